@@ -14,6 +14,7 @@ TEST_READY := .venv/.ready-test
 BENCH_READY := .venv-bench/.ready
 CLAUDE_READY := .venv-claude/.ready
 LLAMA_READY := .venv-llama-index/.ready
+AGENT_FRAMEWORKS_READY := .venv-agent-frameworks/.ready
 FRAMEWORKS_READY := .venv-frameworks/.ready
 DOCS_READY := .venv-docs/.ready
 AUDIT_READY := .venv-audit/.ready
@@ -27,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-claude test-llama-index test-frameworks test-frameworks-newest test-browser bench docs audit dist sbom format lock clean
+.PHONY: help demo test test-slow test-claude test-llama-index test-agent-frameworks test-frameworks test-frameworks-newest test-browser test-typescript typescript bench docs audit dist sbom format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,16 +59,27 @@ test-claude: $(CLAUDE_READY) ## the Claude Agent SDK with its real program, in a
 test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter and peer, in an environment of its own (100 MB)
 	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters tests/evaluation tests/house/test_docs.py -k llama
 
-test-frameworks: $(FRAMEWORKS_READY) ## the frameworks' own tests with turnfold swapped in, at the pinned versions
+test-agent-frameworks: $(AGENT_FRAMEWORKS_READY) ## the adapters of Strands, Google ADK, Agent Framework and LiteLLM, in an environment of their own (400 MB)
+	@.venv-agent-frameworks/bin/python -m pytest -m "slow or not slow" $(addprefix tests/adapters/test_,strands.py google_adk.py agent_framework.py litellm.py hostile_rows.py) \
+		tests/house/test_docs.py -k "strands or adk or gemini or agent_framework or agent-framework or litellm"
+
+test-frameworks: $(FRAMEWORKS_READY) ## the frameworks' own tests with turnfold swapped in, at the pinned versions (an environment of 1.2 GB)
 	@.venv-frameworks/bin/python tools/frameworks.py
 
 test-frameworks-newest: $(FRAMEWORKS_READY) ## the same with the newest releases, in an environment of its own: reports drift
 	$(call install,.venv-frameworks-newest,frameworks)
-	@.venv-frameworks-newest/bin/python -m pip install --quiet --upgrade openai-agents
+	@.venv-frameworks-newest/bin/python -m pip install --quiet --upgrade openai-agents langgraph langchain claude-agent-sdk
 	@.venv-frameworks-newest/bin/python tools/frameworks.py
 
 test-browser: $(BROWSER_READY) ## the web inspector in a real Chromium; TURNFOLD_SCREENSHOTS=docs/images renews the pictures
 	@.venv-browser/bin/python -m pytest -m "slow or not slow" tests/browser
+
+typescript: $(RUN_READY) ## build the TypeScript client from the OpenAPI document; needs Node 20 or newer
+	@$(BIN)/python -m tools.typescript
+	@cd clients/typescript && npm ci --silent --no-audit --no-fund && npm run --silent build
+
+test-typescript: $(TEST_READY) typescript ## the TypeScript client under Node: its own tests, and those of the Python client through it
+	@$(BIN)/python -m pytest -q tests/service/test_typescript.py tests/service/test_session_faces.py
 
 bench: $(BENCH_READY) ## measure turnfold beside its peers; tables and pictures go into docs/benchmarks.md (an hour or two)
 	@mkdir -p build
@@ -106,7 +118,8 @@ lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin,test,what `make test` needs,--extra encryption --extra postgres --extra redis --group dev --constraint requirements/run.txt)
 	$(call pin,claude,what `make test-claude` needs,--extra encryption --extra postgres --extra redis --group dev --group claude --constraint requirements/test.txt)
 	$(call pin,llama-index,what `make test-llama-index` needs,--extra encryption --extra postgres --extra redis --group dev --group llama-index --constraint requirements/test.txt)
-	$(call pin,frameworks,what `make test-frameworks` needs,--extra encryption --extra postgres --extra redis --group dev --group frameworks --constraint requirements/test.txt)
+	$(call pin,agent-frameworks,what `make test-agent-frameworks` needs,--group agent-frameworks --constraint requirements/run.txt)
+	$(call pin,frameworks,what `make test-frameworks` needs,--extra encryption --extra postgres --extra redis --group dev --group claude --group llama-index --group frameworks --constraint requirements/claude.txt --constraint requirements/llama-index.txt)
 	$(call pin,bench,what `make bench` needs,--extra encryption --extra postgres --extra redis --group bench --constraint requirements/run.txt)
 	$(call pin,browser,what `make test-browser` needs,--extra service --group browser --constraint requirements/test.txt)
 	$(call pin,docs,what `make docs` needs,--group docs --constraint requirements/run.txt)
@@ -115,7 +128,7 @@ lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin_group,audit,what `make audit` and `make sbom` need)
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf .venv .venv-audit .venv-bench .venv-browser .venv-claude .venv-docs .venv-frameworks .venv-frameworks-newest .venv-llama-index build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-agent-frameworks .venv-audit .venv-bench .venv-browser .venv-claude .venv-docs .venv-frameworks .venv-frameworks-newest .venv-llama-index build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN_READY): pyproject.toml requirements/build.txt requirements/run.txt
@@ -144,6 +157,10 @@ $(FRAMEWORKS_READY): pyproject.toml requirements/build.txt requirements/framewor
 
 $(LLAMA_READY): pyproject.toml requirements/build.txt requirements/llama-index.txt
 	$(call install,.venv-llama-index,llama-index)
+	@touch $@
+
+$(AGENT_FRAMEWORKS_READY): pyproject.toml requirements/build.txt requirements/agent-frameworks.txt
+	$(call install,.venv-agent-frameworks,agent-frameworks)
 	@touch $@
 
 $(CLAUDE_READY): pyproject.toml requirements/build.txt requirements/claude.txt

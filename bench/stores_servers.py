@@ -129,6 +129,8 @@ def _appends(report: Report, plan: _Plan, url: str) -> None:
 def _beside_peers(report: Report, plan: _Plan, guests: Guests, url: str, writers: int) -> None:
     """Turns of one writer or of many, a conversation each, in one database."""
     everybody = [each for each in guests.offered("appended") if each.facts["served"]]
+    if not everybody:
+        return  # none of the peers that were chosen has a store of its own
     runs = opened(guests, everybody, url, f"w{writers}", writers=writers)
     take_turns(runs, rounds=plan.rounds, each=max(plan.turns // writers, 3), patience=PATIENCE)
     rows = [
@@ -232,13 +234,16 @@ def _short_memory(report: Report, plan: _Plan, url: str, cache: str) -> None:
     plain = _opened(url)
     cached = CachedStore(_opened(url), cache, blocking=True, timeout_seconds=1.0)
     without, behind = ShortMemory(plain), ShortMemory(cached)
-    behind.create_short_memory(TALK, "user")
-    for asked, answered in turns(SHORT_TURNS):
-        behind.write_turn(TALK, user_query=asked.text, agent_response=answered.text)
+    whole = f"{TALK}-whole"
+    for talk in (TALK, whole):
+        behind.create_short_memory(talk, "user")
+        for asked, answered in turns(SHORT_TURNS):
+            behind.write_turn(talk, user_query=asked.text, agent_response=answered.text)
     behind.checkpoint_short_memory(TALK, "a summary of the turns before")
     reads: dict[str, Callable[[ShortMemory], object]] = {
         "get_short_memory": lambda memory: memory.get_short_memory(TALK),
         "query_memory_context": lambda memory: memory.query_memory_context(TALK),
+        "query_memory_context, no summary": lambda memory: memory.query_memory_context(whole),
     }
     rows: list[list[str]] = []
     figures: dict[str, object] = {}
@@ -252,7 +257,7 @@ def _short_memory(report: Report, plan: _Plan, url: str, cache: str) -> None:
     drive(cached.close())
     columns = ["read", "PostgreSQL alone", "with Redis", "times as fast with Redis"]
     notes = [
-        "a session is one row of PostgreSQL and the value in Redis; a query reads its segment and asks Redis too"
+        "with Redis, each is one row of PostgreSQL and one request to Redis; nothing is written meanwhile"
     ]
     title = f"Short-term memory of {SHORT_TURNS} turns"
     report.tables.append(Table(title, columns, rows, notes))

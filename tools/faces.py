@@ -62,9 +62,9 @@ from turnfold.memory.config import RecallMode
 from turnfold.memory.context import Tools
 from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
 from turnfold.rules import RuleKind, StandingRule
-from turnfold.memory.config import FoldMode
+from turnfold.memory.config import CompactionMode, FoldMode
 from turnfold.memory.folding import FoldCall
-from turnfold.memory.meaning import MeaningStatus
+from turnfold.memory.embedding_index import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
 from turnfold.memory.memory_search import SearchResult
 from turnfold.memory.pins_and_state import AsyncState
@@ -127,7 +127,7 @@ from collections.abc import Callable, Sequence
 
 from turnfold.agent.events import AgentReply, Event
 from turnfold.agent.loop import AsyncAgent, Workspace, awaiting_memory
-from turnfold.agent.tools import Tool
+from turnfold.agent.function_tools import Tool
 from turnfold.findings import FindingRule, RuleSource
 from turnfold.memories import MemoryModule
 from turnfold.memory import Memory, RecallMode
@@ -156,7 +156,7 @@ from types import TracebackType
 from typing import Self
 
 from turnfold.memories.short_memory.memory import RECENT_TURNS, AsyncShortMemory, QueryDefaults
-from turnfold.memories.short_memory.rows import AIMessage, ImportedMessages
+from turnfold.memories.short_memory.ai_message_rows import AIMessage, ImportedMessages
 from turnfold.memories.short_memory.values import (
     AgentRequest,
     MemoryContext,

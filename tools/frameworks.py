@@ -1,22 +1,40 @@
-"""Runs the frameworks' own tests with turnfold in the place of their sessions: `make test-frameworks`.
+"""Runs the frameworks' own tests with turnfold in the place of their memories: `make test-frameworks`.
 
-The tests come from the source package of the installed version, or from a checkout that a variable names. A pytest
-plugin in `tests/frameworks` swaps turnfold in, and marks the tests that cannot pass, with the reason of each. With
-`--plain` the same tests run without turnfold.
+The tests come from the source package of the installed version if it has them, or from a checkout that a variable
+names. A pytest plugin in `tests/frameworks` swaps turnfold in; a list names the tests that cannot pass, each with its
+reason. Every test also runs without turnfold, for comparison; with `--plain` it runs only so.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree as ET
 
-__all__ = ("main",)
+__all__ = (
+    "FRAMEWORKS",
+    "PLUGINS",
+    "Counts",
+    "Framework",
+    "Outcome",
+    "as_json",
+    "counts_of",
+    "exit_code",
+    "main",
+    "outcome_of",
+    "source_of",
+    "table",
+    "tests_alone",
+)
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,6 +50,33 @@ class Framework(NamedTuple):
     checkout: str
     """Variable that names a checkout to take instead of the source package."""
     tests: tuple[str, ...]
+    folder: str = ""
+    """Folder of the package in a checkout."""
+
+    @property
+    def excluded(self) -> Path:
+        """The list of the tests that cannot pass with turnfold."""
+        return PLUGINS / f"{self.package.replace('-', '_')}_excluded.txt"
+
+
+class Counts(NamedTuple):
+    """How many tests had which result in one run."""
+
+    passed: int = 0
+    excluded: int = 0
+    """Tests that failed as their list says, or were skipped."""
+    failed: int = 0
+
+
+class Outcome(NamedTuple):
+    """The results of one framework."""
+
+    package: str
+    version: str
+    swapped: Counts | None = None
+    plain: Counts | None = None
+    not_run: str = ""
+    """Why no test ran; empty if they ran."""
 
 
 FRAMEWORKS = (
@@ -57,14 +102,67 @@ FRAMEWORKS = (
             "tests/test_tool_approval_call_id_reuse.py",
         ),
     ),
+    Framework(
+        "langgraph-checkpoint",
+        "langgraph_swap",
+        "LANGGRAPH_CHECKOUT",
+        ("tests/test_memory.py", "tests/test_store.py"),
+        "libs/checkpoint",
+    ),
+    Framework(
+        "langgraph-prebuilt",
+        "langgraph_swap",
+        "LANGGRAPH_CHECKOUT",
+        ("tests/test_react_agent.py",),
+        "libs/prebuilt",
+    ),
+    Framework(
+        "langchain",
+        "langgraph_swap",
+        "LANGCHAIN_CHECKOUT",
+        (
+            "tests/unit_tests/agents/middleware/core/test_dynamic_tools.py",
+            "tests/unit_tests/agents/middleware/core/test_framework.py",
+            "tests/unit_tests/agents/middleware/core/test_sync_async_wrappers.py",
+            "tests/unit_tests/agents/middleware/core/test_wrap_tool_call.py",
+            "tests/unit_tests/agents/middleware/implementations/test_human_in_the_loop.py",
+            "tests/unit_tests/agents/middleware/implementations/test_model_call_limit.py",
+            "tests/unit_tests/agents/middleware/implementations/test_model_retry.py",
+            "tests/unit_tests/agents/middleware/implementations/test_structured_output_retry.py",
+            "tests/unit_tests/agents/middleware/implementations/test_summarization.py",
+            "tests/unit_tests/agents/middleware/implementations/test_tool_call_limit.py",
+            "tests/unit_tests/agents/middleware/implementations/test_tool_retry.py",
+            "tests/unit_tests/agents/test_invalid_tool_calls.py",
+            "tests/unit_tests/agents/test_react_agent.py",
+            "tests/unit_tests/agents/test_response_format.py",
+        ),
+        "libs/langchain_v1",
+    ),
+    Framework(
+        "claude-agent-sdk",
+        "claude_agent_sdk_swap",
+        "CLAUDE_AGENT_SDK_CHECKOUT",
+        (
+            "tests/test_session_helpers_store.py",
+            "tests/test_session_import.py",
+            "tests/test_session_resume.py",
+            "tests/test_session_store_anyio.py",
+            "tests/test_session_store_conformance.py",
+            "tests/test_session_summary.py",
+            "tests/test_transcript_mirror.py",
+        ),
+    ),
 )
 
 
-def source_of(framework: Framework) -> Path:
-    """Return the folder with the tests of the installed version; its source package is downloaded if need be."""
+def source_of(framework: Framework) -> Path | None:
+    """Return the folder with the tests; None if no checkout is named and the source package has no tests.
+
+    The source package of the installed version is downloaded if need be.
+    """
     named = os.environ.get(framework.checkout)
     if named:
-        return Path(named)
+        return Path(named) / framework.folder
     installed = version(framework.package)
     name = f"{framework.package.replace('-', '_')}-{installed}"
     if not (SOURCES / name).is_dir():
@@ -74,33 +172,126 @@ def source_of(framework: Framework) -> Path:
         subprocess.run([sys.executable, "-m", "pip", *command, "-d", SOURCES], check=True)
         with tarfile.open(SOURCES / f"{name}.tar.gz") as packed:
             packed.extractall(SOURCES, filter="data")
-    return SOURCES / name
+    found = SOURCES / name
+    return found if (found / framework.tests[0]).exists() else None
 
 
-def run(framework: Framework, *, plain: bool) -> int:
-    """Run the tests of a framework, and return the exit code of pytest."""
-    source = source_of(framework)
-    sys.stdout.write(f"== {framework.package} {version(framework.package)}\n")
-    sys.stdout.flush()
-    paths = [str(PLUGINS), str(source), os.environ.get("PYTHONPATH", "")]
-    plugin = () if plain else ("-p", framework.plugin)
-    options = ("-q", "-p", "no:cacheprovider", "--tb=short", "-n", "2", "--timeout", "120")
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *plugin, *framework.tests],
-        cwd=source,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+def tests_alone(framework: Framework, source: Path) -> Path:
+    """Copy the tests and the settings of pytest, without the package: the installed one is to be tested."""
+    folder = SOURCES / "tests" / framework.package
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source / "tests", folder / "tests")
+    shutil.copy(source / "pyproject.toml", folder)
+    return folder
+
+
+def run(framework: Framework, folder: Path, *, plain: bool) -> Counts:
+    """Run the tests of a framework, and return how many passed."""
+    form = "without turnfold" if plain else "with turnfold"
+    sys.stderr.write(f"== {framework.package} {version(framework.package)}, {form}\n")
+    report = SOURCES / f"{framework.package}{'-plain' if plain else ''}.xml"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    paths = [str(PLUGINS), str(folder), os.environ.get("PYTHONPATH", "")]
+    options = ["-q", "-p", "no:cacheprovider", "--tb=short", "-n", "2", "--timeout", "120"]
+    options += ["-p", "exclusions", f"--excluded={framework.excluded}", f"--junitxml={report}"]
+    options += ["--plain"] if plain else ["-p", framework.plugin]
+    # NO_DOCKER: LangGraph's tests then need no servers.
+    more = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "NO_DOCKER": "true"}
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *framework.tests],
+        cwd=folder,
+        env={**os.environ, **more},
+        stdout=sys.stderr,
         check=False,
-    ).returncode
+    )
+    return counts_of(report)
+
+
+def counts_of(report: Path) -> Counts:
+    """Return the counts of a JUnit report; a run that wrote none has failed."""
+    if not report.is_file():
+        return Counts(failed=1)
+    suites = list(ET.parse(report).getroot().iter("testsuite"))  # noqa: S314 (pytest wrote it)
+    total, skipped, failed = (
+        sum(int(suite.get(name, 0)) for suite in suites for name in names)
+        for names in (("tests",), ("skipped",), ("failures", "errors"))
+    )
+    if not total:
+        return Counts(failed=1)
+    return Counts(total - skipped - failed, skipped, failed)
+
+
+def outcome_of(framework: Framework, *, only_plain: bool) -> Outcome:
+    """Run the tests of a framework with and without turnfold."""
+    installed = version(framework.package)
+    try:
+        source = source_of(framework)
+    except subprocess.CalledProcessError:  # pip has said why; the other frameworks go on
+        reason = f"no source package was downloaded; set {framework.checkout}"
+        return Outcome(framework.package, installed, not_run=reason)
+    if source is None:
+        return Outcome(framework.package, installed, not_run=f"set {framework.checkout}")
+    folder = tests_alone(framework, source)
+    swapped = None if only_plain else run(framework, folder, plain=False)
+    return Outcome(framework.package, installed, swapped, run(framework, folder, plain=True))
+
+
+def table(outcomes: Iterable[Outcome]) -> str:
+    """Return the results as a table."""
+    head = ("framework", "version", "passed with", "passed plain", "excluded", "failed")
+    rows: list[tuple[str, ...]] = [head]
+    for each in outcomes:
+        if each.not_run:
+            rows.append((each.package, each.version, f"not run: {each.not_run}", "", "", ""))
+            continue
+        judged = each.swapped or each.plain or Counts()
+        passed = ["-" if one is None else str(one.passed) for one in (each.swapped, each.plain)]
+        rows.append((each.package, each.version, *passed, str(judged.excluded), str(judged.failed)))
+    widths = [max(len(row[at]) for row in rows if at != 2 or row[3]) for at in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def exit_code(outcomes: Iterable[Outcome]) -> int:
+    """Return 0 if the tests of at least one framework ran and none failed, else 1."""
+    ran = [each.swapped or each.plain for each in outcomes if not each.not_run]
+    return 0 if ran and not any(one is None or one.failed for one in ran) else 1
+
+
+def as_json(outcomes: Iterable[Outcome]) -> str:
+    """Return the results as JSON."""
+    rows = [
+        {
+            **each._asdict(),
+            "swapped": each.swapped._asdict() if each.swapped else None,
+            "plain": each.plain._asdict() if each.plain else None,
+        }
+        for each in outcomes
+    ]
+    return json.dumps(rows, indent=2)
 
 
 def main() -> None:
-    """Run the tests of every framework; exit with 1 if any failed."""
+    """Run the tests of the frameworks; exit with 1 if any failed, or none ran."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plain", action="store_true", help="without turnfold, for comparison")
-    plain: bool = parser.parse_args().plain
-    failed = [each.package for each in FRAMEWORKS if run(each, plain=plain)]
-    if failed:
-        sys.exit(f"== FAILED: {', '.join(failed)}")
+    parser.add_argument("frameworks", nargs="*", help="packages to try; all if none is named")
+    parser.add_argument("--plain", action="store_true", help="only without turnfold")
+    parser.add_argument("--json", action="store_true", help="write the results as JSON")
+    given = parser.parse_args()
+    packages = [each.package for each in FRAMEWORKS]
+    unknown = sorted(set(given.frameworks) - set(packages))
+    if unknown:
+        parser.error(f"unknown framework {', '.join(unknown)}; known: {', '.join(packages)}")
+    outcomes = [
+        outcome_of(each, only_plain=given.plain)
+        for each in FRAMEWORKS
+        if not given.frameworks or each.package in given.frameworks
+    ]
+    sys.stdout.write((as_json(outcomes) if given.json else table(outcomes)) + "\n")
+    sys.exit(exit_code(outcomes))
 
 
 if __name__ == "__main__":

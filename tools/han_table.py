@@ -1,4 +1,4 @@
-"""Write the table that folds traditional Chinese characters to simplified ones, for search.
+"""Write the table from traditional to simplified Chinese characters, `turnfold.text.simplified_chinese`.
 
     python tools/han_table.py TSCharacters.txt
 
@@ -13,29 +13,30 @@ import argparse
 import unicodedata
 from pathlib import Path
 
-TARGET = Path(__file__).resolve().parents[1] / "src" / "turnfold" / "recall" / "simplified.py"
+TARGET = Path(__file__).resolve().parents[1] / "src" / "turnfold" / "text" / "simplified_chinese.py"
 PAIRS_ON_A_LINE = 23
-HEAD = '''"""Traditional Chinese characters as their simplified forms, so that either script finds the other.
+HEAD = '''"""Table from traditional to simplified Chinese characters, so that a search in either script finds both.
 
-Search only needs both spellings of a word to become one, so a table of single characters is enough.
-Written by tools/han_table.py from the character table of OpenCC (Apache-2.0); not by hand.
+Search only needs both spellings of a word to become one, so a table of single characters is enough. Written by
+tools/han_table.py from the character table of OpenCC (Apache-2.0); not by hand.
 """
 
 from __future__ import annotations
 
 __all__ = ("SIMPLIFIED",)
 
+
 _PAIRS = """
 '''
 FOOT = '''""".replace("\\n", "")
 
 SIMPLIFIED = dict(zip(map(ord, _PAIRS[::2]), _PAIRS[1::2], strict=True))
-"""For `str.translate`: traditional to simplified."""
+"""Table for `str.translate`: traditional to simplified characters."""
 '''
 
 
 def pairs_of(source: str) -> dict[str, str]:
-    """Character to character; no value is a key, so that folding twice is folding once."""
+    """Return the simplified form by traditional character; no form is itself a key, so one lookup is enough."""
     first: dict[str, str] = {}
     for line in source.splitlines():
         traditional, _, forms = line.partition("\t")
@@ -47,7 +48,7 @@ def pairs_of(source: str) -> dict[str, str]:
 
 
 def _is_plain(character: str) -> bool:
-    """Whether it is in the basic plane, and what normalising leaves as it is."""
+    """Return True if a character is in the basic plane and unchanged by NFKC."""
     return character < "\U00010000" and unicodedata.normalize("NFKC", character) == character
 
 
@@ -59,16 +60,22 @@ def _end(character: str, table: dict[str, str]) -> str:
     return character
 
 
-def main() -> None:
-    """Read the table named on the command line, write the module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source", type=Path)
-    pairs = pairs_of(parser.parse_args().source.read_text(encoding="utf-8"))
+def module_text(source: str) -> str:
+    """Return the module with the table, made from the text of OpenCC's table."""
+    pairs = pairs_of(source)
     cells = [key + value for key, value in sorted(pairs.items())]
     lines = [
         "".join(cells[at : at + PAIRS_ON_A_LINE]) for at in range(0, len(cells), PAIRS_ON_A_LINE)
     ]
-    TARGET.write_text(HEAD + "\n".join(lines) + "\n" + FOOT, encoding="utf-8")
+    return HEAD + "\n".join(lines) + "\n" + FOOT
+
+
+def main() -> None:
+    """Read the table named on the command line, write the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", type=Path)
+    source = parser.parse_args().source.read_text(encoding="utf-8")
+    TARGET.write_text(module_text(source), encoding="utf-8")
 
 
 if __name__ == "__main__":

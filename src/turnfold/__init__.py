@@ -1,20 +1,20 @@
 """turnfold: the context memory of LLM agents.
 
-Everything said, called and seen is kept; for every model call turnfold assembles the best context that fits the token
-budget: counted exactly, valid for the provider, stable for its prompt cache. Nothing is imported until it is used, so
-`import turnfold` costs a millisecond and `from turnfold import Message` does not load a tokenizer.
+Every message, tool call and tool result is kept in a log. For every model call turnfold assembles the best context that
+fits the token budget: counted exactly, valid for the provider, stable for its prompt cache. Packages are imported when
+they are first used, so `import turnfold` costs a millisecond and `from turnfold import Message` loads no tokenizer.
 
-Here is what programs hold, build and catch. Everything else is in its package, which needs no import of its own:
-`turnfold.window.Context`, `turnfold.stores.Scope`, `turnfold.tokens.counter_for`, `turnfold.wire.openai_chat`.
+This module exports the classes that most programs create and the errors they catch. All other names are reached through
+their package, which needs no import of its own: `turnfold.window.Context`, `turnfold.stores.Scope`,
+`turnfold.tokens.counter_for`, `turnfold.wire.openai_chat`.
 """
 
 from __future__ import annotations
 
 from turnfold._late_names import late_names
 
-TYPE_CHECKING = (
-    False  # checkers know the name; importing it from typing would cost more than all the rest
-)
+# Type checkers take this name for True. Importing `typing` would take longer than all the rest.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold import adapters as adapters
     from turnfold import agent as agent
@@ -144,5 +144,5 @@ _HOMES = {
     "turnfold.tokens": "shutdown_token_executor",
 }
 
-if not TYPE_CHECKING:  # so that checkers report a misspelt name
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a misspelt name
     __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""`python -m turnfold` is the `turnfold` command, for where the script is not on the PATH."""
+"""Runs the `turnfold` command for `python -m turnfold`, for systems where the script is not on the PATH."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Names and patterns that are loaded on first use, so that a program pays only for the parts it uses."""
+"""Lazy loading: imports the names of a package, and compiles regular expressions, when they are first used."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as in turnfold itself: typing costs more than all the rest
+TYPE_CHECKING = False  # not imported from `typing`, which takes longer to load than all the rest
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def late_names(
         if home is not None:
             value: object = getattr(import_module(home), name)
         elif not name.startswith("_") and _is_module(f"{package}.{name}"):
-            return import_module(f"{package}.{name}")  # which sets the attribute
+            return import_module(f"{package}.{name}")  # also sets the attribute of the package
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         setattr(module, name, value)
@@ -44,12 +44,14 @@ def late_names(
 
 
 def _is_module(name: str) -> bool:
-    from importlib.util import find_spec  # not needed by a program that names what it imports
+    from importlib.util import find_spec  # loaded only for a package that was not imported
 
     return find_spec(name) is not None
 
 
 class _LatePattern:
+    """A regular expression that is compiled when one of its methods is first used."""
+
     def __init__(self, pattern: str, flags: int) -> None:
         self.pattern = pattern
         self._flags = flags

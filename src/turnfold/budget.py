@@ -1,4 +1,4 @@
-"""The budget of one call: tokens, messages and bytes.
+"""`Budget`: the most tokens, messages and bytes that the prompt of one model call may have.
 
 `tokens = context_window x (1 - reserve_ratio)`, capped by `max_tokens`; a limit of 0 means no limit. The shares limit
 the sections that could otherwise leave no room for the conversation. Values that can never work together are rejected
@@ -37,13 +37,14 @@ class Shares:
     system: float = 0.6
     """Share of the system messages; longer ones are shortened to it."""
     summary: float = 0.15
-    """The summary of folded (compacted) history. In a small budget it may take up to `SUMMARY_TOKENS` of the tokens
-    that the other shares leave, because a shorter summary would not be readable."""
+    """Share of the summary of folded (compacted) history. In a small budget it may take up to `SUMMARY_TOKENS` of the
+    tokens that the other shares leave, because a shorter summary would not be readable."""
     tail: float = 0.15
-    """Share of the tail: pins, rules, state and findings, before the newest turn."""
+    """Share of the tail, the messages before the newest turn: pins, rules, session state and findings (remembered tool
+    results)."""
     recall: float = 0.55
-    """Passages recalled from before the window. They are shown in unused room; after the first fold, later folds keep
-    this share free for them, but at most `RECALL_TOKENS`."""
+    """Share of passages recalled from before the window. They are shown in unused room; after the first fold, later
+    folds keep this share free for them, but at most `RECALL_TOKENS`."""
 
     def __post_init__(self) -> None:
         for name in ("system", "summary", "tail", "recall"):
@@ -71,8 +72,8 @@ class WaterMarks:
     """Share that a cut keeps of the room left by system, summary, tail and tools. With 1.0 every call cuts only as much
     as needed."""
     snap: float = 0.5
-    """A cut inside a turn is moved to the next turn if at least this share of the low mark then remains. 1.0 never
-    moves it."""
+    """A cut inside a turn is moved forward to the start of the next turn if what then remains has at least this share
+    of the tokens that `low` keeps. 1.0 never moves it."""
     folded: float = 0.3
     """Share that stays verbatim when older turns are folded (compacted), at most `low`. Each fold changes the prompt
     from the summary on, so with fewer and larger folds the beginning of the prompt stays the same for longer."""

@@ -2,8 +2,8 @@
 
     TurnfoldError
     ├── InvalidRecord (ValueError)       a message or part that cannot be stored or sent as it is
-    ├── InvalidBudget (ValueError)       numbers that can never be satisfied together
-    ├── BudgetTooSmall                   valid numbers, but the mandatory parts do not fit
+    ├── InvalidBudget (ValueError)       budget numbers that can never be satisfied together
+    ├── BudgetTooSmall                   the budget is valid, but the mandatory parts of a prompt do not fit it
     ├── InvalidOption (ValueError)       an option outside its documented range
     ├── InvalidExport (ValueError)       a file that cannot be imported; names the line
     ├── NotFound (LookupError)           a conversation, call or file that does not exist
@@ -19,11 +19,11 @@
     ├── StoreError                       a store operation failed
     │   ├── Conflict                     another writer was first: read again, then decide
     │   ├── IdReused                     a client id that is already used with another body
-    │   ├── ConversationDeleted          erased; nothing may be written to it any more
-    │   ├── UnsafeStore                  a setting under which acknowledged entries could be lost
-    │   ├── WrongKey                     an encrypted conversation, and not the key it was encrypted with
-    │   ├── WrongProcess                 opened in one process, used in a fork of it
-    │   └── StoreUnavailable             the backend cannot be reached or has been closed
+    │   ├── ConversationDeleted          the conversation was erased; nothing can be written to it any more
+    │   ├── UnsafeStore                  the database has a setting with which acknowledged entries could be lost
+    │   ├── WrongKey                     the given keys do not decrypt the conversation
+    │   ├── WrongProcess                 a store opened in one process is used in a fork of that process
+    │   └── StoreUnavailable             the database cannot be reached, or the store has been closed
     └── MissingExtra (ImportError)       an optional dependency is needed; names the extra
 
 Programming errors (a wrong type, a missing argument) raise Python's built-in errors. Every message states the values
@@ -179,9 +179,9 @@ class AccessDenied(RequestRefused):
 
 
 class LimitExceeded(RequestRefused):
-    """A limit of a service is exceeded: `used` + `asked` is above `allowed`. `again` is the seconds to wait.
+    """A limit of a service is exceeded: `used` + `asked` is above `allowed`. Retry after `again` seconds.
 
-    `unit` is what is limited, if there are several limits: "tokens" or "bytes" of a quota.
+    `unit` names the limit where a quota has several: "tokens" or "bytes".
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class LimitExceeded(RequestRefused):
 
 
 class StoreError(TurnfoldError):
-    """A store operation failed; it was not carried out in part."""
+    """A store operation failed as a whole: no part of it was carried out."""
 
 
 class Conflict(StoreError):
@@ -228,7 +228,7 @@ class WrongKey(StoreError):
 
 
 class WrongProcess(StoreError):
-    """A store was opened in one process and used, or its file opened, in a fork of it; nothing was done."""
+    """A store of one process is used, or its file is opened, in a fork of that process; nothing was done."""
 
 
 class StoreUnavailable(StoreError):

@@ -50,16 +50,17 @@ __all__ = (
 
 
 class Secret(NamedTuple):
-    """The place of a secret in a text."""
+    """A secret found in a text: its kind, and the positions where it starts and ends."""
 
     kind: str
-    """What it is, in lower-case words: `email`, `card number`."""
+    """Kind of secret, in lower-case words: `email`, `card number`."""
     start: int
     end: int
 
 
 Detector: TypeAlias = Callable[[str], Iterable[Secret]]
-"""Returns the secrets in a text. Where two overlap, the earlier one counts, and of equal starts the longer one."""
+"""Returns the secrets in a text. Overlapping ones are redacted as one, of the kind of the one that starts first (of
+equal starts, the longer one)."""
 
 _KIND: Final = re.compile(r"[a-z](?:[a-z -]{0,38}[a-z])?")
 _LABEL: Final = re.compile(r"\[redacted: ([a-z][a-z -]{0,39}?)(?: (\d{1,9}))?\]")
@@ -67,9 +68,9 @@ _LABEL: Final = re.compile(r"\[redacted: ([a-z][a-z -]{0,39}?)(?: (\d{1,9}))?\]"
 
 # --- detectors -----------------------------------------------------------------------------------
 
-# Patterns are compiled when they are first used, by the cache of `re`: most programs never use them.
+# Patterns are texts: `re` compiles and caches them when they are first used, which most programs never do.
 _FULL_WIDTH: Final = {0xFF01 + at: 0x21 + at for at in range(94)}
-"""Full-width forms, as Chinese input methods write them, to ASCII; one character each, so that places stay the same."""
+"""Full-width character (written by Chinese input methods) -> ASCII; one for one, so that positions stay the same."""
 
 _KEY_SHAPES: Final = (
     r"(?<![A-Za-z0-9_])(?:"
@@ -164,7 +165,7 @@ _CALLING_CODES: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys("855 856 880 886 960 961 962 963 964 965 966 967 968 970 971".split(), (7, 11)),
     **dict.fromkeys("972 973 974 975 976 977 992 993 994 995 996 998".split(), (7, 11)),
 }
-"""Calling codes and how many digits follow them, in the regions where people have such numbers."""
+"""Country calling code -> the least and the most digits that follow it."""
 
 
 def find_secrets(text: str) -> list[Secret]:
@@ -178,7 +179,7 @@ def find_secrets(text: str) -> list[Secret]:
     )
     found += (Secret("token", *match.span()) for match in re.finditer(_JWT, plain))
     found += (Secret("token", *match.span(1)) for match in re.finditer(_BEARER, plain))
-    known = {each.start for each in found}  # a known shape says better where a value ends
+    known = {each.start for each in found}  # the pattern of a known key finds its end more reliably
     found += (each for each in _passwords(plain) if each.start not in known)
     if "@" in plain:
         found += _emails(plain, [match.span() for match in re.finditer(_URL_LOGIN, plain)])
@@ -197,7 +198,7 @@ def _private_keys(text: str) -> Iterator[Secret]:
         has_end = end is not None
         if end is not None:
             at = end.end()
-        else:  # cut off: the lines that look like its content
+        else:  # the end line is missing: take the lines that look like key data
             body = bodies.match(text, begin.end())
             at = max(begin.end(), body.end() if body else 0)
         yield Secret("private key", begin.start(), at)
@@ -258,7 +259,7 @@ def _looks_secret(value: str, name: str, *, cautious: bool) -> bool:
 
 
 def _emails(text: str, logins: Sequence[tuple[int, int]]) -> Iterator[Secret]:
-    """Yield e-mail addresses; `user:password@host` of a URL is none."""
+    """Yield e-mail addresses; `logins` are the places of `user:password@` in URLs, which are not addresses."""
     ends = {end for _, end in logins}
     for match in re.finditer(_EMAIL, text):
         if text.index("@", match.start()) + 1 in ends:
@@ -367,12 +368,12 @@ def _is_international(written: str) -> bool:
 
 
 def _without_overlaps(found: Iterable[Secret]) -> list[Secret]:
-    """Sort secrets by place; of overlapping ones keep the earliest, and of those the longest."""
+    """Sort secrets by position; overlapping ones become one, of the kind of the one that starts first."""
     kept: list[Secret] = []
     for secret in sorted(found, key=lambda each: (each.start, -each.end)):
         if not kept or secret.start >= kept[-1].end:
             kept.append(secret)
-        elif secret.end > kept[-1].end:  # nothing of either may stay
+        elif secret.end > kept[-1].end:  # no character of either may stay readable
             kept[-1] = kept[-1]._replace(end=secret.end)
     return kept
 
@@ -385,11 +386,12 @@ NumberOf: TypeAlias = Callable[[str, str], int]
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """What to redact, and the key that keeps the labels of a value the same.
+    """The function that finds secrets, and the key with which equal secrets get equal labels.
 
-    The same value has the same label within a conversation. To know it again, a conversation keeps a keyed hash of it.
-    With `key` (at least 16 bytes, the same in every process, kept outside the store) that holds for ever. Without it, a
-    key is made for each memory and never stored: another process gives the same value a new number.
+    Equal secrets of a conversation have the same label, such as `[redacted: email 1]`. To recognise a secret that was
+    redacted before, the conversation stores a keyed hash of it, never the secret. With `key` (at least 16 bytes, the
+    same in every process, kept outside the store) labels are the same in all processes and after restarts. Without it,
+    each memory makes a random key and does not store it, so another process gives the same secret a new number.
     """
 
     detect: Detector = find_secrets
@@ -413,7 +415,7 @@ class Redactor:
                     f"the detector of redact= returned {(kind, start, end)!r} for a text of {len(text)} characters; "
                     "it must return (kind in lower-case words, start, end)"
                 )
-        if found and "[redacted: " in text:  # what is redacted stays as it is
+        if found and "[redacted: " in text:  # labels of an earlier redaction stay as they are
             labels = [match.span() for match in _LABEL.finditer(text)]
             found = [
                 each
@@ -431,7 +433,7 @@ class Redactor:
 def redacted_text(
     text: str, secrets: Iterable[Secret], number_of: NumberOf, counts: Counter[str]
 ) -> str:
-    """Return a text with labels in place of its secrets, and count them by kind."""
+    """Return a text with labels in place of its secrets; adds the number of secrets by kind to `counts`."""
     parts: list[str] = []
     at = 0
     for kind, start, end in secrets:
@@ -446,7 +448,7 @@ def redacted_text(
 
 
 def highest_numbers(text: str) -> dict[str, int]:
-    """Return the highest number of the labels in a text, by kind."""
+    """Return the highest number of the labels in a text by kind: `{"email": 2}` for `[redacted: email 2]`."""
     highest: dict[str, int] = {}
     for match in _LABEL.finditer(text):
         highest[match[1]] = max(highest.get(match[1], 0), int(match[2] or 0))
@@ -456,6 +458,7 @@ def highest_numbers(text: str) -> dict[str, int]:
 # --- values --------------------------------------------------------------------------------------
 
 Redact: TypeAlias = Callable[[str], str]
+"""Returns a text with labels in place of its secrets."""
 
 
 def redact_value(value: object, redact: Redact, *, numbers: bool = True) -> object:
@@ -487,14 +490,14 @@ def _redact_object(
         new_name = redact(name)
         new = _redact_field(name, value, redact, numbers=numbers)
         changed = changed or new is not value or new_name != name
-        while new_name in made:  # two names that differ in what was redacted only
+        while new_name in made:  # two names that became equal by redaction
             new_name += "'"
         made[new_name] = new
     return made if changed else fields
 
 
 def _redact_field(name: str, value: object, redact: Redact, *, numbers: bool) -> object:
-    """Redact a field; a password in a JSON object has its name beside it, not in the same text."""
+    """Redact the value of a JSON field, also if only the field's name shows that it is a secret (`"password"`)."""
     new = redact_value(value, redact, numbers=numbers)
     if isinstance(value, str) and new == value:
         prefix = f'{name}="'

@@ -20,14 +20,17 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import copy_context
+from functools import partial
 from typing import Protocol, TypeVar, cast
 
 from turnfold.errors import InvalidOption, WrongProcess
 
 __all__ = (
     "AsyncRuntime",
+    "LimitedRuntime",
     "LoopThread",
     "Runtime",
     "SyncRuntime",
@@ -37,6 +40,8 @@ __all__ = (
 
 _JOIN_TIMEOUT = 5.0
 """Seconds to wait for an event loop to stop; a task may refuse to be cancelled."""
+_COMPUTE_THREADS = 8
+"""Threads that compute for an event loop. More would share the interpreter lock, not the work."""
 _Result = TypeVar("_Result")
 _Work = Callable[[], Coroutine[object, None, None]]
 
@@ -48,6 +53,8 @@ class _OwnedLock(Protocol):
 
 
 class _HeldLocks(threading.local):
+    """The locks of one thread that `drive()` must release if its call is interrupted."""
+
     def __init__(self) -> None:
         self.locks: list[_OwnedLock] = []
         """The locks that this thread holds, or is about to acquire, in the calls it is driving."""
@@ -65,7 +72,7 @@ def drive(coroutine: Coroutine[object, None, _Result]) -> _Result:
     except StopIteration as finished:
         return cast("_Result", finished.value)
     finally:
-        while len(locks) > outer:  # interrupted before the code that releases them
+        while len(locks) > outer:  # the call was interrupted before the code that releases them
             with suppress(RuntimeError):
                 locks[-1].release()
             del locks[-1]
@@ -89,7 +96,7 @@ class Runtime(Protocol):
         ...
 
     async def compute(self, work: Callable[[], _Result]) -> _Result:
-        """Run a function that computes for long; an event loop is kept free meanwhile."""
+        """Run a long computation without blocking an event loop, and return its result."""
         ...
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
@@ -145,7 +152,7 @@ class SyncRuntime:
             threading.Thread(target=call.run, name="turnfold-ask", daemon=True).start()
             while not call.done.wait(min(0.1, max(give_up - time.monotonic(), 0.0))):
                 self._check_time(give_up, seconds)
-        except BaseException:  # Ctrl-C too: the result is no longer needed
+        except BaseException:  # a time-out or Ctrl-C: the result is no longer needed
             call.give_up()
             raise
         if call.error is not None:
@@ -157,7 +164,7 @@ class SyncRuntime:
             raise TimeoutError(f"no answer within {seconds:g} s")
 
     async def compute(self, work: Callable[[], _Result]) -> _Result:
-        """Run a function that computes for long."""
+        """Call the function in this thread: there is no event loop to keep free."""
         return work()
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
@@ -232,6 +239,7 @@ class AsyncRuntime:
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._threads: ThreadPoolExecutor | None = None
         self._closed = False
         self._stopping = False
 
@@ -241,7 +249,7 @@ class AsyncRuntime:
         return self._stopping
 
     def lock(self) -> AbstractAsyncContextManager[None]:
-        """Return a new lock, which tasks of one event loop at a time can use."""
+        """Return a new lock for tasks; tasks of two event loops must not use it at the same time."""
         return _TaskLock()
 
     async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
@@ -268,12 +276,20 @@ class AsyncRuntime:
             raise
 
     async def compute(self, work: Callable[[], _Result]) -> _Result:
-        """Run a function that computes for long in a thread; if the task is cancelled, it ends after the function."""
-        running = asyncio.ensure_future(asyncio.to_thread(work))
+        """Run a long computation in a thread; a cancelled task ends only after the function has returned.
+
+        The threads only compute: those of the event loop may all be waiting for a model that does not answer.
+        """
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(
+                _COMPUTE_THREADS, thread_name_prefix="turnfold-compute"
+            )
+        call = partial(copy_context().run, work)
+        running = asyncio.get_running_loop().run_in_executor(self._threads, call)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            await asyncio.wait([running])  # what it changes must not be used meanwhile
+            await asyncio.wait([running])  # it may still be changing data of the caller
             raise
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
@@ -312,11 +328,59 @@ class AsyncRuntime:
                 "after that loop has ended"
             )
         self._closed = True
-        if cancel and not self._stopping:  # cancelled twice, a fold would not release its lease
+        if cancel and not self._stopping:  # a fold cancelled twice would not release its lease
             self._stopping = True
             for task in working:
                 task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
+
+
+class LimitedRuntime:
+    """A runtime that shares everything with another one, but computes at most `most` functions at once.
+
+    A service has one for each tenant: what one of them has to compute does not take all threads from the others.
+    """
+
+    def __init__(self, inner: Runtime, *, most: int) -> None:
+        self._inner = inner
+        self._places = asyncio.Semaphore(most)
+
+    @property
+    def stopping(self) -> bool:
+        """True if background work has been told to stop."""
+        return self._inner.stopping
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Return a new lock."""
+        return self._inner.lock()
+
+    async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
+        """Call a user's function, await its result if needed, and return it."""
+        return await self._inner.ask(question, seconds=seconds)
+
+    async def compute(self, work: Callable[[], _Result]) -> _Result:
+        """Wait for a place, first come first served, and run a function that computes for long."""
+        async with self._places:
+            return await self._inner.compute(work)
+
+    async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
+        """Run all jobs, at most `parallel` at once."""
+        await self._inner.each(jobs, parallel=parallel)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for some seconds."""
+        await self._inner.pause(seconds)
+
+    def begin(self, name: str, work: _Work) -> bool:
+        """Start background work."""
+        return self._inner.begin(name, work)
+
+    async def finish(self, *, cancel: bool = False) -> None:
+        """Close the runtime that it shares."""
+        await self._inner.finish(cancel=cancel)
 
 
 class _Question:
@@ -339,7 +403,7 @@ class _Question:
                 _discard(found)
             elif inspect.isawaitable(found):
                 self._future = self._loop.start(found)
-                if self._given_up.is_set():  # since the check above
+                if self._given_up.is_set():  # the caller gave up after the check above
                     self._future.cancel()
                 self.answer = self._future.result()
             else:
@@ -412,7 +476,7 @@ class _ThreadLock:
     """An `async with` lock for threads; `drive()` releases it even if the call is interrupted."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # knows its owner, which `drive` relies on
+        self._lock = threading.RLock()  # `drive` needs it to refuse a release by another thread
         self._opened_in = os.getpid()
 
     async def __aenter__(self) -> None:

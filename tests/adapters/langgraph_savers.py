@@ -39,7 +39,7 @@ WORDS = [f"word {number} " * 20 for number in range(40)]
 
 
 def homes_of(memory: Memory) -> list[str]:
-    names = [info.conversation for info in memory.conversations()]
+    names = [info.conversation for info in memory.conversations(internal=True)]
     return [name for name in names if not name.endswith(":threads")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
@@ -227,12 +228,31 @@ def test_a_deleted_session_is_erased_and_its_name_can_be_used_again() -> None:
             await store.append(KEY, [line(1)])
             await store.append(sub, [line(2)])
             await store.delete(KEY)
-            assert [info.head.seq for info in await memory.conversations() if info.head.seq] == []
+            assert [
+                info.head.seq for info in await memory.conversations(internal=True) if info.head.seq
+            ] == []
             await store.append(KEY, [line(1)])
             assert await store.load(KEY) == [line(1)]
             assert await store.load(sub) is None
 
     asyncio.run(main())
+
+
+def test_sessions_written_in_the_same_millisecond_are_listed_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(store: TurnfoldSessionStore) -> None:
+        names = ["c", "a", "d", "b", "c"]  # the last one continues the first
+        for number, name in enumerate(names):
+            await store.append({"project_key": "proj", "session_id": name}, [line(number)])
+        found = await store.list_sessions("proj")
+        newest_last = sorted(found, key=lambda each: each["mtime"])
+        assert [each["session_id"] for each in newest_last] == ["a", "d", "b", "c"]
+        assert len({each["mtime"] for each in found}) == 4
+
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    with_store(work)
 
 
 def test_tenants_share_nothing_and_odd_names_are_kept_apart() -> None:

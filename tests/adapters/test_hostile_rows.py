@@ -58,11 +58,29 @@ def _llama_index() -> Restore:
     return import_module("turnfold.adapters.llama_index").chat_messages
 
 
+def _google_adk() -> Restore:
+    pytest.importorskip("google.adk", reason="the extra google-adk is not installed")
+    return import_module("turnfold.adapters.google_adk").adk_contents
+
+
+def _strands() -> Restore:
+    pytest.importorskip("strands", reason="the extra strands is not installed")
+    return import_module("turnfold.adapters.strands").strands_messages
+
+
+def _agent_framework() -> Restore:
+    pytest.importorskip("agent_framework", reason="the extra agent-framework is not installed")
+    return import_module("turnfold.adapters.agent_framework").framework_messages
+
+
 FRAMEWORKS: dict[str, Callable[[], Restore]] = {
     "langchain": _langchain,
     "pydantic_ai": _pydantic_ai,
     "openai_responses": _openai_agents,
     "llama_index": _llama_index,
+    "gemini": _google_adk,
+    "agent_framework": _agent_framework,
+    "strands": _strands,
 }
 """By the provider that a record names."""
 

@@ -32,7 +32,7 @@ from tests.adapters.langchain_agents import (
 )
 from tests.sizes import examples
 from turnfold import Budget, Memory
-from turnfold.adapters.langchain import TurnfoldSaver, run_log
+from turnfold.adapters.langchain import TurnfoldSaver, state_log
 
 
 def answers(prompt: Any) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_state_that_begins_anew_is_shown_what_the_last_one_said(tmp_path: Path
 def test_sabotage_without_following_the_state_what_was_left_is_shown_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_log, "follow_history", appending)
+    monkeypatch.setattr(state_log, "follow_history", appending)
     assert "an answer" in answers(left_and_begun_anew(tmp_path / "memory.db"))
 
 

@@ -30,7 +30,7 @@ from tests.sizes import examples
 from turnfold import Memory
 from turnfold.adapters.langchain import langchain_messages, record_of, turnfold_middleware
 from turnfold.adapters.langchain import messages as recording_module
-from turnfold.adapters.langchain import run_log as run_log_module
+from turnfold.adapters.langchain import state_log as run_log_module
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.findings import FindingRule
 from turnfold.records import decode_message, encode_message

@@ -43,7 +43,7 @@ from tests.adapters.langchain_agents import (
     words,
 )
 from turnfold import AgentMemory, AsyncMemory, Budget, Memory
-from turnfold.adapters.langchain import TurnfoldSaver, run_log
+from turnfold.adapters.langchain import TurnfoldSaver, state_log
 from turnfold.errors import Conflict
 from turnfold.memory import Session
 
@@ -243,7 +243,7 @@ def test_a_thread_that_went_back_behind_the_window_goes_on_from_there() -> None:
 def test_sabotage_without_following_the_state_such_a_thread_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_log, "follow_history", appending)
+    monkeypatch.setattr(state_log, "follow_history", appending)
     with pytest.raises(Conflict):
         test_a_thread_that_went_back_behind_the_window_goes_on_from_there()
 

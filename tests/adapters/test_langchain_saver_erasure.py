@@ -65,7 +65,7 @@ def put(saver: TurnfoldSaver, thread: str) -> None:
 
 
 def names(memory: Memory) -> list[str]:
-    return [info.conversation for info in memory.conversations()]
+    return [info.conversation for info in memory.conversations(internal=True)]
 
 
 def by_session(memory: Memory, name: str) -> None:

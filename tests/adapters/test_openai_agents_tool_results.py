@@ -66,7 +66,7 @@ def test_every_value_a_tool_returns_is_a_result() -> None:
             by_name = {name: told[f"call_{n}"] for n, name in enumerate(THROUGH)}
             assert by_name["subclass of str"] == "text 文本"
             assert by_name["lone surrogate"] == (
-                "error: the result holds a lone surrogate (U+DCFF at character 5), which no provider takes; "
+                "error: the result holds a lone surrogate (U+DCFF at character 5), which no provider accepts; "
                 "with such characters escaped it is:\nfile \\udcff name 文件"
             )
             log = [entry.message for entry in await memory.session("s").history(limit=100)]

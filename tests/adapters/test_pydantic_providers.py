@@ -24,12 +24,11 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from tests.adapters.pydantic_agents import MANY, PAGE, dumped, logged, with_memory
-from tests.models.strict_rules import Body
-from tests.models.strict_server import StrictServer
-from tests.models.strict_speech import Call, Say
+from tests.models.strict_server import Call, Say, StrictServer
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.pydantic_ai import entries as restoring
 from turnfold.adapters.pydantic_ai import turnfold_capability
+from turnfold.testing.model_replies import Body
 
 STEPS = 12
 ROOM = Budget(max_tokens=2_200)

@@ -279,8 +279,11 @@ def test_options_that_cannot_work_are_refused(memory: Memory) -> None:
     model = ScriptedModel(["hi"])
     with pytest.raises(InvalidOption, match="max_steps=0"):
         Agent(memory, model, max_steps=0)
-    with pytest.raises(InvalidOption, match="same name"):
+    with pytest.raises(InvalidOption, match="two tools have the name 'add'"):
         Agent(memory, model, tools=[add, Tool("add", "", {}, add)])
+    same = Tool("add", "", {}, add)
+    with pytest.raises(InvalidOption, match="two tools have the name 'add'"):
+        Agent(memory, model, tools=[same, same])
     with pytest.raises(InvalidOption, match="cannot be given by name"):
         Agent(memory, model, tools=[lambda *things: things])
 

@@ -90,7 +90,7 @@ def test_the_check_sees_a_lost_answer(tmp_path: Path) -> None:
     path = tmp_path / "one.db"
     with Memory(f"sqlite:///{path}", budget=Budget(max_tokens=700)) as memory:
         agent = Agent(memory, ScriptedModel(loops(5)), tools=[add], max_steps=1)
-        with pytest.raises(Exception, match="no answer after 1 steps"):
+        with pytest.raises(Exception, match="no answer after 1 step:"):
             agent.run("one", "count")
     with pytest.raises(AssertionError):
         _after(path, 2)

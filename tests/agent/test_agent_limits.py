@@ -11,8 +11,7 @@ import pytest
 
 from tests.agent.scripts import calling
 from tests.models.providers import Provider, every_provider
-from tests.models.strict_server import Line, Say, StrictServer
-from tests.models.strict_speech import Call
+from tests.models.strict_server import Call, Line, Say, StrictServer
 from turnfold import AsyncMemory, Budget, Memory
 from turnfold.agent import Agent, AsyncAgent, Sending
 from turnfold.errors import BudgetTooSmall, ContextOverflow

@@ -185,7 +185,7 @@ def test_a_wrong_recall_is_told_to_the_model() -> None:
         agent.run("chat", "hello")
     [done] = [event for event in events if isinstance(event, ToolDone)]
     assert done.failed
-    assert "knows no 'query'" in done.result
+    assert "has no argument 'query'" in done.result
 
 
 def test_a_prompt_the_provider_finds_too_long_is_made_smaller_with_its_notes() -> None:

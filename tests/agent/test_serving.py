@@ -10,8 +10,7 @@ import pytest
 
 from bench.research import RULES, Library, research
 from tests.agent.scripts import calling
-from tests.models.strict_server import Say, StrictServer
-from tests.models.strict_speech import Call
+from tests.models.strict_server import Call, Say, StrictServer
 from turnfold import Budget, Memory, OpenAIChat
 from turnfold import findings as pure
 from turnfold.agent import Agent, Event, ToolDone, as_tool
@@ -325,7 +324,7 @@ def test_the_second_question_skips_get_toc_and_the_memory_is_in_what_the_model_r
 
 @pytest.mark.parametrize(
     ("afresh", "tokens", "hops", "least"),
-    [(True, 12_000, 3, 0.40), (False, 3_000, 2, 0.25)],
+    [(True, 12_000, 3, 0.40), (False, 2_500, 2, 0.25)],
     ids=["afresh", "one long talk, folded"],
 )
 def test_a_researcher_makes_fewer_calls_and_answers_the_same(

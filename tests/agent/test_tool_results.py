@@ -116,7 +116,7 @@ def test_every_value_a_tool_returns_is_a_result(run: Run) -> None:
     results, done = run(tools, all_called(tools))
     told = {name: results[f"c-{key}p"] for key, name in named.items()}
     assert told["lone surrogate"] == (
-        "error: the result holds a lone surrogate (U+DCFF at character 5), which no provider takes; "
+        "error: the result holds a lone surrogate (U+DCFF at character 5), which no provider accepts; "
         "with such characters escaped it is:\nfile \\udcff name 文件"
     )
     assert told["lone surrogate inside"].endswith('it is:\n{"\\ud800": ["文", "\\udfff"]}')

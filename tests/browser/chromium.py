@@ -61,7 +61,7 @@ def browsing(base: str) -> Iterator[Watched]:
             executable_path=_executable(driver.chromium.executable_path)
         )
         context = browser.new_context(
-            base_url=base, viewport={"width": 1000, "height": 600}, locale="en-GB"
+            base_url=base, viewport={"width": 1000, "height": 760}, locale="en-GB"
         )
         context.set_default_timeout(60_000)
         api.expect.set_options(timeout=60_000)

@@ -73,6 +73,7 @@ def test_sessions_open_by_keys(page: Page, store: str, tmp_path: Path) -> None:
     with Memory(store) as memory:
         infos = sorted(memory.conversations(), key=lambda info: -info.updated)
     assert texts(page, "tbody a.row") == [info.conversation for info in infos]
+    expect(page.locator("#live")).to_have_class(re.compile(r"\bon\b"))
     picture(page, "sessions", tmp_path)
     page.keyboard.press("j")
     page.keyboard.press("j")
@@ -258,6 +259,38 @@ def test_dark_and_light_and_chinese(page: Page, tmp_path: Path) -> None:
     page.goto(address("health"))
     expect(page.locator("h1")).to_have_text("健康")
     expect(page.locator("body")).to_have_css("background-color", LIGHT)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("width", [390, 1000, 1440])
+def test_every_screen_fits_its_width(page: Page, store: str, language: str, width: int) -> None:
+    with Memory(store) as memory:
+        calls = [each.call for each in memory.session(TALK).calls()]
+        long = [each.call for each in memory.session("warehouse").calls(limit=1000)][-9:]
+    page.set_viewport_size({"width": width, "height": 844})
+    page.emulate_media(color_scheme="dark" if language == "zh" else "light")
+    at, other = ("sessions", TALK), ("sessions", "warehouse")
+    for where in (
+        address(lang=language),
+        address(text="order 订单"),
+        address("health"),
+        address(*other),
+        address(*other, "calls", long[-1]),
+        address(*other, "diff", before=long[0], after=long[-1]),
+        *(address(*at, tab) for tab in ("log", "checkpoints", "rules", "memory", "costs")),
+        *(address(*at, "calls", calls[-1], form=form) for form in ("openai", "raw")),
+        address(*other, "recall", query="Stowage price"),
+        address(*at, "snapshots"),
+        address(*at, "snapshots", 2),
+        address(*at, "snapshots", "diff", before=1, after=5),
+    ):
+        page.goto(where)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+        clipped = """[...document.querySelectorAll(".table")]
+            .filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.textContent)"""
+        assert page.evaluate(clipped) == [], where
+        times = texts(page, "time")
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+", each) for each in times)
 
 
 def test_calls_arrive_while_somebody_looks(page: Page, store: str) -> None:

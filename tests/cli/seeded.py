@@ -64,10 +64,12 @@ def seed_at(url: str) -> str:
     return url
 
 
-def invoke(arguments: Sequence[str], *, width: int = 100, **environment: str) -> Result:
-    """The command as a pipe sees it."""
+def invoke(
+    arguments: Sequence[str], *, width: int = 100, typed: str | None = None, **environment: str
+) -> Result:
+    """The command as a pipe sees it, with what is typed."""
     plain = {"COLUMNS": str(width), "LC_ALL": "C.UTF-8", "TURNFOLD_STORE": "", **environment}
-    return CliRunner().invoke(app, list(arguments), env=plain)
+    return CliRunner().invoke(app, list(arguments), input=typed, env=plain)
 
 
 def invoke_json(arguments: Sequence[str]) -> dict:

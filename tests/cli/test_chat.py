@@ -20,6 +20,7 @@ from turnfold.cli.chat import ModelAnswers, Quotes, budget_line, pick_model
 from turnfold.cli.store import default_store
 from turnfold.errors import InvalidOption
 from turnfold.models import OpenAIChat
+from turnfold.runtime import drive
 from turnfold.testing import ScriptedModel
 
 RUN = CliRunner()
@@ -41,7 +42,61 @@ def test_without_a_model_it_says_how_to_get_one_and_quotes_what_was_said(
     again = RUN.invoke(app, ["chat", *store], input="密码是多少\n")
     assert "session notes (2 entries)" in again.output
     assert "#1 user: 门禁密码是 4471" in again.output
-    assert "tokens" in again.output
+    assert "tokens" not in again.output  # nothing was sent, so there is nothing to report
+    with Memory(address(tmp_path)) as memory:
+        assert memory.session("notes").calls() == []
+
+
+def test_without_a_model_a_session_keeps_its_token_counter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
+    with Memory(address(tmp_path), model="gpt-4o") as memory:
+        memory.session("notes").user("the code is ZX-1")
+    for name in ("notes", "@last"):
+        said = RUN.invoke(
+            app, ["chat", "--store", address(tmp_path), "--session", name, "--once", "noted"]
+        )
+        assert said.exit_code == 0, said.output
+        assert "recounting" not in said.stderr
+    with Memory(address(tmp_path)) as memory:
+        head = drive(memory.store.head(memory.scope, "notes"))
+    assert (head.seq, head.counter) == (3, "o200k_base+openai+openai-tiles")
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("en", "(no matching earlier message; stored)"), ("zh", "已保存")]
+)
+def test_one_note_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, text: str
+) -> None:
+    monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
+    monkeypatch.setenv("TURNFOLD_LANG", language)
+    said = RUN.invoke(app, ["chat", "--store", address(tmp_path), "--once", "a note"])
+    assert text in said.output
+
+
+def test_a_chat_in_which_nothing_was_said_cannot_be_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
+    silent = RUN.invoke(app, ["chat", "--store", address(tmp_path)], input="/quit\n")
+    assert "to continue" not in silent.output
+
+
+def test_a_quoted_message_cannot_steer_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
+    with Memory(address(tmp_path)) as memory:
+        memory.session("notes").user("the door code\x1b[2J is\n4471\x07")
+    store = ["--store", address(tmp_path), "--session", "notes"]
+    shown = RUN.invoke(app, ["chat", *store], input="door code\n").output
+    assert "#1 user: the door code [2J is\n4471" in shown
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    once = RUN.invoke(app, ["chat", *store, "--once", "door code"]).output
+    assert "\x1b" not in once
 
 
 def test_one_turn_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +108,7 @@ def test_one_turn_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert told["answer"] == "#1 user: the code is ZX-1"
     assert told["session"] == "notes"
     assert told["model"] is None
-    assert 0 < told["tokens"] <= told["allowed"]
+    assert (told["tokens"], told["allowed"], told["messages"]) == (0, 0, 0)  # nothing was sent
     alone = RUN.invoke(app, ["chat", *store, "--json"])
     assert alone.exit_code == 2
 

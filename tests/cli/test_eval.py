@@ -82,11 +82,11 @@ def test_a_file_that_import_reads(tmp_path: Path) -> None:
 
 SAID = {
     "en": (
-        "1 conversations, 49 entries, 0 questions",
+        "1 conversation, 49 entries, 0 questions",
         "atoms from fold to fold",
-        "no evidence to look for",
+        "evidence is not measured",
     ),
-    "zh": ("1 个会话，49 条记录，0 个问题", "要素（逐次折叠）", "也就没有要找的依据"),
+    "zh": ("1 个会话，49 条记录，0 个问题", "要素（逐次折叠）", "因此未评测依据"),
 }
 
 
@@ -109,6 +109,7 @@ def test_the_table_and_the_bars_in_both_languages(store: str, width: int, langua
         (["--peers", "mem9"], 2, "unknown peer 'mem9'"),
         (["no-such-session"], 3, "no session 'no-such-session'"),
         (["--set", "none.jsonl"], 3, "no such file: none.jsonl"),
+        (["--all", "--tenant", "empty"], 3, "no sessions of tenant 'empty'"),
         ([SHORT, "--budget", "12"], 1, ""),
     ],
 )
@@ -118,6 +119,39 @@ def test_exit_codes(store: str, arguments: list[str], code: int, problem: str) -
     assert problem in result.stderr
     if code == 1:
         assert "turnfold at 12 refused" in result.stdout
+
+
+@pytest.mark.parametrize("content", ["", "[]", " [ ]\n"])
+@pytest.mark.parametrize("command", [["eval"], ["eval", "--set"], ["replay"], ["lint"]])
+def test_nothing_to_work_on_is_not_found(tmp_path: Path, command: list[str], content: str) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(content)
+    result = invoke([*command, str(path)])
+    assert result.exit_code == 3, result.output
+    assert "no messages in" in result.stderr or "no conversation in" in result.stderr
+    chinese = invoke([*command, str(path)], TURNFOLD_LANG="zh").stderr
+    assert "中没有消息" in chinese or "中没有会话" in chinese
+
+
+def test_conversations_without_an_answer_are_not_found(tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps([{"role": "user", "content": "hi"}]))
+    result = invoke(["eval", str(path)])
+    assert result.exit_code == 3, result.output
+    assert "none of the 1 conversations has an answer or a question" in result.stderr
+    assert "没有可评测的内容" in invoke(["eval", str(path)], TURNFOLD_LANG="zh").stderr
+
+
+@pytest.mark.parametrize(("width", "tables"), [(130, 1), (80, 2), (50, 3)])
+def test_every_column_is_shown_whatever_the_width(store: str, width: int, tables: int) -> None:
+    shown = invoke(["eval", "ware", "--budget", "900", "--store", store], width=width).stdout
+    heads = [line.split() for line in shown.splitlines() if line.startswith("method")]
+    heads = [head for head in heads if "from" not in head]
+    assert len(heads) == tables
+    names = "rules atoms evidence R@5 P@5 usable folds prefix used per call".split()
+    assert [name for head in heads for name in head[2:]] == names
+    assert shown.count("turnfold  ") == tables + (2 if width == 50 else 1)
+    assert "…" not in shown
 
 
 def test_a_set_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_filter_keeps_to_some(store: str, name: str) -> None:
     options, expected = FILTERED[name]
     query = "shelf item raining no truck 没有"
     shown = invoke(["search", query, "--store", store, "--json", "-n", "200", *options])
-    assert shown.exit_code == (ExitCode.OK if expected else ExitCode.PROBLEMS)
+    assert shown.exit_code == (ExitCode.OK if expected else ExitCode.NOT_FOUND)
     found = {session for session in (LONG, SHORT) if f'"conversation": "{session}"' in shown.stdout}
     assert found == expected
 
@@ -64,8 +64,8 @@ def test_a_recall_brings_back_what_was_said(store: str) -> None:
 
 
 WRONG = {
-    "nothing found": (["search", "zzqqxx"], ExitCode.PROBLEMS),
-    "nothing recalled": (["recall", SHORT, "zzqqxx"], ExitCode.PROBLEMS),
+    "nothing found": (["search", "zzqqxx"], ExitCode.NOT_FOUND),
+    "nothing recalled": (["recall", SHORT, "zzqqxx"], ExitCode.NOT_FOUND),
     "no such session": (["recall", "nobody", "x"], ExitCode.NOT_FOUND),
     "no such role": (["search", "x", "--role", "narrator"], ExitCode.USAGE),
     "no range of turns": (["search", "x", "--turns", "a-b"], ExitCode.USAGE),

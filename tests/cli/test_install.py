@@ -153,11 +153,15 @@ def test_without_a_store_a_command_says_how_to_make_one(
 
 NEEDS = {
     "README.md": "openai",
+    "docs/en/integrations/agent-framework.md": "agent_framework",
+    "docs/en/integrations/google-adk.md": "google",
     "docs/en/integrations/langchain.md": "langchain",
+    "docs/en/integrations/litellm.md": "litellm",
     "docs/en/integrations/llama-index.md": "llama_index",
     "docs/en/integrations/openai-agents.md": "agents",
     "docs/en/integrations/own-loop.md": "openai",
     "docs/en/integrations/pydantic-ai.md": "pydantic_ai",
+    "docs/en/integrations/strands.md": "strands",
     "docs/en/operate/security.md": "cryptography",
 }
 """Pages whose blocks use a package that turnfold does not install, which they say: page -> the first of these."""

@@ -13,8 +13,8 @@ from turnfold import Memory
 from turnfold.cli.app import app
 
 POINT = frozenset(
-    "call seq created tokens allowed certainty counter sections tools messages kept_prefix shared moved checkpoint "
-    "folded dropped shrunk reported_input reported_cached cache_missed".split()
+    "call number seq created tokens allowed certainty counter sections tools messages kept_prefix shared moved "
+    "checkpoint folded dropped shrunk reported_input reported_cached reported_output cache_missed model".split()
 )
 ITEM = frozenset("index section seq role label tokens fate reason digest text".split())
 LEFT_OUT = frozenset("first last outcome reason".split())
@@ -34,8 +34,8 @@ SHAPES: tuple[tuple[str, str], ...] = (
         ),
     ),
     ("top", "session tokens entries conversations roles tools costliest"),
-    ("explain ware", "point exact window reserve items left_out recalled"),
-    ("explain ware --list", "session calls"),
+    ("explain ware", "point exact window reserve items left_out recalled calls"),
+    ("explain ware --list", "session total calls"),
     (
         "diff ware",
         "before after same same_tokens rebilled first gone new sections reasons",

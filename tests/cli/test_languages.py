@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from tests.cli.seeded import LONG, SHORT, seed
+from tests.house.source_tree import ROOT
 from turnfold import errors
 from turnfold.cli.app import app
 from turnfold.cli.chinese_help import COMMANDS, ERRORS, OPTIONS
-from turnfold.cli.demo.texts import language_of
+from turnfold.cli.chinese_messages import MESSAGES
+from turnfold.cli.demo.labels import language_of
 from turnfold.cli.exit_codes import error_text
+from turnfold.cli.labels import translated
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"\b[A-Z]?[a-z]+(?: [a-z]+){3,}")
@@ -118,8 +123,8 @@ def test_an_error_names_its_kind_and_keeps_its_numbers(
 ) -> None:
     nowhere = ("sessions", "--store", str(tmp_path / "none.db"))
     said, asked = run(*nowhere, language="zh"), run(*nowhere, language="en")
-    assert "turnfold: 没有找到：no store at" in said
-    assert said.replace("没有找到：", "") == asked
+    assert f"turnfold: 没有找到：{tmp_path / 'none.db'} 处没有存储。" in said
+    assert f"turnfold: no store at {tmp_path / 'none.db'}." in asked
     monkeypatch.setenv("TURNFOLD_LANG", "zh")
     for name in errors.__all__:
         kind = getattr(errors, name)
@@ -141,3 +146,160 @@ def test_an_error_names_its_kind_and_keeps_its_numbers(
 )
 def test_the_variable_decides_before_the_locale(environment: dict[str, str], language: str) -> None:
     assert language_of(environment) == language
+
+
+def skeleton(node: ast.expr) -> str | None:
+    """A written text with {} for everything that is put into it; None if it is made elsewhere."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=pieces):
+            return "".join(skeleton(each) or "{}" for each in pieces)
+        case ast.IfExp(body=body, orelse=other):
+            return skeleton(body) or skeleton(other)
+        case _:
+            return None
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Every sentence the commands show by itself: (place, text). Errors, checks of doctor, lines of chat, echoes."""
+    for path in sorted((ROOT / "src/turnfold/cli").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            shown: list[ast.expr] = []
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                shown = node.exc.args[:1]
+            elif isinstance(node, ast.Call):
+                called = ast.unparse(node.func).split(".")[-1]
+                if called == "CheckResult":
+                    shown = [k.value for k in node.keywords if k.arg in ("detail", "remedy")]
+                elif called in ("_say", "translated"):
+                    shown = node.args[:1]
+            for each in shown:
+                text = skeleton(each)
+                if text is not None and re.search("[A-Za-z]{3}.* ", text.replace("{}", "")):
+                    yield f"{path.name}:{each.lineno}", text
+
+
+OF_THEIR_OWN = {
+    "{}: {}": "an error of another program",
+    "{}: {}, {}": "an address, a backend and its fields",
+    "{}{}: {} {}": "the faults of a history, recognised by their last word",
+    "{} x {}, {}, {}": "the size, encoding and colours of a terminal",
+    "chmod 600 {}": "a command",
+    "pip install 'turnfold[{}]'": "a command",
+    "warning: {}": "made of a translated warning",
+    "{}: {}{}": "an unknown command, recognised with and without a hint",
+    "no command {}: {}/help lists them; // begins a message with a slash": "the same",
+    "session {} ({}); /help lists commands, Ctrl-D ends it": "with the number of entries",
+    "session {} has {}, so there is no {}": "with the number of calls",
+    "no call {} in {}{}": "with and without calls near it",
+    "{} {}": "an address, and whether it answers",
+    "SQLite {} (apsw {})": "names",
+}
+"""Sentences that are recognised in another form than they are written in, or that need no Chinese."""
+
+
+def test_every_sentence_of_a_command_has_its_chinese() -> None:
+    known = {re.sub(r"{\w+}", "{}", each) for each in MESSAGES}
+    found = list(sentences())
+    assert len(found) > 70
+    missing = [(at, text) for at, text in found if text not in known and text not in OF_THEIR_OWN]
+    assert missing == []
+
+
+@pytest.mark.parametrize("english", MESSAGES, ids=lambda each: each[:40])
+def test_chinese_sentences_have_the_same_figures(
+    english: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = re.findall(r"{(\w+)}", english)
+    assert sorted(names) == sorted(re.findall(r"{(\w+)}", MESSAGES[english]))
+    assert CHINESE.search(MESSAGES[english])
+    values = {name: f"'x{at} 值'" for at, name in enumerate(names)}
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    assert translated(english.format(**values)) == MESSAGES[english].format(**values)
+    monkeypatch.setenv("TURNFOLD_LANG", "en")
+    assert translated(english.format(**values)) == english.format(**values)
+
+
+def test_a_sentence_without_its_chinese_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(dict_of(MESSAGES), "nothing was deleted")
+    with pytest.raises(AssertionError, match="nothing was deleted"):
+        test_every_sentence_of_a_command_has_its_chinese()
+
+
+def dict_of(table: Mapping[str, str]) -> dict[str, str]:
+    assert isinstance(table, dict)
+    return table
+
+
+def test_the_output_of_commands_is_in_one_language(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    at = ("--store", store)
+    for words in (
+        ("doctor", *at),
+        ("sessions", *at),
+        ("show", SHORT, *at),
+        ("context", LONG, *at),
+        ("explain", LONG, *at),
+        ("explain", LONG, "--list", *at),
+        ("diff", LONG, *at),
+        ("top", *at),
+        ("top", LONG, *at),
+        ("rules", LONG, *at),
+        ("audit", *at),
+        ("db", "status", *at),
+        ("db", "migrate", *at),
+        ("search", "xylophone", *at),
+        ("recall", LONG, "合同", *at),
+        ("show", "nobody", *at),
+        ("explain", SHORT, "99", *at),
+        ("unpin", LONG, "nothing", *at),
+        ("delete", *at),
+    ):
+        said = run(*words, language="zh")
+        said = said.replace(store.removeprefix("sqlite:///"), "")
+        said = SENT.sub("", said)
+        assert CHINESE.search(said), words
+        assert not PLAIN.search(said), (words, PLAIN.search(said), said)
+        for term in ("置顶", "钉住", "词元", "提供商"):
+            assert term not in said
+
+
+PLAIN = re.compile(r"(?<![\w/`'\"-])[a-z]{3,}(?: [a-z]{2,}){2,}(?![\w/`'\"-])")
+"""Three plain words in a row."""
+SENT = re.compile(
+    "(Pinned for this conversation|Summary of the earlier|Earlier passages|Step [0-9]+ is|shelf|You plan|Never move).*"
+)
+"""What is stored or sent to a model, to the end of its line."""
+
+
+def test_a_chat_is_in_one_language(tmp_path: Path) -> None:
+    typed = (
+        "记住备用钥匙在前台\n/help\n/history\n/context\n/recall 备用钥匙\n/recall\n/pin 不要打电话\n/rules\n"
+        "/fold\n/contxt\n/session nobody\n/new\n备用钥匙在哪里？\n/quit\n"
+    )
+    store = str(tmp_path / "chat.db")
+    environment = {"COLUMNS": "400", "NO_COLOR": "1", "TURNFOLD_MODEL": ""}
+    said = {
+        language: CliRunner()
+        .invoke(
+            app,
+            ["chat", "--store", store],
+            input=typed,
+            env={**environment, "TURNFOLD_LANG": language},
+        )
+        .output
+        for language in ("zh", "en")
+    }
+    chinese = said["zh"].replace(store, "")
+    assert not PLAIN.search(chinese), (PLAIN.search(chinese), chinese)
+    for each in (
+        "没有配置模型",
+        "已设为固定项",
+        "没有命令 /contxt：是不是 /context？",
+        "选项不合规定",
+        "用户: 记住",
+    ):
+        assert each in chinese, (each, chinese)
+    for each in ("No model is configured", "pinned:", "did you mean /context?", "user: 记住"):
+        assert each in said["en"], (each, said["en"])

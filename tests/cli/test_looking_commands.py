@@ -289,6 +289,19 @@ def test_top_looks_again_as_often_as_it_is_told(store: str) -> None:
     assert (len(looked), waited) == (2, [7.0])
 
 
+def test_explain_shows_every_message_whole(store: str, memory: Memory) -> None:
+    session = memory.session("long")
+    said = "The plan, 计划：\n" + "\n".join(f"step {at}: 第 {at} 步" for at in range(60))
+    session.user(said)
+    session.context()
+    shown = invoke(["explain", "long", "--full", "--store", store]).output
+    assert said in "\n".join(line.rstrip() for line in shown.splitlines())
+    [item] = invoke_json(["explain", "long", "--full", "--store", store])["items"]
+    assert item["text"] == said
+    [item] = invoke_json(["explain", "long", "--store", store])["items"]
+    assert len(item["text"]) == 160
+
+
 def test_explain_lists_every_message_with_its_fate(store: str, memory: Memory) -> None:
     session = memory.session(LONG)
     last = session.calls(limit=1000)[-1]
@@ -311,13 +324,51 @@ def test_explain_lists_every_message_with_its_fate(store: str, memory: Memory) -
     assert all(one["reason"] for one in view["left_out"])
 
 
-def test_calls_are_named_by_seq_number_or_place(store: str, memory: Memory) -> None:
+def test_calls_are_named_by_number_id_or_place(store: str, memory: Memory) -> None:
     made = memory.session(LONG).calls(limit=1000)
     listed = invoke_json(["explain", LONG, "--list", "-n", "4", "--store", store])
     assert [call["call"] for call in listed["calls"]] == [m.call for m in made[-4:]]
-    for name in (str(made[3].seq), f"{made[3].seq}-0", made[3].call):
-        found = invoke_json(["explain", LONG, name, "--store", store])
-        assert found["point"]["call"] == made[3].call
+    assert listed["total"] == len(made)
+    assert [call["number"] for call in listed["calls"]] == list(range(len(made) - 3, len(made) + 1))
+    assert made[3].seq != 4
+    for name in (["4"], ["--call", "4"], [f"{made[3].seq}-0"], [made[3].call]):
+        found = invoke_json(["explain", LONG, *name, "--store", store])
+        assert (found["point"]["call"], found["point"]["number"]) == (made[3].call, 4)
+    drawn = invoke(["explain", LONG, "--call", "4", "--store", store]).stdout
+    assert drawn.startswith(f"call 4 of {len(made)} · ")
+    chinese = invoke(["explain", LONG, "4", "--store", store], TURNFOLD_LANG="zh").stdout
+    assert chinese.startswith(f"第 4 次调用，共 {len(made)} 次 · ")
+    shown = invoke(["explain", LONG, "--list", "-n", "4", "--store", store]).stdout.splitlines()
+    assert shown[-1] == f"the newest 4 of {len(made)} calls; -n shows more"
+    assert shown[-2].split()[:2] == [str(len(made)), str(made[-1].seq)]
+    assert invoke(["diff", LONG, "4", "--store", store]).stdout.startswith("call 3 -> 4 · ")
+    for name in ("0", str(len(made) + 1), "999-0"):
+        missing = invoke(["explain", LONG, name, "--store", store])
+        assert missing.exit_code == 3
+        assert (
+            f"no call {name} in {LONG!r}: calls are numbered from 1 to {len(made)}"
+            in missing.stderr
+        )
+    twice = invoke(["explain", LONG, "4", "--call", "4", "--store", store])
+    assert (twice.exit_code, "give the call once" in twice.stderr) == (2, True)
+
+
+def test_without_tools_no_token_is_said_to_be_of_tools(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'plain.db'}"
+    with Memory(store, model="gpt-4o") as memory:
+        session = memory.session("plain")
+        session.user("hi")
+        session.context()
+    for command in ("context", "explain"):
+        shown = invoke([command, "plain", "--store", store]).stdout
+        assert "tools" not in shown
+        assert "reply opening 3" in shown
+        chinese = invoke([command, "plain", "--store", store], TURNFOLD_LANG="zh").stdout
+        assert "回答开头 3" in chinese
+
+
+def test_the_call_before_and_places(store: str, memory: Memory) -> None:
+    made = memory.session(LONG).calls(limit=1000)
     before = invoke_json(["explain", LONG, "@prev", "--store", store])
     assert before["point"]["call"] == made[-2].call
 
@@ -348,7 +399,7 @@ def test_a_stored_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
         memory.session("hostile\x1b[31m").user(hostile)
         memory.session("hostile\x1b[31m").context()
     for arguments in (["sessions"], ["show", "host"], ["show", "host", "--full"], ["context", "host"],
-                      ["top"], ["top", "host"], ["explain", "host"]):  # fmt: skip
+                      ["top"], ["top", "host"], ["explain", "host"], ["explain", "host", "--full"]):  # fmt: skip
         seen = invoke([*arguments, "--store", store], width=200).stdout
         assert ESCAPE not in seen
         assert "\x07" not in seen

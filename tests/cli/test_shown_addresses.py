@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -76,8 +77,17 @@ _MARKS = "@:/?#%&= +;'\\[]"
 passwords = st.text(_LETTERS + _MARKS, min_size=4, max_size=14).filter(
     lambda text: any(letter in text for letter in "ZqЖ密") and "  " not in text
 )
+
+
+def written(form: str, password: str, write: Callable[[str], str]) -> tuple[str, str]:
+    """An address, and the password in it: in place of user and password, what is before a colon is the user."""
+    text = write(password)
+    user, _, rest = text.partition(":")
+    return form.format(text), rest if "//{}@" in form and user and rest else password
+
+
 addresses = st.builds(
-    lambda form, password, write: (form.format(write(password)), password),
+    written,
     st.sampled_from(FORMS),
     passwords,
     st.sampled_from([str, lambda text: quote(text, safe=""), quote_plus]),
@@ -133,6 +143,8 @@ def examples(number: int) -> settings:
 @example(made=("postgresql://bob:Zq99/Жq@db/some", "Zq99/Жq"))
 @example(made=("postgresql://bob:9999?sslmode=Zqqq@db/some", "9999?sslmode=Zqqq"))
 @example(made=("redis://:9999#Zqqq@db", "9999#Zqqq"))
+@example(made=("redis://99Z:@127.0.0.1:1", "99Z:"))
+@example(made=("postgresql://bob::@db/some", ":"))
 def test_no_address_is_shown_with_its_password(made: tuple[str, str]) -> None:
     address, password = made
     shown = shown_address(address)
@@ -234,10 +246,13 @@ def test_a_store_from_the_environment_is_shown_without_its_password(
 
 def test_how_to_go_on_with_a_chat_is_told_without_passwords(place: Path) -> None:
     del place
+    address = ["--base-url", "http://u:ZqЖ99@127.0.0.1:1/v1"]
     result = invoke(
-        ["chat", "--store", "sqlite:///a.db", "--base-url", "http://u:ZqЖ99@h/v1", "--model", "m"]
+        ["chat", "--store", "sqlite:///a.db", *address, "--model", "m"], typed="hello\n"
     )
-    assert "--model m --base-url 'http://u:***@h/v1' --store sqlite:///a.db" in result.output
+    assert (
+        "--model m --base-url 'http://u:***@127.0.0.1:1/v1' --store sqlite:///a.db" in result.output
+    )
     assert_hidden(result.output, "ZqЖ99")
 
 

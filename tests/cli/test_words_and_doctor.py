@@ -109,6 +109,19 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
     assert sqlite_engine.sqlite_version() != "3.40.0"
 
 
+def test_the_doctor_tells_problems_first_and_extras_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "sqlite_version", lambda: "3.40.0")
+    found = checks.examine(str(tmp_path / "new.db"), "default")
+    assert found[0].name == "sqlite"
+    assert found[1].name == "store"  # a note: it does not exist yet
+    extras = [one.name.startswith("extra ") for one in found]
+    assert extras == sorted(extras)
+    fine = [one.state for one in found if not one.name.startswith("extra ")]
+    assert fine == sorted(fine, key=["bad", "note", "ok"].index)
+
+
 def test_the_doctor_finds_a_damaged_entry(tmp_path: Path) -> None:
     store = seed(tmp_path)
     found = invoke_json(["doctor", "--store", store])

@@ -11,8 +11,7 @@ import pytest
 
 from tests.memory.conversations import chat
 from tests.models.providers import PROVIDERS
-from tests.models.strict_server import StrictServer
-from tests.models.strict_speech import Say
+from tests.models.strict_server import Say, StrictServer
 from turnfold import (
     Budget,
     Memory,

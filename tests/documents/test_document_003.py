@@ -587,7 +587,15 @@ def test_with_redis_in_front_a_read_asks_the_database_less(
         asked.clear()
         app.get_short_memory(C)
         reads[label] = list(asked)
-    assert reads == {"plain": ["view", "read"], "cached": ["head"]}
+        asked.clear()
+        app.query_memory_context(C)
+        reads[f"{label}, query"] = list(asked)
+    assert reads == {
+        "plain": ["view", "read"],
+        "plain, query": ["view", "tail"],
+        "cached": ["head"],
+        "cached, query": ["head"],
+    }
     place.close()
     places.sweep()
     places.close()

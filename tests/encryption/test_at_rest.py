@@ -226,7 +226,7 @@ def test_rows_swapped_between_conversations_are_found(stored: Path, table: str) 
         for name, act in read.items():
             if name != table:
                 assert act()
-        with pytest.raises(InvalidRecord, match=f"{told}.* is not what was written"):
+        with pytest.raises(InvalidRecord, match=f"{told}.* was changed after it was written"):
             read[table]()
 
 

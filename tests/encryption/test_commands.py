@@ -32,6 +32,32 @@ def keys(tmp_path: Path, *lines: str) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize("command", [["show", "talk"], ["context", "talk"], ["db", "status"]])
+def test_the_key_file_may_be_named_before_and_after_the_command(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    at, key = ["--store", str(store)], ["--encryption-key-file", keys(tmp_path, KEY)]
+    without = invoke([*command, *at]).output
+    first = invoke([*key, *command, *at])
+    monkeypatch.setenv("TURNFOLD_ENCRYPTION_KEY_FILE", "")
+    assert first.exit_code == 0, first.output
+    assert first.stdout != without
+    assert invoke([*command, *at, *key]).stdout == first.stdout
+
+
+def test_after_the_command_the_key_file_encrypts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNFOLD_ENCRYPTION_KEY_FILE", "")
+    monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
+    file, key = tmp_path / "new.db", ["--encryption-key-file", keys(tmp_path, KEY)]
+    said = invoke(["chat", "--once", "the zxqzebra 斑马", "--store", str(file), *key])
+    assert said.exit_code == 0, said.output
+    assert b"zxqzebra" not in file.read_bytes()
+    with Memory(f"sqlite:///{file}", encryption_key=KEY) as memory:
+        assert len(memory.conversations()) == 1
+
+
 def test_commands_decrypt_rotate_and_back_up(store: Path, tmp_path: Path) -> None:
     at = ["--store", str(store)]
     first = ["--encryption-key-file", keys(tmp_path, KEY)]
@@ -85,7 +111,9 @@ def test_a_service_keeps_its_quota_and_tells_nobody_which_key_is_wrong(
         assert context.status_code == 403  # it would be stored, too
         assert client.post("/v1/search", json={"query": "zxqzebra"}).status_code == 422
     for file in store.parent.iterdir():
-        assert b"zxq" not in file.read_bytes()
+        # Whole words: three letters alone turn up by chance in what is encrypted.
+        for word in (b"zxqzebra", b"zxqquery", b"zxqanswer"):
+            assert word not in file.read_bytes()
     wrong = ServiceOptions(store=f"sqlite:///{store}", encryption_key=OTHER)
     with running(wrong) as service, service.client() as client:
         refused = client.get("/v1/sessions/talk/messages")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -16,6 +17,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.cli.seeded import invoke, invoke_json
+from tests.inspector.reading import read_page
+from tests.inspector.seeded import inspected
 from tests.memory.talking import SMALL
 from tests.service.running import running
 from tests.stores.redis_server import shared_url
@@ -27,7 +30,18 @@ from turnfold.records import Document, NewEntry, user
 from turnfold.redaction import find_secrets
 from turnfold.runtime import drive
 from turnfold.service import ServiceOptions
-from turnfold.stores import Ability, MemoryStore, Scope, SqliteStore, Store, refuse_encrypted
+from turnfold.service.inspector.labels import PageLabels
+from turnfold.stores import (
+    Ability,
+    EncryptedStore,
+    MemoryStore,
+    Piece,
+    Scope,
+    SqliteStore,
+    Store,
+    refuse_encrypted,
+)
+from turnfold.stores.encryption.keys import ConversationKeys, KeyRing
 from turnfold.tokens import counter_for
 
 KEY = "01" * 32
@@ -281,3 +295,138 @@ def test_a_plain_conversation_is_looked_up_once() -> None:
         return asked
 
     assert len(asyncio.run(use())) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "unreadable", "mark"),
+    [
+        (None, {"documents", "short", "talk"}, "encrypted; no key was given"),
+        (
+            "02" * 32,
+            {"documents", "open", "short", "talk"},
+            "cannot be read with this encryption key",
+        ),
+        (KEY, {"open"}, "cannot be read with this encryption key"),
+    ],
+    ids=["no key", "wrong key", "right key"],
+)
+def test_the_inspector_lists_what_it_cannot_read(
+    url: str, key: str | None, unreadable: set[str], mark: str
+) -> None:
+    """With a mark, beside what it can read; with the right key, that is a session which was written without it."""
+    with Memory(url) as memory:
+        memory.session("open").user("plain 明文")
+    with (
+        inspected(ServiceOptions(store=url, encryption_key=key)) as service,
+        service.client() as client,
+    ):
+        for language, there in (("en", mark), ("zh", PageLabels("zh")(mark))):
+            answer = client.get(f"/ui?lang={language}")
+            assert answer.status_code == 200
+            rows = [row.all("td") for row in read_page(answer.text).one("tbody").all("tr")]
+            titles = {row[0].text: row[1].text for row in rows}
+            assert set(titles) == {"documents", "open", "short", "talk"}
+            assert {name for name, title in titles.items() if title == there} == unreadable
+            assert ("talk", "6", "12") in {(row[0].text, row[2].text, row[3].text) for row in rows}
+            assert "turnfold-key" not in answer.text
+        assert ("plain 明文" in answer.text) is (key is None)
+        assert ("only one entry" in answer.text) is (key == KEY)
+
+
+UNCHECKED = {"close", "head", "health"}
+"""Methods of a store that neither show nor write content."""
+
+
+def unchecked_methods(wrapper: type) -> set[str]:
+    """Return the methods of the protocol that a wrapper passes on as they are."""
+    methods = {name for name, value in vars(Store).items() if isfunction(value)}
+    return {name for name in methods if not name.startswith("_")} - set(vars(wrapper))
+
+
+def test_a_store_without_a_key_checks_every_method_of_the_protocol() -> None:
+    assert unchecked_methods(type(refuse_encrypted(MemoryStore()))) == UNCHECKED
+
+    class Careless:
+        async def head(self, scope: Scope, conversation: str) -> None: ...
+
+    assert {"append", "restore", "erase"} <= unchecked_methods(Careless)
+
+
+def pieces_of(store: Store, name: str) -> list[Piece]:
+    documents: list[Document] = []
+    captured = drive(store.capture(SCOPE, name, documents.append))
+    assert captured is not None
+    return [captured.opening, *documents, *drive(store.read(SCOPE, name)), *captured.checkpoints]
+
+
+def test_a_conversation_that_has_a_key_is_not_restored_in_plain_text(tmp_path: Path) -> None:
+    """A process with the key made it, and was stopped before its first write."""
+    places = {name: f"sqlite:///{tmp_path}/{name}.db" for name in ("plain", "target")}
+    with Memory(places["plain"]) as memory:
+        for name in ("new", "other"):
+            memory.session(name).user("plain 明文")
+        pieces = {name: pieces_of(memory.store, name) for name in ("new", "other")}
+    inner = SqliteStore(tmp_path / "target.db", blocking=True)
+    keys = ConversationKeys(inner, KeyRing(KEY))
+    drive(keys.make(SCOPE, "new"))
+    store = refuse_encrypted(inner)
+    with pytest.raises(WrongKey, match="encryption_key="):
+        drive(store.restore(SCOPE, [*pieces["other"], *pieces["new"]]))
+    assert drive(store.conversations(SCOPE)) == [], "all or nothing"
+    assert drive(store.restore(SCOPE, pieces["other"])).conversations == 1
+    drive(inner.close())
+    with Memory(places["target"], encryption_key=KEY) as memory:
+        memory.session("new").user("secret 秘密")
+        sealed = SqliteStore(tmp_path / "target.db", blocking=True)
+        copy = refuse_encrypted(MemoryStore())
+        for name in [each.conversation for each in drive(sealed.conversations(SCOPE))]:
+            drive(copy.restore(SCOPE, pieces_of(sealed, name)))  # encrypted ones need no key
+        for name in [each.conversation for each in drive(sealed.conversations(SCOPE))]:
+            assert drive(copy.restore(SCOPE, pieces_of(sealed, name))).already == 1
+        drive(sealed.close())
+
+
+PLAIN: dict[str, Callable[[Store], Any]] = {
+    "entry": lambda store: store.append(SCOPE, "talk", [NewEntry(user("plain 明文"), "")]),
+    "document": lambda store: store.put_document(
+        SCOPE, "talk", Document("kind", "plain", b"body", 0)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("plain", "write"), [("entry", "entry"), ("entry", "document"), ("document", "document")]
+)
+def test_a_conversation_that_got_plain_text_meanwhile_is_not_encrypted(
+    plain: str, write: str
+) -> None:
+    """A process without the key had looked for a key just before another one made it, and wrote first."""
+
+    class Raced(MemoryStore):
+        async def put_document(
+            self, scope: Scope, conversation: str, *args: Any, **more: Any
+        ) -> Any:
+            done = await super().put_document(scope, conversation, *args, **more)
+            if conversation.startswith("turnfold-key:"):
+                await PLAIN[plain](self)
+            return done
+
+    inner = Raced()
+    store = EncryptedStore(lambda _: inner, KEY)
+    for _ in range(2):
+        with pytest.raises(WrongKey, match="without encryption"):
+            drive(PLAIN[write](store))
+    assert drive(inner.head(SCOPE, "talk")).generation == 1, "only the plain write"
+
+
+def test_two_processes_with_the_key_write_first_to_one_conversation() -> None:
+    inner = MemoryStore()
+    one, other = (EncryptedStore(lambda _: inner, KEY) for _ in range(2))
+    drive(one._keys.make(SCOPE, "talk"))
+    for write in PLAIN.values():
+        drive(write(other))
+        drive(write(one))
+    assert len(drive(one.read(SCOPE, "talk"))) == 2
+    found = drive(other.get_document(SCOPE, "talk", "kind", "plain"))
+    assert found is not None
+    assert found.version == 2

@@ -61,9 +61,12 @@ def test_a_set_may_be_compressed_and_leave_out_what_is_unknown(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"messages": [LINE["messages"][0]] * 2}, "two messages have the same id"),
+        ({"messages": [LINE["messages"][0]] * 2}, "two messages have the same id 'a'"),
         ({"questions": [{"question": "?", "evidence_ids": ["z"]}]}, "no message with the id 'z'"),
-        ({"rules": [{"text": "Walk.", "message_id": "a"}]}, "'a' does not say the rule 'Walk.'"),
+        (
+            {"rules": [{"text": "Walk.", "message_id": "a"}]},
+            "'a' does not contain the text of the rule 'Walk.'",
+        ),
         ({"messages": [{"id": 1, "role": "user", "content": "x", "time": "noon"}]}, "noon"),
         ({"messages": [{"id": 1, "role": "judge", "content": "x"}]}, "judge"),
         ({"messages": "none"}, "Expected `array`"),
@@ -83,10 +86,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         read_set(tmp_path / "none.jsonl")
     empty = tmp_path / "empty.jsonl"
     empty.write_text("\n")
-    with pytest.raises(InvalidExport, match="no conversation"):
+    with pytest.raises(NotFound, match="no conversation"):
         read_set(empty)
     broken = tmp_path / "broken.gz"
     broken.write_bytes(b"\x1f\x8b not really")
+    with pytest.raises(InvalidExport, match="cannot read"):
+        read_set(broken)
+    packed = gzip.compress(json.dumps(LINE).encode())
+    broken.write_bytes(packed[:12] + b"\xff" * 20 + packed[32:])  # a whole header, damaged data
     with pytest.raises(InvalidExport, match="cannot read"):
         read_set(broken)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from turnfold import Budget, Memory, Message, assistant, system, user
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, NotFound
 from turnfold.evaluation import (
     EvalConversation,
     RecencyPeer,
@@ -178,11 +178,9 @@ def test_what_cannot_be_evaluated_is_named() -> None:
     silent = EvalConversation(name="only a question", messages=(user("Hello?"),))
     found = evaluate([SHORT, silent], budgets=[1_000], peers={})
     assert (found.conversations, found.skipped) == (1, ("only a question",))
-    with pytest.raises(
-        InvalidOption, match="0 conversations with an answer or a question, 1 without"
-    ):
+    with pytest.raises(NotFound, match="none of the 1 conversations has an answer or a question"):
         evaluate([silent])
-    with pytest.raises(InvalidOption, match="cannot be called 'turnfold'"):
+    with pytest.raises(InvalidOption, match="cannot be named 'turnfold'"):
         evaluate([SHORT], peers={"turnfold": RecencyPeer})
 
 

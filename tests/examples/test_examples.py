@@ -22,8 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 from examples import coding_agent, customer_service, langgraph_approval
 from tests.examples.langchain_model import OpenAIModel
 from tests.house.source_tree import ROOT, SOURCE
-from tests.models.strict_server import Refuse, Say, StrictServer
-from tests.models.strict_speech import Call
+from tests.models.strict_server import Call, Refuse, Say, StrictServer
 from tests.stores.redis_server import RedisServer
 from tests.stores.servers import fresh_database
 from turnfold import Memory

@@ -19,7 +19,7 @@ from turnfold.fold import (
     source_facts,
     with_annex,
 )
-from turnfold.fold.passages import LONGEST_READ, as_read
+from turnfold.fold.summary_input import LONGEST_READ, as_read
 from turnfold.records import Message, TextPart, ToolCall, ToolResult, user
 from turnfold.text import split_sentences
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import agents
@@ -125,16 +124,6 @@ def _swapped(name: str) -> Callable[..., Any]:
         return run(self, *args, **_with_turnfold(given))
 
     return called
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect the listed tests to fail, and nothing else."""
-    lines = (Path(__file__).with_name("openai_agents_excluded.txt")).read_text().splitlines()
-    listed = [line.partition(" = ") for line in lines if line and not line.startswith("#")]
-    reasons = {name: reason for name, _, reason in listed}
-    for item in items:
-        if item.nodeid in reasons:
-            item.add_marker(pytest.mark.xfail(reason=reasons[item.nodeid], strict=True))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -39,8 +39,15 @@ TRANSLATED = [
 ]
 """Chinese pages with strings of their own; the others need not run a second time."""
 
-OTHER_ENVIRONMENTS = {"integrations/llama-index.md": "llama_index.core"}
-"""Pages whose blocks run in an environment of their own (`make test-llama-index`): page -> the package they need."""
+OTHER_ENVIRONMENTS = {
+    "integrations/agent-framework.md": "agent_framework",
+    "integrations/google-adk.md": "google.adk",
+    "integrations/litellm.md": "litellm",
+    "integrations/llama-index.md": "llama_index.core",
+    "integrations/strands.md": "strands",
+}
+"""Pages whose blocks run in an environment of their own (`make test-llama-index`, `make test-agent-frameworks`):
+page -> the package they need."""
 
 
 ABOUT_CHINESE = {

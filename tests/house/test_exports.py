@@ -17,7 +17,14 @@ from turnfold.errors import MissingExtra
 # __main__ is left out: importing it runs the command.
 MODULES = [module_name(path) for path in python_files(PACKAGE) if path.stem != "__main__"]
 
-NOT_INSTALLED = {"claude-agent-sdk", "llama-index"}
+NOT_INSTALLED = {
+    "agent-framework",
+    "claude-agent-sdk",
+    "google-adk",
+    "litellm",
+    "llama-index",
+    "strands",
+}
 """Extras that have an environment of their own."""
 
 

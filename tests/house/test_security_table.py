@@ -110,7 +110,7 @@ _BY_NAME = {
     "turnfold._late_names": "names and modules of this package, listed in its source",
     "turnfold.adapters.langchain.checkpoints.safe_types": "a table of types that only hold values",
     "turnfold.adapters.langchain.checkpoints.serializer": "a class that the program itself listed in allowed_types",
-    "turnfold.evaluation.libraries": "libraries that are compared, named in the source",
+    "turnfold.evaluation.library_peers": "libraries that are compared, named in the source",
     "turnfold.evaluation.peers": "a table of the module",
 }
 """Modules that import by a name which is no literal, and where the name comes from."""

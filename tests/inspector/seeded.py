@@ -18,6 +18,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="the inspector needs the extra '
 from tests.inspector.hostile import PAYLOADS
 from tests.service.running import PATIENCE, Running
 from turnfold.budget import Budget
+from turnfold.findings import FindingRule
 from turnfold.memory import Memory, Session
 from turnfold.records import Snapshot
 from turnfold.service import ServiceOptions, inspector_routes, make_app, make_state
@@ -79,6 +80,10 @@ def seed(store: str, tenant: str = "acme") -> None:
             if number == 5:
                 session.fold(summary=SUMMARY, keep_turns=2)
         session.pin("never promise a day", key="rule")
+        session.add_rule("Answer in two sentences.")
+        looked = {"id": "c1", "function": {"name": "look_up", "arguments": '{"n": 1}'}}
+        session.findings.use([FindingRule("look_up", ttl=86_400)])
+        session.findings.note(looked, "row 1", score=0.75, seq=4)
         session.state.set("parcel", 4711)
         for turn, text in ((1, "one\ntwo\n"), (2, "one\nthree\n"), (5, "one\nthree\nfour\n")):
             session.snapshots.take(
@@ -137,6 +142,11 @@ def seed_hostile(store: str, tenant: str = "acme") -> None:
             if start == 50:
                 session.fold(summary="\n".join(PAYLOADS), keep_turns=1)
             session.context(some[7])
+        tool = PAYLOADS[0][:60]
+        session.findings.use([FindingRule(tool)])
+        noted = {"id": "n", "function": {"name": tool, "arguments": "{}"}}
+        session.findings.note(noted, PAYLOADS[3])
+        session.state.set(PAYLOADS[5], PAYLOADS[6])
         for turn in (1, 2):
             session.snapshots.take(
                 Snapshot(
@@ -170,6 +180,8 @@ def hostile_addresses(store: str, tenant: str = "acme") -> list[str]:
         address(*at, "diff", before=calls[1], after=calls[-1]),
         *(address(*at, "log", after=after, limit=200) for after in range(0, entries, 200)),
         address(*at, "checkpoints"),
+        address(*at, "rules"),
+        address(*at, "memory"),
         address(*at, "recall", query=PAYLOADS[40], limit=50, tokens=20_000),
         address(*at, "snapshots"),
         address(*at, "snapshots", 1),

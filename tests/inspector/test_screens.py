@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -21,15 +22,14 @@ from tests.inspector.reading import Found, dangers, read_page
 from tests.inspector.seeded import CONTENT, SUMMARY, TALK, inspected, seed, store_at
 from tests.service.running import Running
 from turnfold.cli.app import app
-from turnfold.inspect import SentItem, call_point, call_view, diff_calls, sent_items
+from turnfold.inspect import SentItem, call_cost, call_point, call_view, diff_calls, sent_items
 from turnfold.memory import Memory, Session, recalled_text
 from turnfold.service import ServiceOptions
 from turnfold.service.inspector.charts import lost_from_cache, parts_of, timeline
-from turnfold.service.inspector.html import address, call_number, to_html
+from turnfold.service.inspector.html import address, to_html
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.page import as_command
 from turnfold.service.inspector.routes import ASSETS, HEADERS
-from turnfold.service.inspector.screens.costs import call_cost
 from turnfold.stores import Scope
 from turnfold.tokens import shipped_prices
 from turnfold.wire import anthropic, openai_chat
@@ -91,6 +91,8 @@ def screens(session: Session) -> list[str]:
         address(*at, "diff", before=calls[8], after=calls[11]),
         address(*at, "log"),
         address(*at, "checkpoints"),
+        address(*at, "rules"),
+        address(*at, "memory"),
         address(*at, "costs", model="gpt-4o"),
         address(*at, "recall", query="parcel"),
         address(*at, "snapshots"),
@@ -133,7 +135,7 @@ def test_the_timeline_draws_every_call(client: httpx2.Client, session: Session) 
     labels = [each.text for each in drawn.all("text")]
     highest = max(max(call.allowed, call.tokens) for call in made)
     assert labels[:3] == ["0", f"{highest // 2:,}", f"{highest:,}"]
-    assert labels[3:] == [call_number(call.call) for call in made[::8]]
+    assert labels[3:] == [f"{number}" for number in range(1, len(made) + 1, 8)]
 
 
 def test_a_cache_break_is_one_only_where_it_costs_something(session: Session) -> None:
@@ -148,17 +150,21 @@ def test_a_cache_break_is_one_only_where_it_costs_something(session: Session) ->
     assert "缓存中断：2,000 token 要重新付费" in drawn
 
 
-def test_calls_are_numbered_by_the_entry_they_follow(
-    client: httpx2.Client, session: Session
-) -> None:
-    assert call_number("000000000103-0000") == "103"
-    assert call_number("000000000103-0001") == "103·2"
-    assert call_number("anything else") == "anything else"
-    made = session.calls()[3]
+def test_calls_are_numbered_from_the_first(client: httpx2.Client, session: Session) -> None:
+    calls = session.calls()
+    made = calls[3]
+    assert made.seq != 4
     found = page(client, address("sessions", TALK, "calls", made.call))
-    assert found.one("h1").text == f"call {made.seq} · what the model saw"
+    assert found.one("h1").text == f"call 4 of {len(calls)} · what the model saw"
     listed = rows(page(client, address("sessions", TALK)).one("table", class_="calls"))
-    assert str(made.seq) in [row[0] for row in listed]
+    assert [row[0] for row in listed] == [str(number) for number in range(len(calls), 0, -1)]
+    compared = address("sessions", TALK, "diff", before=calls[2].call, after=made.call)
+    assert page(client, compared).one("h1").text == "compare 3 → 4"
+    neighbours = {
+        each.attributes["rel"]: each.attributes["href"] for each in found.all("a", rel="")
+    }
+    for rel, call in (("prev", calls[2]), ("next", calls[4])):
+        assert neighbours[rel].endswith(call.call)
 
 
 @pytest.mark.parametrize("words", ["parcel question 7", "第 7 个问题"])
@@ -456,7 +462,7 @@ def test_costs_are_those_of_the_calls_by_day_and_by_call(
     ]
     assert by_day[5] == f"≈ {sum(each.cost for each in real):,.4f}"
     listed = rows(found.one("table", class_="calls"))
-    assert [row[0] for row in listed] == [call_number(each.call) for each in reversed(calls)]
+    assert [row[0] for row in listed] == [str(number) for number in range(len(calls), 0, -1)]
     at, made = next((at, call) for at, call in enumerate(calls) if call.usage is not None)
     assert made.usage is not None
     exact = (made.usage.input * price.input + made.usage.output * price.output) / 1_000_000
@@ -466,6 +472,41 @@ def test_costs_are_those_of_the_calls_by_day_and_by_call(
     plain = rows(page(client, address("sessions", TALK, "costs")).one("table", class_="days"))
     assert plain[0][5] == "-", "without a model there is no price"
     assert client.get(address("sessions", TALK, "costs", model="nobody-1")).status_code == 422
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_prices_of_the_models_called_are_chosen(tmp_path: Path, language: str) -> None:
+    store = store_at(tmp_path)
+    with Memory(store, model="gpt-4o") as memory:
+        session = memory.session("several models")
+        for model in ("", "claude-sonnet-4-5-20250929", "a-model-of-ours"):
+            session.user("hello")
+            session.context()
+            usage = {"input_tokens": 2_000, "output_tokens": 100}
+            session.record_usage({"usage": usage, "model": model} if model else usage)
+        called = [each.called_model for each in session.calls()]
+    assert called == ["gpt-4o", "claude-sonnet-4-5-20250929", "a-model-of-ours"]
+    prices = shipped_prices()
+    costs = [
+        (2_000 * each.input + 100 * each.output) / 1_000_000
+        for each in map(prices.price, called[:2])
+    ]
+    with inspected(ServiceOptions(store=store)) as service, service.client() as client:
+        found = page(client, address("sessions", "several models", "costs", lang=language))
+        [chosen] = found.one("form", class_="search").all("option", selected="")
+        assert chosen.attributes["value"] == "own"
+        assert all(model in chosen.text for model in called[:2])
+        listed = rows(found.one("table", class_="calls"))
+        assert [row[4] for row in listed] == ["-", f"{costs[1]:,.4f}", f"{costs[0]:,.4f}"]
+        assert rows(found.one("table", class_="days"))[0][5] == f"{sum(costs):,.4f}"
+        notes = [each.text[:2] for each in found.all("p", class_="note")]
+        assert notes == ["1 "]
+        plain = page(client, address("sessions", "several models", "costs", model=""))
+        assert {row[4] for row in rows(plain.one("table", class_="calls"))} == {"-"}
+    command = ["explain", "several models", "--store", store, "@prev"]
+    done = CliRunner().invoke(app, command, env={"COLUMNS": "400", "TURNFOLD_LANG": language})
+    assert f"{costs[1]:,.4f} USD" in done.output, done.output
+    assert "claude-sonnet-4-5" in done.output
 
 
 def test_health_tells_the_backend_and_the_figures(client: httpx2.Client, session: Session) -> None:
@@ -480,13 +521,101 @@ def test_health_tells_the_backend_and_the_figures(client: httpx2.Client, session
 
 def test_every_screen_speaks_both_languages(client: httpx2.Client, session: Session) -> None:
     for where in screens(session):
+        client.get(where)  # the health page lists which pages were asked for
         english = page(client, where)
         joined = f"{where}{'&' if '?' in where else '?'}lang=zh"
         chinese = page(client, joined)
         assert english.one("html").attributes["lang"] == "en"
         assert chinese.one("html").attributes["lang"] == "zh"
         assert len(chinese.all()) == len(english.all())
+        assert untranslated(chinese) == [], where
         client.cookies.clear()
+
+
+def untranslated(found: Found) -> list[str]:
+    """Labels of a Chinese page that are English; stored texts and names in code are not labels."""
+    names = ("th", "dt", "h1", "h2", "summary", "label", "button", "option")
+    labels = [each for name in names for each in found.all(name)]
+    labels += [each for each in found.all("dd") if not (each.all(dir="auto") or each.all("li"))]
+    for kind in ("chip", "about", "quiet", "note", "lead", "legend", "tabs", "cache-end"):
+        labels += found.all(class_=kind)
+    stored = {"pre", "code", "strong", "time"}
+    wrong: list[str] = []
+    for each in labels:
+        if each.all(class_="excerpt") or each.name in stored:
+            continue
+        text = each.text
+        for inside in (piece for name in stored for piece in each.all(name)):
+            text = text.replace(inside.text, "")
+        for known in sorted((*shipped_prices().models, TALK, CONTENT, *NAMES), key=len)[::-1]:
+            text = text.replace(known, "")
+        wrong += [text] if re.search("[a-z]{3,}", text) else []
+    return wrong
+
+
+NAMES = (
+    *("token", "OpenAI", "Anthropic", "curl", "pytest", "English", "turnfold", "Enter"),
+    *(
+        "--store",
+        "session.record_usage()",
+        "sqlite",
+        "client_id",
+        "look_up",
+        "notes/a b.txt",
+        "blob.bin",
+    ),
+)
+"""Names of things, which are the same in both languages."""
+
+
+def test_english_on_a_chinese_page_would_be_noticed() -> None:
+    for text in ("<th>by words</th>", '<span class="chip">estimate</span>', "<dt>trust</dt>"):
+        assert len(untranslated(read_page(text))) > 0
+    assert untranslated(read_page("<th>分数</th><span class='chip'>估计</span>")) == []
+
+
+def test_pins_state_and_findings_are_those_of_the_session(
+    client: httpx2.Client, session: Session
+) -> None:
+    found = page(client, address("sessions", TALK, "memory"))
+    assert rows(found.one("table", class_="pins")) == [["rule", "never promise a day"]]
+    assert json.loads(found.one("pre", class_="json").text) == session.state.all()
+    [finding] = session.findings.list()
+    [row] = rows(found.one("table", class_="findings"))
+    assert row[:4] == ["#4", 'look_up({"n":1})', "0.75", "row 1"]
+    assert row[5] != "never"
+    assert finding.expires
+    nothing = page(client, address("sessions", "second", "memory"))
+    assert [each.text for each in nothing.one("main").all("p")[1:]] == ["none"] * 3
+
+
+def test_checkpoints_are_named_by_their_last_entry(client: httpx2.Client, session: Session) -> None:
+    [made] = session.checkpoints()
+    found = page(client, address("sessions", TALK))
+    [link, *_] = found.all("a", title=made.id)
+    assert link.text == f"up to entry {made.upto}"
+    where, _, name = link.attributes["href"].partition("#")
+    assert page(client, where).all("article", id=name)
+
+
+def test_columns_of_figures_are_aligned_and_cells_name_their_column(client: httpx2.Client) -> None:
+    found = page(client, address()).one("table", class_="sessions")
+    heads = {th.text.rstrip(" ↓"): th.attributes.get("class") for th in found.all("th")}
+    figures = [name for name, kind in heads.items() if kind == "figure"]
+    assert figures == ["turns", "entries", "tokens"]
+    first = found.one("tbody").all("tr")[0].all("td")
+    assert [cell.attributes["data-head"] for cell in first] == list(heads)
+
+
+def test_a_call_marks_where_the_repeated_beginning_ends(
+    client: httpx2.Client, session: Session
+) -> None:
+    made = next(each for each in session.calls()[2:] if 0 < each.shared < each.tokens)
+    found = page(client, address("sessions", TALK, "calls", made.call))
+    items = found.one("ol", class_="items").all("li")
+    [at] = [at for at, item in enumerate(items) if item.all(class_="cache-end")]
+    tokens = [int(item.attributes["data-tokens"]) for item in items]
+    assert sum(tokens[:at]) <= made.shared < sum(tokens[: at + 1])
 
 
 def test_the_language_is_remembered_and_asked_of_the_browser(client: httpx2.Client) -> None:
@@ -515,6 +644,8 @@ def test_what_is_not_there_is_a_page_too(client: httpx2.Client, session: Session
         assert answer.status_code == status, where
         assert answer.headers["content-security-policy"] == HEADERS["content-security-policy"]
         assert dangers(answer.text) == []
+        told = client.get(where, headers={"accept-language": "zh"}).text
+        assert re.search("[\u4e00-\u9fff]", read_page(told).one("h1").text), where
     assert client.post("/ui").status_code == 405
     assert client.head("/ui").status_code == 200
     assert client.head("/ui/events").status_code == 405

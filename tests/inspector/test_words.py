@@ -5,20 +5,30 @@ from __future__ import annotations
 import ast
 import string
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 
 from tests.house.source_tree import ROOT
+from turnfold.api import KINDS
+from turnfold.rules import RuleKind, RuleState
 from turnfold.service.inspector.labels import CHINESE, PageLabels, language_of
 from turnfold.service.inspector.page import TABS
+from turnfold.tokens import Certainty
 
 SOURCE = sorted((ROOT / "src/turnfold/service/inspector").rglob("*.py"))
 COMPUTED = {
-    *TABS,
+    *(set(TABS) - {"memory"}),
     *("added", "removed", "changed"),
     *("kept", "shrunk", "moved", "injected", "folded", "dropped"),
     *("system", "user", "assistant", "tool", "tools", "window", "tail", "turn", "free", "summary"),
+    "reply opening",
     *("neutral", "raw"),
+    *(str(each) for each in Certainty),
+    *("mixed", "none", "caller"),
+    *(kind.title for kind in KINDS),
+    *get_args(RuleKind),
+    *get_args(RuleState),
 }
 """Words that come from the data."""
 
@@ -26,7 +36,7 @@ COMPUTED = {
 def used() -> Iterator[str]:
     """Every text in the source; a label is one of them."""
     for path in SOURCE:
-        if path.name == "words.py":
+        if path.name == "labels.py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -60,6 +70,15 @@ def test_twins_have_the_same_figures(english: str) -> None:
 
     assert figures(english) == figures(CHINESE[english])
     assert any("\u4e00" <= sign <= "\u9fff" for sign in CHINESE[english])
+
+
+def test_one_is_written_in_the_singular() -> None:
+    words = PageLabels("en")
+    assert words("the newest {shown:,} calls", shown=1) == "the newest 1 call"
+    assert words("the newest {shown:,} calls", shown=21) == "the newest 21 calls"
+    assert words("{tokens:,} tokens", tokens=1_001) == "1,001 tokens"
+    note = "{calls:,} calls have no price: the model is not known, or not in the price list"
+    assert words(note, calls=1).startswith("1 call has no price")
 
 
 def test_a_label_without_its_chinese_would_be_noticed() -> None:

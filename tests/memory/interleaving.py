@@ -124,6 +124,9 @@ class _SteppedWay:
         assert seconds > 0
         return question()
 
+    async def compute(self, work: Callable[[], object]) -> object:
+        return work()
+
     async def pause(self, seconds: float) -> None:
         assert seconds >= 0
 

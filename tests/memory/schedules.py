@@ -31,7 +31,7 @@ from tests.memory.oracle import Books, Judged, faults
 from tests.memory.store_copies import copied
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, NotFound
-from turnfold.fold import passages as reading
+from turnfold.fold import summary_input as reading
 from turnfold.inspect import audit
 from turnfold.memory import AsyncSession, Memory, Session, SummaryTask, make_config
 from turnfold.memory.call_log import CALL, read_manifest
@@ -220,6 +220,9 @@ class _SteppedWay:
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         return _Lock(self._handle.world)
+
+    async def compute(self, work: Callable[[], object]) -> object:
+        return work()
 
     async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
         assert seconds > 0

@@ -175,4 +175,4 @@ def test_a_fault_says_what_and_where(store: MemoryStore) -> None:
     context = session.context()
     del books(store).by_id["u3"]
     [fault] = audit(session, context=context)
-    assert str(fault) == "found at entry 8: looking up its client id finds []"
+    assert str(fault) == "found at entry 8: looking up its client id finds the seqs [], not 8 alone"

@@ -164,7 +164,7 @@ def test_what_contradicts_what_is_here_is_a_conflict_and_nothing_is_written() ->
         ScriptedModel([summarised("another")]), enable_reflective_thinking=False
     )
     same_context.perform_thinking_phase(CONTEXTS[0])
-    with pytest.raises(Conflict, match="summary of turn 1 is another"):
+    with pytest.raises(Conflict, match="turn 1 has another summary"):
         same_context.import_(exported)
     assert len(same_context.memory_store.contexts()) == 1
 
@@ -260,7 +260,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(carrying, "LARGEST_SNAPSHOT", 100_000)
     spoiled = copy.deepcopy(EXPORT)
     spoiled["contexts"][FIRST]["items"][0].update(pieces=[PIECE] * 1_000)
-    with pytest.raises(InvalidRecord, match=r"bytes, more than 100,000"):
+    with pytest.raises(InvalidRecord, match=r"bytes; at most 100,000 are allowed"):
         MemoryModule().import_(spoiled)
 
 
@@ -279,7 +279,7 @@ def test_an_import_that_believes_would_be_seen(monkeypatch: pytest.MonkeyPatch) 
         return bytes.fromhex(PIECE) if data == b"changed" else real(data)
 
     monkeypatch.setattr(carrying, "content_digest", believing)
-    with pytest.raises(InvalidRecord, match="its content is not what its id says"):
+    with pytest.raises(InvalidRecord, match="does not match the digest in its id"):
         MemoryModule().import_(spoiled)  # the second wall: the id
 
 

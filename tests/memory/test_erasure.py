@@ -14,9 +14,16 @@ from tests.stores.redis_server import shared_url
 from turnfold.errors import ConversationDeleted, InvalidOption, InvalidRecord, NotFound
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.memory import erasure as erasure_module
-from turnfold.records import Document, Entry, Message
+from turnfold.records import SESSION, Document, Entry, Message, NewEntry, user
 from turnfold.runtime import drive
-from turnfold.stores import CLAUDE_HOMES, ConversationOpening, MemoryStore, Scope, new_home
+from turnfold.stores import (
+    CLAUDE_HOMES,
+    ConversationOpening,
+    MemoryStore,
+    Scope,
+    SqliteStore,
+    new_home,
+)
 
 USER = "patient-8841"
 WORDS = "diagnosis 诊断"
@@ -46,7 +53,7 @@ def filled(memory: Memory) -> None:
 
 
 def names(memory: Memory) -> list[str]:
-    return [info.conversation for info in memory.conversations()]
+    return [info.conversation for info in memory.conversations(internal=True)]
 
 
 def test_the_receipt_of_a_session_counts_what_was_erased_and_names_its_forks(
@@ -323,3 +330,30 @@ def test_a_receipt_with_another_digest_is_not_intact(memory: Memory, digest: str
     memory.session("one").user("hello 你好")
     receipt = replace(memory.erase_session("one"), digest=digest)
     assert not memory.verify_erasure(receipt).intact
+
+
+@pytest.mark.parametrize("said", ["Hello", "你好"])
+def test_people_who_began_in_the_same_moment_with_the_same_words_stay(said: str) -> None:
+    """A service gives all conversations one system message, and may store several in one commit."""
+    with Memory(SqliteStore(clock=lambda: 1_000, blocking=True)) as memory:
+        for user in ("ann", "bob", "小明"):
+            session = memory.session(f"{user}/chat")
+            session.system("You are a careful travel agent. 你是旅行助手。")
+            session.user(said, client_id="t1")
+        receipt = memory.erase_user("ann")
+        assert names(memory) == ["bob/chat", "小明/chat"]
+        assert (len(receipt.conversations), receipt.forks) == (1, ("bob/chat", "小明/chat"))
+        assert memory.erase_session("bob/chat").forks == ("小明/chat",)
+        assert [entry.message.text for entry in memory.session("小明/chat").history()][-1] == said
+
+
+def test_a_fork_of_a_fork_is_found_after_the_one_between_is_gone(memory: Memory) -> None:
+    memory.session("user-42/trip").user("我的病历号是 20931")
+    memory.session("user-42/trip").fork(conversation="draft")
+    memory.session("draft").fork(conversation="final")
+    memory.session("draft").delete()
+    drive(memory.store.append(memory.scope, "final", [NewEntry(user("more"))]))
+    notes = drive(memory.store.documents(memory.scope, "final", SESSION))
+    assert not any(b"user-42" in note.body or b"draft" in note.body for note in notes)
+    receipt = memory.erase_user("user-42")
+    assert (names(memory), len(receipt.conversations)) == ([], 2)

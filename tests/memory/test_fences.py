@@ -20,7 +20,7 @@ from turnfold.memory import ModelWriter
 from turnfold.memory import prompt_tail as tail_module
 from turnfold.search import passages as passages_module
 from turnfold.snapshots import recall as snapshots_module
-from turnfold.text import fence
+from turnfold.text import fence, is_chinese
 from turnfold.window import Context, Section, shrink
 from turnfold.window import overhead as fixed
 
@@ -41,6 +41,34 @@ def blocks_of(context: Context) -> dict[str, Block]:
 def shortened(context: Context) -> list[str]:
     """What the receipt says of the tail."""
     return [fate.reason for fate in context.fates if fate.reason.startswith("tail: ")]
+
+
+TALK = {
+    "en": ("Ticket {at}: the pump in hall {at} leaks oil.", "Noted, hall {at} is on the list of the mechanics.",
+           "Which hall had the pump that leaks?", "Never switch a pump off.", "the tool room"),
+    "zh": ("工单 {at}：{at} 号车间的水泵漏油。", "已记录，{at} 号车间已列入维修清单。",
+           "哪个车间的水泵漏油？", "不得关闭水泵。", "工具间"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_headings_are_in_the_language_of_what_they_head(language: str) -> None:
+    said, answered, asked, pin, place = TALK[language]
+    with Memory(budget=Budget(max_tokens=1_500)) as memory:
+        session = memory.session("x")
+        session.pin(pin)
+        session.state.update({"place": place})
+        for at in range(80):
+            session.user(said.format(at=at))
+            session.assistant(answered.format(at=at))
+        session.user(asked)
+        context = session.context(notes={"page": said}, workspace=answered)
+    [summary] = context.section(Section.SUMMARY)
+    blocks = [*read_blocks(summary.text), *blocks_of(context).values()]
+    labels = {"summary", "pinned", "state", "recalled", "page", "workspace"}
+    assert {block.label for block in blocks} >= labels
+    for block in blocks:
+        assert is_chinese(block.note) == (language == "zh"), block
 
 
 @pytest.mark.parametrize("window", WINDOWS)

@@ -10,7 +10,7 @@ import pytest
 from tests.memory.noting import Noting
 from turnfold import Budget, Memory
 from turnfold.fold import MemoizedCounter, Passage, ReadCache, extract_summary
-from turnfold.fold import passages as reading
+from turnfold.fold import summary_input as reading
 from turnfold.fold.facts import find_hits
 from turnfold.records import Checkpoint
 from turnfold.stores import MemoryStore

@@ -7,7 +7,7 @@ a restart, an erasure. Nothing here waits for a clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from turnfold.budget import Budget
 from turnfold.errors import ConversationDeleted, SummaryFailed
 from turnfold.inspect import audit
 from turnfold.memory import AsyncMemory, AsyncSession, SummaryTask
-from turnfold.runtime import Runtime
+from turnfold.runtime import AsyncRuntime, Runtime
 from turnfold.stores import MemoryStore, Scope
 
 SCOPE = Scope("default")
@@ -33,6 +33,16 @@ TEXTS = st.text(
     st.sampled_from("abc 订单号码是 A-17 不要 [MEMORY_CHECKPOINT]<>/`\n"), min_size=1, max_size=40
 ).map(lambda text: text * 12)
 _Result = TypeVar("_Result")
+
+
+@pytest.fixture(autouse=True)
+def _computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread ends after a varying number of steps of the loop; Hypothesis must see the same run twice."""
+
+    async def compute(_: AsyncRuntime, work: Callable[[], _Result]) -> _Result:
+        return work()
+
+    monkeypatch.setattr(AsyncRuntime, "compute", compute)
 
 
 class SlowModel:

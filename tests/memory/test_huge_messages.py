@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from turnfold import Budget, Memory, Session
-from turnfold.fold.passages import LONGEST_READ
+from turnfold.fold.summary_input import LONGEST_READ
 from turnfold.tokens import Certainty, Encoding, TokenCounter, counter_for
 from turnfold.window import Transcript
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from turnfold import Budget, Memory, assistant, user
 from turnfold.errors import InvalidOption, InvalidRecord, ModelFailed
-from turnfold.memory import Session, vectors
-from turnfold.memory import meaning as index
+from turnfold.memory import Session, vector_search
+from turnfold.memory import embedding_index as index
 from turnfold.models import LocalEmbedder
-from turnfold.search import fuse
+from turnfold.search import fuse, trust_in_words
 from turnfold.window import Section
 
 SMALL = Budget(max_tokens=1_200)
@@ -84,6 +84,32 @@ def test_a_paraphrase_that_shares_no_word_is_found(
     with opened(path, None) as words_alone:
         found = words_alone.session("one").recall(question, limit=3)
         assert fact not in [each.message.text for each in found]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "chance"),
+    [
+        (
+            "I nearly died once because somebody had put crushed peanuts in the sauce.",
+            "Which snacks should I order for tonight's movie?",
+            "In order of their dates, please.",
+        ),
+        ("我对海鲜过敏,吃一口虾就全身起疹子。", "晚上聚餐点龙虾和螃蟹行吗?", "晚上再寄一张。"),
+    ],
+    ids=["en", "zh"],
+)
+def test_what_matters_for_a_request_is_found_though_other_words_match_by_chance(
+    path: Path, encoder: LocalEmbedder, said: str, asked: str, chance: str
+) -> None:
+    with opened(path, encoder) as memory:
+        session = memory.session("two")
+        filler = [f"Invoice {n} over {n * 3} euros was sent; 发票 {n} 已寄出。" for n in range(127)]
+        filler[30::12] = [chance + f" {n}" for n in range(len(filler[30::12]))]
+        session.add([user(text) for text in [*filler[:15], said, *filler[15:]]])
+        session.index_meaning()
+        assert said in {found.message.text for found in session.recall(asked, tokens=120)}
+        session.user(asked)  # in the log itself it shares every word with the query
+        assert said in {found.message.text for found in session.recall(asked, tokens=120)}
 
 
 def test_a_name_is_still_found_by_its_letters(session: Session) -> None:
@@ -244,11 +270,14 @@ def test_a_reply_is_near_because_of_what_it_replies_to(
     beside: float,
     found: bool,  # noqa: FBT001
 ) -> None:
-    monkeypatch.setattr(vectors, "_NEIGHBOUR_WEIGHT", beside)
+    monkeypatch.setattr(vector_search, "_NEIGHBOUR_WEIGHT", beside)
     question, reply, other = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
-    held = vectors.Vectors()
-    held.add(vectors.pack(vectors.unit([other] * 9 + [question, reply] + [other] * 9, 20)), 20)
-    near = held.nearest(vectors.unit([question], 1)[0], (), first=0, stop=20, most=20)
+    held = vector_search.Vectors()
+    held.add(
+        vector_search.pack(vector_search.unit([other] * 9 + [question, reply] + [other] * 9, 20)),
+        20,
+    )
+    near = held.nearest(vector_search.unit([question], 1)[0], (), first=0, stop=20, most=20)
     assert near[0] == (9, 1.0)
     assert (dict(near).get(10, 0.0) > 0.2) is found
 
@@ -257,17 +286,19 @@ def test_an_entry_by_itself_counts_as_much_as_with_its_neighbours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     question, similar, other = [1.0, 0.0, 0.0], [0.78, 0.626, 0.0], [0.0, 0.0, 1.0]
-    held = vectors.Vectors()
+    held = vector_search.Vectors()
     rows = [other] * 5 + [question] + [other] * 5 + [similar] * 2 + [other] * 5
-    held.add(vectors.pack(vectors.unit(rows, 18)), 18)
+    held.add(vector_search.pack(vector_search.unit(rows, 18)), 18)
 
     def nearest() -> int:
-        return held.nearest(vectors.unit([question], 1)[0], (), first=0, stop=18, most=9)[0][0]
+        return held.nearest(vector_search.unit([question], 1)[0], (), first=0, stop=18, most=9)[0][
+            0
+        ]
 
     assert nearest() == 5
-    among_only = vectors._closeness
+    among_only = vector_search._closeness
     monkeypatch.setattr(
-        vectors, "_closeness", lambda products: among_only(products) * (products.max() < 0.99)
+        vector_search, "_closeness", lambda products: among_only(products) * (products.max() < 0.99)
     )
     assert nearest() in {11, 12}
 
@@ -296,29 +327,50 @@ def test_every_place_is_there_once_and_the_order_is_that_of_the_scores(
     assert all(0 <= score <= 1.9 for _, score in fused)
 
 
+@pytest.mark.parametrize(
+    ("best", "share", "trust"),
+    [
+        (0.1, 0.5, 1.0),  # half of the query's terms in one entry
+        (14.0, 0.0, 1.0),  # a score that is no chance among 1,000 entries
+        (6.9, 0.25, 0.125),  # as chance has it
+        (0.0, 0.0, 0.0),
+    ],
+)
+def test_words_that_match_by_chance_are_not_trusted(
+    best: float, share: float, trust: float
+) -> None:
+    assert trust_in_words(best, share=share, entries=1_000) == pytest.approx(trust, abs=0.001)
+
+
+def test_a_match_by_meaning_is_before_words_that_are_not_trusted() -> None:
+    words, meaning = [(1, 4.0), (2, 3.9)], [(3, 1.0), (1, 0.2)]
+    assert [seq for seq, _ in fuse(words, meaning)] == [1, 2, 3]
+    assert [seq for seq, _ in fuse(words, meaning, trust=0.1)] == [3, 1, 2]
+
+
 def test_words_alone_keep_their_order() -> None:
     assert fuse([(1, 4.0), (2, 2.0)], []) == [(1, 1.0), (2, 0.5)]
 
 
 def test_bytes_that_are_no_vectors_are_refused() -> None:
-    held = vectors.Vectors()
+    held = vector_search.Vectors()
     with pytest.raises(InvalidRecord, match="does not hold the vectors"):
         held.add(b"123", 2)
-    held.add(vectors.pack(vectors.unit([[1.0, 0.0], [0.0, 1.0]], 2)), 2)
+    held.add(vector_search.pack(vector_search.unit([[1.0, 0.0], [0.0, 1.0]], 2)), 2)
     with pytest.raises(InvalidRecord):
-        held.add(vectors.pack(vectors.unit([[1.0, 0.0, 0.0]], 1)), 1)
+        held.add(vector_search.pack(vector_search.unit([[1.0, 0.0, 0.0]], 1)), 1)
     with pytest.raises(InvalidRecord, match="use the same embedder"):
-        held.nearest(vectors.unit([[1.0]], 1)[0], (), first=0, stop=2, most=2)
+        held.nearest(vector_search.unit([[1.0]], 1)[0], (), first=0, stop=2, most=2)
 
 
 @given(st.integers(2, 19), st.integers(0, 5))
 def test_the_newest_count_as_if_they_were_in_a_block(held_back: int, seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311 (the same vectors each time)
-    rows = vectors.unit([[dice.gauss(0, 1) for _ in range(4)] for _ in range(21)], 21)
-    whole, part = vectors.Vectors(), vectors.Vectors()
-    rows = vectors.unit(rows.astype("<f2").tolist(), 21)
-    whole.add(vectors.pack(rows), 21)
-    part.add(vectors.pack(rows[:held_back]), held_back)
+    rows = vector_search.unit([[dice.gauss(0, 1) for _ in range(4)] for _ in range(21)], 21)
+    whole, part = vector_search.Vectors(), vector_search.Vectors()
+    rows = vector_search.unit(rows.astype("<f2").tolist(), 21)
+    whole.add(vector_search.pack(rows), 21)
+    part.add(vector_search.pack(rows[:held_back]), held_back)
     exact = whole.nearest(rows[3], (), first=0, stop=21, most=21)
     split = part.nearest(rows[3], list(rows[held_back:]), first=0, stop=21, most=21)
     assert dict(split) == pytest.approx(dict(exact), abs=2e-3)

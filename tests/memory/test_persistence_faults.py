@@ -34,7 +34,7 @@ from turnfold import (
     user,
 )
 from turnfold.errors import Conflict, StoreError, StoreUnavailable, UnsafeStore
-from turnfold.memories.kept_messages import MessageLog
+from turnfold.memories.message_log import MessageLog
 from turnfold.memories.message_storage import MessageFile
 from turnfold.records import Document
 from turnfold.runtime import drive

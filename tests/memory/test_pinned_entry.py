@@ -74,7 +74,7 @@ def test_what_cannot_be_pinned_is_refused(session: Session) -> None:
         session.pin(seq=2)  # a tool call alone
     with pytest.raises(InvalidOption, match="not both"):
         session.pin("text", seq=1)
-    with pytest.raises(InvalidOption, match="not the entry given"):
+    with pytest.raises(InvalidOption, match="not the seq of the given entry"):
         session.pin(entry, seq=4)
     with pytest.raises(InvalidOption, match="empty"):
         session.pin()

@@ -11,7 +11,7 @@ import pytest
 from turnfold import AsyncMemory, Memory
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule
-from turnfold.records import Checkpoint, Document
+from turnfold.records import Checkpoint, Document, user
 from turnfold.runtime import drive
 from turnfold.search import CHECKPOINT, Within
 
@@ -45,6 +45,36 @@ def test_a_search_may_name_one_conversation_and_filters(memory: Memory) -> None:
     [found] = memory.search("budget", within=within)
     assert (found.conversation, found.seq) == ("one", 1)
     assert len(memory.search("budget", limit=1)) == 1
+
+
+@pytest.mark.parametrize("tokens", [None, 500])
+def test_a_question_does_not_recall_itself(tokens: int | None) -> None:
+    with Memory("sqlite://") as memory:
+        session = memory.session("keys")
+        session.user("Where is the spare key?")
+        session.assistant("The spare key is under the blue pot.")
+        session.user(" Where is the spare key?\n")
+        found = session.recall("Where is the spare key?", tokens=tokens)
+        assert {each.seq for each in found} == {1, 2}  # asked before, with its answer
+        assert 3 in {each.seq for each in session.recall("spare key", tokens=tokens)}
+        assert {each.seq for each in memory.search("Where is the spare key?")} == {1, 2, 3}
+        session.assistant("Under the pot.")
+        session.user("And the gate code?")
+        found = session.recall("Where is the spare key?", tokens=tokens)
+        assert 3 in {each.seq for each in found}  # of an earlier turn now
+
+
+def test_a_question_does_not_lift_what_is_said_around_it() -> None:
+    with Memory("sqlite://") as memory:
+        session = memory.session("keys")
+        session.add([user(f"Invoice {n} was sent.") for n in range(20)])
+        session.user("The spare key is under the blue pot.")
+        session.add([user(f"Invoice {n} was paid.") for n in range(20)])
+        session.assistant("Fine. What else?")
+        session.user("Where is the spare key?")
+        found = session.recall("Where is the spare key?", tokens=120)
+        assert "The spare key is under the blue pot." in {each.message.text for each in found}
+        assert "Fine. What else?" not in {each.message.text for each in found}
 
 
 def test_checkpoints_and_documents_are_found_where_they_are_asked_for(memory: Memory) -> None:

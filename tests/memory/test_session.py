@@ -308,6 +308,11 @@ def test_a_fork_goes_its_own_way(memory: Memory) -> None:
         session.fork(500, conversation="three")
 
 
+def test_a_conversation_without_messages_cannot_be_forked(memory: Memory) -> None:
+    with pytest.raises(InvalidOption, match="cannot fork 'one': it has no messages yet"):
+        memory.session("one").fork(conversation="two")
+
+
 # ------------------------------------------------------------------------------------------ both faces
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from tests.memory.talking import SMALL, talk
 from turnfold import Budget, Memory, Message, assistant, system, user
-from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.errors import BudgetTooSmall, InvalidOption, InvalidRecord
 from turnfold.inspect import call_point
 from turnfold.memory import Session
-from turnfold.records import Usage
+from turnfold.memory.call_log import CALL, read_manifest
+from turnfold.records import Document, Usage
 from turnfold.runtime import drive
 from turnfold.stores import Scope
 from turnfold.window import Section
@@ -270,3 +271,23 @@ def test_a_stable_beginning_that_was_not_cached_is_told(
         # The first call of a conversation has nothing that could be cached.
         assert session.record_usage(details, call=first.call).cache_missed is False
         assert memory.meter.counts["cache_misses"] == missed
+
+
+def test_a_report_of_a_newer_release_names_the_remedy() -> None:
+    newer = Document(CALL, "c1", b'{"v": 2, "call": "c1", "invented": [1]}', 1)
+    with pytest.raises(
+        InvalidRecord, match=r"version 2, but this release reads version 1\. Upgrade"
+    ):
+        read_manifest(newer)
+    for damaged in (b'{"v": 1, "call": "c1", "invented": [1]}', b'{"v": "x"}', b"[", b"\xff"):
+        with pytest.raises(InvalidRecord, match="is damaged"):
+            read_manifest(Document(CALL, "c1", damaged, 1))
+
+
+def test_a_call_is_given_by_its_name(memory: Memory) -> None:
+    session = memory.session("one")
+    session.user("hello 你好")
+    session.context()
+    with pytest.raises(InvalidOption, match=r"call=12 must be the name of a call: session\.calls"):
+        session.explain(12)  # pyright: ignore[reportArgumentType] (that is the mistake)
+    assert session.explain(session.calls()[-1].call).messages[0].text == "hello 你好"

@@ -233,7 +233,7 @@ def test_an_empty_summary_is_refused(here: ShortMemory, summary: str) -> None:
 
 
 def test_what_cannot_be_is_refused(here: ShortMemory) -> None:
-    with pytest.raises(InvalidOption, match="no turn"):
+    with pytest.raises(InvalidOption, match="cannot cover any turn"):
         here.checkpoint_short_memory(C, "s")
     talk(here, C, range(3))
     for upto in (-1, 7):

@@ -97,7 +97,7 @@ def faults(store: MemoryStore, finished: Sequence[Finished]) -> list[str]:
 
 def _is_wrong(error: BaseException | None) -> bool:
     # Whoever finds everything started over has nothing left to summarise, and is told so.
-    return error is not None and "no turn since its start" not in str(error)
+    return error is not None and "cannot cover any turn" not in str(error)
 
 
 def _since(memory: ShortMemory, asked: dict[int, str]) -> list[str]:

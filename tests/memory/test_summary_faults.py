@@ -12,7 +12,7 @@ from tests.memory.conversations import asks, chat, gaps, marks, pairing_faults
 from tests.memory.fakes import ScriptedModel, told
 from tests.memory.test_summary_token_memory import EXACT, SYSTEM, history, notice
 from turnfold import Message, SummaryTokenMemory, assistant, tool, user
-from turnfold.memories.known_messages import count_known
+from turnfold.memories.history_overlap import count_known
 from turnfold.window import check
 
 FACT = user("<0> The order number is 83-417-K and it must never be shipped to Lisbon.")

@@ -27,8 +27,8 @@ from turnfold import (
     system,
     user,
 )
-from turnfold.errors import IdReused, StoreUnavailable
-from turnfold.memories.known_messages import count_known
+from turnfold.errors import IdReused, InvalidRecord, StoreUnavailable
+from turnfold.memories.history_overlap import count_known
 from turnfold.stores import MemoryStore, Scope, open_store
 
 S = "user_123"
@@ -231,6 +231,29 @@ def test_what_else_is_in_the_value_is_left_alone(values: Values) -> None:
             assert marks(await memory.get_history()) == [0, 1, 2, 2]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ('{"messages": []}', "got str, expected a dict"),
+        ([{"role": "user", "content": "hi"}], "got list, expected a dict"),
+        ({"summary": 5}, "Expected `str`, got `int` - at `$.summary`"),
+        ({"upto": "x"}, "Expected `int`, got `str` - at `$.upto`"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_an_error_that_says_so(value: object, problem: str) -> None:
+    values = Values()
+    values.set(S, value)
+
+    async def ask() -> None:
+        await SummaryTokenMemory(S, ScriptedModel(), storage=values).get_history([user("hi")])
+
+    expected = (
+        f"the value that the storage has for session '{S}' cannot be read: {problem}. get() must"
+    )
+    with pytest.raises(InvalidRecord, match=re.escape(expected)):
+        asyncio.run(ask())
 
 
 def test_a_summary_is_kept_there_and_cleared_there(values: Values) -> None:

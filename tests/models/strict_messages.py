@@ -22,10 +22,12 @@ BLOCKS = {
     "document": "source title context citations cache_control",
     "thinking": "thinking signature",
     "redacted_thinking": "data",
+    "compaction": "content encrypted_content signature cache_control",
     "tool_use": "id name input cache_control caller",
     "tool_result": "tool_use_id content is_error cache_control",
 }
 ROLE_OF = {
+    "compaction": "assistant",
     "tool_use": "assistant",
     "thinking": "assistant",
     "redacted_thinking": "assistant",
@@ -45,7 +47,12 @@ def check_messages(body: Body, *, counting: bool = False) -> None:
         need("function" not in tool, "tools.0.function: Extra inputs are not permitted")
         check_tool(tool, "input_schema")
     messages = objects(body.get("messages"), "messages")
-    need(messages[0].get("role") == "user", 'messages: first message must use the "user" role')
+    first = messages[0].get("content")
+    compacted = isinstance(first, list) and bool(first) and first[0].get("type") == "compaction"
+    need(
+        messages[0].get("role") == "user" or compacted,
+        'messages: first message must use the "user" role',
+    )
     need(
         messages[-1].get("role") == "user",
         "messages: the conversation must end with a user message",
@@ -116,6 +123,11 @@ def _block(block: Body, where: str, role: str, model: str) -> None:
             need(
                 sealed[2] == seal(model, sealed[0]),
                 f"{where}: Invalid `data` in `redacted_thinking` block",
+            )
+        case "compaction":
+            need(
+                block.get("encrypted_content") == seal(model, str(block.get("content"))),
+                f"{where}: `compaction` block was modified",
             )
         case "tool_use":
             need(

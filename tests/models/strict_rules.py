@@ -6,13 +6,11 @@ stricter than any one server: what passes here passes everywhere.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-Body = dict[str, Any]
+from turnfold.testing.model_replies import Body, seal
 
 TOOL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -23,22 +21,16 @@ CHAT_FIELDS = frozenset(
 )
 RESPONSES_FIELDS = frozenset(
     "model input instructions tools tool_choice temperature max_output_tokens stream store include reasoning "
-    "parallel_tool_calls text".split()
+    "parallel_tool_calls text context_management".split()
 )
 ANTHROPIC_FIELDS = frozenset(
     "model messages system tools tool_choice temperature max_tokens stream thinking stop_sequences top_p top_k "
-    "metadata".split()
+    "metadata context_management".split()
 )
 
 
 class Refused(Exception):
     """The reason, in the provider's words."""
-
-
-def seal(model: str, text: str) -> str:
-    """A signature that holds for one model and one text."""
-    digest = hashlib.sha256(f"{model}\0{text}".encode()).digest()
-    return base64.b64encode(digest).decode()
 
 
 def need(condition: object, reason: str) -> None:
@@ -233,6 +225,13 @@ def _responses_item(
             need(
                 sealed is None or sealed == seal(model, text),
                 "The encrypted content could not be verified.",
+            )
+        case "compaction":
+            no_others(item, frozenset("type id encrypted_content created_by".split()), where)
+            hidden, _, sealed = str(item.get("encrypted_content")).partition(".")
+            need(
+                sealed == seal(model, hidden),
+                f"The encrypted content {hidden[:4]}... could not be verified.",
             )
         case other:
             raise Refused(f"{where}.type: {other!r}")

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models import strict_speech as speech
-from tests.models.strict_speech import Call, Cost, Say
+from tests.models.strict_server import Call, Cost, Say
 from tests.models.unhurried import unhurried
 from turnfold.models.failures import CallFailed
 from turnfold.models.streams import (
@@ -21,6 +20,7 @@ from turnfold.models.streams import (
     normalized_chat,
     normalized_message,
 )
+from turnfold.testing import model_replies as speech
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 values = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | words

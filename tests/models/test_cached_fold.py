@@ -16,9 +16,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.models.providers import PROVIDERS, TOOLS, Provider, every_provider, no_wait
-from tests.models.strict_rules import Body
-from tests.models.strict_server import Line, Raw, Refuse, Seen, Stall, StrictServer, roughly
-from tests.models.strict_speech import Call, Say
+from tests.models.strict_server import (
+    Call,
+    Line,
+    Raw,
+    Refuse,
+    Say,
+    Seen,
+    Stall,
+    StrictServer,
+    roughly,
+)
 from turnfold import Budget, Message, assistant, tool, user, wire
 from turnfold.errors import InvalidOption
 from turnfold.fold import prefix_prompt
@@ -27,6 +35,7 @@ from turnfold.memory import AsyncMemory, AsyncSession, ChatWriter, FoldCall, sum
 from turnfold.models import Answer, ChatModel, OpenAIChat, Prompt, ToolSchemas
 from turnfold.records import Checkpoint, Entry, Usage
 from turnfold.telemetry import Meter
+from turnfold.testing.model_replies import Body
 from turnfold.tokens import counter_for
 from turnfold.window import Context
 

@@ -14,8 +14,7 @@ from openai import OpenAI
 
 import turnfold
 from tests.models.providers import PROVIDERS, Provider, every_provider
-from tests.models.strict_server import Refuse, Say, StrictServer
-from tests.models.strict_speech import Call
+from tests.models.strict_server import Call, Refuse, Say, StrictServer
 from turnfold import AsyncMemory, Memory, Session, assistant, user
 from turnfold.errors import InvalidOption, InvalidRecord, ModelFailed
 from turnfold.models import Answer
@@ -151,7 +150,7 @@ def test_a_response_of_gemini_is_added_with_its_usage(
     response = make()
     session.add(response)
     assert session.history()[-1].message.text == "Roses, 玫瑰花."
-    assert session.calls()[-1].usage == Usage(input=11, output=4, cached=3)
+    assert session.calls()[-1].usage == Usage(input=11, output=4, cached=3, model="gemini-2.5-pro")
     content = GEMINI["candidates"][0]["content"]
     session.add(content)
     assert session.history()[-1].message.role == "assistant"
@@ -180,8 +179,8 @@ async def unawaited() -> None: ...
     ("wrong", "remedy"),
     [
         (lambda: {"choices": [CHOICE, CHOICE]}, "session.add(response.choices[0].message)"),
-        (lambda: {"choices": []}, "Ask again"),
-        (lambda: {"candidates": []}, "Ask again"),
+        (lambda: {"choices": []}, "Repeat the request"),
+        (lambda: {"candidates": []}, "Repeat the request"),
         (lambda: {"output": [], "status": "failed"}, "there is no answer to store"),
         (
             lambda: SimpleNamespace(object="chat.completion.chunk", choices=[]),

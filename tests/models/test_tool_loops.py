@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.models.providers import Provider, every_provider
-from tests.models.strict_server import Line, Say, StrictServer
-from tests.models.strict_speech import Call
+from tests.models.strict_server import Call, Line, Say, StrictServer
 from tests.sizes import TOOL_TURNS
 from turnfold.agent import AsyncAgent
 from turnfold.budget import Budget

@@ -76,7 +76,7 @@ def test_tokens_are_needed_elsewhere_than_on_loopback() -> None:
         make_proxy(ProxyOptions(upstream="http://x.example", host="0.0.0.0"))  # noqa: S104
     with pytest.raises(InvalidOption, match="is not the address of a provider"):
         make_proxy(ProxyOptions(upstream="api.openai.com"))
-    with pytest.raises(InvalidOption, match="holds a password") as refused:
+    with pytest.raises(InvalidOption, match="contains a user name or password") as refused:
         make_proxy(ProxyOptions(upstream="https://me:hunter2@api.openai.com"))
     assert "hunter2" not in str(refused.value)
 

@@ -14,10 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.models.strict_server import Cut, StrictServer, Trouble
-from tests.models.strict_speech import Say
+from tests.models.strict_server import Cut, Say, StrictServer, Trouble
 from tests.proxy.running import PATIENCE, Recorder, Told, log_of, proxied, served, texts_of
 from tests.proxy.test_transparency import CHAT, completion
+from turnfold.errors import InvalidRecord
+from turnfold.proxy.model_calls import AnswerPieces
 
 anthropic = pytest.importorskip("anthropic")
 openai = pytest.importorskip("openai")
@@ -233,3 +234,10 @@ def test_whatever_a_provider_sends_is_passed_on(tmp_path: Path, content: bytes, 
         for _ in range(2):
             assert http.post(f"/s/one{CHAT}", json=body("hi")).content == content
     assert texts_of(store, "one")[0] == "hi"
+
+
+def test_an_answer_that_unpacks_to_too_much_is_not_unpacked_whole() -> None:
+    answer = AnswerPieces()
+    answer.add(gzip.compress(bytes((64 << 20) + 1), compresslevel=1))
+    with pytest.raises(InvalidRecord, match="larger than 67,108,864 bytes"):
+        answer.content("gzip")

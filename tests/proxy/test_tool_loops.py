@@ -11,8 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.models.strict_server import StrictServer
-from tests.models.strict_speech import Call, Say
+from tests.models.strict_server import Call, Say, StrictServer
 from tests.proxy.running import (
     Arrived,
     Told,

@@ -199,7 +199,7 @@ def found_in(path: Path) -> list[str]:
     """Return the kinds of the planted secrets that are in the files of a store, plain or in packed snapshots."""
     held = bytes_of(path)
     with Memory(f"sqlite:///{path}") as memory:
-        for info in memory.conversations():
+        for info in memory.conversations(internal=True):
             for taken in memory.session(info.conversation).snapshots.heads():
                 held += repr(memory.session(info.conversation).snapshots.get(taken.turn)).encode()
     return [kind for kind, value in SECRETS.items() if value.encode() in held]

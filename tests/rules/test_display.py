@@ -174,3 +174,23 @@ def test_sentences_of_one_message_have_lines_of_their_own() -> None:
     ]
     later = [rule for rule in rules if "pregnant" not in rule.text]
     assert render_rules(later).splitlines()[1] == "- [7] Never use tabs."
+
+
+@pytest.mark.parametrize(
+    ("said", "trivia"),
+    [
+        ("I am allergic to epoxy resin.", "The hob {at} is an Aurelia."),
+        ("我儿子对花生过敏。", "{at}号活动室归杜经理管。"),
+    ],
+)
+def test_what_is_said_in_so_many_words_comes_before_what_only_reads_like_it(
+    said: str, trivia: str
+) -> None:
+    texts = [trivia.format(at=at) for at in range(20)]
+    texts[9] = said  # neither the oldest nor the newest
+    rules = [
+        StandingRule(id=f"{seq}", text=text, kind="fact", seq=seq) for seq, text in enumerate(texts)
+    ]
+    shown, left_out = shown_rules(rules, limit_tokens=90, count=quarters)
+    assert left_out
+    assert said in [rule.text for rule in shown]

@@ -280,3 +280,48 @@ def test_no_sentence_to_report_on_was_learnt_from(name: str) -> None:
             if line in learnt
         ]
         assert both == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("不要安排任何需要下水的活动，班上有三个孩子不会游泳。", "prohibition"),
+        ("必须先问过我再下单，上次就买错了。", "rule"),
+        ("代码里不要用全局变量，测试会互相影响。", "prohibition"),
+        ("一定要留十分钟提问，领导喜欢问细节。", "rule"),
+    ],
+)
+def test_a_reason_beside_a_demand_does_not_hide_it(text: str, kind: str) -> None:
+    [rule] = taken(text)
+    assert (rule.kind, rule.text, rule.weak) == (kind, text, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["不要紧，下次再说。", "别闹了，我在上班。", "别担心，我们慢慢来。", "Don't worry, we have time.",
+     "Don't be silly, of course I like it.", "Never mind, I found it."],
+)  # fmt: skip
+def test_phrases_that_look_like_a_prohibition_are_none(text: str) -> None:
+    assert taken(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Don't ever mention the merger to Tom, ok?", "Never call me before nine, okay?",
+     "以后不要在群里提价格，好吗？", "别用塑料杯，行吗？"],
+)  # fmt: skip
+def test_a_demand_that_ends_like_a_question_is_taken(text: str) -> None:
+    [rule] = taken(text)
+    assert (rule.kind, rule.text) == ("prohibition", text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Don't you like it?", "Shall we always go there, ok?", "明天去公园，好吗？"]
+)
+def test_a_question_is_not(text: str) -> None:
+    assert taken(text) == []
+
+
+def test_a_permission_is_no_prohibition() -> None:
+    [rule] = taken("You may now mention the merger to Tom.")
+    assert (rule.kind, rule.act, rule.negative) == ("rule", "permit", False)

@@ -96,6 +96,9 @@ def test_a_change_of_mind_ends_the_old_rule_and_no_other(before: str, after: str
         ("Never deploy on Fridays.", "Never deploy without a backup."),
         ("Remind me to call the bank.", "Remind me to call the dentist."),
         ("Reply in French.", "Reply to Anna in English."),
+        ("Never order anything without asking me first.", "Please order it, quote NH-4410."),
+        ("Don't open the window until I am back.", "Please open the window in the bath."),
+        ("未经我同意不要下单。", "请帮我下单，报价单号NH-4410。"),
         ("The standup is on Monday.", "The standup is at 9:30."),
         (
             "Never sell item 4 to the shop in street 28.",

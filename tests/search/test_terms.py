@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tools import han_table
 from turnfold.text import SIMPLIFIED, is_character, search_terms, terms_of
 from turnfold.text.words import SEARCH_STOP_WORDS, stem
 
@@ -118,3 +119,8 @@ def test_a_character_is_told_from_a_letter_and_a_word() -> None:
         False,
         False,
     ]
+
+
+def test_the_tool_writes_the_table_of_characters_where_search_reads_it() -> None:
+    source = "".join(f"{chr(key)}\t{value}\n" for key, value in SIMPLIFIED.items())
+    assert han_table.module_text(source) == han_table.TARGET.read_text(encoding="utf-8")

@@ -24,6 +24,7 @@ from turnfold.api import (
     Nothing,
     Ready,
     Right,
+    declare,
     operations,
 )
 from turnfold.memory import Memory
@@ -125,7 +126,7 @@ def test_a_token_that_may_only_write_gets_no_content_from_the_rest(tmp_path: Pat
 
 
 def test_an_operation_that_answers_content_to_a_writer_would_be_found(tmp_path: Path) -> None:
-    leaky = operations.declare(
+    leaky = declare(
         "leaky", "POST /v1/leaky/{session}", "Say too much.", right=Right.WRITE, answer=ForkedAnswer
     )
     table = OperationTable(TABLE)
@@ -176,7 +177,7 @@ def test_the_owner_does_see_it(served: tuple[Running, dict[str, str]]) -> None:
 
 
 def test_a_route_without_a_check_would_be_found(tmp_path: Path) -> None:
-    oops = operations.declare(
+    oops = declare(
         "oops", "GET /v1/sessions/{session}/oops", "Forgot to ask.", right=None, answer=Ready
     )
     table = OperationTable(TABLE)
@@ -192,7 +193,7 @@ def test_a_route_without_a_check_would_be_found(tmp_path: Path) -> None:
 
 
 def test_a_route_that_looks_elsewhere_would_be_found(tmp_path: Path) -> None:
-    peek = operations.declare(
+    peek = declare(
         "peek", "GET /v1/peek/{session}", "Look elsewhere.", right=Right.READ, answer=FilesAnswer
     )
     table = OperationTable(TABLE)

@@ -439,6 +439,25 @@ def test_the_counter_of_a_served_context_is_elsewhere(service: Running) -> None:
             session.context(to=object())  # pyright: ignore[reportArgumentType]
 
 
+def test_a_preview_has_the_tools_it_was_counted_with(service: Running) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    with RemoteMemory(service.url) as memory:
+        session = memory.session("previewed")
+        session.user("hi")
+        for context in (session.preview(tools=tools), session.context(tools=tools)):
+            assert context.tools > 0
+            assert wire.openai_chat.request(context, model="gpt-4o").kwargs["tools"] == tools
+
+
+def test_the_seq_of_an_entry_to_erase_is_named_in_the_error(service: Running) -> None:
+    with service.client() as client:
+        refused = client.delete("/v1/sessions/erased/messages/x")
+    assert (refused.status_code, refused.json()["detail"]) == (
+        422,
+        "seq 'x' is not a whole number from 0",
+    )
+
+
 def test_an_address_that_is_none_is_refused() -> None:
     for url in ("sqlite:///x.db", "127.0.0.1:8787", ""):
         with pytest.raises(InvalidOption, match="not an address of a service"):

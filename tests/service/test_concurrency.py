@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.service.running import make_tokens, running
+from tests.service.running import PATIENCE, make_tokens, running
+from turnfold.budget import Budget
 from turnfold.errors import LimitExceeded
+from turnfold.memory import AsyncMemory
+from turnfold.memory import folding as folding_module
 from turnfold.memory import memory_search as search_module
+from turnfold.memory import recall as recall_module
 from turnfold.records import user
-from turnfold.service import Limits, ServiceOptions
+from turnfold.service import Limits, ServiceOptions, make_state
 from turnfold.service import concurrency as concurrency_module
 from turnfold.service.concurrency import (
     CountedTexts,
@@ -24,7 +32,7 @@ from turnfold.service.concurrency import (
     with_counted_texts,
 )
 from turnfold.stores import Head, Scope
-from turnfold.tokens import cautious_counter, counter_for
+from turnfold.tokens import Encoding, cautious_counter, counter_for
 
 LONG = "parcel 包裹 4711 " * 2_000
 
@@ -202,6 +210,50 @@ def test_what_a_request_brings_is_counted_off_the_event_loop(
     assert characters[True] < 10_000
 
 
+SUMMARY = (LONG * 10)[:200_000]  # 253 kB
+FOLDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a fold": ("/v1/sessions/s/fold", {"summary": SUMMARY, "keep_turns": 1}),
+    "a checkpoint": ("/v1/short-memories/s/checkpoints", {"summary": SUMMARY, "recent_turns": 1}),
+}
+
+
+@pytest.mark.parametrize("what", FOLDS)
+def test_a_given_summary_is_counted_and_checked_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It may have 256 kB: its facts are compared with those of the messages, and its tokens counted."""
+    checked, found = folding_module.check_fidelity, list[bool]()
+
+    def is_on_the_loop() -> bool:
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            return True
+        return False
+
+    def check(source: Any, summary: str, **options: Any) -> Any:
+        found.append(is_on_the_loop())
+        return checked(source, summary, **options)
+
+    monkeypatch.setattr(folding_module, "check_fidelity", check)
+    counted, counts = Encoding.count, list[bool]()
+
+    def count(encoding: Encoding, text: str) -> int:
+        if len(text) >= len(SUMMARY):
+            counts.append(is_on_the_loop())
+        return counted(encoding, text)
+
+    monkeypatch.setattr(Encoding, "count", count)
+    path, body = FOLDS[what]
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    with running(options) as service, service.client() as client:
+        for number in range(4):
+            client.post("/v1/sessions/s/user", json={"content": f"question {number} 问题"})
+        answer = client.post(path, json=body)
+        assert answer.status_code == 200, answer.text[:300]
+    assert found == [False]
+    assert counts == [False]
+
+
 @pytest.mark.parametrize("model", ["", "gpt-4o", "claude-sonnet-4-5"])
 def test_what_is_counted_ahead_is_counted_the_same(model: str) -> None:
     plain = counter_for(model) if model else cautious_counter()
@@ -239,6 +291,121 @@ def test_the_snippet_of_a_long_text_is_found_off_the_event_loop(
         hits = client.post("/v1/search", json={"query": "parcel"}).json()["found"]
     assert len(hits) == 1
     assert names == [(True, "asyncio")]  # the threads of the loop, not the loop
+
+
+MANY_WORDS = " ".join(f"w{number:x}x" for number in range(6_000))
+RULES = "Never use tabs in file 17. 请不要使用制表符。" * 200
+LONG_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a context": ("sessions/s/context", {}),
+    "a context for a long query": ("sessions/s/context", {"query": MANY_WORDS[:9_000]}),
+    "a recall": ("sessions/s/recall", {"query": MANY_WORDS[-9_000:], "tokens": 900}),
+    "a fold": ("sessions/s/fold", {"keep_turns": 0}),
+    "rules": ("sessions/s/rules", {}),
+    "a search": ("search", {"query": MANY_WORDS[:9_000]}),
+}
+
+
+@pytest.mark.parametrize("what", LONG_REQUESTS)
+def test_no_step_of_the_event_loop_reads_a_long_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Nothing is timed: the calls of functions in each step of the loop are counted."""
+    steps = calls_of_steps(monkeypatch)
+    path, body = LONG_REQUESTS[what]
+    store, budget = f"sqlite:///{tmp_path / 'chat.db'}", Budget(max_tokens=2_000)
+    with (
+        running(ServiceOptions(store=store, budget=budget)) as service,
+        service.client(timeout=PATIENCE) as client,
+    ):
+        for said in (RULES, MANY_WORDS, "And now?", LONG, "Where is the parcel?"):
+            client.post("/v1/sessions/s/user", json={"content": said})
+            client.post("/v1/sessions/s/assistant", json={"content": "It is on its way."})
+        answer = client.request("GET" if what == "rules" else "POST", f"/v1/{path}", json=body)
+        assert answer.status_code == 200, answer.text[:300]
+    assert max(steps) < 10_000, sorted(steps)[-5:]
+
+
+class LetterCounts:
+    """An embedder that counts letters."""
+
+    name = "letters"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[float(text.count(letter)) for letter in "abcw"] for text in texts]
+
+
+def test_a_long_match_is_judged_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, threads = recall_module._largest_share, list[threading.Thread]()
+
+    def judge(*given: Any) -> float:
+        threads.append(threading.current_thread())
+        return judged(*given)
+
+    monkeypatch.setattr(recall_module, "_largest_share", judge)
+
+    async def main() -> None:
+        async with AsyncMemory("sqlite://", embedder=LetterCounts()) as memory:
+            session = memory.session("s")
+            await session.add([user(f"a word {number}") for number in range(63)])
+            await session.user(MANY_WORDS)
+            await session.index_meaning()
+            assert await session.recall(MANY_WORDS[:200], limit=3)
+
+    asyncio.run(main())
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+def calls_of_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of calls of Python functions in each step of event loops, from now on."""
+    run, steps = asyncio.Handle._run, [0]
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        steps[-1] += event == "call"
+
+    def counted(handle: asyncio.Handle) -> None:
+        steps.append(0)
+        sys.setprofile(count)
+        try:
+            run(handle)
+        finally:
+            sys.setprofile(None)
+
+    monkeypatch.setattr(asyncio.Handle, "_run", counted)
+    return steps
+
+
+def test_a_tenant_computes_so_much_at_once_and_the_others_pass(tmp_path: Path) -> None:
+    """Hostile functions wait for ever; a quiet one ends all the same, also where all threads of the loop wait."""
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    go, begun = threading.Event(), list[int]()
+
+    def wait(number: int) -> None:
+        begun.append(number)
+        go.wait(PATIENCE)
+
+    async def run() -> str:
+        state = make_state(ServiceOptions(store=store, limits=Limits(heavy=2)))
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        stuck = asyncio.create_task(asyncio.to_thread(go.wait, PATIENCE))
+        sessions = [state.memory("hostile").session("s"), state.fresh_session("hostile", "s")]
+        work = [
+            asyncio.create_task(sessions[number % 2].config.runtime.compute(partial(wait, number)))
+            for number in range(20)
+        ]
+        try:
+            while len(begun) < 2:  # noqa: ASYNC110 (threads begin them)
+                await asyncio.sleep(0.001)
+            quiet = state.memory("quiet").session("s").config.runtime
+            return await asyncio.wait_for(quiet.compute(lambda: str(begun)), PATIENCE / 2)
+        finally:
+            go.set()
+            await asyncio.gather(stuck, *work)
+            await state.close()
+
+    assert asyncio.run(run()) == "[0, 1]"
+    assert begun == list(range(20))
 
 
 def test_what_is_too_long_to_be_counted_or_looked_for_is_refused(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_what_is_left_out_of_the_log_is_counted() -> None:
     assert shown == [
         "bad request at 0",
         "bad request at 1",
-        "bad request at 10 (2 more like the last ones were left out)",
+        "bad request at 10 (2 earlier records from the same place were dropped)",
         "bad request at 11",
         "of another kind",
     ]

@@ -24,7 +24,7 @@ WRONG = ("", "tf_local_", "tf_local_" + "0" * 64, "local", "\udcff")
 def test_programs_need_the_token_that_was_printed(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'chat.db'}"
     with ServiceProcess("--store", store, secret=True) as service:
-        token = service.complained("token for programs, until this one ends: ")
+        token = service.complained("token for programs, valid until this command ends: ")
         link = service.complained("inspector (this link works once): ")
         assert token not in link
         with httpx2.Client(base_url=service.url, trust_env=False, verify=False) as client:
@@ -69,7 +69,7 @@ def test_a_link_signs_one_browser_in_once(tmp_path: Path) -> None:
             assert first.get(ROOT).status_code == 200
             refused = second.get(link)
             assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
-            assert "this link was used before" in refused.text
+            assert "this link was already used" in refused.text
             assert second.get(ROOT).status_code == 401
             [newer] = shown
             assert second.get(f"{service.url}{ROOT}{newer}").status_code == 303

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.service.running import Running, running
 from tests.sizes import SERVICE_REQUESTS
-from turnfold.api import AnyOperation, Events, Ready, operations
+from turnfold.api import AnyOperation, Events, Ready, declare, operations
 from turnfold.budget import Budget
 from turnfold.service import ServiceOptions
 from turnfold.service.app import openapi
@@ -118,7 +118,7 @@ def test_an_operation_does_what_its_description_says_for_many_requests(
     faults(service, each, examples=MANY)
 
 
-BROKEN = operations.declare("broken", "GET /v1/broken", "Fail.", right=None, answer=Ready)
+BROKEN = declare("broken", "GET /v1/broken", "Fail.", right=None, answer=Ready)
 
 
 async def raises(_: object) -> Ready:

@@ -1,4 +1,4 @@
-"""One set of expectations for every kind of session: blocking and awaiting, embedded and behind a service."""
+"""One set of expectations for every kind of session: embedded or remote, blocking or awaiting, from TypeScript too."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
+from tests.service.node_client import node_memory
 from tests.service.running import running
 from turnfold import AsyncMemory, AsyncRemoteMemory, Budget, Checkpoint, Memory, RemoteMemory
 from turnfold.errors import InvalidOption, NotFound, SummaryFailed
 from turnfold.rules import StandingRule
 from turnfold.service import ServiceOptions
+from turnfold.wire import anthropic, gemini, openai_chat, openai_responses
 
 BUDGET = Budget(max_tokens=4_000)
-FACES = ("blocking", "awaiting", "remote", "awaiting remote")
+FACES = ("blocking", "awaiting", "remote", "awaiting remote", "remote by TypeScript")
 
 
 class Face:
@@ -53,7 +55,8 @@ def memory(
         if "remote" in request.param:
             options = ServiceOptions(store=store, budget=BUDGET, fold="manual")
             url = stack.enter_context(running(options)).url
-            memory = (AsyncRemoteMemory if "awaiting" in request.param else RemoteMemory)(url)
+            kinds = {"awaiting remote": AsyncRemoteMemory, "remote by TypeScript": node_memory}
+            memory = kinds.get(request.param, RemoteMemory)(url)
         else:
             kind = AsyncMemory if request.param == "awaiting" else Memory
             memory = kind(store, budget=BUDGET, fold="manual")
@@ -213,3 +216,25 @@ def test_a_client_id_that_no_store_could_hold_is_refused(face: Face, name: str) 
 
 def test_each_has_one_name(face: Face) -> None:
     assert not {"checkpoint", "find"} & set(dir(face.session))
+
+
+SCHEMA = {
+    "type": "function",
+    "function": {
+        "name": "look_outside",
+        "parameters": {"properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+@pytest.mark.parametrize("provider", [anthropic, gemini, openai_chat, openai_responses])
+def test_a_request_has_the_tools_that_its_context_was_counted_with(
+    face: Face, provider: Any
+) -> None:
+    face.call("user", "How is the weather? 天气怎么样？")
+    context = face.call("context", tools=[SCHEMA])
+    assert context.receipt.tools > 0
+    written = provider.request(context, model="m").kwargs
+    assert written == provider.request(context, model="m", tools=[SCHEMA]).kwargs
+    assert "look_outside" in str(written)
+    assert "look_outside" not in str(provider.request(face.call("context"), model="m").kwargs)

@@ -34,9 +34,9 @@ from turnfold.records import Checkpoint
 from turnfold.runtime import drive
 from turnfold.stores import SqliteStore, Store
 from turnfold.stores.postgres.store import PostgresStore
-from turnfold.stores.redis import values as redis_values
+from turnfold.stores.redis import cached_values as redis_values
 from turnfold.stores.redis.cache import CachedStore
-from turnfold.stores.redis.values import document_field, session_keys
+from turnfold.stores.redis.cached_values import document_field, session_keys
 
 __all__ = ("postgres_places",)
 

@@ -234,7 +234,8 @@ def test_names_erased_by_an_earlier_release_are_hidden_and_stay_erased(
         assert forced == (True,)
 
 
-def test_a_writer_that_waits_for_the_deletion_does_not_bring_it_back(url: str) -> None:
+@pytest.mark.parametrize("late", ["append", "delete"])
+def test_a_writer_that_waits_for_the_deletion_does_not_bring_it_back(url: str, late: str) -> None:
     """It had looked for an erased conversation before the deletion was committed, and found none."""
     store, other = PostgresStore(url, blocking=True), PostgresStore(url, blocking=True)
     drive(store.append(ALICE, "talk", [NewEntry(user("hello"))]))
@@ -242,7 +243,10 @@ def test_a_writer_that_waits_for_the_deletion_does_not_bring_it_back(url: str) -
 
     def write() -> None:
         try:
-            outcomes.append(drive(other.append(ALICE, "talk", [NewEntry(user("late"))])))
+            if late == "delete":
+                outcomes.append(drive(other.delete(ALICE, "talk")))
+            else:
+                outcomes.append(drive(other.append(ALICE, "talk", [NewEntry(user("late"))])))
         except ConversationDeleted as error:
             outcomes.append(error)
 
@@ -264,7 +268,10 @@ def test_a_writer_that_waits_for_the_deletion_does_not_bring_it_back(url: str) -
                 assert thread.is_alive()
         raw.commit()
     thread.join(60)
-    assert [type(each) for each in outcomes] == [ConversationDeleted]
+    if late == "delete":
+        assert outcomes == [Erasure("talk", 0, 0, 0, already=True)]
+    else:
+        assert [type(each) for each in outcomes] == [ConversationDeleted]
     assert drive(store.conversations(ALICE)) == []
     for each in (store, other):
         drive(each.close())

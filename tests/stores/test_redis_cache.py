@@ -19,7 +19,7 @@ from turnfold.records import Checkpoint, Document, Entry, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Ability, MemoryStore, Scope, SqliteStore, Store
 from turnfold.stores.redis.cache import CachedStore
-from turnfold.stores.redis.values import SealedValues
+from turnfold.stores.redis.cached_values import SealedValues
 from turnfold.testing.stores.values import character_counter
 
 DEFAULT, ACME = Scope("default"), Scope("acme")

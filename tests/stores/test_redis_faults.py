@@ -23,9 +23,9 @@ from turnfold.records import Checkpoint, Document, Entry, NewEntry, assistant, u
 from turnfold.runtime import drive
 from turnfold.stores import Scope, SqliteStore, Store
 from turnfold.stores.redis import cache as redis_cache
-from turnfold.stores.redis import values as redis_shelf
+from turnfold.stores.redis import cached_values as redis_shelf
 from turnfold.stores.redis.cache import CachedStore
-from turnfold.stores.redis.values import CachedWindow
+from turnfold.stores.redis.cached_values import CachedWindow
 
 SCOPES = (Scope("default"), Scope("acme"))
 TALKS = ("conv-1", "对话-2")

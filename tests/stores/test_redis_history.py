@@ -22,7 +22,7 @@ from turnfold.records import Document, Entry, NewEntry, user
 from turnfold.stores import Head, Scope, SqliteStore
 from turnfold.stores.redis import cache as redis_cache
 from turnfold.stores.redis.cache import CachedStore
-from turnfold.stores.redis.values import CachedWindow
+from turnfold.stores.redis.cached_values import CachedWindow
 
 ALICE = Scope("alice")
 TALK = "talk"

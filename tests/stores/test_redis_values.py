@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Head, MemoryStore, Scope
-from turnfold.stores.redis.values import (
+from turnfold.stores.redis.cached_values import (
     CachedCheckpoints,
     CachedDocument,
     CachedWindow,

@@ -334,7 +334,8 @@ class Endless:
 def test_a_line_without_end_is_left_at_the_limit() -> None:
     file = Endless()
     with pytest.raises(
-        InvalidExport, match=rf"line 1: it is longer than {LONGEST_LINE:,} bytes.*longest_line"
+        InvalidExport,
+        match=rf"line 1: the line is longer than {LONGEST_LINE:,} bytes.*longest_line",
     ):
         drive(import_from(MemoryStore(), ALICE, file))
     assert file.asked == LONGEST_LINE + 1

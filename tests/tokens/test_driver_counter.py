@@ -81,17 +81,41 @@ class Later(Awaitable[int]):
 
 
 UNUSABLE: list[tuple[Callable[[], object], str]] = [
-    (raise_error, "count_tokens raised ConnectionError, counting locally"),
-    (answer_later, "count_tokens returned coroutine instead of a count, counting locally"),
-    (Later, "count_tokens returned Later instead of a count, counting locally"),
-    (lambda: -1, "count_tokens returned the number -1 instead of a count, counting locally"),
-    (lambda: True, "count_tokens returned the number True instead of a count, counting locally"),
-    (lambda: None, "count_tokens returned NoneType instead of a count, counting locally"),
-    (lambda: "12", "count_tokens returned str instead of a count, counting locally"),
-    (lambda: 12.5, "count_tokens returned float instead of a count, counting locally"),
+    (
+        raise_error,
+        "count_tokens of the model driver raised ConnectionError; counting locally instead",
+    ),
+    (
+        answer_later,
+        "count_tokens of the model driver returned coroutine instead of a count; counting locally instead",
+    ),
+    (
+        Later,
+        "count_tokens of the model driver returned Later instead of a count; counting locally instead",
+    ),
+    (
+        lambda: -1,
+        "count_tokens of the model driver returned the number -1 instead of a count; counting locally instead",
+    ),
+    (
+        lambda: True,
+        "count_tokens of the model driver returned the number True instead of a count; counting locally instead",
+    ),
+    (
+        lambda: None,
+        "count_tokens of the model driver returned NoneType instead of a count; counting locally instead",
+    ),
+    (
+        lambda: "12",
+        "count_tokens of the model driver returned str instead of a count; counting locally instead",
+    ),
+    (
+        lambda: 12.5,
+        "count_tokens of the model driver returned float instead of a count; counting locally instead",
+    ),
     (
         lambda: {"input_tokens": 12},
-        "count_tokens returned dict instead of a count, counting locally",
+        "count_tokens of the model driver returned dict instead of a count; counting locally instead",
     ),
 ]
 

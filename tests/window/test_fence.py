@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.window.transcripts import texts
-from turnfold.text import fence, fence_mark
+from turnfold.text import FenceNote, fence, fence_mark, with_continuation_note
 
 ANY_TEXT = texts()
 
@@ -26,6 +26,23 @@ def test_nothing_inside_can_close_the_fence(text: str) -> None:
     assert mark not in text
     assert fenced == f"note\n<summary {mark}>\n{text}\n</summary {mark}>"
     assert fenced.count(f"</summary {mark}>") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (
+            "We meet at nine.\n Bring the key.",
+            "Earlier: An indented line belongs to the line above it.",
+        ),
+        ("九点见面。\n 带上钥匙。", "先前：缩进的行属于它上面的一行。"),
+        ("九点见面。", "先前："),
+        ("", "Earlier:"),
+    ],
+)
+def test_the_note_is_in_the_language_of_the_text(text: str, first: str) -> None:
+    note = with_continuation_note(FenceNote("Earlier:", "先前："), text)
+    assert fence(text, label="recalled", note=note).splitlines()[0] == first
 
 
 @given(text=ANY_TEXT, other=ANY_TEXT)

@@ -309,7 +309,7 @@ class TestShrinkResults:
         assert len(set(texts)) == 1
 
     def test_a_cap_that_leaves_nothing_readable_is_refused(self) -> None:
-        with pytest.raises(InvalidOption, match="cap 7"):
+        with pytest.raises(InvalidOption, match="cap=7"):
             shrink_results(cap=7)
 
 

@@ -15,7 +15,9 @@ from tests.window.transcripts import random_counter, random_log, random_tail, ra
 from tests.wire.formats import FORMATS
 from turnfold import Budget, Memory, user, wire
 from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.memories import MessageMemory
 from turnfold.records import ImagePart, Message, TextPart, ThinkingPart, ToolCall
+from turnfold.testing import ScriptedModel
 from turnfold.tokens import counter_for
 from turnfold.window import Context, Transcript, assemble, check
 from turnfold.wire import Action, Change
@@ -224,3 +226,20 @@ def test_the_account_of_changes_stays_small() -> None:
     assert rules[0] == ("left out", "reason 0", 100, "messages[0]")
     assert rules[-1] == ("changed", "for 58 other reasons", 5_800, "messages[32]")
     assert by_rule(()) == ()
+
+
+@pytest.mark.parametrize("to", [ScriptedModel(["hi"]), object(), ScriptedModel, "openai", 7])
+def test_what_writes_no_request_is_refused_with_what_does(to: Any) -> None:
+    with Memory("sqlite://") as memory:
+        session = memory.session("s")
+        session.user("hello")
+        for build in (session.context, session.preview):
+            with pytest.raises(
+                InvalidOption, match=r"to=\w+ cannot write the request.*turnfold\.wire"
+            ):
+                build(to=to)
+        assert session.calls() == []
+    own = MessageMemory()
+    own.add({"role": "user", "content": "hello"})
+    with pytest.raises(InvalidOption, match="cannot write the request"):
+        own.context(to=to)

@@ -1,4 +1,4 @@
-"""Adapters for agent frameworks: one folder per framework, each with objects of that framework that use a session.
+"""Adapters for agent frameworks, one folder each: a framework's own memory, session or plugin class on top of turnfold.
 
 A framework's SDK is imported only with its adapter: `turnfold.adapters.langchain` imports LangChain.
 """

@@ -12,8 +12,9 @@ from turnfold.agent.events import (
     ToolDone,
     ToolStarted,
 )
+from turnfold.agent.function_tools import Tool, as_tool
 from turnfold.agent.loop import AsyncAgent, Workspace
-from turnfold.agent.tools import Tool, as_tool
+from turnfold.agent.memory_tool import memory_tool
 
 __all__ = (
     "Agent",
@@ -28,4 +29,5 @@ __all__ = (
     "ToolStarted",
     "Workspace",
     "as_tool",
+    "memory_tool",
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from turnfold.agent.events import AgentReply, Event
+from turnfold.agent.function_tools import Tool
 from turnfold.agent.loop import AsyncAgent, Workspace, awaiting_memory
-from turnfold.agent.tools import Tool
 from turnfold.findings import FindingRule, RuleSource
 from turnfold.memories import MemoryModule
 from turnfold.memory import Memory, RecallMode
@@ -17,7 +17,11 @@ __all__ = ("Agent",)
 
 
 class Agent:
-    """Answers with the help of tools."""
+    """Answers a user with a model and tools, and logs the conversation in a memory.
+
+    At most `parallel` tools run at the same time. `tool_seconds` and `model_seconds` limit one tool run and one model
+    call; `max_steps` limits the model calls of one run.
+    """
 
     def __init__(
         self,
@@ -59,17 +63,17 @@ class Agent:
         return self._awaiting
 
     def run(self, conversation: str, content: object, *, client_id: str = "") -> AgentReply:
-        """Answer the user. With `client_id` a retry does not log the same message twice."""
+        """Log the user's message and return the answer. With `client_id` a retry does not log the message twice."""
         return drive(self._awaiting.run(conversation, content, client_id=client_id))
 
     def start(
         self, task: object, *, conversation: str = "agent", client_id: str = ""
     ) -> AgentReply:
-        """Work on a task in the agent's own conversation; named as in the documented agent (`start`)."""
+        """Work on a task, by default in the conversation `agent`: the method `start()` of design document 002."""
         return drive(self._awaiting.start(task, conversation=conversation, client_id=client_id))
 
     def resume(self, conversation: str) -> AgentReply | None:
-        """Continue where a process stopped; None when the last message was an answer of the agent."""
+        """Continue a conversation whose run was interrupted; None if its last message is already the agent's answer."""
         return drive(self._awaiting.resume(conversation))
 
     def get_memory_module(self) -> MemoryModule | None:

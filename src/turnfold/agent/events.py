@@ -1,6 +1,6 @@
 """Events that an agent emits while it runs.
 
-Values instead of a dozen callbacks: a terminal, a web page and a test read the same stream, in the order of events.
+One callback, `on_event`, receives all of them in order, so that a terminal, a web page and a test read the same stream.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A context is about to be sent."""
+    """A context is about to be sent to the model."""
 
     step: int
+    """Number of the model call in this run, from 1."""
     context: Context
 
 
 @dataclass(frozen=True, slots=True)
 class TextCame:
-    """A piece of the answer came."""
+    """A piece of the answer's text arrived."""
 
     text: str
 
@@ -61,7 +62,7 @@ class ToolDone:
     result: str
     failed: bool
     served: bool = False
-    """True if it was answered from memory, and the tool not called."""
+    """True if the result comes from memory and the tool was not called."""
 
 
 Event: TypeAlias = Sending | TextCame | Answered | ToolStarted | ToolDone

@@ -1,17 +1,17 @@
-"""A small complete agent: input, context, model, tools, answer, all of it through a session.
+"""The agent loop: builds a context, calls the model and runs its tools until it answers; a session logs every step.
 
 Everything is logged at once: the user's message before the model is called, the model's answer before its tools run,
-each result as soon as it is there. A process that dies at any point leaves a log that can be continued, because a call
-without a result is shown to the model as one that has none.
+each tool result as soon as the tool returns. A process that dies at any point leaves a log that can be continued,
+because the context tells the model that a call has no result.
 
-A tool is foreign code: it may return what has no text (cycles, lone surrogates, objects that cannot be printed) or
-raise what cannot even be described. None of that may end the run or leave a call without a result, so every error is
-caught, within the tool's time limit, and becomes a result that begins with "error:".
+A tool is foreign code: it may return a value that cannot be written as text (cycles, lone surrogates, objects that
+cannot be printed) or raise an error that cannot be printed. None of that may end the run or leave a call without a
+result, so every error is caught, within the tool's time limit, and becomes a result that begins with "error:".
 
-A tool with a finding rule is remembered, and not called twice with the same arguments while its answer holds; the
-model gets the answer with a first line that says where it comes from. An agent with a memory module stores and
-summarises its workspace before every call of the model; the summaries are shown with every call, and the model may
-bring any earlier workspace back with `recall_context`.
+Results of a tool with a finding rule are remembered. If the rule has `serve`, an identical call is answered from memory
+while the result is valid; the model gets the result with a first line that says so. An agent with a memory module
+stores and summarises its workspace before every call of the model; the summaries are shown with every call, and the
+model may bring any earlier workspace back with `recall_context`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from turnfold.agent.events import (
     ToolDone,
     ToolStarted,
 )
-from turnfold.agent.tools import Tool, ToolRefused, as_tool
+from turnfold.agent.function_tools import Tool, ToolRefused, as_tool
 from turnfold.budget import Budget
 from turnfold.errors import (
     BudgetTooSmall,
@@ -69,9 +69,9 @@ __all__ = (
 
 
 class ToolRun:
-    """One run of a tool, with a time limit set by the runtime; its answer is always a `ToolOutcome`.
+    """One run of a tool; its result is always a `ToolOutcome`, because errors of the tool are caught.
 
-    Only KeyboardInterrupt, SystemExit and a cancellation of the waiting task are raised.
+    Only KeyboardInterrupt, SystemExit and a cancellation of the waiting task are raised. The runtime sets a time limit.
     """
 
     def __init__(self, tool: Tool, arguments: str) -> None:
@@ -82,7 +82,7 @@ class ToolRun:
 
     @property
     def as_function(self) -> Callable[[], object]:
-        """The run as a function: a coroutine function where the tool is one, so that its coroutine is made late."""
+        """The function that runs the tool; a coroutine function if the tool is one, so that no coroutine is left."""
         call = self._tool.call
         if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
             getattr(call, "__call__", None)  # noqa: B004 (an object may have an async __call__)
@@ -91,7 +91,7 @@ class ToolRun:
         return self._call
 
     def abandon(self) -> None:
-        """Close a coroutine that a plain function returned and nobody has begun to await."""
+        """Close the coroutine that a plain function returned, if nobody has begun to await it."""
         self._abandoned = True
         if self._pending is not None and inspect.getcoroutinestate(self._pending) == "CORO_CREATED":
             self._pending.close()
@@ -138,7 +138,7 @@ class ToolRun:
 
 
 def _is_awaitable(found: object) -> bool:
-    """Check the type alone: `inspect.isawaitable` believes an object that lies about its class."""
+    """Return True if a value is awaitable by its type; `inspect.isawaitable` trusts a false `__class__`."""
     if type(found) is GeneratorType:
         code = cast("GeneratorType[object, object, object]", found).gi_code
         return bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
@@ -146,7 +146,7 @@ def _is_awaitable(found: object) -> bool:
 
 
 def failure(error: BaseException) -> ToolOutcome:
-    """Return what a tool raised as text."""
+    """Return the exception of a tool as a failed result, with an error text for the model."""
     if isinstance(error, ToolRefused):
         return ToolOutcome(encodable(f"error: {error}"), failed=True)
     return ToolOutcome(f"error: {described(error)}", failed=True)
@@ -170,7 +170,7 @@ class ToolCache:
             session.findings.use(({**session.findings.rules, **self._rules}).values())
 
     async def answer(self, session: AsyncSession, call: ToolCall) -> str | None:
-        """Return the remembered result of a call; None where the tool must run."""
+        """Return the remembered result of a call; None if the tool must run."""
         if not self._rules:
             return None
         found = await session.findings.serve(call)
@@ -189,7 +189,7 @@ class ToolCache:
         seq: int,
         asked: int,
     ) -> None:
-        """Invalidate what a finished tool makes stale, and note its result where a rule says so."""
+        """Mark the findings that a finished tool makes stale, and remember its result if a rule says so."""
         if not self._rules:
             return
         if failed or call.name not in self._rules:
@@ -204,7 +204,7 @@ _arguments = msgspec.json.Decoder(dict[str, object])
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceMemory:
-    """A memory module in an agent's loop."""
+    """Connects a memory module, which stores and summarises workspaces, to an agent loop."""
 
     module: AsyncMemoryModule | None
     workspace: Workspace | None
@@ -214,7 +214,7 @@ class WorkspaceMemory:
             raise InvalidOption("memory_module= needs a workspace to remember: give workspace= too")
 
     def schemas(self, own: Mapping[str, object]) -> list[dict[str, object]]:
-        """Return the schema of the tool it offers; `own` are the agent's tools by name."""
+        """Return the schema of `recall_context` if there is a memory module; `own` are the agent's other tools."""
         if self.module is None:
             return []
         if _NAME in own:
@@ -222,7 +222,7 @@ class WorkspaceMemory:
         return [self.module.recall_tool()]
 
     async def render(self, session: AsyncSession) -> str:
-        """Return the workspace for the next call of the model; store and summarise it, unless that has been done."""
+        """Return the workspace as text for the next model call; store and summarise it, unless that was done before."""
         if self.workspace is None:
             return ""
         rendered = self.workspace.render()
@@ -238,7 +238,7 @@ class WorkspaceMemory:
     async def notes(
         self, session: AsyncSession, budget: Budget, max_tokens: int
     ) -> dict[str, str] | None:
-        """Return what the next call is shown of it; `max_tokens` is set where less must do."""
+        """Return the summaries of earlier workspaces for the next call, which may have `max_tokens` (0: the budget)."""
         if self.module is None:
             return None
         allowed = replace(budget, max_tokens=max_tokens) if max_tokens else budget
@@ -251,7 +251,7 @@ class WorkspaceMemory:
     async def result(self, session: AsyncSession, call: ToolCall) -> ToolOutcome:
         """Return the recalled workspace, or an error text for the model."""
         if self.module is None:
-            return ToolOutcome("error: nothing is remembered here", failed=True)
+            return ToolOutcome("error: this agent has no memory module", failed=True)
         try:
             arguments = _arguments.decode(call.arguments or "{}")
             return ToolOutcome(await self.module.within(session.id).answer_recall(arguments))
@@ -260,22 +260,22 @@ class WorkspaceMemory:
 
 
 def awaiting_memory(memory: object) -> AsyncMemory:
-    """Return the memory for code that awaits; `InvalidOption` for an object without sessions."""
+    """Return the asynchronous form of a memory; raises `InvalidOption` for an object without sessions."""
     found = getattr(memory, "awaiting", memory)
     if not hasattr(found, "session"):
         raise InvalidOption(
-            f"{type(memory).__name__} has no sessions, which an agent keeps its log in: give a Memory. "
+            f"{type(memory).__name__} has no sessions, but an agent logs its conversation in one: give a Memory. "
             'Memory("sqlite:///chat.db") sees the conversation of MessageMemoryConfig(db_path="chat.db")'
         )
     return cast("AsyncMemory", found)
 
 
 _SMALLER = 0.7
-"""Share of the prompt that is sent again where the provider found it too long."""
+"""Share of its tokens that a prompt may have after the provider refused it as too long."""
 
 
 class Workspace(Protocol):
-    """What the agent works on, as text for the model; rendered before every call, never logged."""
+    """The files or data that an agent works on; their text is part of every model call and is never logged."""
 
     def render(self) -> str:
         """Return the workspace as it is now."""
@@ -283,7 +283,11 @@ class Workspace(Protocol):
 
 
 class AsyncAgent:
-    """Answers with the help of tools."""
+    """Answers a user with a model and tools, and logs the conversation in a memory.
+
+    At most `parallel` tools run at the same time. `tool_seconds` and `model_seconds` limit one tool run and one model
+    call; `max_steps` limits the model calls of one run.
+    """
 
     def __init__(
         self,
@@ -307,9 +311,11 @@ class AsyncAgent:
         self._memory = awaiting_memory(memory)
         self._model = model
         self._to = model if isinstance(model, WireFormat) else None
-        self._tools = {tool.name: tool for tool in map(as_tool, tools)}
-        if len(self._tools) != len(tools):
-            raise InvalidOption("two tools have the same name")
+        self._tools: dict[str, Tool] = {}
+        for tool in map(as_tool, tools):
+            if tool.name in self._tools:
+                raise InvalidOption(f"two tools have the name {tool.name!r}: rename one of them")
+            self._tools[tool.name] = tool
         self._workspace_memory = WorkspaceMemory(memory_module, workspace)
         own = [tool.schema for tool in self._tools.values()]
         self._schemas: ToolSchemas = own + self._workspace_memory.schemas(self._tools)
@@ -323,7 +329,7 @@ class AsyncAgent:
         self._on_event = on_event
 
     async def run(self, conversation: str, content: object, *, client_id: str = "") -> AgentReply:
-        """Answer the user. With `client_id` a retry does not log the same message twice."""
+        """Log the user's message and return the answer. With `client_id` a retry does not log the message twice."""
         session = self._memory.session(conversation)
         if self._system:
             await session.system(self._system)
@@ -333,15 +339,15 @@ class AsyncAgent:
     async def start(
         self, task: object, *, conversation: str = "agent", client_id: str = ""
     ) -> AgentReply:
-        """Work on a task in the agent's own conversation; named as in the documented agent (`start`)."""
+        """Work on a task, by default in the conversation `agent`: the method `start()` of design document 002."""
         return await self.run(conversation, task, client_id=client_id)
 
     def get_memory_module(self) -> AsyncMemoryModule | None:
-        """Return the memory module the agent was made with; named as in the documented agent (`getMemoryModule`)."""
+        """Return the memory module the agent was made with: the method `getMemoryModule()` of design document 002."""
         return self._workspace_memory.module
 
     async def resume(self, conversation: str) -> AgentReply | None:
-        """Continue where a process stopped; None when the last message was an answer of the agent."""
+        """Continue a conversation whose run was interrupted; None if its last message is already the agent's answer."""
         session = self._memory.session(conversation)
         status = await session.status()
         newest = await session.history(after=max(status.entries - 1, 0), limit=1)
@@ -366,7 +372,8 @@ class AsyncAgent:
             jobs = [self._tool_job(session, call, call_seq) for call in calls]
             await self._memory.runtime.each(jobs, parallel=self._parallel)
         raise StepsExhausted(
-            f"no answer after {self._max_steps} steps; resume({session.id!r}) goes on, or raise max_steps"
+            f"no answer after {self._max_steps} step{'s' if self._max_steps > 1 else ''}: call resume({session.id!r}) "
+            "to go on, or raise max_steps"
         )
 
     def _emit(self, event: Event) -> None:
@@ -387,7 +394,7 @@ class AsyncAgent:
             try:
                 context = await self._context(session, workspace, limit)
             except BudgetTooSmall:
-                raise overflow from None  # what is left cannot be made smaller
+                raise overflow from None  # the context cannot be made smaller
             self._emit(Sending(step, context))
             return context, await self._answer(context), limit
 

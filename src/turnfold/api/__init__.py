@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from turnfold.api import operations
-from turnfold.api.operations import (
-    OPERATIONS,
-    AnyOperation,
-    Operation,
-    Right,
-)
+from turnfold.api.operation import AnyOperation, Operation, Right, declare
+from turnfold.api.operations import OPERATIONS
 from turnfold.api.problems import (
     CONTENT_TYPE,
     KINDS,
@@ -57,6 +53,7 @@ from turnfold.api.requests import (
     RuleForm,
     RulesQuery,
     SearchBody,
+    SessionsQuery,
     SnapshotQuery,
     StateBody,
     SystemBody,
@@ -105,7 +102,7 @@ from turnfold.api.responses import (
     explanation_form,
     recalled_answer,
 )
-from turnfold.api.short_memory import (
+from turnfold.api.short_memory_bodies import (
     CreateBody,
     MemoryContextForm,
     QueryBody,
@@ -216,6 +213,7 @@ __all__ = (
     "RulesQuery",
     "SearchBody",
     "SessionForm",
+    "SessionsQuery",
     "SetBody",
     "ShortCheckpointBody",
     "SnapshotAnswer",
@@ -243,6 +241,7 @@ __all__ = (
     "content_form",
     "content_value",
     "context_form",
+    "declare",
     "diff_form",
     "diff_value",
     "difference_form",

@@ -1,17 +1,16 @@
-"""Every operation of the service, declared once: method, path, right, request body, query parameters and answer.
+"""Table of all operations (HTTP endpoints), each declared once: method, path, right, request and response body.
 
-The service binds a function to each operation, the client sends it, and the OpenAPI document and the tests that try
-every route with wrong credentials are made from it. An operation therefore cannot be served without being guarded,
-described and tested.
+Four things are made from this table: the routes of the service, the requests of the client, the OpenAPI document, and
+the tests that try every route with wrong credentials. So no route can exist without access checks, description and
+tests.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Final, cast
 
-from turnfold.api import requests, responses, short_memory, snapshots
+from turnfold.api import requests, responses, short_memory_bodies, snapshots
+from turnfold.api.operation import AnyOperation, Operation, Right, declare
 from turnfold.memories import MemoryWriteResult
 from turnfold.memory import ErasureCheck, ErasureReceipt, Manifest, SessionStatus
 from turnfold.records import Checkpoint
@@ -19,115 +18,8 @@ from turnfold.rules import StandingRule
 from turnfold.snapshots import RecalledContext, TakenSnapshot
 from turnfold.stores import Appended, Erasure, Health
 
-__all__ = ("OPERATIONS", "AnyOperation", "Operation", "Right", "declare")
+__all__ = ("OPERATIONS",)
 
-_Body = TypeVar("_Body")
-_Query = TypeVar("_Query")
-_Answer = TypeVar("_Answer")
-
-
-class Right(StrEnum):
-    """Rights of an access token; no right includes another."""
-
-    READ = "read"
-    """Read the conversations of the token's tenant."""
-    WRITE = "write"
-    """Add to them, change them, delete them. An operation that also returns stored content needs `read` as well."""
-    ADMIN = "admin"
-    """Read the metrics and the full health report of the service."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Generic[_Body, _Query, _Answer]):
-    """One operation of the service."""
-
-    name: str
-    method: str
-    path: str
-    description: str
-    right: Right | None
-    """Right this operation is about; None for operations open to everybody. `rights` are all that it needs."""
-    body: type[_Body]
-    query: type[_Query]
-    answer: type[_Answer]
-    grows: bool
-    """True if it adds to the log of the tenant, so that a full quota in tokens refuses it."""
-    frees: bool
-    """True if it only removes stored data; any other operation that writes is refused by a full quota in bytes."""
-    keyed: bool
-    """True if the response is stored under the Idempotency-Key; appends find their first result in the log instead."""
-
-    @property
-    def writes(self) -> bool:
-        """True if it changes stored data."""
-        return self.right is Right.WRITE
-
-    @property
-    def rights(self) -> frozenset[Right]:
-        """All rights the token needs.
-
-        An operation that writes needs the right to read too, unless its answer is known to hold nothing of what is
-        stored: otherwise a token that may only write could read conversations through it.
-        """
-        if self.right is None:
-            return frozenset()
-        reads = self.writes and self.answer not in _RECEIPTS
-        return frozenset({self.right, Right.READ} if reads else {self.right})
-
-    @property
-    def family(self) -> str:
-        """First segment of the path after the version."""
-        return self.path.removeprefix("/v1").split("/")[1]
-
-
-AnyOperation: TypeAlias = Operation[Any, Any, Any]
-
-
-def declare(
-    name: str,
-    target: str,
-    description: str,
-    *,
-    right: Right | None,
-    answer: type[_Answer],
-    body: type[_Body] = requests.Nothing,
-    query: type[_Query] = requests.NoQuery,
-    grows: bool = False,
-    frees: bool = False,
-    keyed: bool = False,
-) -> Operation[_Body, _Query, _Answer]:
-    """Declare an operation; `target` is the method and the path."""
-    method, path = target.split(" ")
-    return Operation(
-        name=name,
-        method=method,
-        path=path,
-        description=description,
-        right=right,
-        body=body,
-        query=query,
-        answer=answer,
-        grows=grows,
-        frees=frees,
-        keyed=keyed,
-    )
-
-
-_RECEIPTS: Final[frozenset[type]] = frozenset(
-    {
-        Appended,
-        Erasure,
-        MemoryWriteResult,
-        TakenSnapshot,
-        responses.ClearedAnswer,
-        responses.CountAnswer,
-        responses.DoneAnswer,
-        responses.ForkedAnswer,
-        responses.PinAnswer,
-        responses.SystemAnswer,
-    }
-)
-"""Answers that hold positions, counts and ids, and nothing that was stored."""
 _READ: Final = Right.READ
 _WRITE: Final = Right.WRITE
 _SESSION: Final = "/v1/sessions/{session}"
@@ -139,7 +31,7 @@ _SHORT: Final = "/v1/short-memories/{conversation_id}"
 SET_SYSTEM = declare(
     "system",
     f"PUT {_SESSION}/system",
-    "Set the system message; `appended` is null if it was already this one.",
+    "Set the system message; `appended` is null if it is unchanged.",
     right=_WRITE,
     body=requests.SystemBody,
     answer=responses.SystemAnswer,
@@ -175,7 +67,8 @@ ADD_TOOL = declare(
 ADD = declare(
     "add",
     f"POST {_SESSION}/messages",
-    "Append messages, all of them or none. With an Idempotency-Key, each gets the key with its number appended.",
+    "Append messages, all of them or none. With the Idempotency-Key `a`, several messages get the client ids `a.1`, "
+    "`a.2` and so on.",
     right=_WRITE,
     body=requests.AddBody,
     answer=Appended,
@@ -184,7 +77,8 @@ ADD = declare(
 CONTEXT = declare(
     "context",
     f"POST {_SESSION}/context",
-    "Build the context of the next model call and store its manifest. A repeated request makes another call.",
+    "Build the context of the next model call and store its manifest (record of the call). A repeated request records "
+    "another call.",
     right=_WRITE,
     body=requests.ContextBody,
     query=requests.FormQuery,
@@ -204,8 +98,8 @@ FOLD = declare(
 DROP_CHECKPOINT = declare(
     "drop_checkpoint",
     f"DELETE {_SESSION}/checkpoints/{{checkpoint}}",
-    "Drop a checkpoint and those made from it: later contexts show the entries themselves or fold them anew. Returns "
-    "the dropped ones; they are kept for audit and never shown.",
+    "Drop a checkpoint (summary of folded entries) and all checkpoints made from it: later contexts show the entries "
+    "themselves or fold them again. Returns the dropped checkpoints, which are kept for audit and shown to no model.",
     right=_WRITE,
     frees=True,
     answer=responses.CheckpointsAnswer,
@@ -224,7 +118,7 @@ PIN = declare(
 UNPIN = declare(
     "unpin",
     f"DELETE {_SESSION}/pins/{{key}}",
-    "Remove a pin from the next user turn on; `done` is false if it was not pinned.",
+    "Remove a pin; contexts leave it out from the next user turn on. `done` is false if there is no such pin.",
     right=_WRITE,
     frees=True,
     answer=responses.DoneAnswer,
@@ -233,7 +127,7 @@ UNPIN = declare(
 ADD_RULE = declare(
     "add_rule",
     f"POST {_SESSION}/rules",
-    "Add a rule of 1 to 300 characters that was not said in the conversation. Returns the rule with its id.",
+    "Add a rule of 1 to 300 characters that is in no message of the conversation. Returns the rule with its id.",
     right=_WRITE,
     body=requests.AddRuleBody,
     answer=StandingRule,
@@ -250,7 +144,7 @@ DROP_RULE = declare(
 UPDATE_STATE = declare(
     "update_state",
     f"PATCH {_SESSION}/state",
-    "Set several values of the state and keep the others. Returns the new state.",
+    "Set several values of the session state and keep the others. Returns the new state.",
     right=_WRITE,
     body=requests.StateBody,
     answer=responses.StateAnswer,
@@ -258,7 +152,7 @@ UPDATE_STATE = declare(
 SET_STATE = declare(
     "set_state",
     f"PUT {_SESSION}/state/{{name}}",
-    "Set one value of the state. Returns the new state.",
+    "Set one value of the session state. Returns the new state.",
     right=_WRITE,
     body=requests.ValueBody,
     answer=responses.StateAnswer,
@@ -266,7 +160,7 @@ SET_STATE = declare(
 REMOVE_STATE = declare(
     "remove_state",
     f"DELETE {_SESSION}/state/{{name}}",
-    "Remove a value of the state; `done` is false if there was none.",
+    "Remove a value of the session state; `done` is false if there is no such value.",
     right=_WRITE,
     frees=True,
     answer=responses.DoneAnswer,
@@ -291,7 +185,7 @@ CLEAR = declare(
 FORK = declare(
     "fork",
     f"POST {_SESSION}/fork",
-    "Create a new conversation with all entries up to `at` (default: all); this one is unchanged.",
+    "Copy all entries up to `at` (default: all) to a new conversation; the original is unchanged.",
     right=_WRITE,
     body=requests.ForkBody,
     answer=responses.ForkedAnswer,
@@ -371,7 +265,8 @@ RECALL = declare(
 CHECKPOINTS = declare(
     "checkpoints",
     f"GET {_SESSION}/checkpoints",
-    "List all checkpoints, oldest first; the last one is live. With `dropped`, those that were dropped instead.",
+    "List all checkpoints (summaries of folded entries), oldest first; the last one is in use. With `dropped`, list "
+    "the dropped checkpoints instead.",
     right=_READ,
     query=requests.CheckpointsQuery,
     answer=responses.CheckpointsAnswer,
@@ -386,7 +281,7 @@ PINS = declare(
 RULES = declare(
     "rules",
     f"GET {_SESSION}/rules",
-    "List the active rules, in the order in which they were said: what the user laid down, word for word.",
+    "List the active rules: standing instructions of the user, word for word, in the order in which they were given.",
     right=_READ,
     query=requests.RulesQuery,
     answer=responses.RulesAnswer,
@@ -417,7 +312,7 @@ EXPLAIN = declare(
 DIFF = declare(
     "diff",
     f"GET {_SESSION}/diff",
-    "Compare two calls.",
+    "Compare two calls: messages gone and new, tokens per section, and the reasons.",
     right=_READ,
     query=requests.DiffQuery,
     answer=responses.DifferenceForm,
@@ -434,7 +329,7 @@ FINDINGS = declare(
 NOTE_FINDING = declare(
     "note_finding",
     f"POST {_FINDINGS}",
-    "Remember the result of a tool call; null if its rule rejects it.",
+    "Remember the result of a tool call; `finding` is null if the rule of the tool rejects the result.",
     right=_WRITE,
     body=requests.NoteFindingBody,
     answer=responses.FindingAnswer,
@@ -451,7 +346,7 @@ TOOL_RAN = declare(
 DROP_FINDINGS = declare(
     "drop_findings",
     f"POST {_FINDINGS}/drop",
-    "Forget the result of a call, or all results of a tool if no arguments are given.",
+    "Forget the result of one call, or all results of a tool if no arguments are given.",
     right=_WRITE,
     frees=True,
     body=requests.DropFindingsBody,
@@ -471,7 +366,7 @@ CLEAR_FINDINGS = declare(
 FINDINGS_TEXT = declare(
     "findings_text",
     f"POST {_FINDINGS}/text",
-    "Render the valid findings as a model is shown them, in at most `tokens`.",
+    "Render the valid findings as the text that contexts contain, in at most `tokens`.",
     right=_READ,
     body=requests.FindingsTextBody,
     answer=responses.TextAnswer,
@@ -481,7 +376,7 @@ FINDINGS_TEXT = declare(
 TAKE_SNAPSHOT = declare(
     "take_snapshot",
     f"POST {_SNAPSHOTS}",
-    "Store a snapshot; durable when the response is sent. Without a turn it gets the one after the newest.",
+    "Store a snapshot; durable when the response is sent. Without `turn`, it gets the turn after the newest snapshot.",
     right=_WRITE,
     body=snapshots.SnapshotForm,
     answer=TakenSnapshot,
@@ -530,7 +425,7 @@ DIFF_SNAPSHOTS = declare(
 SEARCH_SNAPSHOTS = declare(
     "search_snapshots",
     f"POST {_SNAPSHOTS}/search",
-    "Find the turns whose snapshot introduced the words, best first.",
+    "Find the turns whose snapshots are the first to contain the words, best match first.",
     right=_READ,
     body=snapshots.SnapshotSearchBody,
     answer=snapshots.HitsAnswer,
@@ -548,9 +443,9 @@ RECALL_SNAPSHOTS = declare(
 CONVERSATIONS = declare(
     "conversations",
     "GET /v1/sessions",
-    "List the conversations of the tenant, ordered by id.",
+    "List the sessions of the tenant, ordered by id.",
     right=_READ,
-    query=requests.NamePageQuery,
+    query=requests.SessionsQuery,
     answer=responses.ConversationsPage,
 )
 SEARCH = declare(
@@ -573,7 +468,7 @@ ERASE = declare(
 VERIFY_ERASURE = declare(
     "verify_erasure",
     "POST /v1/erasures/verify",
-    "Read the store again and check that nothing of what a receipt names is there.",
+    "Read the store again and check that it has no data of the conversations in an erasure receipt.",
     right=_READ,
     body=requests.VerifyErasureBody,
     answer=ErasureCheck,
@@ -592,8 +487,8 @@ CREATE_SHORT_MEMORY = declare(
     f"POST {_SHORT}",
     "Create a conversation. An existing one starts over, or goes on if `restart` is false.",
     right=_WRITE,
-    body=short_memory.CreateBody,
-    answer=short_memory.SessionForm,
+    body=short_memory_bodies.CreateBody,
+    answer=short_memory_bodies.SessionForm,
     grows=True,
     keyed=True,
 )
@@ -602,15 +497,15 @@ QUERY_MEMORY_CONTEXT = declare(
     f"POST {_SHORT}/context",
     "Read the context for the next model call; `query` is kept until the turn that answers it is written.",
     right=_WRITE,
-    body=short_memory.QueryBody,
-    answer=short_memory.MemoryContextForm,
+    body=short_memory_bodies.QueryBody,
+    answer=short_memory_bodies.MemoryContextForm,
 )
 WRITE_TURN = declare(
     "write_turn",
     f"POST {_SHORT}/turns",
     "Write a question and its answer as one turn; durable when the response is sent.",
     right=_WRITE,
-    body=short_memory.TurnBody,
+    body=short_memory_bodies.TurnBody,
     answer=MemoryWriteResult,
     grows=True,
 )
@@ -619,7 +514,7 @@ CHECKPOINT_SHORT_MEMORY = declare(
     f"POST {_SHORT}/checkpoints",
     "Replace all but the newest turns with a summary; without one, the summarizer writes it.",
     right=_WRITE,
-    body=short_memory.ShortCheckpointBody,
+    body=short_memory_bodies.ShortCheckpointBody,
     answer=Checkpoint,
     keyed=True,
 )
@@ -628,15 +523,15 @@ GET_SHORT_MEMORY = declare(
     f"GET {_SHORT}",
     "Read the session; an empty one if the conversation has never been used.",
     right=_READ,
-    answer=short_memory.SessionForm,
+    answer=short_memory_bodies.SessionForm,
 )
 SET_SHORT_MEMORY = declare(
     "set_short_memory",
     f"PUT {_SHORT}",
-    "Store the changed fields of a session. Returns the new session.",
+    "Store the changed fields of a short-memory session. Returns the new session.",
     right=_WRITE,
-    body=short_memory.SetBody,
-    answer=short_memory.SessionForm,
+    body=short_memory_bodies.SetBody,
+    answer=short_memory_bodies.SessionForm,
     grows=True,
 )
 RESET_SHORT_MEMORY = declare(
@@ -644,7 +539,7 @@ RESET_SHORT_MEMORY = declare(
     f"POST {_SHORT}/reset",
     "Start over: later contexts leave out everything so far. The log is kept.",
     right=_WRITE,
-    answer=short_memory.SessionForm,
+    answer=short_memory_bodies.SessionForm,
     keyed=True,
 )
 CHECKPOINT_HISTORY = declare(
@@ -705,4 +600,4 @@ METRICS = declare(
 OPERATIONS: Final[tuple[AnyOperation, ...]] = tuple(
     cast("AnyOperation", each) for each in tuple(globals().values()) if isinstance(each, Operation)
 )
-"""All operations, in the order above."""
+"""All operations, in the order in which they are declared above."""

@@ -69,7 +69,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What happened, with the numbers and what to do."""
     request_id: str = ""
     fields: dict[str, object] = {}
-    """Numbers of `detail`, by name."""
+    """Values that `detail` mentions, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ _OPERATORS_ONLY: Final = {
 
 
 def kind_of(error: BaseException) -> ProblemKind:
-    """Return the kind of an error, by its class or the nearest base class."""
+    """Return the `ProblemKind` of an error's class, or else of its nearest base class that has one."""
     for each in type(error).__mro__:
         if each in _BY_ERROR:
             return _BY_ERROR[each]
@@ -141,7 +141,7 @@ def kind_of(error: BaseException) -> ProblemKind:
 
 @contextmanager
 def caller_summary(summary: str | None) -> Generator[None]:
-    """Report an unusable summary as a client error (422) if the caller supplied it; otherwise it stays a 502."""
+    """Give `SummaryFailed` the status 422 if the caller supplied the summary; otherwise it keeps 502."""
     try:
         yield
     except SummaryFailed as error:
@@ -167,7 +167,10 @@ def problem_of(error: BaseException, *, request_id: str = "") -> Problem:
 
 
 def error_from(status: int, body: bytes) -> TurnfoldError:
-    """Rebuild the error from a failed response; if turnfold did not send it, `RequestRefused` or `StoreUnavailable`."""
+    """Rebuild the error from a failed response.
+
+    A response that is not from turnfold becomes `StoreUnavailable` (502, 503, 504) or `RequestRefused`.
+    """
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
@@ -181,14 +184,16 @@ def error_from(status: int, body: bytes) -> TurnfoldError:
 
 def _foreign_error(status: int) -> TurnfoldError:
     if status in (502, 503, 504):
-        return StoreUnavailable(f"the service cannot be reached: HTTP {status}")
+        return StoreUnavailable(
+            f"HTTP {status} from a proxy in front of the service: the service cannot be reached; try again later"
+        )
     return RequestRefused(
-        f"HTTP {status} from a server that is not a turnfold service", status=status
+        f"HTTP {status} from a server that is not a turnfold service; check the URL", status=status
     )
 
 
 def _rebuild(kind: type[TurnfoldError], detail: str, fields: Mapping[str, object]) -> TurnfoldError:
-    """Make an error with the given message, without its constructor, which would build the message from numbers."""
+    """Make an error with the given message; its constructor, which would compose another message, is not called."""
     error = kind.__new__(kind)
     Exception.__init__(error, detail)
     vars(error).update(fields)

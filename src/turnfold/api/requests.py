@@ -1,8 +1,8 @@
-"""Request bodies and query parameters of the service, one struct each, and how messages are written in JSON.
+"""Request bodies and query parameters of the service, one struct each, and the JSON form of messages.
 
-A message is written as chat APIs write it (`form=chat`), which any program can send on to a provider, or as it is
-stored (`form=record`), which loses nothing and is what the Python client uses. Requests may use either form. Unknown
-fields are refused, so a misspelt option is an error instead of an option silently left out.
+Messages have two JSON forms: that of chat APIs (`form=chat`), which any program can send on to a provider, and the
+stored form (`form=record`), which loses nothing and is used by the Python client. Requests may use either form. Unknown
+fields are refused, so a misspelt option is an error instead of being ignored.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ __all__ = (
     "RuleForm",
     "RulesQuery",
     "SearchBody",
+    "SessionsQuery",
     "SnapshotQuery",
     "StateBody",
     "SystemBody",
@@ -88,7 +89,7 @@ __all__ = (
 KEY_PATTERN: Final = "^[!-~]{1,4608}$"
 """Pattern of an Idempotency-Key: room for a client id of 512 characters, each percent-encoded."""
 MAX_CLIENT_IDS: Final = 1000
-"""The most client ids of one request; the client splits longer lists."""
+"""Largest number of client ids in one request; the client splits longer lists."""
 _MESSAGE: Final = {
     "type": "object",
     "required": ["role"],
@@ -115,7 +116,7 @@ Form: TypeAlias = Literal["chat", "record"]
 Provider: TypeAlias = Literal["anthropic", "gemini", "openai_chat", "openai_responses"]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 QueryText: TypeAlias = Annotated[str, Meta(max_length=10_000)]
-"""Words to look for; each is looked up, so there is a limit."""
+"""Text to search for. Its length is limited because every word in it is looked up in the index."""
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 _Key: TypeAlias = Annotated[str, Meta(max_length=512)]
@@ -213,7 +214,7 @@ class BudgetBody(Body):
 
 
 class ContextBody(Body):
-    """Options of a context."""
+    """Options for building a context."""
 
     query: QueryText | None = None
     """Recall folded (compacted) entries that match this text."""
@@ -227,11 +228,11 @@ class ContextBody(Body):
     to: Provider | None = None
     """Provider whose request body `max_bytes` limits; the receipt (context report) lists what is changed for it."""
     max_tokens: Count = 0
-    """Lower token limit than the budget's; 0 for the budget's own."""
+    """Token limit of this call, if lower than the budget's; 0 for the budget's own."""
 
 
 class PreviewBody(Body):
-    """Options of a context preview."""
+    """Options for previewing a context."""
 
     query: QueryText | None = None
     budget: BudgetBody | None = None
@@ -255,12 +256,13 @@ class WithinBody(Body):
     turns: tuple[int, int] | None = None
     paths: list[str] = []
     since: int | None = None
+    """Earliest time, in microseconds since 1970."""
     until: int | None = None
     kinds: list[str] | None = msgspec.field(default_factory=lambda: [ENTRY])
     """"" for entries, "checkpoint", or kinds of documents; null for everything indexed."""
 
     def within(self) -> Within:
-        """Return the filters as the checked value the library takes."""
+        """Return the filters as a `Within`; raises an error if one of them is invalid."""
         return Within(
             roles=frozenset(self.roles),
             tools=frozenset(self.tools),
@@ -361,7 +363,7 @@ class EraseBody(Body):
 
 
 class VerifyErasureBody(Body):
-    """Receipt of an erasure, as it was returned."""
+    """Receipt that an erasure returned, unchanged."""
 
     receipt: ErasureReceipt
 
@@ -375,6 +377,7 @@ class RuleForm(Body):
     invalidated_by: tuple[str, ...] = ()
     min_relevance: float = 0.0
     largest: Annotated[int, Meta(ge=1, le=1 << 31)] = 200_000
+    """Largest number of characters; a longer result is not remembered."""
 
 
 class NoteFindingBody(Body):
@@ -385,9 +388,12 @@ class NoteFindingBody(Body):
     result: str
     score: float | None = None
     seq: Count = 0
+    """Seq of the entry with the result; 0 if it is not in the log."""
     asked: Count | None = None
+    """Newest seq when the tool was called; null for now."""
     rules: list[RuleForm] = []
     most: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    """Largest number of findings to keep; null for the default."""
 
 
 class ToolRanBody(Body):
@@ -448,6 +454,15 @@ class NamePageQuery(Body):
     limit: Limit = 100
 
 
+class SessionsQuery(NamePageQuery):
+    """Page of the sessions, ordered by id."""
+
+    prefix: _Key = ""
+    """Only sessions whose id starts with this."""
+    internal: bool = False
+    """Also list conversations in which adapters store their own data. A prefix that contains a colon does so too."""
+
+
 class EraseQuery(Body):
     """Why an entry is erased."""
 
@@ -459,14 +474,14 @@ class CheckpointsQuery(Body):
     """Which checkpoints to list."""
 
     dropped: bool = False
-    """Those that were dropped, instead of the others."""
+    """List the dropped checkpoints instead of the others."""
 
 
 class RulesQuery(Body):
     """Which rules to list."""
 
     ended: bool = False
-    """Also those that were replaced, done or dropped."""
+    """Also list rules that were replaced, done or dropped."""
 
 
 class DiffQuery(Body):
@@ -508,6 +523,7 @@ class EntryForm(msgspec.Struct, kw_only=True):
     turn: int
     tokens: int
     running: int
+    """Tokens of all entries up to and including this one."""
 
 
 def message_json(message: Message, form: Form) -> MessageJson:
@@ -530,7 +546,7 @@ def to_message(body: Mapping[str, object]) -> Message:
 
 
 def to_usage(reported: Mapping[str, object]) -> Usage:
-    """Read token usage, in our fields or the provider's own."""
+    """Read token usage from turnfold's fields (`input`, `output`, `cached`) or from the provider's own."""
     if "input" in reported:
         return msgspec.convert(reported, Usage)
     return Usage.of(reported)

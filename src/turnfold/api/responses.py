@@ -1,6 +1,6 @@
 """Response bodies of the service, and the functions that make them from values of the library.
 
-Values that hold no message are sent unchanged: service and client use the same class for them.
+Values without messages, such as `Manifest`, need no class here: service and client send and read the library's own.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SystemAnswer(_Answer):
     """Result of setting the system message."""
 
     appended: Appended | None
-    """None if it was the system message already."""
+    """None if the system message is unchanged."""
 
 
 class FoldAnswer(_Answer):
@@ -88,12 +88,18 @@ class ContextForm(_Answer):
     """Id of the call, for `explain`, `diff` and its usage; empty for a preview."""
     messages: list[MessageJson]
     costs: list[int]
+    """Tokens of each message."""
     positions: list[int]
+    """Seq of each message of window and newest turn, in order; -1 for a placeholder."""
     ends: tuple[int, int, int, int]
+    """Indexes in `messages` at which system, summary, window and tail end."""
     head: int
+    """Seq of the user message shown before the window because its turn is still shown; -1 for none."""
     budget: BudgetBody
     counter: str
+    """Name of the token counter."""
     anchor: Anchor
+    """Beginning of the window."""
     receipt: Receipt
 
 
@@ -170,7 +176,7 @@ class PinsAnswer(_Answer):
 
 
 class RulesAnswer(_Answer):
-    """Active rules, in the order in which they were said; those added by hand come first."""
+    """Active rules, in the order in which the user stated them; rules added by hand come first."""
 
     rules: list[StandingRule]
 
@@ -188,7 +194,7 @@ class DoneAnswer(_Answer):
 
 
 class ClearedAnswer(_Answer):
-    """Last entry that later contexts leave out."""
+    """Result of `clear`: later contexts leave out all entries up to the seq `upto`."""
 
     upto: int
 
@@ -200,7 +206,7 @@ class ForkedAnswer(_Answer):
 
 
 class FindingAnswer(_Answer):
-    """The remembered finding (tool result); null if it was not kept."""
+    """The remembered finding (tool result); null if the result was not remembered."""
 
     finding: Finding | None
 
@@ -212,7 +218,7 @@ class FindingsAnswer(_Answer):
 
 
 class CountAnswer(_Answer):
-    """A number of items."""
+    """Number of items that were removed."""
 
     count: int
 
@@ -224,7 +230,7 @@ class FoundAnswer(_Answer):
 
 
 class TextAnswer(_Answer):
-    """A text."""
+    """A rendered text."""
 
     text: str
 
@@ -243,11 +249,11 @@ class CallEvent(_Answer):
 
 
 class Events:
-    """Marks an operation that answers with a stream of `CallEvent`."""
+    """Marker: the response is a stream of `CallEvent`."""
 
 
 class PlainText:
-    """Marks an operation that answers with plain text."""
+    """Marker: the response is plain text."""
 
 
 def context_form(context: Context, *, call: str, form: Form) -> ContextForm:

@@ -1,6 +1,6 @@
 """Request and response bodies of workspace snapshots.
 
-Text is sent as text and other bytes as base64, so that JSON changes nothing.
+Files that are text are sent as strings, others as base64, so that their bytes arrive unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Tokens = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 
 
 class BinaryContent(Body):
-    """Binary content."""
+    """Content of a binary file, in base64."""
 
     base64: str
 
@@ -101,7 +101,7 @@ class SnapshotDiffBody(Body):
 
 
 class Sides(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A value before and after; a missing side is left out."""
+    """Value of one state name in the earlier and the later snapshot; a snapshot without it leaves its side out."""
 
     before: object = msgspec.UNSET
     after: object = msgspec.UNSET
@@ -120,7 +120,7 @@ class DiffForm(msgspec.Struct, kw_only=True):
 
 
 class SnapshotSearchBody(Body):
-    """Words to find snapshots by."""
+    """Words to search snapshots for."""
 
     keyword: str
     limit: Limit = 10
@@ -133,7 +133,7 @@ class HitsAnswer(msgspec.Struct, kw_only=True):
 
 
 class SnapshotRecallBody(Body):
-    """What to recall: turn_numbers, keywords, context_ids, path, lines."""
+    """Snapshots to recall: `request` may have turn_numbers, keywords, context_ids, path and lines."""
 
     request: dict[str, object]
     tokens: _Tokens = 4000
@@ -185,7 +185,7 @@ def snapshot_value(form: SnapshotForm) -> Snapshot:
 
 
 def diff_form(found: SnapshotDiff) -> DiffForm:
-    """Return a difference in its JSON form."""
+    """Return the difference of two workspace snapshots in its JSON form."""
     return DiffForm(
         before=found.before,
         after=found.after,

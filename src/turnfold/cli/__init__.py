@@ -1,7 +1,7 @@
 """The `turnfold` command.
 
-The console script loads this module, so it imports only Python's own modules: if the packages of the extra `cli` are
-missing, it can print that in one line. Errors of turnfold are printed as their message; unexpected errors keep their
+The console script loads this module. It imports no third-party package, so that it can print a one-line message if the
+packages of the extra `cli` are missing. Errors of turnfold are printed as their message; unexpected errors keep their
 traceback.
 """
 

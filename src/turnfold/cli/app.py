@@ -1,4 +1,7 @@
-"""The commands and their options. The code of a command is imported when it runs, so that `turnfold --help` is fast."""
+"""The Typer application: its main commands and their options.
+
+The code of a command is imported when the command runs, so that `turnfold --help` is fast.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import typer
 
 import turnfold
 from turnfold.cli.commands import add_commands
-from turnfold.cli.demo.texts import language_of
+from turnfold.cli.demo.labels import language_of
 from turnfold.cli.exit_codes import report_errors
 from turnfold.cli.language import TranslatedGroup
 from turnfold.cli.mcp import mcp
@@ -86,11 +89,11 @@ _FIRST_STEPS = {
         "全部命令：turnfold --help",
     ),
 }
-"""What `turnfold` prints without a command: heading, commands with their use, last line."""
+"""Text that `turnfold` prints without a command, by language: heading, commands with their use, last line."""
 
 
 def _first_steps() -> str:
-    """Return which commands a newcomer runs first, in the reader's language."""
+    """Return the list of first commands for a newcomer, in the reader's language."""
     heading, steps, more = _FIRST_STEPS[language_of(os.environ)]
     lines = [f"  {command:<22}{use}" for command, use in steps]
     return "\n".join((f"turnfold {turnfold.__version__}", "", heading, *lines, "", more))
@@ -107,7 +110,7 @@ def _start(
     encryption_key_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with the key of an encrypted store, or several: the first encrypts.",
+            help="File with the key of an encrypted store; of several keys, the first encrypts new data.",
             metavar="PATH",
             envvar="TURNFOLD_ENCRYPTION_KEY_FILE",
         ),
@@ -202,7 +205,7 @@ def chat(
                 system=system,
                 tokens=budget,
             )
-            typer.echo(text if as_json else json.loads(text)["answer"])
+            typer.echo(text if as_json else _answer_text(json.loads(text)))
             return
         talk(
             model=model,
@@ -212,6 +215,17 @@ def chat(
             system=system,
             tokens=budget,
         )
+
+
+def _answer_text(turn: dict[str, str | None]) -> str:
+    """Return the answer of a turn as it is printed; without a model and a match, that the message was stored."""
+    from turnfold.cli.chat import shown_answer
+    from turnfold.cli.labels import translated
+
+    answer = shown_answer(turn["answer"] or "")
+    if answer or turn["model"] is not None:
+        return answer
+    return translated("(no matching earlier message; stored)")
 
 
 @app.command()
@@ -254,15 +268,17 @@ def lint(
 
 
 def _show_linted(one: Linted) -> None:
+    from turnfold.cli.labels import translated
     from turnfold.cli.output import printable
 
     for fault in one.faults:
         typer.echo(f"{fault.path}: {fault.rule}: {fault.detail} [{fault.reference}]")
     for change in one.changes:
-        typer.echo(f"  repaired by: {change}")
+        typer.echo(translated(f"  repaired by: {change}"))
     number = len(one.faults)
     name = f"{printable(one.conversation)}: " if one.conversation else ""
-    typer.echo(f"{name}{one.provider}: {number} {'fault' if number == 1 else 'faults'}")
+    faults = "fault" if number == 1 else "faults"
+    typer.echo(translated(f"{name}{one.provider}: {number} {faults}"))
 
 
 add_commands(app)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from turnfold.cli.labels import label, with_singulars
+from turnfold.cli.labels import label, translated, with_singulars
 from turnfold.cli.output import as_json, make_console, printable, progressing
-from turnfold.cli.store import Opened, all_conversations, find_session, open_at, session_in
+from turnfold.cli.store import Opened, find_sessions, open_at, session_in, sessions_in
 from turnfold.errors import TurnfoldError
 from turnfold.inspect import AuditFault, AuditRule, audit
 
@@ -45,10 +45,8 @@ class AuditReport:
 def audit_sessions(store: str | None, tenant: str, names: Sequence[str]) -> AuditReport:
     """Audit the named sessions, or all sessions, without writing anything."""
     with open_at(store, tenant) as opened, progressing("auditing") as reporter:
-        if names:
-            found = list(dict.fromkeys(find_session(opened, name) for name in names))
-        else:
-            found = [info.conversation for info in all_conversations(opened)]
+        every = [info.conversation for info in sessions_in(opened)] if not names else []
+        found = find_sessions(opened, names) or every
         audits: list[SessionAudit] = []
         for number, name in enumerate(found, 1):
             audits.append(_audit(opened, name))
@@ -80,7 +78,7 @@ def show_audit(found: AuditReport, *, json: bool) -> None:
     console = make_console()
     for one in found.sessions:
         for fault in one.faults:
-            console.print(Text(f"{printable(one.session)}: {fault}", "red"))
+            console.print(Text(f"{printable(one.session)}: {translated(str(fault))}", "red"))
     style = "red" if found.faults else "green"
     text = label("{sessions:,} sessions, {entries:,} entries, {faults:,} faults").format(
         sessions=len(found.sessions), entries=found.entries, faults=found.faults

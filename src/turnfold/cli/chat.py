@@ -1,10 +1,10 @@
 """`turnfold chat`: a chat with a model; without a model, notes that can be searched.
 
 Without a model, the input is stored, and the answer quotes matching earlier messages with their seq; that needs no
-network and no key. A line with token figures follows each answer.
+network and no key, and no context is built. A line with token figures follows each answer of a model.
 
 A line that begins with a slash and a word is a command (`/help` lists them). In a terminal lines can be edited, and the
-arrow keys bring back what was said: from the session itself, so that nothing of it is in a file beside the store.
+arrow keys bring back earlier user messages. These are read from the session; no history file is written.
 """
 
 from __future__ import annotations
@@ -24,21 +24,28 @@ from rich.text import Text
 
 from turnfold.agent import Agent, Event, Sending, TextCame
 from turnfold.budget import Budget
-from turnfold.cli.labels import label, with_singulars
-from turnfold.cli.output import printable
+from turnfold.cli.exit_codes import error_text
+from turnfold.cli.labels import is_chinese, known_label, label, translated, with_singulars
+from turnfold.cli.output import printable, without_controls
 from turnfold.cli.store import (
     LAST,
     Opened,
     address_of,
+    counter_of,
     default_store,
     encryption_keys,
+    file_of,
     find_session,
+    open_at,
 )
 from turnfold.errors import InvalidOption, StoreError, TurnfoldError
 from turnfold.memory import Memory, Session
 from turnfold.models import ChatModel
+from turnfold.records import Message
+from turnfold.runtime import drive
 from turnfold.stores import shown_address
-from turnfold.window import Receipt
+from turnfold.tokens import TokenCounter
+from turnfold.window import Outcome, Receipt
 
 __all__ = (
     "Answerer",
@@ -49,6 +56,7 @@ __all__ = (
     "budget_line",
     "pick_model",
     "say_once",
+    "shown_answer",
     "talk",
 )
 
@@ -115,18 +123,22 @@ class Quotes:
 
     memory: Memory
     limit: int = 3
-    receipt: Receipt | None = None
     quoted: tuple[Quoted, ...] = ()
     """The messages that the last answer quoted."""
+
+    @property
+    def receipt(self) -> None:
+        """None: nothing is sent, so there is nothing to report."""
 
     def answer(self, conversation: str, text: str) -> str:
         """Return matching earlier messages, and store the input."""
         session = self.memory.session(conversation)
         found = session.recall(text, limit=self.limit) if text.strip() else []
         session.user(text)
-        self.receipt = session.context().receipt
         self.quoted = tuple(Quoted(hit.seq, hit.message.role, hit.message.text) for hit in found)
-        return "\n".join(f"#{each.seq} {each.role}: {each.text}" for each in self.quoted)
+        return "\n".join(
+            f"#{each.seq} {known_label(each.role)}: {each.text}" for each in self.quoted
+        )
 
 
 Answerer = ModelAnswers | Quotes
@@ -135,13 +147,12 @@ Answerer = ModelAnswers | Quotes
 _NO_MODEL = (
     "No model is configured. Name one with --model (and --base-url for a server of your own, for example "
     "--model qwen3 --base-url http://localhost:11434/v1), or set TURNFOLD_MODEL.\n"
-    "Until then this works offline: what you type is kept, and matching passages are quoted. "
-    "未配置模型：输入会被保存，并引用匹配的旧内容。"
+    "Until then this works offline: what you type is kept, and matching passages are quoted."
 )
 _PROMPT = "> "
 _COMMAND = re.compile(r"/[a-z]+")
 _REMEMBERED = 400
-"""Newest entries whose user messages the arrow keys bring back."""
+"""Number of newest entries whose user messages the arrow keys bring back."""
 
 
 def talk(
@@ -156,11 +167,11 @@ def talk(
     """Chat until the input ends."""
     console = Console(highlight=False, soft_wrap=True)
     chosen = pick_model(model, base_url)
-    with _memory(store, chosen, tokens) as memory:
+    with _memory(store, chosen, tokens, session) as memory:
         conversation = _conversation(memory, session)
         answerer = _answerer(memory, chosen, system, console)
         if chosen is None:
-            console.print(Text(_NO_MODEL, style="yellow"))
+            console.print(Text(translated(_NO_MODEL), style="yellow"))
         commands = ChatCommands(memory, console, conversation)
         commands.announce()
         for line in _lines(console, commands):
@@ -170,10 +181,12 @@ def talk(
             if commands.ended:
                 break
         conversation = commands.conversation
+        if not memory.session(conversation).status().entries:
+            return
         shown = {"base-url": base_url, "store": store}
         addresses = {name: shown_address(each) if each else None for name, each in shown.items()}
         again = _resume_command(conversation, {"model": model, **addresses})
-        console.print(Text(f"\nto continue: {again}", style="dim"))
+        console.print(Text("\n" + translated(f"to continue: {again}"), style="dim"))
 
 
 def say_once(
@@ -186,9 +199,9 @@ def say_once(
     system: str,
     tokens: int | None,
 ) -> str:
-    """Run one turn and return the result as JSON."""
+    """Send one message, and return the answer as JSON; the token figures are 0 without a model."""
     chosen = pick_model(model, base_url)
-    with _memory(store, chosen, tokens) as memory:
+    with _memory(store, chosen, tokens, session) as memory:
         conversation = _conversation(memory, session)
         answerer = (
             Quotes(memory)
@@ -213,9 +226,31 @@ def say_once(
 
 
 def budget_line(receipt: Receipt) -> str:
-    """Return the token figures of a call in one line."""
-    share = f", {receipt.prefix_share:.0%} of the last prompt kept" if receipt.previous else ""
-    return with_singulars(f"{receipt}{share}")
+    """Return one line with the token figures of a call."""
+    if not is_chinese():
+        share = f", {receipt.prefix_share:.0%} of the last prompt kept" if receipt.previous else ""
+        return with_singulars(f"{receipt}{share}")
+    counts = [
+        f"{known_label(str(outcome))} {receipt.count(outcome):,}"
+        for outcome in (Outcome.FOLDED, Outcome.DROPPED, Outcome.SHRUNK)
+        if receipt.count(outcome) or outcome is Outcome.DROPPED
+    ]
+    line = f"{receipt.allowed:,} token 中的 {receipt.tokens:,}（{known_label(str(receipt.certainty))}）"
+    line = "，".join((f"{line}；{receipt.messages:,} 条消息", *counts))
+    if receipt.wired and (changed := sum(change.times for change in receipt.changes)):
+        line += f"；为 {receipt.wired.provider} 改动 {changed:,} 处"
+    if receipt.previous:
+        line += f"，与上次提示相同的开头占 {receipt.prefix_share:.0%}"
+    return line
+
+
+def shown_answer(text: str) -> str:
+    """Return an answer without characters that could control the terminal; emoji joined by U+200D stay whole."""
+    return without_controls(text, keep="\n\t\u200d")
+
+
+def _error_line(error: TurnfoldError) -> str:
+    return error_text(error) if is_chinese() else f"{type(error).__name__}: {error}"
 
 
 def _resume_command(conversation: str, given: Mapping[str, str | None]) -> str:
@@ -224,11 +259,26 @@ def _resume_command(conversation: str, given: Mapping[str, str | None]) -> str:
     return f"turnfold chat{options} --session {shlex.quote(conversation)}"
 
 
-def _memory(store: str | None, model: ChatModel | None, tokens: int | None) -> Memory:
+def _memory(
+    store: str | None, model: ChatModel | None, tokens: int | None, session: str | None
+) -> Memory:
     budget = Budget(max_tokens=tokens) if tokens else None
     name = model.name if model and _is_known(model.name) else ""
     address = address_of(store) if store else default_store()
-    return Memory(address, model=name, budget=budget, encryption_key=encryption_keys())
+    counter = None if name or session is None else _counter_of(address, session)
+    return Memory(
+        address, model=name, counter=counter, budget=budget, encryption_key=encryption_keys()
+    )
+
+
+def _counter_of(address: str, name: str) -> TokenCounter | None:
+    """Return the token counter of an existing session, so that its entries are not counted again by another."""
+    path = file_of(address)
+    if path is not None and not path.exists():
+        return None
+    with open_at(address, "default") as opened:
+        conversation = find_session(opened, name) if name == LAST else name
+        return counter_of(drive(opened.store.head(opened.scope, conversation)))
 
 
 def _is_known(name: str) -> bool:
@@ -241,7 +291,10 @@ def _answerer(memory: Memory, model: ChatModel | None, system: str, console: Con
     if model is None:
         return Quotes(memory)
     return ModelAnswers(
-        memory, model, system, on_text=lambda text: console.print(text, end="", markup=False)
+        memory,
+        model,
+        system,
+        on_text=lambda text: console.print(shown_answer(text), end="", markup=False),
     )
 
 
@@ -249,15 +302,16 @@ def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str
     try:
         answer = answerer.answer(conversation, line)
     except StoreError:
-        raise  # nothing can be stored: end instead of pretending to
+        raise  # messages cannot be stored, so the chat must end
     except TurnfoldError as error:
-        console.print(Text(f"{type(error).__name__}: {error}", style="red"))
+        console.print(Text(_error_line(error), style="red"))
         return
     except KeyboardInterrupt:
-        console.print(Text("\n(stopped; your message is stored)", style="yellow"))
+        console.print(Text("\n" + translated("(stopped; your message is stored)"), style="yellow"))
         return
     if isinstance(answerer, Quotes):
-        console.print(Text(answer or "(no matching earlier message; stored)"))
+        shown = shown_answer(answer) or translated("(no matching earlier message; stored)")
+        console.print(Text(shown))
     else:
         console.print()
     if answerer.receipt is not None:
@@ -265,14 +319,14 @@ def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str
 
 
 def _conversation(memory: Memory, name: str | None) -> str:
-    """Return the id of a session: `@last` is the one changed last, and without a name it is a new one."""
+    """Return the id of the named session, of the one changed last (`@last`), or of a new one (no name)."""
     if name != LAST:
         return name or uuid.uuid4().hex[:8]
     return find_session(Opened(memory.store, memory.scope, "this store"), name)
 
 
 class ChatCommands:
-    """The slash commands of a chat, and the session they are about."""
+    """Slash commands of a chat, and the id of its current session."""
 
     def __init__(self, memory: Memory, console: Console, conversation: str) -> None:
         self._memory = memory
@@ -285,7 +339,7 @@ class ChatCommands:
             "/context": ("", label("what the next call would send, in tokens"), self._context),
             "/recall": ("WORDS", label("earlier messages that match"), self._recall),
             "/pin": ("TEXT", label("show a text in every call"), self._pin),
-            "/rules": ("", label("what you laid down that still applies"), self._rules),
+            "/rules": ("", label("your rules that still apply"), self._rules),
             "/fold": ("", label("fold older turns now"), self._fold),
             "/session": (
                 "ID",
@@ -297,7 +351,7 @@ class ChatCommands:
         }
 
     def run(self, line: str) -> bool:
-        """Run a line if it is a command; False if it is a message. `//` begins a message with a slash."""
+        """Run a line that is a command and return True; return False for a message, which may begin with `//`."""
         word, _, rest = line.partition(" ")
         if not _COMMAND.fullmatch(word):
             return False
@@ -314,11 +368,11 @@ class ChatCommands:
         except StoreError:
             raise
         except TurnfoldError as error:
-            self._console.print(Text(f"{type(error).__name__}: {error}", style="red"))
+            self._console.print(Text(_error_line(error), style="red"))
         return True
 
     def announce(self) -> None:
-        """Print which session this is."""
+        """Print the id and the number of entries of the current session."""
         entries = self._session.status().entries
         number = with_singulars(f"{entries:,} entries")
         self._say(f"session {self.conversation} ({number}); /help lists commands, Ctrl-D ends it")
@@ -334,17 +388,21 @@ class ChatCommands:
         return self._memory.session(self.conversation)
 
     def _say(self, text: str) -> None:
+        self._console.print(Text(translated(text), style="dim"))
+
+    def _quote(self, seq: int, message: Message) -> None:
+        text = f"#{seq} {known_label(message.role)}: {printable(message.text)}"
         self._console.print(Text(text, style="dim"))
 
     def _help(self, _: str) -> None:
         for name, (argument, use, _run) in self.table.items():
-            self._say(f"  {f'{name} {argument}':<16}{use}")
+            self._console.print(Text(f"  {f'{name} {argument}':<16}{use}", style="dim"))
 
     def _history(self, text: str) -> None:
         number = int(text) if text.isdecimal() else 10
         newest = self._session.status().entries
         for entry in self._session.history(after=max(newest - number, 0)):
-            self._say(f"#{entry.seq} {entry.message.role}: {printable(entry.message.text)}")
+            self._quote(entry.seq, entry.message)
 
     def _context(self, _: str) -> None:
         self._say(budget_line(self._session.preview().receipt))
@@ -353,7 +411,7 @@ class ChatCommands:
         if not text:
             raise InvalidOption("/recall needs words: /recall spare key")
         for hit in self._session.recall(text):
-            self._say(f"#{hit.seq} {hit.message.role}: {printable(hit.message.text)}")
+            self._quote(hit.seq, hit.message)
 
     def _pin(self, text: str) -> None:
         self._session.pin(text)
@@ -362,7 +420,8 @@ class ChatCommands:
     def _rules(self, _: str) -> None:
         rules = self._session.rules()
         for rule in rules:
-            self._say(f"{rule.kind}: {printable(rule.text)}")
+            text = f"{label(rule.kind)}: {printable(rule.text)}"
+            self._console.print(Text(text, style="dim"))
         if not rules:
             self._say("no rules yet")
 

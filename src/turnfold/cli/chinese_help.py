@@ -1,4 +1,4 @@
-"""Help of every command and option in Chinese; the English text is the key.
+"""Chinese help texts of all commands and options, by English text.
 
 A command is found by the first paragraph of its help. A test checks all commands, so that no option lacks its Chinese
 text.
@@ -44,7 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     ),
     "List the sessions, most recently changed first.": "列出会话，最近改动的在前。",
     "Show the messages of a session.": "显示会话中说过的内容。",
-    "List the rules of a session: what its user laid down and still applies, word for word.": (
+    "List the rules of a session: standing instructions of its user, word for word.": (
         "列出会话的规则：用户定下而仍然有效的内容，原话照录。"
     ),
     "Draw the budget of a session's next call, without making it.": (
@@ -62,15 +62,15 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Replay a history under other budgets and strategies, without a model; costs are estimates.": (
         "换预算和策略重放一段历史，不用模型；费用为估计值。"
     ),
-    "Measure what contexts still hold and what calls cost, without a model; exit code 1 if a call is unusable.": (
+    "Measure what contexts still contain and what calls cost, without a model; exit code 1 if a call is unusable.": (
         "不用模型，评测上下文还保留了什么、调用花费多少；有调用不可用时退出码为 1。\n\n"
         "没有指明会话、文件或数据集时，使用自带的小型虚构数据集。"
     ),
-    "Search the messages of all sessions; exit code 1 if nothing is found.": (
-        "在所有会话中搜索说过的内容；没有找到时退出码为 1。"
+    "Search the messages of all sessions; exit code 3 if nothing is found.": (
+        "在所有会话中搜索说过的内容；没有找到时退出码为 3。"
     ),
-    "Recall earlier messages of a session; exit code 1 if nothing is found.": (
-        "找回会话中说过的内容；没有找到时退出码为 1。"
+    "Recall earlier messages of a session; exit code 3 if nothing is found.": (
+        "找回会话中说过的内容；没有找到时退出码为 3。"
     ),
     "Show the checkpoints (summaries) of a session, or drop one: the session returns to the one before it.": (
         "列出会话的检查点（摘要），或弃用其中一个：会话回到它之前的检查点。"
@@ -81,7 +81,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Show a text or an entry word for word in every call from the next user turn on.": (
         "从下一个用户轮次起，在每次调用中原文显示一段文字或一条记录。"
     ),
-    "Remove a pin from the next user turn on.": "从下一个用户轮次起取消一条置顶。",
+    "Remove a pin; calls leave it out from the next user turn on.": "从下一个用户轮次起取消一个固定项。",
     "Erase a session, one entry of it, all sessions of a user or a tenant. Cannot be undone.": (
         "彻底删除一个会话、其中一条记录、一个用户的所有会话或整个租户。不可撤销。"
     ),
@@ -123,19 +123,19 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Show size, settings, schema and warnings; exit code 1 if there are warnings.": (
         "显示大小、设置、结构版本与警告；有警告时退出码为 1。"
     ),
-    "Migrate the store's schema to this release, as opening it does.": (
+    "Migrate the store's schema to this release; opening the store does the same.": (
         "把存储的结构升级到本版本，打开它时也会如此。"
     ),
     "Back up a SQLite store while it is in use.": "在使用中复制 SQLite 存储。",
-    "Wrap the keys of a tenant's conversations with the first key of --encryption-key-file.": (
-        "用 --encryption-key-file 的第一个密钥重新包裹租户各会话的密钥。"
+    "Encrypt the keys of a tenant's conversations again, with the first key of --encryption-key-file.": (
+        "用 --encryption-key-file 的第一个密钥重新加密租户各会话的密钥。"
     ),
 }
 OPTIONS: Final[Mapping[str, str]] = {
     "Address of the provider: https://api.anthropic.com": "服务商的地址：https://api.anthropic.com",
-    "Budget of the models whose name begins so.": "名称以此开头的模型的预算。",
-    "Seconds in which the provider may send nothing.": "服务商最多多少秒不发送任何内容。",
-    "Session of requests that name none. Default: they are passed through.": (
+    "Token budget of models whose names begin with MODEL.": "名称以此开头的模型的预算。",
+    "Longest time without data from the provider, in seconds.": "服务商最多多少秒不发送任何内容。",
+    "Session for requests that name none. Default: such requests pass unchanged.": (
         "没有指明会话的请求属于哪个会话。默认：原样转发。"
     ),
     "Token budget of a request. Default: 3/4 of the model's context window.": (
@@ -160,7 +160,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Address or SQLite file of the store. Default: TURNFOLD_STORE, or a file in the user's data folder.": (
         "存储的地址或 SQLite 文件。默认：TURNFOLD_STORE，或用户的一个文件。"
     ),
-    "Also evaluate these, separated by commas.": "同时评测这些方法，用逗号分开。",
+    "Other memories to evaluate too, separated by commas.": "同时评测这些方法，用逗号分开。",
     "Also serve MCP, at /mcp.": "同时在 /mcp 答复 MCP 客户端。",
     "Also recall by meaning; needs the extra 'semantic'.": "也按含义回忆；需要可选依赖 semantic。",
     "Replace secrets and personal data with labels before storing; key: TURNFOLD_REDACTION_KEY.": (
@@ -193,7 +193,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Without a token file: admit every user and program of this machine.": (
         "没有令牌文件时：放行本机的所有用户和程序。"
     ),
-    "Append who did what to this file, without content.": (
+    "File to append an audit log to: who did what, without content.": (
         "把谁做了什么追加到这个文件，不含内容。"
     ),
     "Most open connections.": "同时打开的连接数上限。",
@@ -208,7 +208,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Id of the new session.": "新会话的标识。",
     "Install completion for the current shell.": "为当前的命令行安装补全。",
     "Show the passages a model would get within this many tokens instead.": (
-        "改为：模型在这么多token 之内会看到的内容。"
+        "改为：模型在这么多 token 之内会看到的内容。"
     ),
     "Instructions to the model.": "给模型的指示。",
     "JSON list of tool schemas to add to every call.": "每次调用都带的工具定义，JSON 列表。",
@@ -237,8 +237,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Read and check; write nothing.": "只读取和检查，什么也不写。",
     "Requests per second and token; 0 for no limit.": "每个访问令牌每秒的请求数；0 表示不限。",
     "Requests allowed at once before the rate applies.": "速率起作用之前可一次发出的请求数。",
-    "SEQ, SEQ-NUMBER, @last or @prev. Default: @last.": (
-        "SEQ、SEQ-NUMBER、@last 或 @prev。默认：@last。"
+    "The call, as the argument.": "要看的调用，与参数相同。",
+    "Number or id of a call, @last or @prev. Default: @last.": (
+        "调用的编号或标识，@last 或 @prev。默认：@last。"
     ),
     "Send this, print the answer, and exit.": "说这句话，输出回答，然后结束。",
     "Seconds running work gets to finish at shutdown.": "结束时留给未完成事务的秒数。",
@@ -258,8 +259,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     ),
     "Text to show in every call.": "要在每次调用中显示的文字。",
     "Entry whose words to show, instead of a text.": "要显示其原文的记录，代替文字。",
-    "Name of the pin. Default: made from the text.": "置顶的名称。默认由文字得出。",
-    "Name of the pin to remove.": "要取消的置顶的名称。",
+    "Name of the pin. Default: made from the text.": "固定项的名称。默认由文字得出。",
+    "Name of the pin to remove.": "要取消的固定项的名称。",
     "Erase only this entry, and everything made from it.": "只清除这条记录，以及由它得出的一切。",
     "Reason kept in the placeholder of an erased entry.": "留在被清除记录的占位中的原因。",
     "Do not ask.": "不再询问。",
@@ -269,45 +270,46 @@ OPTIONS: Final[Mapping[str, str]] = {
     ),
     "Erase all sessions of the tenant.": "删除租户的所有会话。",
     "Check the receipt in this file instead.": "改为核对此文件中的回执。",
-    "File with the key of an encrypted store, or several: the first encrypts.": (
+    "File with the key of an encrypted store; of several keys, the first encrypts new data.": (
         "加密存储的密钥文件；可有多个密钥，第一个用于加密。"
     ),
     "Drop this checkpoint and those made from it.": "弃用此检查点及由它写成的检查点。",
-    "Show those that were dropped.": "列出已弃用的。",
+    "Show the dropped checkpoints.": "列出已弃用的检查点。",
     "Last entry to copy. Default: all.": "它的最后一条记录。默认：全部。",
-    "The model a provider's format is written for.": "服务商格式所针对的模型。",
+    "Model for which the format of a provider is written.": "服务商格式所针对的模型。",
     "Let models also write: pins, sessions (other than --session), summaries. Repeatable.": (
-        "允许模型另外写入：置顶（pins）、--session 以外的会话（sessions）、摘要（summaries）。可重复。"
+        "允许模型另外写入：固定项（pins）、--session 以外的会话（sessions）、摘要（summaries）。可重复。"
     ),
     "Session used if a client names none.": "客户端没有指明时所指的会话。",
     "Token budget of a call. Default: that of the newest call.": (
-        "一次调用可用的token 数。默认：与最近一次调用相同。"
+        "一次调用可用的 token 数。默认：与最近一次调用相同。"
     ),
-    "Token budget of a call; may be repeated.": "一次调用可用的token 数；可重复给出。",
-    "Tokens in all logs of a tenant; 0 for no limit.": "租户所有日志的token 数；0 表示不限。",
-    "Default token budget of a call.": "未指明的调用可用的token 数。",
-    "Token limit of one response; the rest can be requested.": "一个答复的token 数；其余可以再要。",
+    "Token budget of a call; may be repeated.": "一次调用可用的 token 数；可重复给出。",
+    "Tokens in all logs of a tenant; 0 for no limit.": "租户所有日志的 token 数；0 表示不限。",
+    "Default token budget of a call.": "未指明的调用可用的 token 数。",
+    "Token limit of one response; the rest can be requested.": "一个答复的 token 数；其余可以再要。",
     "Token budgets of a call: 2000,8000.": "一次调用可用的 token 数：2000,8000。",
-    "Token budget of a call.": "一次调用可用的token 数。",
+    "Token budget of a call.": "一次调用可用的 token 数。",
     "Token budget of a call. Default: the model's context window.": (
-        "一次调用可用的token 数。默认：模型能读的数量。"
+        "一次调用可用的 token 数。默认：模型能读的数量。"
     ),
     "Only calls of this tool and their results.": "调用此工具的内容，或它的答复。",
     "Name of the token.": "它的名称。",
     "Name of the token: a-z, 0-9 and '-'.": "它的名称：a-z、0-9 与“-”。",
-    "Only what mentions this file, or a file below it.": "提到此文件或其下文件的内容。",
+    "Only entries that mention this file, or a file in this folder.": "提到此文件或其下文件的内容。",
     "Words to search for.": "要找的内容，用词语表示。",
     "Where chats are stored: a file or an address. Default: a file in the user's data folder.": (
         "保存聊天的位置：文件或地址。默认：用户数据文件夹中的一个文件。"
     ),
     "Address to listen on.": "监听的位置。",
-    "Which conversation of the file.": "文件中的哪个会话。",
+    "Conversation of the file to use.": "文件中的哪个会话。",
     "Model to chat with. Default: TURNFOLD_MODEL.": "由哪个模型回答。默认：TURNFOLD_MODEL。",
     "Show whole messages, not only the first line.": "完整的消息，而不只是第一行。",
     "Tenant whose conversations it gives access to.": "可访问哪个租户的会话。",
     "Tenant to serve if there is no token file.": "没有访问令牌文件时提供哪个租户的会话。",
     "Tenant whose sessions to use.": "使用哪个租户的会话。",
     "With --list: number of calls.": "与 --list 一起：多少个。",
+    "Show every message whole.": "完整显示每条消息。",
     "With --once: print the answer and its token figures as JSON.": (
         "与 --once 一起：以 JSON 输出回答及其说明。"
     ),
@@ -351,4 +353,4 @@ ERRORS: Final[Mapping[str, str]] = {
     "UnsafeStore": "存储的设置不安全",
     "WrongProcess": "存储属于另一个进程",
 }
-"""Chinese names of the kinds of errors, by class name; the message after the kind stays English."""
+"""Chinese names of the kinds of errors, by class name; the message comes after the kind."""

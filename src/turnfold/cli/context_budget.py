@@ -8,10 +8,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.demo.charts import Bar, BarPart, Legend
-from turnfold.cli.labels import label, reason_label, with_singulars
+from turnfold.cli.labels import known_label, label, reason_label, with_singulars
 from turnfold.cli.output import columns, is_plain, print_result, printable
 from turnfold.cli.store import open_session
-from turnfold.inspect import CallPoint, ContextView, call_point, context_view
+from turnfold.inspect import CallPoint, ContextView, call_numbers, call_point, context_view
+from turnfold.runtime import drive
 
 __all__ = (
     "band",
@@ -34,6 +35,7 @@ _INKS = {
     "window": ("=", "cyan"),
     "tail": ("!", "yellow"),
     "turn": ("+", "green"),
+    "reply opening": ("r", "bright_black"),
 }
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _ASCII_HEIGHTS = "_.-:=+*#"
@@ -41,13 +43,15 @@ _BANDS = ((0.5, "green"), (0.7, "yellow"), (0.9, "dark_orange"))
 
 
 def band(share: float) -> str:
-    """Return the colour for a share of the budget."""
+    """Return the colour for a share of the budget: green, yellow, orange or red."""
     return next((colour for limit, colour in _BANDS if share < limit), "red")
 
 
-def budget_parts(sections: Mapping[str, int], tools: int, free: int) -> tuple[BarPart, ...]:
+def budget_parts(
+    sections: Mapping[str, int], *, tools: int, reply: int, free: int
+) -> tuple[BarPart, ...]:
     """Return the parts of a prompt in the order in which they are sent, and the free tokens."""
-    amounts = {"tools": tools, **sections}
+    amounts = {"tools": tools, "reply opening": reply, **sections}
     parts = [BarPart(label(name), amounts.get(name, 0), *ink) for name, ink in _INKS.items()]
     return (*parts, BarPart(label("free"), max(free, 0), ".", "bright_black", solid=False))
 
@@ -58,7 +62,7 @@ def legend(parts: Sequence[BarPart], *, plain: bool) -> Legend:
 
 
 def tick_line(share: float, width: int, *, plain: bool) -> Text:
-    """Return the line under the bar, with a mark at a share of its width."""
+    """Return the line under the bar, with a mark and a percentage at the given share of its width."""
     percent = f"{share:.0%}"
     at = min(int(share * width), width - 1)
     mark = "^" if plain else "▲"
@@ -105,12 +109,13 @@ def look_at_context(
     biggest: int,
     calls: int,
 ) -> ContextView:
-    """Return the context that the next call of a session would get, without writing anything."""
+    """Return figures of the context that the next call of a session would get, without writing anything."""
     with open_session(store, tenant, session, model=model, budget=budget, calls=calls) as at:
+        numbers = drive(call_numbers(at.session.awaiting))
         return context_view(
             at.session.preview(query, budget=at.budget),
             conversation=at.session.id,
-            calls=[call_point(made) for made in at.calls],
+            calls=[call_point(made, numbers.get(made.call, 0)) for made in at.calls],
             checkpoints=at.session.checkpoints(),
             biggest=biggest,
         )
@@ -126,14 +131,20 @@ def draw_context(view: ContextView, console: Console) -> Iterator[RenderableType
     plain, width = is_plain(console), min(console.width, _WIDEST)
     yield _title(view)
     yield _used(view, width, plain=plain)
-    parts = budget_parts(view.sections, view.tools + view.reply, view.free)
+    parts = budget_parts(view.sections, tools=view.tools, reply=view.reply, free=view.free)
     yield bar(parts, plain=plain).text(width)
     yield tick_line(view.fold_at / view.allowed, width, plain=plain)
     yield legend(parts, plain=plain)
     yield from _facts(view)
     if view.biggest:
         rows = [
-            (f"{item.tokens:,}", str(item.seq or "-"), item.section, item.label, item.text)
+            (
+                f"{item.tokens:,}",
+                str(item.seq or "-"),
+                known_label(item.section),
+                known_label(item.label),
+                item.text,
+            )
             for item in view.biggest
         ]
         yield Text()
@@ -154,7 +165,7 @@ def _used(view: ContextView, width: int, *, plain: bool) -> Text:
     share = view.tokens / view.allowed
     line = Text(f"{label('used')} ", overflow="fold")
     line.append(f"{view.tokens:,} ({share:.0%})", band(share))
-    line.append(f" {view.certainty}", "dim")
+    line.append(f" {known_label(view.certainty)}", "dim")
     if view.delta is not None:
         up, down = ("+", "-") if plain else ("▲+", "▼-")
         line.append(f"  {up if view.delta >= 0 else down}{abs(view.delta):,}")
@@ -174,8 +185,9 @@ def _facts(view: ContextView) -> Iterator[Text]:
         text = label("prefix unchanged for {calls} calls ({tokens:,} tokens)")
         text = with_singulars(text.format(calls=cache.calls, tokens=cache.tokens))
         if cache.broken_by:
-            text += "; " + label("last break {call}: {reason}").format(
-                call=cache.broken_by, reason=reason_label(cache.reason)
+            number = next(each.number for each in view.calls if each.call == cache.broken_by)
+            text += "; " + label("last break: call {number:,} ({reason})").format(
+                number=number, reason=reason_label(cache.reason)
             )
         yield _fact("cache", text)
     if view.folded or view.dropped or view.shrunk:

@@ -1,12 +1,14 @@
-"""`turnfold db`: the status of the store, the migration of its schema, and backups."""
+"""`turnfold db`: status, schema migration, backup and key rotation of the store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.text import Text
 
+from turnfold.cli.labels import known_label, translated
 from turnfold.cli.output import as_json, make_console
 from turnfold.cli.store import address_of, all_conversations, file_of, open_at, require_store
 from turnfold.errors import InvalidOption
@@ -73,7 +75,7 @@ class Rotated:
     store: str
     tenant: str
     wrapped: int
-    """Conversations whose key was wrapped by another key before."""
+    """Number of conversations whose own key is now encrypted with the new key."""
 
 
 def database_status(store: str | None, tenant: str) -> DatabaseStatus:
@@ -104,7 +106,10 @@ def _outdated(address: str, found: SqliteStatus) -> DatabaseStatus:
     if found.unknown:
         warning = f"written by a newer release ({', '.join(found.unknown)}): upgrade turnfold"
     else:
-        warning = f"{len(found.missing)} steps behind this release: `turnfold db migrate` adds them, as opening it does"
+        warning = (
+            f"the schema lacks {len(found.missing)} steps of this release: run `turnfold db migrate`; opening the "
+            "store also adds them"
+        )
     return DatabaseStatus(
         store=shown_address(address),
         backend="sqlite",
@@ -141,7 +146,7 @@ def back_up(store: str | None, tenant: str, target: Path) -> Backup:
 
 
 def rotate_keys(store: str | None, tenant: str) -> Rotated:
-    """Wrap the keys of a tenant's conversations with the first key of the key file."""
+    """Encrypt the keys of a tenant's conversations again, with the first key of the key file."""
     with open_at(store, tenant) as opened:
         if not isinstance(opened.store, EncryptedStore):
             raise InvalidOption(
@@ -175,8 +180,10 @@ def show_status(found: DatabaseStatus, *, json: bool) -> None:
             ("settings", f"journal {file.journal_mode}, synchronous {file.synchronous}"),
             ("schema", f"{len(file.applied)} steps, {len(file.missing)} missing"),
         ]
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        console.print(Text(f"{name:<{width}}  {value}", overflow="fold"))
+    named = [(known_label(name), translated(value)) for name, value in rows]
+    width = max(cell_len(name) for name, _ in named)
+    for name, value in named:
+        console.print(Text(f"{name}{' ' * (width - cell_len(name))}  {value}", overflow="fold"))
     for warning in found.warnings:
-        console.print(Text(f"warning: {warning}", "yellow", overflow="fold"))
+        line = translated(f"warning: {translated(warning)}")
+        console.print(Text(line, "yellow", overflow="fold"))

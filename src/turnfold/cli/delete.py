@@ -1,4 +1,4 @@
-"""`turnfold delete`: erases a session, an entry, all sessions of a user or a tenant, and checks a receipt of that."""
+"""`turnfold delete`: erases a session, an entry, or all sessions of a user or tenant; verifies erasure receipts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def erase(
     every: bool,
     asked: bool,
 ) -> ErasureReceipt:
-    """Erase one of: a session, the sessions of a user, every session of the tenant; asks first, unless `asked`."""
+    """Erase a session, all sessions of a user or all of the tenant; asks for confirmation unless `asked`."""
     if sum((session is not None, user is not None, every)) != 1:
         raise InvalidOption("give one of: a session, --user, --all, --verify")
     if session is not None:
@@ -53,7 +53,7 @@ def erase(
 def erase_entry(
     store: str | None, tenant: str, session: str, *, entry: int, reason: str, asked: bool
 ) -> Erasure:
-    """Erase one entry of a session and everything made from it; asks first, unless `asked`."""
+    """Erase one entry of a session and everything made from it; asks for confirmation unless `asked`."""
     with open_session(store, tenant, session, calls=1) as at:
         named = printable(at.session.id)
         if at.session.id != session:
@@ -63,7 +63,10 @@ def erase_entry(
 
 
 def _confirm(what: str, name: str, *, asked: bool) -> None:
-    """Ask on a terminal whether to erase `what`, in which `{name}` stands for the name; elsewhere `--yes` is needed."""
+    """Ask on a terminal whether to erase; without a terminal, raise an error that asks for `--yes`.
+
+    `what` is a phrase such as `session {name}`, into which the name is put.
+    """
     if asked:
         return
     named = repr(printable(name))
@@ -102,21 +105,23 @@ def show_receipt(receipt: ErasureReceipt, *, json: bool) -> None:
     console.print(Text(text, "bold"))
     for name in receipt.forks:
         console.print(
-            Text(label("not erased, may hold the same: {name}").format(name=printable(name)))
+            Text(
+                label("not erased, may contain the same text: {name}").format(name=printable(name))
+            )
         )
 
 
 def show_check(check: ErasureCheck, *, json: bool) -> None:
-    """Print whether a receipt holds."""
+    """Print the result of verifying a receipt."""
     if json:
         print(as_json(check))  # noqa: T201 (what the command is for)
         return
     console = make_console()
     if check.ok:
-        text = label("nothing of it is in the store; sessions searched: {searched:,}")
+        text = label("the store has nothing of what was erased; sessions searched: {searched:,}")
         console.print(Text(text.format(searched=check.searched)))
     if not check.named:
-        console.print(Text(label("the receipt names no session: it proves nothing"), "bold"))
+        console.print(Text(label("the receipt names no session, so it proves nothing"), "bold"))
     if not check.intact:
         console.print(Text(label("the receipt was altered"), "bold"))
     for name in check.found:
@@ -124,7 +129,7 @@ def show_check(check: ErasureCheck, *, json: bool) -> None:
 
 
 def show_erased_entry(erasure: Erasure, *, json: bool) -> None:
-    """Print what was erased with an entry, and what was not reached."""
+    """Print what was erased with an entry, and where its text may remain."""
     if json:
         print(as_json(erasure))  # noqa: T201 (what the command is for)
         return
@@ -141,4 +146,4 @@ def show_erased_entry(erasure: Erasure, *, json: bool) -> None:
     for name in erasure.mentions:
         line = label("kept, and may contain the text: {name}").format(name=printable(name))
         console.print(Text(line, "yellow"))
-    console.print(Text(label("backups, exports and forks made before are not reached"), "dim"))
+    console.print(Text(label("existing backups, exports and forks are not changed"), "dim"))

@@ -1,7 +1,7 @@
-"""`turnfold doctor`: checks the environment; each check has a result and says what to do.
+"""`turnfold doctor`: checks the installation and the store; each result says what to do.
 
-A check never raises an exception: an error becomes its result. A missing extra that is not needed is a note. The result
-is bad if data may be lost, or if something that was requested does not work.
+A check never raises an exception: an error becomes its result. A missing extra is a note, because it may not be needed.
+The result is bad if data may be lost, or if something that the user asked for does not work.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
+from rich.cells import set_cell_size
 from rich.text import Text
 
 import turnfold
-from turnfold.cli.labels import label, with_singulars
+from turnfold.cli.labels import label, translated, with_singulars
 from turnfold.cli.output import as_json, make_console, printable
 from turnfold.cli.store import address_of, encryption_keys, file_of
 from turnfold.errors import InvalidRecord, StoreError, TurnfoldError
@@ -52,8 +53,10 @@ _SENTENCE = "The deposit is 4,471.50 EUR. 定金是 4471.50 欧元。"
 _OLDEST_PYTHON = (3, 11)
 _SPARE_BYTES = 200 << 20
 _MOST_READ = 50_000
-"""The most entries that are read to verify their checksums; that takes a few seconds."""
+"""Most entries that are read to verify their checksums, so that the check takes a few seconds only."""
 _SHOWN_FAULTS = 5
+_EXTRA = "extra "
+"""Beginning of the names of the checks of extras."""
 
 
 class CheckState(StrEnum):
@@ -77,7 +80,7 @@ class CheckResult:
 
 
 def examine(store: str | None, tenant: str, cache: str | None = None) -> list[CheckResult]:
-    """Run every check, in order."""
+    """Run every check; problems come first, then notes, then what is fine, and the extras last."""
     checks: tuple[tuple[str, Callable[[], Iterator[CheckResult]]], ...] = (
         ("python", _python),
         ("extras", _extras),
@@ -97,7 +100,16 @@ def examine(store: str | None, tenant: str, cache: str | None = None) -> list[Ch
         except Exception as error:
             kind = type(error).__name__
             found.append(CheckResult(name=name, state=CheckState.BAD, detail=f"{kind}: {error}"))
-    return found
+    return sorted(found, key=_rank)
+
+
+def _rank(one: CheckResult) -> int:
+    """Return the place of a result: few of the extras are needed, so none of them stands before a problem."""
+    if one.state is CheckState.BAD:
+        return 0
+    if one.name.startswith(_EXTRA):
+        return 3
+    return 1 if one.state is CheckState.NOTE else 2
 
 
 def _python() -> Iterator[CheckResult]:
@@ -123,7 +135,7 @@ def _extras() -> Iterator[CheckResult]:
         have = {package: _version(package) for package in packages}
         missing = [package for package, version in have.items() if not version]
         yield CheckResult(
-            name=f"extra {extra}",
+            name=f"{_EXTRA}{extra}",
             state=CheckState.NOTE if missing else CheckState.OK,
             detail=", ".join(f"{p} {v or 'not installed'}" for p, v in have.items()),
             remedy=f"pip install 'turnfold[{extra}]'" if missing else "",
@@ -227,7 +239,7 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
 
 
 def _pages(path: Path) -> Iterator[CheckResult]:
-    """Check the structure of a SQLite file; damage outside the entries is not seen by reading these."""
+    """Check the structure of a SQLite file, because reading the entries does not find damage in its other pages."""
     try:
         faults = drive(sqlite_faults(path))
     except StoreError as error:
@@ -241,7 +253,7 @@ def _pages(path: Path) -> Iterator[CheckResult]:
 
 
 def _permissions(path: Path) -> CheckResult:
-    """Check that no other user of the machine can read the file of a store, its log or the index of its log."""
+    """Check that no other user of the machine can read the SQLite file of a store, or its -wal and -shm files."""
     files = [path.with_name(f"{path.name}{end}") for end in ("", "-wal", "-shm")]
     exposed = [each for each in files if each.exists() and each.stat().st_mode & 0o077]
     return CheckResult(
@@ -323,10 +335,12 @@ def _prices() -> Iterator[CheckResult]:
     )
 
 
+_WORDS = ("not installed", "NO_COLOR set", "unknown encoding")
+"""Words inside details that are translated one by one; the names and versions around them stay."""
 _MARKS = {
-    CheckState.OK: ("ok  ", "green"),
+    CheckState.OK: ("ok", "green"),
     CheckState.NOTE: ("note", "yellow"),
-    CheckState.BAD: ("BAD ", "bold red"),
+    CheckState.BAD: ("BAD", "bold red"),
 }
 
 
@@ -347,11 +361,16 @@ def show_findings(found: Sequence[CheckResult], *, json: bool) -> bool:
     console = make_console()
     for one in found:
         mark, style = _MARKS[one.state]
+        name, detail = translated(one.name), translated(printable(one.detail))
+        for word in _WORDS:
+            detail = detail.replace(word, label(word))
         console.print(
-            Text.assemble((mark, style), f"  {one.name}: {printable(one.detail)}", overflow="fold")
+            Text.assemble(
+                (set_cell_size(label(mark), 4), style), f"  {name}: {detail}", overflow="fold"
+            )
         )
         if one.remedy:
-            console.print(Text(f"      -> {one.remedy}", "dim", overflow="fold"))
+            console.print(Text(f"      -> {translated(one.remedy)}", "dim", overflow="fold"))
     ending = label("no problems found") if ok else label("something needs fixing")
     console.print(Text(ending, "green" if ok else "red"))
     return ok

@@ -13,10 +13,10 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.context_budget import height_of
-from turnfold.cli.labels import label
-from turnfold.cli.output import columns, is_plain, print_result, printable, progressing
-from turnfold.cli.replay import has_price, read_file
-from turnfold.cli.store import all_conversations, find_session, log_pages, open_at, session_in
+from turnfold.cli.labels import label, with_singulars
+from turnfold.cli.output import is_plain, print_result, printable, progressing, tables
+from turnfold.cli.replay import has_price, read_file, require_messages
+from turnfold.cli.store import find_sessions, log_pages, open_at, session_in, sessions_in
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.evaluation import (
     EvalConversation,
@@ -39,8 +39,11 @@ __all__ = (
 _BASELINES = ("recency", "bm25")
 _MOST_BARS = 24
 _HEADS = (
-    "method", "budget", "usable", "folds", "rules", "atoms", "evidence", "R@5", "P@5", "prefix", "used", "per call",
+    "method", "budget", "rules", "atoms", "evidence", "R@5", "P@5", "usable", "folds", "prefix", "used", "per call",
 )  # fmt: skip
+"""First which row it is, then what contexts hold, then the calls: a narrow terminal gets a table for each half."""
+_KEYS = 2
+"""Columns that say which row it is."""
 
 
 def conversations_of(
@@ -52,12 +55,14 @@ def conversations_of(
     set_file: Path | None,
     format_name: str,
 ) -> list[EvalConversation]:
-    """Return the conversations to evaluate: those that the options select, or the set that is part of turnfold."""
+    """Return the conversations that the options select, or by default the data set that comes with turnfold."""
     if sum((bool(source), every, set_file is not None)) > 1:
         raise InvalidOption(
             "several sources were given: give only one of a session or file, --all, --set FILE"
         )
     if set_file is not None:
+        if set_file.is_file():
+            require_messages(set_file)
         return read_set(set_file)
     if every or (source and not Path(source).is_file()):
         return _stored(store, tenant, source)
@@ -77,9 +82,9 @@ def _stored(store: str | None, tenant: str, source: str) -> list[EvalConversatio
     found: list[EvalConversation] = []
     with open_at(store, tenant) as opened:
         names = (
-            [find_session(opened, source)]
+            find_sessions(opened, [source])
             if source
-            else [info.conversation for info in all_conversations(opened)]
+            else [info.conversation for info in sessions_in(opened)]
         )
         for name in names:
             session = session_in(opened, name, calls=1).session
@@ -131,24 +136,21 @@ def evaluate_conversations(
 
 
 def show_evaluation(found: Evaluation, *, json: bool) -> None:
-    """Print the figures as a table, and the facts that are left after each fold as bars."""
+    """Print the figures as a table, and the shares of rules and facts that remain after each fold as bars."""
     print_result(found, lambda console: _draw(found, console), json=json)
 
 
 def _draw(found: Evaluation, console: Console) -> Iterator[RenderableType]:
     title = label("{conversations:,} conversations, {entries:,} entries, {questions:,} questions")
+    title = title.format(
+        conversations=found.conversations, entries=found.entries, questions=found.questions
+    )
     yield Text(
-        title.format(
-            conversations=found.conversations, entries=found.entries, questions=found.questions
-        )
-        + f" · {found.counter}",
+        f"{with_singulars(title)} · {found.counter}",
         "bold",
         overflow="fold",
     )
-    only = None
-    if console.width < 100:
-        only = (0, 1, 4, 5, 6, 9, 11) if console.width >= 60 else (0, 1, 4, 6)
-    yield columns(console, _HEADS, [_cells(row) for row in found.rows], only=only)
+    yield from tables(console, _HEADS, [_cells(row) for row in found.rows], keys=_KEYS)
     yield from _survival(found, console)
     for row in found.rows:
         if row.refused:
@@ -166,15 +168,16 @@ def _cells(row: EvaluationRow) -> list[str]:
     return [
         row.method,
         f"{row.budget:,}",
+        *("-" if share is None else f"{share:.2f}" for share in shares),
         f"{row.usable:,}/{row.calls:,}",
         f"{row.folds:,}",
-        *("-" if share is None else f"{share:.2f}" for share in (*shares, *later)),
+        *("-" if share is None else f"{share:.2f}" for share in later),
         "-" if row.price_per_call is None else f"{row.price_per_call:.5f}",
     ]
 
 
 def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
-    """Draw bars of the rules and facts (atoms) that calls still send, from fold to fold."""
+    """Draw bars of the shares of rules and atoms (hard facts) that calls still send, from fold to fold."""
     plain = is_plain(console)
     rows: list[tuple[str, str, str, str]] = []
     for row in found.rows:
@@ -186,7 +189,7 @@ def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
     if rows:
         yield Text()
         heads = ("method", "budget", "rules from fold to fold", "atoms from fold to fold")
-        yield columns(console, heads, rows, only=(0, 1, 3) if console.width < 60 else None)
+        yield from tables(console, heads, rows, keys=_KEYS)
 
 
 def _bars(pairs: Sequence[tuple[int, int]], *, plain: bool) -> str:
@@ -200,13 +203,13 @@ def _bars(pairs: Sequence[tuple[int, int]], *, plain: bool) -> str:
 def _notes(found: Evaluation) -> str:
     text = label(
         {
-            "given": "rules: those of the set",
-            "session.rules()": "rules: those session.rules() finds",
-            "both": "rules: those of the set, else those session.rules() finds",
+            "given": "rules: given in the data set",
+            "session.rules()": "rules: found by session.rules()",
+            "both": "rules: given in the data set, else found by session.rules()",
         }[found.rules_from]
     )
     if not found.questions:
-        text += "; " + label("without questions there is no evidence to look for")
+        text += "; " + label("no questions, so evidence is not measured")
     if found.prices:
         priced = label(
             "per call: {currency}, list prices of {date} for {model}, prompt cache included"

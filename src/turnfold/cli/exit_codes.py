@@ -1,18 +1,17 @@
-"""Exit codes of the commands, and how errors are printed.
+"""Exit codes of the commands, and printing of errors.
 
 0: success. 1: the command ran and found problems. 2: wrong usage. 3: not found. 4: the store or something else failed.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from enum import IntEnum
 
 from turnfold.cli.chinese_help import ERRORS
-from turnfold.cli.demo.texts import language_of
+from turnfold.cli.labels import is_chinese, translated
 from turnfold.errors import InvalidExport, MissingExtra, NotFound, StoreError, TurnfoldError
 
 __all__ = (
@@ -47,15 +46,16 @@ def code_of(error: TurnfoldError) -> ExitCode:
 
 
 def error_text(error: TurnfoldError) -> str:
-    """Return the message of an error; for Chinese readers, its kind in Chinese comes before the English message."""
-    if language_of(os.environ) != "zh":
-        return str(error)
+    """Return the message of an error; in a Chinese locale, its kind in Chinese and the message, translated if known."""
+    message = str(error)
+    if not is_chinese():
+        return message
     kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)
-    return f"{kind}：{error}"
+    return f"{kind}：{translated(message)}"
 
 
 def _without_controls(text: str) -> str:
-    """Replace control characters, because a message may quote stored names."""
+    """Replace control characters by `?`, because a message may quote stored names that contain some."""
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.context_budget import band, bar, budget_parts, legend
-from turnfold.cli.labels import label, reason_label, with_singulars
+from turnfold.cli.labels import known_label, label, reason_label, with_singulars
 from turnfold.cli.output import (
     as_json,
     columns,
@@ -18,6 +18,7 @@ from turnfold.cli.output import (
     moment,
     print_result,
     printable,
+    without_controls,
 )
 from turnfold.cli.store import LAST, PREVIOUS, find_call, open_session
 from turnfold.inspect import (
@@ -25,12 +26,16 @@ from turnfold.inspect import (
     CallPoint,
     CallView,
     SentItem,
+    call_cost,
+    call_numbers,
     call_point,
     call_view,
     diff_calls,
-    recent_calls,
+    known_price,
 )
+from turnfold.records import Message
 from turnfold.runtime import drive
+from turnfold.tokens import shipped_prices
 
 __all__ = (
     "CallList",
@@ -51,19 +56,53 @@ class CallList:
     """The newest calls of a session, oldest first."""
 
     session: str
+    total: int
+    """Number of calls of the session."""
     calls: tuple[CallPoint, ...]
 
 
 def list_calls(store: str | None, tenant: str, session: str, *, most: int) -> CallList:
     """Return the newest calls."""
     with open_session(store, tenant, session, calls=most) as at:
-        return CallList(session=at.session.id, calls=tuple(map(call_point, at.calls)))
+        numbers = drive(call_numbers(at.session.awaiting))
+        points = tuple(call_point(each, numbers.get(each.call, 0)) for each in at.calls)
+        return CallList(session=at.session.id, total=len(numbers), calls=points)
 
 
-def explain_call(store: str | None, tenant: str, session: str, call: str | None) -> CallView:
-    """Return the messages of a call; by default of the newest."""
+def explain_call(
+    store: str | None, tenant: str, session: str, call: str | None, *, full: bool = False
+) -> CallView:
+    """Return the messages of a call; by default of the newest. With `full`, each has its whole text."""
     with open_session(store, tenant, session, calls=2) as at:
-        return call_view(at.session.explain(find_call(at, call or LAST)))
+        explained = at.session.explain(find_call(at, call or LAST))
+        view = call_view(explained, drive(call_numbers(at.session.awaiting)))
+    if not full:
+        return view
+    whole = zip(view.items, explained.messages, strict=True)
+    return replace(
+        view, items=tuple(replace(item, text=_whole(message)) for item, message in whole)
+    )
+
+
+def _whole(message: Message) -> str:
+    """Return the text of a message and the tool calls it makes, a line each."""
+    calls = (f"{call.name}({call.arguments})" for call in message.calls)
+    return "\n".join(text for text in (message.text, *calls) if text)
+
+
+def _price_line(point: CallPoint) -> str:
+    """Return a line with the cost of a call at list prices; empty if its model or the price is not known."""
+    prices = shipped_prices()
+    price = known_price(point.model, prices)
+    if price is None:
+        return ""
+    cost = call_cost(point, price)
+    text = label("{cost} {currency} for {model}, list prices of {date}").format(
+        cost=f"{cost.cost:,.4f}", currency=prices.currency, model=point.model, date=prices.date
+    )
+    if not cost.estimated:
+        return text
+    return f"≈ {text}; {label('estimated, without the output: no usage was recorded')}"
 
 
 def compare_calls(
@@ -72,13 +111,12 @@ def compare_calls(
     """Compare two calls: the newest two by default, or one call with the one before it."""
     with open_session(store, tenant, session, calls=2) as at:
         second = find_call(at, after or before or LAST)
+        numbers = drive(call_numbers(at.session.awaiting))
         if after is None and before is not None:
-            calls = drive(recent_calls(at.session.awaiting, most=1_000))
-            earlier = [each.call for each in calls if each.call < second]
-            first = earlier[-1] if earlier else second
+            first = list(numbers)[max(numbers[second] - 2, 0)]
         else:
             first = find_call(at, before or PREVIOUS)
-        return diff_calls(at.session.explain(first), at.session.explain(second))
+        return diff_calls(at.session.explain(first), at.session.explain(second), numbers)
 
 
 def show_calls(found: CallList, *, json: bool) -> None:
@@ -89,7 +127,8 @@ def show_calls(found: CallList, *, json: bool) -> None:
     console = make_console()
     rows = [
         (
-            call.call,
+            f"{call.number:,}",
+            f"{call.seq:,}",
             f"{call.tokens:,}",
             Text(f"{call.tokens / call.allowed:.0%}", band(call.tokens / call.allowed)),
             f"{call.kept_prefix:.0%}",
@@ -99,31 +138,38 @@ def show_calls(found: CallList, *, json: bool) -> None:
         )
         for call in found.calls
     ]
-    heads = ("call", "tokens", "used", "prefix", "folded", "dropped", "changed")
-    only = (0, 1, 2, 3) if console.width < 70 else None
+    heads = ("call", "seq", "tokens", "used", "prefix", "folded", "dropped", "changed")
+    only = (0, 1, 2, 3, 4) if console.width < 70 else None
     console.print(columns(console, heads, rows, only=only))
+    if found.total > len(found.calls):
+        text = label("the newest {shown:,} of {total:,} calls; -n shows more")
+        console.print(Text(text.format(shown=len(found.calls), total=found.total), "dim"))
 
 
-def show_call(view: CallView, *, json: bool) -> None:
-    """Print the messages of a call."""
-    print_result(view, lambda console: _draw_call(view, console), json=json)
+def show_call(view: CallView, *, json: bool, full: bool = False) -> None:
+    """Print the messages of a call; with `full` below each other, in their own lines."""
+    print_result(view, lambda console: _draw_call(view, console, full=full), json=json)
 
 
-def _draw_call(view: CallView, console: Console) -> Iterator[RenderableType]:
+def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[RenderableType]:
     point, plain = view.point, is_plain(console)
     share = point.tokens / point.allowed
     yield Text.assemble(
-        (f"{label('call')} {point.call}", "bold"),
+        (
+            label("call {number:,} of {calls:,}").format(number=point.number, calls=view.calls),
+            "bold",
+        ),
         f" · {moment(point.created)} · ",
         (f"{point.tokens:,} / {point.allowed:,} ({share:.0%})", band(share)),
-        f" {point.certainty}",
+        f" {known_label(point.certainty)}",
         "" if view.exact else f" · {label('not verified to be the messages sent')}",
         overflow="fold",
     )
     parts = budget_parts(
         point.sections,
-        point.tokens - sum(point.sections.values()),
-        point.allowed - point.tokens,
+        tools=point.tools,
+        reply=point.reply,
+        free=point.allowed - point.tokens,
     )
     yield bar(parts, plain=plain).text(min(console.width, 120))
     yield legend(parts, plain=plain)
@@ -132,13 +178,18 @@ def _draw_call(view: CallView, console: Console) -> Iterator[RenderableType]:
         text = label("the provider counted {counted:,} ({cached:,} cached); we are {off:+.1%} off")
         cached = point.reported_cached or 0
         yield Text(text.format(counted=point.reported_input, cached=cached, off=off), "dim")
+    if line := _price_line(point):
+        yield Text(line, "dim", overflow="fold")
     if point.cache_missed:
         text = label(
-            "nothing was cached, although {shared:,} tokens at the beginning were those of the call before"
+            "nothing was cached, although the first {shared:,} tokens are the same as in the previous call"
         )
         yield Text(text.format(shared=point.shared), "yellow", overflow="fold")
     yield Text()
-    yield _items(console, view.items)
+    if full:
+        yield from _whole_items(view.items)
+    else:
+        yield _items(console, view.items)
     for left in view.left_out:
         span = f"{left.first}" if left.first == left.last else f"{left.first}-{left.last}"
         yield Text(
@@ -146,15 +197,24 @@ def _draw_call(view: CallView, console: Console) -> Iterator[RenderableType]:
         )
 
 
+def _whole_items(items: Sequence[SentItem]) -> Iterator[RenderableType]:
+    for item in items:
+        seq = f" · {label('seq')} {item.seq}" if item.seq else ""
+        about = f"{item.index} · {known_label(item.section)} · {known_label(item.label)}{seq}"
+        yield Text(f"{about} · {item.tokens:,} {label('tokens')}", "bold", overflow="fold")
+        yield Text(without_controls(item.text, keep="\n\t"), overflow="fold")
+        yield Text()
+
+
 def _items(console: Console, items: Sequence[SentItem]) -> RenderableType:
     rows = [
         (
             str(item.index),
             str(item.seq or "-"),
-            item.section,
-            item.label,
+            known_label(item.section),
+            known_label(item.label),
             f"{item.tokens:,}",
-            Text(item.fate, _FATES.get(item.fate, "")),
+            Text(known_label(item.fate), _FATES.get(item.fate, "")),
             f"[{reason_label(item.reason)}] {item.text}" if item.reason else item.text,
         )
         for item in items
@@ -172,7 +232,7 @@ def show_diff(found: CallDiff, *, json: bool) -> None:
 def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
     grown = found.after.tokens - found.before.tokens
     yield Text.assemble(
-        (f"{found.before.call} -> {found.after.call}", "bold"),
+        (f"{label('call')} {found.before.number:,} -> {found.after.number:,}", "bold"),
         f" · {found.before.tokens:,} -> {found.after.tokens:,} {label('tokens')} ({grown:+,})",
         overflow="fold",
     )
@@ -190,7 +250,7 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
         yield Text.assemble(
             (f"{label('first difference')}: ", "bold"),
             place.format(index=first.index, character=first.character),
-            f" ({where.label}, {where.section})" if where else "",
+            f" ({known_label(where.label)}, {known_label(where.section)})" if where else "",
             overflow="fold",
         )
         for side, text, style in (

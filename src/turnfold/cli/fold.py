@@ -1,4 +1,4 @@
-"""`turnfold fold`, `checkpoints` and `fork`: folds (compacts) a session, drops a summary of it, or copies it."""
+"""`turnfold fold`, `checkpoints` and `fork`: fold (compact) a session, list or drop its summaries, or copy it."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class ListedCheckpoints:
     session: str
     checkpoints: list[Checkpoint]
     dropped: bool
-    """True if these were dropped."""
+    """True if the listed checkpoints are dropped ones."""
 
 
 def read_summary(given: str | None) -> str | None:
-    """Return the summary that an option gives: as text, as `@FILE`, or `-` for standard input."""
+    """Return the summary given as text, read from the file of `@FILE`, or from standard input for `-`."""
     if given is None or not given.startswith(("@", "-")) or (given[0] == "-" and given != "-"):
         return given
     if given == "-":
@@ -100,7 +100,7 @@ def make_fork(
 def list_checkpoints(
     store: str | None, tenant: str, session: str, *, drop: str | None, dropped: bool
 ) -> ListedCheckpoints:
-    """Return the checkpoints of a session, those that were dropped, or those that are dropped now."""
+    """Return the checkpoints of a session; with `dropped` the dropped ones; with `drop` those it drops now."""
     with open_session(store, tenant, session, calls=1) as at:
         if drop is not None:
             gone = at.session.drop_checkpoint(drop)
@@ -119,7 +119,7 @@ def show_checkpoints(listed: ListedCheckpoints, *, json: bool) -> None:
         console.print(label("no checkpoints"))
     for each in listed.checkpoints:
         if listed.dropped:
-            console.print(label("dropped; no later context shows it:"))
+            console.print(label("dropped; later contexts leave it out:"))
         _print_checkpoint(console, each)
 
 

@@ -1,7 +1,7 @@
-"""Labels of the terminal output in Chinese; the English label is the key.
+"""Chinese labels of the terminal output, by English label, and the functions that translate labels and sentences.
 
-A test fails if a label is missing here. Error messages and the names of JSON fields are always English, because
-programs and search engines read them.
+A test fails if a label has no translation. JSON is always English, because programs read it. The sentences of errors
+and messages are in `chinese_messages`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
-from turnfold.cli.demo.texts import language_of
+from turnfold.cli.chinese_messages import MESSAGES
+from turnfold.cli.demo.labels import language_of
 from turnfold.inspect import translate_reason
 
 __all__ = (
     "CHINESE",
+    "is_chinese",
+    "known_label",
     "label",
     "reason_label",
+    "translated",
     "with_singulars",
 )
 
@@ -28,12 +33,35 @@ _WORDS: Final[Mapping[str, str]] = {
     "what the next call would send, in tokens": "下一次调用会发送多少 token",
     "earlier messages that match": "匹配的旧消息",
     "show a text in every call": "每次调用都显示这段文字",
-    "what you laid down that still applies": "你定下而仍然有效的规则",
+    "your rules that still apply": "你定下而仍然有效的规则",
     "fold older turns now": "现在折叠较早的轮次",
     "go on in another session; @last is the one changed last": "转到另一个会话；@last 是最近改动的",
     "begin a new session": "开始新会话",
     "end the chat, as Ctrl-D does": "结束聊天，与 Ctrl-D 相同",
     "#": "#",
+    "bound": "上限",
+    "estimate": "估计",
+    "exact": "精确",
+    "injected": "插入",
+    "moved": "移动",
+    "ok": "正常",
+    "note": "提示",
+    "BAD": "问题",
+    "not installed": "未安装",
+    "NO_COLOR set": "已设置 NO_COLOR",
+    "unknown encoding": "编码不详",
+    "store": "存储",
+    "backend": "后端",
+    "size": "大小",
+    "settings": "设置",
+    "schema": "结构版本",
+    "tenant": "租户",
+    "reading": "正在读取",
+    "replaying": "正在重放",
+    "evaluating": "正在评测",
+    "exporting": "正在导出",
+    "importing": "正在导入",
+    "auditing": "正在核对",
     "answer": "回答",
     "archive": "存档",
     "assistant": "助手",
@@ -88,6 +116,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "R@5": "R@5",
     "reason": "原因",
     "replaced by": "被取代于",
+    "reply opening": "回答开头",
     "role": "角色",
     "rule": "规则",
     "rules": "规则",
@@ -119,9 +148,14 @@ _WORDS: Final[Mapping[str, str]] = {
     "with a summary": "带摘要",
 }
 _SENTENCES: Final = (
+    ("call {number:,} of {calls:,}", "第 {number:,} 次调用，共 {calls:,} 次"),
+    (
+        "the newest {shown:,} of {total:,} calls; -n shows more",
+        "共 {total:,} 次调用，这里是最新的 {shown:,} 次；用 -n 可看更多",
+    ),
     (
         "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached",
-        "相同：{messages} 条消息，{tokens:,} token；其后的 {rest:,} token没有缓存可用",
+        "相同：{messages} 条消息，{tokens:,} token；其后的 {rest:,} token 没有缓存可用",
     ),
     (
         "message {index}, character {character}",
@@ -136,7 +170,15 @@ _SENTENCES: Final = (
         "服务商计为 {counted:,}（缓存 {cached:,}）；我们的偏差为 {off:+.1%}",
     ),
     (
-        "nothing was cached, although {shared:,} tokens at the beginning were those of the call before",
+        "{cost} {currency} for {model}, list prices of {date}",
+        "{cost} {currency}，按 {model} 在 {date} 的标价",
+    ),
+    (
+        "estimated, without the output: no usage was recorded",
+        "估计值，不含输出：没有记录服务商的用量",
+    ),
+    (
+        "nothing was cached, although the first {shared:,} tokens are the same as in the previous call",
         "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同",
     ),
     (
@@ -144,8 +186,8 @@ _SENTENCES: Final = (
         "前缀已稳定 {calls} 次调用（{tokens:,} token）",
     ),
     (
-        "last break {call}: {reason}",
-        "上次中断 {call}：{reason}",
+        "last break: call {number:,} ({reason})",
+        "上次中断：第 {number:,} 次调用（{reason}）",
     ),
     (
         "{folded:,} folded, {dropped:,} dropped, {shrunk:,} shrunk",
@@ -179,12 +221,15 @@ _SENTENCES: Final = (
         "sessions erased: {sessions:,} (entries: {entries:,}, documents: {documents:,})",
         "已彻底删除 {sessions:,} 个会话：{entries:,} 条记录，{documents:,} 个文档",
     ),
-    ("not erased, may hold the same: {name}", "未删除，可能含有相同内容：{name}"),
+    ("not erased, may contain the same text: {name}", "未删除，可能含有相同内容：{name}"),
     (
-        "nothing of it is in the store; sessions searched: {searched:,}",
+        "the store has nothing of what was erased; sessions searched: {searched:,}",
         "存储中已没有这些内容：查看了 {searched:,} 个会话",
     ),
-    ("the receipt names no session: it proves nothing", "回执没有列出任何会话：它什么也不能证明"),
+    (
+        "the receipt names no session, so it proves nothing",
+        "回执没有列出任何会话：它什么也不能证明",
+    ),
     ("the receipt was altered", "回执被改动过"),
     ("still in the store: {name}", "仍在存储中：{name}"),
     (
@@ -196,12 +241,12 @@ _SENTENCES: Final = (
         "检查点 {id}：到第 {upto:,} 条记录，保真度 {fidelity:.0%}，可信级别 {trust}",
     ),
     ("no checkpoints", "没有检查点"),
-    ("dropped; no later context shows it:", "已弃用，之后的上下文不再展示："),
+    ("dropped; later contexts leave it out:", "已弃用，之后的上下文不再展示："),
     (
         "{session}: {entries:,} entries of {source}",
         "{session}：来自 {source} 的 {entries:,} 条记录",
     ),
-    ("{session}: {pins:,} pins", "{session}：{pins:,} 条置顶"),
+    ("{session}: {pins:,} pins", "{session}：{pins:,} 个固定项"),
     ("erase {what} for good? [y/N] ", "永久删除{what}？[y/N] "),
     ("session {name}", "会话 {name}"),
     ("an entry of session {name}", "会话 {name} 中的一条记录"),
@@ -214,7 +259,7 @@ _SENTENCES: Final = (
     ("it was deleted before", "此前已删除"),
     ("kept, and may contain the text: {name}", "保留，可能含有原文：{name}"),
     (
-        "backups, exports and forks made before are not reached",
+        "existing backups, exports and forks are not changed",
         "此前的备份、导出和分叉不受影响",
     ),
     (
@@ -238,8 +283,8 @@ _SENTENCES: Final = (
         "{name} 第 {seq:,} 条：回答又多出 {parts:,} 部分，另存为一条记录",
     ),
     (
-        "not part of a conversation: {times:,} x {what}",
-        "不属于任何会话：{times:,} × {what}",
+        "not imported: {times:,} x {what}",
+        "未导入：{times:,} × {what}",
     ),
     (
         "and {more:,} more left out",
@@ -260,13 +305,13 @@ _SENTENCES: Final = (
     ("rules from fold to fold", "规则（逐次折叠）"),
     ("atoms from fold to fold", "要素（逐次折叠）"),
     ("{method} at {budget:,} refused: {reason}", "{method}（预算 {budget:,}）拒绝：{reason}"),
-    ("rules: those of the set", "规则：数据集给出的"),
-    ("rules: those session.rules() finds", "规则：session.rules() 找到的"),
+    ("rules: given in the data set", "规则：数据集给出的"),
+    ("rules: found by session.rules()", "规则：session.rules() 找到的"),
     (
-        "rules: those of the set, else those session.rules() finds",
+        "rules: given in the data set, else found by session.rules()",
         "规则：数据集给出的，否则为 session.rules() 找到的",
     ),
-    ("without questions there is no evidence to look for", "没有问题，也就没有要找的依据"),
+    ("no questions, so evidence is not measured", "没有问题，因此未评测依据"),
     (
         "per call: {currency}, list prices of {date} for {model}, prompt cache included",
         "每次费用：{currency}，{model} 在 {date} 的标价，含提示缓存",
@@ -295,13 +340,46 @@ def with_singulars(text: str) -> str:
     return re.sub(rf"(?<![\d,.])1 ({plurals})\b", lambda found: f"1 {_SINGULARS[found[1]]}", text)
 
 
+def is_chinese() -> bool:
+    """Return True if TURNFOLD_LANG, or else the locale, is Chinese."""
+    return language_of(os.environ) == "zh"
+
+
+def translated(text: str) -> str:
+    """Return a sentence in the language of the locale; unchanged if `chinese_messages` does not have it."""
+    if not is_chinese():
+        return text
+    for pattern, chinese in _patterns():
+        if found := pattern.fullmatch(text):
+            return chinese.format(**found.groupdict())
+    return text
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return the sentences as patterns, the longest fixed text first, because a shorter one may also match."""
+    fixed = {english: len(re.sub(r"{\w+}", "", english)) for english in MESSAGES}
+    return tuple(
+        (
+            re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(english)), re.DOTALL),
+            MESSAGES[english],
+        )
+        for english in sorted(MESSAGES, key=lambda each: -fixed[each])
+    )
+
+
+def known_label(word: str) -> str:
+    """Return the label of a word that comes from data, such as a section name; the word itself if it has no label."""
+    return CHINESE.get(word, word) if is_chinese() else word
+
+
 def reason_label(reason: str) -> str:
     """Return the reason of a receipt or a comparison in the language of the locale."""
     return translate_reason(reason, language_of(os.environ))
 
 
 def label(english: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return a label in the language of the locale."""
+    """Return a label in the language of the locale; raises `KeyError` if its translation is missing."""
     if language_of(os.environ if environment is None else environment) == "zh":
         return CHINESE[english]
     return english

@@ -1,7 +1,6 @@
-"""Help, headings and usage errors in the reader's language.
+"""Command group that prints help, headings and usage errors in the reader's language.
 
-The language is that of TURNFOLD_LANG, else of the locale. Error messages are always English, so that they can be found
-in the documentation and by search engines. JSON and exit codes do not depend on the language.
+The language is that of TURNFOLD_LANG, else of the locale. JSON and exit codes do not depend on it.
 """
 
 from __future__ import annotations
@@ -9,17 +8,20 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
 from typing import Any, Final, cast
 
 import typer
 from typer.core import TyperGroup
 
 from turnfold.cli.chinese_help import COMMANDS, OPTIONS
-from turnfold.cli.demo.texts import language_of
+from turnfold.cli.labels import is_chinese, translated
 
 __all__ = ("TranslatedGroup",)
 
 
+_KEY_FILE: Final = "encryption_key_file"
 _UsageError: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 _HEADINGS: Final[Mapping[str, str]] = {
     "ARGUMENTS_PANEL_TITLE": "参数",
@@ -62,18 +64,15 @@ class TranslatedGroup(TyperGroup):
         if found is None:
             return None
         _hide_flag_types(found)
-        return _translated(found) if _is_chinese() else found
+        _take_key_file(found, ctx.find_root().command.params)
+        return _translated(found) if is_chinese() else found
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (passed through)
         """Write the help in the reader's language."""
         _hide_flag_types(self)
-        if _is_chinese():
+        if is_chinese():
             _translated(self)
         super().format_help(ctx, formatter)
-
-
-def _is_chinese() -> bool:
-    return language_of(os.environ) == "zh"
 
 
 def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does not export its types)
@@ -90,6 +89,24 @@ def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does no
     for each in command.params:
         if getattr(each, "is_flag", False):
             each.metavar = ""
+
+
+def _take_key_file(command: Any, options: Any) -> None:  # noqa: ANN401 (as above)
+    """Let a command that opens a store take the key file too: where an option stands should not matter."""
+    names = [each.name for each in command.params]
+    if "store" not in names or _KEY_FILE in names:
+        return
+    option = copy(next((each for each in options if each.name == _KEY_FILE), None))
+    if option is not None:
+        option.envvar = None  # read already, before the command
+        option.expose_value = False
+        option.callback = _keep_key_file
+        command.params.append(option)
+
+
+def _keep_key_file(_context: object, _option: object, path: Path | None) -> None:
+    if path is not None:
+        os.environ["TURNFOLD_ENCRYPTION_KEY_FILE"] = str(path)
 
 
 def _translated(command: Any) -> Any:  # noqa: ANN401 (the package does not export its types)
@@ -113,10 +130,10 @@ def _translated(command: Any) -> Any:  # noqa: ANN401 (the package does not expo
 
 @contextmanager
 def _headings() -> Generator[None]:
-    if not _is_chinese():
+    if not is_chinese():
         yield
         return
-    from typer import rich_utils  # takes longer to load than all else here
+    from typer import rich_utils  # imported here because it is slow to load
 
     english = {name: getattr(rich_utils, name) for name in _HEADINGS}
     try:
@@ -134,7 +151,7 @@ def _usage_errors() -> Generator[None]:
     try:
         yield
     except _UsageError as error:
-        if not _is_chinese() or getattr(error, "translated", False):
+        if not is_chinese() or getattr(error, "translated", False):
             raise
         kind = next(
             _USAGE_ERRORS[each.__name__]
@@ -142,6 +159,6 @@ def _usage_errors() -> Generator[None]:
             if each.__name__ in _USAGE_ERRORS
         )
         usage = cast("Any", error)
-        translated = _UsageError(f"{kind}：{usage.format_message()}", usage.ctx)
-        vars(translated)["translated"] = True
-        raise translated from None
+        chinese = _UsageError(f"{kind}：{translated(usage.format_message())}", usage.ctx)
+        vars(chinese)["translated"] = True
+        raise chinese from None

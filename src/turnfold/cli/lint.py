@@ -1,8 +1,8 @@
 """`turnfold lint`: checks a history against the rules of its provider, and repairs it.
 
 It finds faults such as a tool result without its call, an empty block, or an id of another provider. The file is a
-request body or a list of messages, as JSON or JSON Lines, or any other file that `turnfold import` reads: then each of
-its conversations is written as a request to the provider, unchanged, and checked.
+request body or a list of messages, as JSON or JSON Lines, or any other file that `turnfold import` reads. Of the
+latter, each conversation is converted to a request for the provider, without repairs, and that request is checked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from turnfold import wire
-from turnfold.cli.replay import read_file
+from turnfold.cli.replay import read_file, require_messages
 from turnfold.errors import InvalidExport, InvalidOption
 from turnfold.importers import TURNFOLD, detect
 from turnfold.wire import Fault, guess_provider, lint, objects_of, repair
@@ -36,7 +36,7 @@ _PROGRAMS: Final[Mapping[str, str]] = {
     "openai-agents": "openai_responses",
     TURNFOLD: "openai_chat",
 }
-"""Formats of `turnfold import` that are no request of a provider -> the provider whose rules apply by default."""
+"""Default provider, whose rules apply, for each import format that is not a provider's own."""
 _BODIES = ("messages", "contents", "input")
 
 
@@ -73,10 +73,11 @@ def lint_file(path: Path, provider: str | None) -> list[Linted]:
     """Check the conversations of a file against the rules of a provider; by default the detected one."""
     if provider is not None and provider not in PROVIDERS:
         raise InvalidOption(f"provider {provider!r} is not one of {', '.join(PROVIDERS)}")
+    require_messages(path)
     try:
         written_by = detect(path)
     except InvalidExport:
-        written_by = ""  # what is wrong with it is said below
+        written_by = ""  # read_payload() raises an error that says what is wrong
     if written_by in _PROGRAMS:
         return list(_imported(path, provider or _PROGRAMS[written_by]))
     payload = read_payload(path)

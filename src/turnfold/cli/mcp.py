@@ -61,11 +61,12 @@ def mcp(
     As a client's command it speaks over stdin and stdout, as one tenant: claude mcp add turnfold -- turnfold mcp
     """
     from turnfold.cli.exit_codes import report_errors
+    from turnfold.cli.labels import translated
     from turnfold.cli.store import address_of, default_store, encryption_keys
     from turnfold.errors import InvalidOption
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("turnfold.service.server").setLevel(logging.INFO)  # the address
+    logging.getLogger("turnfold.service.server").setLevel(logging.INFO)  # logs the address
     with report_errors():
         if not http and (tokens_file or allow_host or allow_origin):
             raise InvalidOption(
@@ -74,11 +75,13 @@ def mcp(
         from turnfold.service import McpOptions, run_http, run_stdio
 
         options = McpOptions(session=session, max_tokens=max_tokens, allow=tuple(allow or ()))
-        from turnfold.service import LocalAccess, ServiceOptions  # second: the extra `mcp` has all
+        # After McpOptions: if packages are missing, that import names the extra `mcp`, which installs all of them.
+        from turnfold.service import LocalAccess, ServiceOptions
 
         local = LocalAccess(tenant) if http and not (tokens_file or no_secret) else None
         if local is not None:
-            typer.echo(f"token for clients, until this one ends: {local.token}", err=True)
+            line = translated(f"token for clients, valid until this command ends: {local.token}")
+            typer.echo(line, err=True)
         service = ServiceOptions(
             store=address_of(store) if store else default_store(),
             host=host,

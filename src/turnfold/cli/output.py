@@ -1,4 +1,4 @@
-"""Output of the commands: tables and texts that fit any width, or JSON.
+"""Printing of command results: tables and texts that fit any width, JSON, progress bars.
 
 Widths are in terminal cells; a Chinese character takes two. In a pipe, or with NO_COLOR, the output has no escape
 codes.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from turnfold.cli.labels import label
+from turnfold.cli.labels import known_label, label
 
 __all__ = (
     "Reporter",
@@ -32,6 +32,7 @@ __all__ = (
     "print_result",
     "printable",
     "progressing",
+    "tables",
     "without_controls",
 )
 
@@ -40,12 +41,12 @@ _PROGRESS_DELAY = 1.0
 """Seconds before a progress bar is shown."""
 _MICRO = 1_000_000
 _LONGEST_CELL = 28
-"""The most cells of a column other than the wide one."""
+"""Most terminal cells of a column other than the wide one."""
 _NARROWEST_CELL = 12
 
 
 def make_console(*, to_stderr: bool = False) -> Console:
-    """Return the console of a command."""
+    """Return the console that a command prints to; without colours if NO_COLOR is set."""
     if os.environ.get("NO_COLOR"):
         return Console(color_system=None, highlight=False, stderr=to_stderr, markup=False)
     return Console(highlight=False, stderr=to_stderr, markup=False)
@@ -134,6 +135,30 @@ def columns(
     return table
 
 
+def tables(
+    console: Console, heads: Sequence[str], rows: Sequence[Sequence[str | Text]], *, keys: int
+) -> Iterator[Table]:
+    """Yield a table, or several that fit the width and show all columns, each with the first `keys` columns."""
+    yield from _halves(console, heads, rows, keys, range(keys, len(heads)))
+
+
+def _halves(
+    console: Console,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    keys: int,
+    shown: Sequence[int],
+) -> Iterator[Table]:
+    table = columns(console, heads, rows, only=(*range(keys), *shown))
+    width = sum((column.width or 0) + 2 for column in table.columns) - 2
+    if width <= console.width or len(shown) == 1:
+        yield table
+        return
+    middle = (len(shown) + 1) // 2
+    for half in (shown[:middle], shown[middle:]):
+        yield from _halves(console, heads, rows, keys, half)
+
+
 def _cells(cell: str | Text) -> int:
     return cell_len(cell if isinstance(cell, str) else cell.plain)
 
@@ -153,13 +178,13 @@ class Reporter:
     """Shows a progress bar on a terminal, once the work has taken a second."""
 
     def __init__(self, what: str) -> None:
-        self._what = what
+        self._what = known_label(what)
         self._began = time.monotonic()
         self._progress: Progress | None = None
         self._task: int | None = None
 
     def report(self, done: int, total: int, what: str = "") -> None:
-        """Report that `done` of `total` is done."""
+        """Set the progress bar to `done` of `total`; `what` replaces its label."""
         if self._progress is None:
             if not sys.stderr.isatty() or time.monotonic() - self._began < _PROGRESS_DELAY:
                 return

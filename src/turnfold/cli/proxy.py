@@ -1,4 +1,4 @@
-"""`turnfold proxy`: runs the proxy for the interfaces of model providers."""
+"""`turnfold proxy`: runs an HTTP proxy in front of a model provider, which makes prompts fit a budget."""
 
 from __future__ import annotations
 
@@ -31,15 +31,21 @@ _Budget = Annotated[
 ]
 _ModelBudget = Annotated[
     list[str] | None,
-    typer.Option(help="Budget of the models whose name begins so.", metavar="MODEL=TOKENS"),
+    typer.Option(
+        help="Token budget of models whose names begin with MODEL.", metavar="MODEL=TOKENS"
+    ),
 ]
 _Session = Annotated[
     str,
-    typer.Option(help="Session of requests that name none. Default: they are passed through."),
+    typer.Option(
+        help="Session for requests that name none. Default: such requests pass unchanged."
+    ),
 ]
 _Tenant = Annotated[str, typer.Option(help="Tenant to serve if there is no token file.")]
 _Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
-_Silent = Annotated[float, typer.Option(help="Seconds in which the provider may send nothing.")]
+_Silent = Annotated[
+    float, typer.Option(help="Longest time without data from the provider, in seconds.")
+]
 _Drain = Annotated[float, typer.Option(help="Seconds running work gets to finish at shutdown.")]
 
 
@@ -64,7 +70,7 @@ def proxy(
     from turnfold.cli.store import address_of, default_store, encryption_keys
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("turnfold.proxy.server").setLevel(logging.INFO)  # the address
+    logging.getLogger("turnfold.proxy.server").setLevel(logging.INFO)  # logs the address
     with report_errors():
         from turnfold.proxy import ProxyOptions, run_proxy
         from turnfold.service import Limits

@@ -37,11 +37,14 @@ __all__ = (
     "history_of",
     "read_file",
     "replay_history",
+    "require_messages",
     "show_replay",
 )
 
 
 Tools = Sequence[dict[str, object]]
+_EMPTY_SIZE = 64
+"""Bytes of the largest file that is read to see whether it holds nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,7 @@ def history_of(
 
 def read_file(path: Path, format_name: str) -> dict[str, list[ImportedMessage]]:
     """Return the conversations of a file that `turnfold import` reads."""
+    require_messages(path)
     chosen = detect(path) if format_name == "auto" else format_name
     if chosen == TURNFOLD:
         return _exported(path)
@@ -110,8 +114,14 @@ def read_file(path: Path, format_name: str) -> dict[str, list[ImportedMessage]]:
     return found
 
 
+def require_messages(path: Path) -> None:
+    """Raise `NotFound` for an empty file and for an empty list."""
+    if path.stat().st_size <= _EMPTY_SIZE and b"".join(path.read_bytes().split()) in (b"", b"[]"):
+        raise NotFound(f"no messages in {path}")
+
+
 def _exported(path: Path) -> dict[str, list[ImportedMessage]]:
-    """Return the conversations of an export of turnfold, through a store in memory."""
+    """Return the conversations of a turnfold export, by importing it into a temporary store in memory."""
     scope = Scope("export")
     store = open_store("sqlite://", blocking=True)
     try:
@@ -184,7 +194,7 @@ def replay_history(
 
 
 def has_price(model: str, table: PriceTable) -> bool:
-    """Return True if a model is named and has a price; a model without one is reported to stderr."""
+    """Return True if a model is named and has a price; a named model without a price is reported on stderr."""
     if not model:
         return False
     try:

@@ -1,4 +1,4 @@
-"""`turnfold rules`: lists the rules and decisions that the user of a session stated, those that ended on request."""
+"""`turnfold rules`: lists the rules and decisions that the user of a session stated; with `--all` also ended ones."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ class EndedRuleRow:
     text: str
     state: RuleState
     ended: int
-    """Seq of the entry that ended it; 0 if it was dropped by hand."""
+    """Seq of the entry that ended the rule; 0 if it was dropped by hand."""
     ended_at: int
     """Time of that entry in microseconds since 1970; 0 if the rule was dropped by hand, or the entry is erased."""
     replaced_by: str
-    """Id of the rule that replaced, lifted or cancelled it; empty if it was done or dropped by hand."""
+    """Id of the rule that replaced, lifted or cancelled this one; empty if it was done or dropped by hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesScreen:
-    """Rules of a session, in the order in which they were said."""
+    """Rules of a session, in the order in which the user stated them."""
 
     session: str
     rules: tuple[RuleRow, ...]
-    """The active ones."""
+    """Active rules."""
     ended: tuple[EndedRuleRow, ...] | None
-    """Those that ended; None if they were not asked for."""
+    """Rules that no longer apply; None without `--all`."""
 
 
 def list_rules(store: str | None, tenant: str, session: str, *, ended: bool = False) -> RulesScreen:
-    """Return the active rules of a session, and with `ended` those that no longer apply."""
+    """Return the active rules of a session, and with `ended` also the rules that no longer apply."""
     with open_session(store, tenant, session, calls=1) as at:
         found = at.session.rules(ended=ended)
         rows = tuple(

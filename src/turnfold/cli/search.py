@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
-from turnfold.cli.labels import label
+from turnfold.cli.labels import known_label, label
 from turnfold.cli.output import (
     as_json,
     is_plain,
@@ -112,7 +112,7 @@ class RecalledRow:
     score: float
     snippet: Snippet
     text: str
-    """The text of the entry that is shown."""
+    """Text of the entry, or the part of it that matches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class RecallScreen:
     tokens: int | None = None
     """Tokens of `text`, if a token limit was given."""
     text: str = ""
-    """The text that a model would be shown, if a token limit was given."""
+    """Text with the recalled entries that a model would get, if a token limit was given."""
 
 
 def search_store(
@@ -192,10 +192,10 @@ def show_found(result: SearchScreen, *, json: bool) -> None:
     console = make_console()
     if not result.found:
         console.print(
-            f"{label('nothing found')}: {result.store}, tenant {printable(result.tenant)}"
+            f"{label('nothing found')}: {result.store}, {label('tenant')} {printable(result.tenant)}"
         )
     for each in result.found:
-        what = each.role or f"{each.kind} {each.key}"
+        what = known_label(each.role) if each.role else f"{each.kind} {each.key}"
         place = f"#{each.seq}  {label('turn')} {each.turn}" if each.role else ""
         _print(
             console,
@@ -220,7 +220,12 @@ def show_recalled(recalled: RecallScreen, *, json: bool) -> None:
     else:
         for each in recalled.recalled:
             place = f"#{each.seq}  {label('turn')} {each.turn}"
-            _print(console, (each.role, place, moment(each.created)), each.score, each.snippet)
+            _print(
+                console,
+                (known_label(each.role), place, moment(each.created)),
+                each.score,
+                each.snippet,
+            )
 
 
 def _print(console: Console, head: Sequence[str], score: float, shown: Snippet) -> None:

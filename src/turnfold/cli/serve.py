@@ -24,6 +24,7 @@ from turnfold.cli.commands.options import (
     TokensFileOption,
     chosen_redactor,
 )
+from turnfold.cli.labels import translated
 from turnfold.cli.language import TranslatedGroup
 
 __all__ = (
@@ -55,7 +56,9 @@ _Drain = Annotated[float, typer.Option(help="Seconds running work gets to finish
 _Verbose = Annotated[bool, typer.Option("--verbose", help="Log each request, without content.")]
 _Audit = Annotated[
     Path | None,
-    typer.Option(help="Append who did what to this file, without content.", metavar="PATH"),
+    typer.Option(
+        help="File to append an audit log to: who did what, without content.", metavar="PATH"
+    ),
 ]
 _Mcp = Annotated[bool, typer.Option("--mcp", help="Also serve MCP, at /mcp.")]
 _TokensFile = Annotated[Path, typer.Option("--file", help="The token file.", metavar="PATH")]
@@ -133,25 +136,28 @@ def _begin_logs(audit_log: Path | None, *, verbose: bool) -> None:
         level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    logging.getLogger("turnfold.service.server").setLevel(logging.INFO)  # the address
+    logging.getLogger("turnfold.service.server").setLevel(logging.INFO)  # logs the address
     if audit_log is not None:
         write_audit_log(audit_log)
 
 
 def _show_access(local: LocalAccess, address: str) -> None:
-    """Print the token and the link of a service without a token file; only to the terminal, never to the log."""
+    """Print the token and the sign-in link of a service without a token file; on stderr, never in the log."""
     from turnfold.service import ROOT
 
     def show_link() -> None:
-        typer.echo(f"inspector (this link works once): {local.link(f'{address}{ROOT}')}", err=True)
+        link = local.link(f"{address}{ROOT}")
+        typer.echo(translated(f"inspector (this link works once): {link}"), err=True)
 
     local.on_used = show_link
-    typer.echo(f"token for programs, until this one ends: {local.token}", err=True)
+    typer.echo(
+        translated(f"token for programs, valid until this command ends: {local.token}"), err=True
+    )
     show_link()
 
 
 def _mcp_beside(*, wanted: bool) -> Sequence[Callable[[ServiceState], ExtraRoutes]]:
-    """Return the MCP routes if they are wanted; only then the MCP package must be installed."""
+    """Return the maker of the MCP routes if wanted, else nothing, so that the MCP package need not be installed."""
     if not wanted:
         return ()
     from turnfold.service import mcp_beside
@@ -193,7 +199,8 @@ def list_tokens(*, file: _TokensFile) -> None:
         at = used.get(line.name, 0)
         last = shown(at if at >= line.created else 0)  # an earlier token may have had this name
         typer.echo(
-            f"{line.name}\t{line.tenant}\t{','.join(line.rights)}\texpires {shown(line.expires)}\tused {last}"
+            f"{line.name}\t{line.tenant}\t{','.join(line.rights)}"
+            f"\t{translated(f'expires {shown(line.expires)}')}\t{translated(f'used {last}')}"
         )
 
 

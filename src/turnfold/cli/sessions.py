@@ -1,4 +1,4 @@
-"""`turnfold sessions` and `turnfold show`: the stored sessions, and the log of one."""
+"""`turnfold sessions` and `turnfold show`: list the stored sessions, and show the log of one."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from turnfold.cli.output import (
     printable,
     without_controls,
 )
-from turnfold.cli.store import Opened, all_conversations, open_at, open_session, session_in
+from turnfold.cli.store import Opened, open_at, open_session, session_in, sessions_in
 from turnfold.errors import WrongKey
 from turnfold.inspect import CallPoint, call_point, excerpt
 from turnfold.memory import MemoryMode, SessionStatus
 from turnfold.records import Entry
-from turnfold.stores import is_adapter_conversation
 
 __all__ = (
     "SessionRow",
@@ -92,12 +91,7 @@ class SessionScreen:
 def list_sessions(store: str | None, tenant: str, *, limit: int, prefix: str) -> SessionsScreen:
     """Return the most recently changed sessions; conversations of adapters only if the prefix has a colon."""
     with open_at(store, tenant) as opened:
-        known = [
-            info
-            for info in all_conversations(opened)
-            if info.conversation.startswith(prefix)
-            and (":" in prefix or not is_adapter_conversation(info.conversation))
-        ]
+        known = sessions_in(opened, prefix)
         newest = sorted(known, key=lambda info: (-info.updated, info.conversation))[:limit]
         rows = [
             SessionRow(

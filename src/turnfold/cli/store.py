@@ -1,8 +1,8 @@
-"""Opens the store and the sessions of a command.
+"""Opening of the store, sessions and calls that the options of a command name.
 
-The store is the one that the option names, that of TURNFOLD_STORE, or a file in the user's data folder. A command that
-only reads never creates a store: a mistyped address is an error and creates no empty file. A session is opened with the
-token counter that counted its entries, if it is known, so that the figures are those of the program that wrote it.
+The store is named by `--store` or TURNFOLD_STORE; the default is a file in the user's data folder. A command that only
+reads never creates a store: a mistyped address is an error and creates no empty file. A session is opened with the
+token counter that counted its entries, if it is known, so that token counts equal those of the program that wrote it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 from turnfold.budget import Budget
 from turnfold.cli.labels import with_singulars
 from turnfold.errors import InvalidOption, NotFound
-from turnfold.inspect import recent_calls
+from turnfold.inspect import call_numbers, recent_calls
 from turnfold.memory import Manifest, Memory, Session, budget_of, call_key
 from turnfold.records import Entry
 from turnfold.runtime import drive
@@ -28,7 +28,7 @@ from turnfold.stores import (
     Head,
     Scope,
     Store,
-    is_adapter_conversation,
+    list_sessions,
     may_hold_password,
     open_store,
     read_key_file,
@@ -50,21 +50,24 @@ __all__ = (
     "OpenedSession",
     "address_of",
     "all_conversations",
+    "counter_of",
     "default_store",
     "encryption_keys",
     "file_of",
     "find_call",
     "find_session",
+    "find_sessions",
     "log_pages",
     "open_at",
     "open_session",
     "require_store",
     "session_in",
+    "sessions_in",
 )
 
 
 def default_store(environment: Mapping[str, str] | None = None, *, make_folder: bool = True) -> str:
-    """Return the address used if none is named."""
+    """Return the address of the store used if `--store` is not given."""
     known = os.environ if environment is None else environment
     if known.get("TURNFOLD_STORE"):
         return address_of(known["TURNFOLD_STORE"])
@@ -76,13 +79,13 @@ def default_store(environment: Mapping[str, str] | None = None, *, make_folder: 
 
 
 def encryption_keys(environment: Mapping[str, str] | None = None) -> list[str] | None:
-    """Return the keys in the file that TURNFOLD_ENCRYPTION_KEY_FILE names; None if it names none."""
+    """Return the keys in the file that TURNFOLD_ENCRYPTION_KEY_FILE names; None if it is not set."""
     path = (os.environ if environment is None else environment).get("TURNFOLD_ENCRYPTION_KEY_FILE")
     return read_key_file(path) if path else None
 
 
 def address_of(store: str | None) -> str:
-    """Return the address of a store named by address or file path."""
+    """Return the address of a store given as an address, as a file path, or not at all (the default store)."""
     if not store:
         return default_store(make_folder=False)
     if "://" in store:
@@ -116,7 +119,7 @@ def require_store(address: str) -> None:
 LAST, PREVIOUS = "@last", "@prev"
 _PAGE = 500
 _CANDIDATES = 8
-_CALL = re.compile(r"(\d+)(?:-(\d+))?")
+_CALL = re.compile(r"(\d+)-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class OpenedSession:
-    """An open session, its newest calls and their budget."""
+    """An open session with its newest calls, and the budget for its next call."""
 
     opened: Opened
     memory: Memory
@@ -150,9 +153,10 @@ def open_at(
     decrypt: bool = True,
     refuse: bool = True,
 ) -> Generator[Opened]:
-    """Open the store of a command; with `make` it may be created, without `decrypt` it is opened as it is.
+    """Open the store of a command. With `make`, it is created if it does not exist.
 
-    Without a key, encrypted conversations raise `WrongKey`; without `refuse` they are read and copied as they are.
+    Without `decrypt`, encrypted conversations are read in their encrypted form even if there is a key. Without a key,
+    reading them raises `WrongKey`, unless `refuse` is False: then they are read in their encrypted form.
     """
     address = address_of(store)
     if not make:
@@ -181,7 +185,7 @@ def open_session(
     with open_at(store, tenant) as opened:
         conversation = find_session(opened, name)
         head = drive(opened.store.head(opened.scope, conversation))
-    counter = counter_for(model) if model else _counter_of(head)
+    counter = counter_for(model) if model else counter_of(head)
     with open_at(store, tenant, counter=counter) as opened:
         yield session_in(opened, conversation, counter, model=model, budget=budget, calls=calls)
 
@@ -197,7 +201,7 @@ def session_in(
 ) -> OpenedSession:
     """Return a session of an open store, for reading."""
     head = drive(opened.store.head(opened.scope, conversation))
-    counter = counter or _counter_of(head)
+    counter = counter or counter_of(head)
     usual = Memory(opened.store, scope=opened.scope, counter=counter)
     recent = drive(recent_calls(usual.session(conversation).awaiting, most=calls))
     limit = _budget(usual, recent, budget, model)
@@ -214,7 +218,8 @@ def _budget(memory: Memory, calls: list[Manifest], tokens: int | None, model: st
     return Budget(context_window=context_window_for(model)) if model else memory.budget
 
 
-def _counter_of(head: Head) -> TokenCounter:
+def counter_of(head: Head) -> TokenCounter:
+    """Return the token counter that counted the entries of a session; a cautious one if it is not known here."""
     known = counter_named(head.counter) if head.counter else cautious_counter()
     if known is None:
         sys.stderr.write(
@@ -237,8 +242,35 @@ def all_conversations(opened: Opened) -> list[ConversationInfo]:
     return found
 
 
+def sessions_in(opened: Opened, prefix: str = "") -> list[ConversationInfo]:
+    """Return the sessions of the tenant, ordered by id; conversations of adapters only if the prefix has a colon."""
+    found: list[ConversationInfo] = []
+    while page := drive(
+        list_sessions(
+            opened.store,
+            opened.scope,
+            prefix=prefix,
+            after=found[-1].conversation if found else "",
+            limit=_PAGE,
+        )
+    ):
+        found.extend(page)
+    return found
+
+
+def find_sessions(opened: Opened, names: Sequence[str]) -> list[str]:
+    """Return the ids of the named sessions, each once; a name that ends with a colon selects all that start with it."""
+    found: list[str] = []
+    for name in names:
+        if name.endswith(":"):
+            found += [info.conversation for info in sessions_in(opened, name)]
+        else:
+            found.append(find_session(opened, name))
+    return list(dict.fromkeys(found))
+
+
 def log_pages(session: Session) -> Iterator[list[Entry]]:
-    """Read the whole log of a session, page by page."""
+    """Yield the whole log of a session, page by page."""
     after = 0
     while page := session.history(after=after, limit=_PAGE):
         yield page
@@ -246,13 +278,9 @@ def log_pages(session: Session) -> Iterator[list[Entry]]:
 
 
 def find_session(opened: Opened, name: str) -> str:
-    """Return the conversation with this id or prefix; `@last` is the most recently changed one."""
+    """Return the id of the session with this id or prefix; `@last` is the most recently changed session."""
     if name == LAST:
-        known = [
-            info
-            for info in all_conversations(opened)
-            if not is_adapter_conversation(info.conversation)
-        ]
+        known = sessions_in(opened)
         if not known:
             raise NotFound(f"no sessions of tenant {opened.scope.tenant!r} in {opened.address}")
         return max(known, key=lambda info: (info.updated, info.conversation)).conversation
@@ -264,7 +292,9 @@ def find_session(opened: Opened, name: str) -> str:
         return found[0]
     if found:
         shown = ", ".join(found[:_CANDIDATES]) + (", ..." if len(found) > _CANDIDATES else "")
-        raise InvalidOption(f"{name!r} matches several sessions: {shown}")
+        raise InvalidOption(
+            f"{name!r} matches several sessions: {shown}; give a longer prefix or the whole id"
+        )
     raise NotFound(
         f"no session {name!r} of tenant {opened.scope.tenant!r} in {opened.address}; "
         "`turnfold sessions` lists them"
@@ -272,7 +302,7 @@ def find_session(opened: Opened, name: str) -> str:
 
 
 def find_call(at: OpenedSession, name: str) -> str:
-    """Return the call with this name: its id, SEQ, SEQ-NUMBER, `@last` or `@prev`."""
+    """Return the id of the call that a command line names: its number, its id, `@last` or `@prev`."""
     calls = at.calls
     if name in (LAST, PREVIOUS):
         back = 1 if name == LAST else 2
@@ -281,23 +311,22 @@ def find_call(at: OpenedSession, name: str) -> str:
                 f"session {at.session.id!r} has {with_singulars(f'{len(calls)} calls')}, so there is no {name}"
             )
         return calls[-back].call
+    numbers = drive(call_numbers(at.session.awaiting))
+    if name.isdecimal():
+        if not 1 <= int(name) <= len(numbers):
+            raise NotFound(
+                f"no call {name} in {at.session.id!r}: calls are numbered from 1 to {len(numbers)}"
+            )
+        return list(numbers)[int(name) - 1]
     parts = _CALL.fullmatch(name)
     if parts is None:
         raise InvalidOption(
-            f"{name!r} is not a call: use SEQ, SEQ-NUMBER, {LAST} or {PREVIOUS}; `turnfold explain {at.session.id} "
+            f"{name!r} is not a call: use its number, its id, {LAST} or {PREVIOUS}; `turnfold explain {at.session.id} "
             "--list` shows them"
         )
-    seq = int(parts[1])
-    page = at.session.calls(after=call_key(seq, 0)[:-5], limit=_PAGE)
-    found = [each.call for each in page if each.seq == seq]
-    if parts[2] is not None:
-        wanted = call_key(seq, int(parts[2]))
-        found = [call for call in found if call == wanted]
-    if not found:
-        near = ", ".join(each.call for each in (page[:2] or calls[-2:]))
+    call = call_key(int(parts[1]), int(parts[2]))
+    if call not in numbers:
         raise NotFound(
-            f"no call {name!r} in {at.session.id!r}{f'; near it: {near}' if near else ''}"
+            f"no call {name} in {at.session.id!r}: calls are numbered from 1 to {len(numbers)}"
         )
-    if len(found) > 1:
-        raise InvalidOption(f"{name!r} matches several calls: {', '.join(found)}")
-    return found[0]
+    return call

@@ -1,4 +1,4 @@
-"""`turnfold top`: shows what uses most tokens, once or refreshed while other programs write."""
+"""`turnfold top`: shows what uses most tokens, once or refreshed at intervals."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from turnfold.cli.labels import label
+from turnfold.cli.labels import known_label, label
 from turnfold.cli.output import columns, make_console, print_result, printable, progressing
-from turnfold.cli.store import all_conversations, log_pages, open_at, open_session
+from turnfold.cli.store import log_pages, open_at, open_session, sessions_in
 from turnfold.inspect import CostRow, EntryCost, LogCosts, conversation_costs
 
 __all__ = (
@@ -39,10 +39,10 @@ class Top:
 
 
 def look_at_top(store: str | None, tenant: str, session: str | None, *, most: int) -> Top:
-    """Sum the tokens of a session, or of all sessions."""
-    if session is None:
+    """Sum the tokens of one session, or of all; a name that ends with a colon selects the ids starting with it."""
+    if session is None or session.endswith(":"):
         with open_at(store, tenant) as opened:
-            infos = all_conversations(opened)
+            infos = sessions_in(opened, session or "")
         return Top(
             session="",
             tokens=sum(info.head.tokens for info in infos),
@@ -109,12 +109,17 @@ def _draw(found: Top, console: Console) -> RenderableType:
         ("tool", found.tools),
     ):
         if rows:
-            table = [(f"{r.tokens:,}", f"{r.share:.0%}", f"{r.entries:,}", r.name) for r in rows]
+            named = known_label if name == "role" else str
+            table = [
+                (f"{r.tokens:,}", f"{r.share:.0%}", f"{r.entries:,}", named(r.name)) for r in rows
+            ]
             parts += [
                 Text(),
                 columns(console, ("tokens", "share", "entries", name), table, wide=name),
             ]
     if found.costliest:
-        table = [(f"{e.tokens:,}", str(e.seq), e.label, e.text) for e in found.costliest]
+        table = [
+            (f"{e.tokens:,}", str(e.seq), known_label(e.label), e.text) for e in found.costliest
+        ]
         parts += [Text(), columns(console, ("tokens", "seq", "entry", "text"), table, wide="text")]
     return Group(*parts)

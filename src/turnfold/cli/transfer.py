@@ -69,7 +69,7 @@ def export_sessions(
         raise InvalidOption(f"format {format_name!r} is not one of {', '.join(EXPORTS)}")
     if every == bool(names):
         raise InvalidOption("give either the sessions to export or --all, not both")
-    # Our own format is exact: without the key it has what is encrypted as it is, and the wrapped keys.
+    # turnfold's own format is exact: without the key, it has the encrypted entries and the encrypted keys unchanged.
     refuse = format_name != "turnfold"
     with (
         open_at(store, tenant, refuse=refuse) as opened,
@@ -124,11 +124,11 @@ def _export_exactly(
 
 @contextmanager
 def output_file(output: Path | None) -> Generator[IO[str]]:
-    """Open a text file that only its owner can read and that replaces `output` when it is complete; None for stdout."""
+    """Yield a text file that becomes `output`, readable by its owner only, once it is complete; stdout for None."""
     if output is None:
         yield sys.stdout
         return
-    # A temporary file can be read by its owner only, and keeps that under its final name.
+    # mkstemp makes a file that only its owner can read; renaming it keeps the permissions.
     handle, draft = tempfile.mkstemp(
         prefix=f".{output.name[:40]}.", suffix=".part", dir=output.parent
     )
@@ -184,7 +184,7 @@ def _markdown(name: str, log: list[Entry]) -> Iterator[str]:
 
 
 def show_exported(done: Exported, *, json: bool) -> None:
-    """Print what was exported, to stderr."""
+    """Print what was exported to stderr, or as JSON to stdout if that is not the output itself."""
     if json and done.output != "-":
         print(as_json(done))  # noqa: T201 (what the command is for)
         return
@@ -210,7 +210,7 @@ def import_path(
     model: str,
     redactor: Redactor | None = None,
 ) -> Imported:
-    """Import a file; the store is created if there is none."""
+    """Import a file into the store, which is created if it does not exist."""
     if not path.is_file():
         raise NotFound(f"no such file: {path}")
     if store is None:
@@ -268,7 +268,7 @@ def show_imported(done: Imported, *, json: bool) -> None:
         text = text.format(name=printable(each.conversation), seq=each.seq, parts=each.parts)
         console.print(Text(f"  {text}", "dim"))
     for what, times in sorted(done.ignored.items()):
-        text = label("not part of a conversation: {times:,} x {what}")
+        text = label("not imported: {times:,} x {what}")
         console.print(Text(f"  {text.format(times=times, what=printable(what))}", "dim"))
     for bad in done.bad:
         console.print(Text(f"  {label('left out')}: {printable(str(bad))}", "yellow"))

@@ -1,7 +1,7 @@
 """`turnfold ui`: shows an existing store in the web inspector, on this machine only.
 
-It serves pages but no API, so nothing in the browser can change stored data. Other users of the machine can reach its
-port, so the printed address signs in one browser, once; after that, a new address is printed.
+It serves pages but no API, so nothing in the browser can change stored data. Because other users of the machine can
+reach its port, the printed address contains a key that signs in one browser, once; then a new address is printed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ __all__ = ("RemoteShortMemory",)
 
 
 class RemoteShortMemory:
-    """Short-term memory behind a service, for programs without an event loop."""
+    """Short-term memory of a remote service, for programs without an event loop."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class RemoteShortMemory:
     def set_short_memory(self, conversation_id: str, session: SessionValue) -> SessionValue:
         """Store the changed fields of a session and return the new session.
 
-        If another writer changed one of them to another value meanwhile, `Conflict` is raised and nothing is written.
+        If another writer set one of these fields to another value meanwhile, `Conflict` is raised; nothing is written.
         Fields derived from the log cannot be set, except the mode: FULL_HISTORY shows everything again, until the next
         checkpoint.
         """

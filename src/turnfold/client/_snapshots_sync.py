@@ -58,7 +58,7 @@ class RemoteSnapshots:
         return drive(self._awaiting.files(turn))
 
     def read(self, turn: int, path: str) -> str | bytes:
-        """Read one file as it was at a turn; no other file is read."""
+        """Read one file of the snapshot of a turn, and no other file; `InvalidOption` if that turn has none."""
         return drive(self._awaiting.read(turn, path))
 
     def diff(self, before: int, after: int, *, path: str = "", tokens: int = 2000) -> SnapshotDiff:
@@ -69,7 +69,7 @@ class RemoteSnapshots:
         return drive(self._awaiting.diff(before, after, path=path, tokens=tokens))
 
     def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
-        """Find the turns whose snapshot introduced the words, in its content or its summary; best first."""
+        """Find the turns whose snapshots are the first to contain the words, as content or summary; best first."""
         return drive(self._awaiting.search(keyword, limit=limit))
 
     def recall(

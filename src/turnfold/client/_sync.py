@@ -40,7 +40,10 @@ __all__ = (
 
 
 class RemoteState:
-    """Values shared by all sessions of a conversation. Changes of different names do not overwrite each other."""
+    """Session state: JSON values by name, shared by all sessions of a conversation.
+
+    Two writers that change different names do not overwrite each other.
+    """
 
     def __init__(self, awaiting: AsyncRemoteState) -> None:
         self._awaiting = awaiting
@@ -72,7 +75,7 @@ class RemoteState:
 
 
 class RemoteFindings:
-    """Results of tool calls, remembered by tool and arguments."""
+    """Findings of one conversation: results of tool calls, remembered by tool and arguments."""
 
     def __init__(self, awaiting: AsyncRemoteFindings) -> None:
         self._awaiting = awaiting
@@ -84,7 +87,7 @@ class RemoteFindings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """Rules of this session object, by tool; results of a tool without one are remembered only by `note`."""
+        """Rules of this session object, by tool name; other tools' results are remembered only by calling `note`."""
         return self._awaiting.rules
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
@@ -100,7 +103,7 @@ class RemoteFindings:
         seq: int = 0,
         asked: int | None = None,
     ) -> Finding | None:
-        """Remember the result of a call; returns None for an error, or if its rule rejects it (relevance, size).
+        """Remember the result of a call; returns None for an error, and if the tool's rule rejects the result.
 
         `call` is a `ToolCall` or a tool call as a provider writes it. `seq` is the log entry with the result (0 if
         there is none); while that entry is in the window, the finding is not shown again. `asked` is the newest seq
@@ -120,7 +123,7 @@ class RemoteFindings:
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Report a run of a tool, which invalidates the findings that depend on it; call before and after it."""
+        """Report that a tool runs, which invalidates the findings that depend on it; call before and after the run."""
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
@@ -128,18 +131,19 @@ class RemoteFindings:
         return drive(self._awaiting.list())
 
     def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as a model is shown them: fenced, in at most `tokens`, cut at boundaries.
+        """Return the valid findings as text for a prompt: fenced as data, of at most `tokens`, cut at line ends.
 
-        Those related to `question` come first. For programs that build their own prompt; `context` includes them.
+        Findings related to `question` come first. Only for programs that build their own prompt: `context()` includes
+        the findings.
         """
         return drive(self._awaiting.text(tokens=tokens, question=question))
 
     def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Forget the result of a call, or all results of a tool if no arguments are given; returns their number."""
+        """Forget the result of one call, or all results of a tool if no arguments are given; returns their number."""
         return drive(self._awaiting.drop(tool, arguments))
 
     def clear_query(self) -> int:
-        """Forget all findings but tables of contents, when a question is answered; returns how many were forgotten."""
+        """Forget all findings except tables of contents, after a question is answered; returns how many."""
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
@@ -148,7 +152,7 @@ class RemoteFindings:
 
 
 class RemoteSession:
-    """One conversation behind a service."""
+    """One conversation of a remote service."""
 
     def __init__(self, awaiting: AsyncRemoteSession) -> None:
         self._awaiting = awaiting
@@ -184,7 +188,7 @@ class RemoteSession:
         return self._awaiting.last_call
 
     def system(self, content: object) -> Appended | None:
-        """Set the system message; returns None if it was already this one."""
+        """Set the system message; returns None if it is unchanged."""
         return drive(self._awaiting.system(content))
 
     def user(self, content: object, *, name: str | None = None, client_id: str = "") -> Appended:
@@ -218,8 +222,9 @@ class RemoteSession:
         Takes messages in any shape, and the objects of the SDKs of OpenAI, Anthropic and Google: messages and whole
         responses. The usage of a response is recorded with the last call of this handle, as by `record_usage()`.
 
-        With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
-        has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has newer entries.
+        A retry with the same `client_id` stores nothing twice. Several messages get the ids `<client_id>.1`,
+        `<client_id>.2` and so on; `NewEntry` values have their own. `expect` is the newest seq the caller has seen:
+        `Conflict` is raised if the log has newer entries.
         """
         return drive(self._awaiting.add(messages, client_id=client_id, expect=expect))
 
@@ -235,7 +240,7 @@ class RemoteSession:
         to: Provider | WireFormat | None = None,
         max_tokens: int = 0,
     ) -> RemoteContext:
-        """Build the context of the next model call, within the budget, and store its manifest.
+        """Build the context of the next model call, within the budget, and store its manifest (record of the call).
 
         `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a query. `notes`
         (text by name) and the `workspace` are shown in this call only, fenced as data, and never enter the log.
@@ -276,23 +281,23 @@ class RemoteSession:
     ) -> Checkpoint | None:
         """Fold (compact) everything before the newest turns now; returns None if there is nothing to fold.
 
-        `keep_turns` is the number of newest turns to leave out, by default that of the service. With `summary` that
-        text is used unchanged, and at least the oldest turn is folded; otherwise the summarizer of the service writes
-        one, and its failure is raised. `on_progress` is called once, at the end.
+        The newest `keep_turns` turns are not folded; the default is that of the service. With `summary` that text is
+        used unchanged, and at least the oldest turn is folded; otherwise the summarizer of the service writes a
+        summary, and an error is raised if it fails. `on_progress` is called once, at the end.
         """
         return drive(
             self._awaiting.fold(summary=summary, keep_turns=keep_turns, on_progress=on_progress)
         )
 
     def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live. `dropped`: those that were dropped instead."""
+        """Return all checkpoints, oldest first; the last one is in use. With `dropped`, return the dropped ones."""
         return drive(self._awaiting.checkpoints(dropped=dropped))
 
     def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
-        """Drop the checkpoint with this id, and those made from it; return them, oldest first.
+        """Drop the checkpoint with this id and all checkpoints made from it; return the dropped ones, oldest first.
 
         The conversation returns to the checkpoint before it, or to none. Dropped checkpoints are kept for audit
-        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` without such a checkpoint.
+        (`checkpoints(dropped=True)`); contexts and searches leave them out. Raises `NotFound` if there is no such id.
         """
         return drive(self._awaiting.drop_checkpoint(checkpoint))
 
@@ -301,21 +306,21 @@ class RemoteSession:
     ) -> list[Recalled]:
         """Find matching entries of this conversation, best first, folded or not.
 
-        With `tokens`, return as many as fit that limit instead, in log order and with their neighbours. `within`
-        filters by role, tool, turn, path or time.
+        With `tokens`, `limit` is ignored: return as many entries as fit that token limit, in log order, with the
+        entries next to them. `within` filters by role, tool, turn, path or time.
         """
         return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
 
     def pin(self, content: str | Entry = "", *, seq: int = 0, key: str = "") -> str:
         """Show a text verbatim in every call from the next user turn on; returns the key to unpin it with.
 
-        An entry, or its `seq`, pins the words of that entry. They are shown with its number and speaker, and the pin
-        goes when the entry is erased.
+        Given an entry or its `seq`, the text of that entry is pinned, shown with its number and role. Erasing the entry
+        removes the pin.
         """
         return drive(self._awaiting.pin(content, seq=seq, key=key))
 
     def unpin(self, key: str) -> bool:
-        """Remove a pin from the next user turn on; returns False if it was not pinned."""
+        """Remove a pin; contexts leave it out from the next user turn on. Returns False if there is no such pin."""
         return drive(self._awaiting.unpin(key))
 
     def pins(self) -> dict[str, str]:
@@ -326,12 +331,12 @@ class RemoteSession:
         """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
         They are quoted from the user's messages, in the order in which they were said. Statements of a tool, a
-        document or the model are never included. `ended` also returns those that were replaced, done or dropped.
+        document or the model are never included. With `ended`, rules that were replaced, done or dropped are included.
         """
         return drive(self._awaiting.rules(ended=ended))
 
     def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
-        """Add a rule that was not said in the conversation; contexts show it from now on."""
+        """Add a rule that is in no message of the conversation; contexts show it from now on."""
         return drive(self._awaiting.add_rule(text, kind=kind))
 
     def drop_rule(self, rule: str) -> StandingRule:
@@ -359,11 +364,11 @@ class RemoteSession:
         return drive(self._awaiting.calls(after=after, limit=limit))
 
     def explain(self, call: str | None = None) -> Explanation:
-        """Return the messages a call sent and why; by default the last call of this session object."""
+        """Return the messages a call sent, with the reasons; by default the last call of this session object."""
         return drive(self._awaiting.explain(call))
 
     def diff(self, before: str, after: str) -> Difference:
-        """Compare two calls."""
+        """Compare the messages that two calls sent; `before` and `after` are ids of calls."""
         return drive(self._awaiting.diff(before, after))
 
     def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
@@ -371,7 +376,7 @@ class RemoteSession:
         return drive(self._awaiting.record_usage(usage, call=call))
 
     def status(self) -> SessionStatus:
-        """Return the status of the session."""
+        """Return the status of the session: its numbers of entries, turns and tokens, and more."""
         return drive(self._awaiting.status())
 
     def clear(self) -> int:
@@ -381,8 +386,9 @@ class RemoteSession:
     def erase(self, seq: int, *, reason: str = "") -> Erasure:
         """Erase one message and everything that was made from it, permanently.
 
-        A placeholder with its seq and the `reason` stays. What the program wrote itself stays too: `mentions` of the
-        result names what may contain the text. Backups, exports and forks made before are not reached.
+        A placeholder with the same seq and the `reason` stays. Documents that the program wrote itself stay too:
+        `mentions` of the result names those that may contain the text. Existing backups, exports and forks are not
+        changed.
         """
         return drive(self._awaiting.erase(seq, reason=reason))
 
@@ -391,12 +397,12 @@ class RemoteSession:
         return drive(self._awaiting.delete())
 
     def fork(self, at: int | None = None, *, conversation: str) -> RemoteSession:
-        """Create a new conversation with all entries up to `at` (default: all); this one is unchanged."""
+        """Copy all entries up to `at` (default: all) to a new conversation; return its session."""
         return RemoteSession(drive(self._awaiting.fork(at, conversation=conversation)))
 
 
 class RemoteMemory:
-    """Memory behind a service, for programs without an event loop."""
+    """Memory of a remote service, for programs without an event loop."""
 
     def __init__(
         self,
@@ -421,9 +427,14 @@ class RemoteMemory:
         """Return the session of a conversation, new or existing."""
         return RemoteSession(self._awaiting.session(conversation))
 
-    def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
-        """List conversations of the token's tenant with an id after `after`, ordered by id."""
-        return drive(self._awaiting.conversations(after=after, limit=limit))
+    def conversations(
+        self, *, after: str = "", limit: int = 100, internal: bool = False
+    ) -> list[ConversationInfo]:
+        """List conversations of the token's tenant with an id after `after`, ordered by id.
+
+        What adapters keep for themselves is listed only with `internal`.
+        """
+        return drive(self._awaiting.conversations(after=after, limit=limit, internal=internal))
 
     def search(
         self,
@@ -443,7 +454,7 @@ class RemoteMemory:
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Like `delete`, with a receipt that can be checked and that names the forks that remain.
+        """Delete a conversation; return a receipt that can be verified later and that names the forks that remain.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -452,8 +463,8 @@ class RemoteMemory:
     def erase_user(self, user: str) -> ErasureReceipt:
         """Erase all conversations of a user and their forks; raises `NotFound` if there are none.
 
-        Those are the conversations whose id is the user's id or begins with it and a slash (`user-42/trip`), and those
-        with this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
+        A conversation belongs to a user if its id is the user's id or begins with it and a slash (`user-42/trip`), or
+        if it has this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
         """
         return drive(self._awaiting.erase_user(user))
 
@@ -462,9 +473,9 @@ class RemoteMemory:
         return drive(self._awaiting.erase_tenant(tenant))
 
     def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Let the service read its store again, and check that nothing of what a receipt names is there.
+        """Let the service read its store again and check that it has no data of the conversations in a receipt.
 
-        A receipt that names no conversation is never `ok`.
+        The check of a receipt without conversations is never `ok`.
         """
         return drive(self._awaiting.verify_erasure(receipt))
 

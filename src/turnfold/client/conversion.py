@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -40,7 +40,7 @@ class RemoteContext(Context):
 
     __slots__ = ("call", "counter_name")
 
-    def __init__(self, form: ContextForm) -> None:
+    def __init__(self, form: ContextForm, *, tools: Sequence[Mapping[str, object]] = ()) -> None:
         receipt = form.receipt
         self.call = form.call
         """Id of the call, for `explain`, `diff` and `record_usage`; empty for a preview."""
@@ -60,6 +60,8 @@ class RemoteContext(Context):
         self.shared = receipt.shared
         self.previous = receipt.previous
         self.wired = receipt.wired
+        self.native = None
+        self.tool_schemas = tools
         self._receipt = receipt
 
     @property

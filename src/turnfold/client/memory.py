@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from turnfold import api
-from turnfold.api import EraseBody, NamePageQuery, SearchBody, VerifyErasureBody, WithinBody
+from turnfold.api import EraseBody, SearchBody, SessionsQuery, VerifyErasureBody, WithinBody
 from turnfold.client.session import AsyncRemoteSession
 from turnfold.client.transport import RequestSender, check_positive, open_sender, read_pages
 from turnfold.memory import ErasureCheck, ErasureReceipt, SearchResult
@@ -17,7 +17,7 @@ __all__ = ("AsyncRemoteMemory",)
 
 
 class AsyncRemoteMemory:
-    """Memory behind a service, for programs with an event loop."""
+    """Memory of a remote service, for programs with an event loop."""
 
     def __init__(
         self,
@@ -44,11 +44,16 @@ class AsyncRemoteMemory:
         check_name(conversation, "the id of a session")
         return AsyncRemoteSession(conversation, self._sender)
 
-    async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
-        """List conversations of the token's tenant with an id after `after`, ordered by id."""
+    async def conversations(
+        self, *, after: str = "", limit: int = 100, internal: bool = False
+    ) -> list[ConversationInfo]:
+        """List conversations of the token's tenant with an id after `after`, ordered by id.
+
+        What adapters keep for themselves is listed only with `internal`.
+        """
 
         async def page(after: str, limit: int) -> tuple[list[ConversationInfo], str | None]:
-            query = NamePageQuery(after=after, limit=limit)
+            query = SessionsQuery(after=after, limit=limit, internal=internal)
             found = await self._sender.call(api.operations.CONVERSATIONS, query=query)
             return found.conversations, found.next
 
@@ -74,7 +79,7 @@ class AsyncRemoteMemory:
         return await self.session(conversation).delete()
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Like `delete`, with a receipt that can be checked and that names the forks that remain.
+        """Delete a conversation; return a receipt that can be verified later and that names the forks that remain.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -83,8 +88,8 @@ class AsyncRemoteMemory:
     async def erase_user(self, user: str) -> ErasureReceipt:
         """Erase all conversations of a user and their forks; raises `NotFound` if there are none.
 
-        Those are the conversations whose id is the user's id or begins with it and a slash (`user-42/trip`), and those
-        with this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
+        A conversation belongs to a user if its id is the user's id or begins with it and a slash (`user-42/trip`), or
+        if it has this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
         """
         return await self._erase("user", user)
 
@@ -93,9 +98,9 @@ class AsyncRemoteMemory:
         return await self._erase("tenant", tenant)
 
     async def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Let the service read its store again, and check that nothing of what a receipt names is there.
+        """Let the service read its store again and check that it has no data of the conversations in a receipt.
 
-        A receipt that names no conversation is never `ok`.
+        The check of a receipt without conversations is never `ok`.
         """
         body = VerifyErasureBody(receipt=receipt)
         return await self._sender.call(api.operations.VERIFY_ERASURE, body=body)

@@ -1,11 +1,11 @@
 """HTTP client with the methods of `AsyncSession`, its state and its findings.
 
-Messages are made and checked in this process, so an invalid one raises its error here. They are sent in their stored
-form, so nothing is lost.
+Messages are made and checked in this process, so an invalid message raises its error before anything is sent. They are
+sent in their stored form, so nothing is lost.
 
-Findings are remembered tool results. Their rules are code, so they run in this process and decide the relevance of a
-result. The service decides what must be the same for all processes: which findings are stale, and which are dropped
-when there are too many.
+Findings are remembered tool results. The rules for findings are code, so they run in this process and decide how
+relevant a result is. Two decisions must be the same for all processes and are made by the service: which findings are
+stale, and which are dropped when there are too many.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ _RECORD: Final = FormQuery(form="record")
 
 
 class AsyncRemoteFindings:
-    """Results of tool calls, remembered by tool and arguments."""
+    """Findings of one conversation: results of tool calls, remembered by tool and arguments."""
 
     def __init__(self, sender: RequestSender, conversation: str) -> None:
         self._sender = sender
@@ -120,7 +120,7 @@ class AsyncRemoteFindings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """Rules of this session object, by tool; results of a tool without one are remembered only by `note`."""
+        """Rules of this session object, by tool name; other tools' results are remembered only by calling `note`."""
         return MappingProxyType(self._rules)
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
@@ -139,7 +139,7 @@ class AsyncRemoteFindings:
         seq: int = 0,
         asked: int | None = None,
     ) -> Finding | None:
-        """Remember the result of a call; returns None for an error, or if its rule rejects it (relevance, size).
+        """Remember the result of a call; returns None for an error, and if the tool's rule rejects the result.
 
         `call` is a `ToolCall` or a tool call as a provider writes it. `seq` is the log entry with the result (0 if
         there is none); while that entry is in the window, the finding is not shown again. `asked` is the newest seq
@@ -181,7 +181,7 @@ class AsyncRemoteFindings:
         return await self.get(called.name, called.arguments)
 
     async def ran(self, tool: str) -> None:
-        """Report a run of a tool, which invalidates the findings that depend on it; call before and after it."""
+        """Report that a tool runs, which invalidates the findings that depend on it; call before and after the run."""
         body = ToolRanBody(tool=tool, rules=self._rule_forms())
         await self._sender.call(api.operations.TOOL_RAN, self._conversation, body=body)
 
@@ -192,9 +192,10 @@ class AsyncRemoteFindings:
         )
 
     async def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as a model is shown them: fenced, in at most `tokens`, cut at boundaries.
+        """Return the valid findings as text for a prompt: fenced as data, of at most `tokens`, cut at line ends.
 
-        Those related to `question` come first. For programs that build their own prompt; `context` includes them.
+        Findings related to `question` come first. Only for programs that build their own prompt: `context()` includes
+        the findings.
         """
         body = FindingsTextBody(tokens=tokens, question=question)
         return (
@@ -202,13 +203,13 @@ class AsyncRemoteFindings:
         ).text
 
     async def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Forget the result of a call, or all results of a tool if no arguments are given; returns their number."""
+        """Forget the result of one call, or all results of a tool if no arguments are given; returns their number."""
         given = dict(arguments) if isinstance(arguments, Mapping) else arguments
         body = DropFindingsBody(tool=tool, arguments=given)
         return await self._count(api.operations.DROP_FINDINGS, body)
 
     async def clear_query(self) -> int:
-        """Forget all findings but tables of contents, when a question is answered; returns how many were forgotten."""
+        """Forget all findings except tables of contents, after a question is answered; returns how many."""
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody(query_only=True))
 
     async def clear(self) -> int:
@@ -233,7 +234,10 @@ class AsyncRemoteFindings:
 
 
 class AsyncRemoteState:
-    """Values shared by all sessions of a conversation. Changes of different names do not overwrite each other."""
+    """Session state: JSON values by name, shared by all sessions of a conversation.
+
+    Two writers that change different names do not overwrite each other.
+    """
 
     def __init__(self, sender: RequestSender, conversation: str) -> None:
         self._sender = sender
@@ -264,7 +268,7 @@ class AsyncRemoteState:
 
 
 class AsyncRemoteSession:
-    """One conversation behind a service."""
+    """One conversation of a remote service."""
 
     def __init__(self, conversation: str, sender: RequestSender) -> None:
         self.id = conversation
@@ -295,7 +299,7 @@ class AsyncRemoteSession:
         return self._last
 
     async def system(self, content: object) -> Appended | None:
-        """Set the system message; returns None if it was already this one."""
+        """Set the system message; returns None if it is unchanged."""
         body = SystemBody(content=system(content).content)
         return (await self._sender.call(api.operations.SET_SYSTEM, self.id, body=body)).appended
 
@@ -332,8 +336,9 @@ class AsyncRemoteSession:
         Takes messages in any shape, and the objects of the SDKs of OpenAI, Anthropic and Google: messages and whole
         responses. The usage of a response is recorded with the last call of this handle, as by `record_usage()`.
 
-        With `client_id` a retry stores nothing twice; several messages get it with a number appended, and a `NewEntry`
-        has its own. `expect` is the newest seq the caller has seen: `Conflict` is raised if the log has newer entries.
+        A retry with the same `client_id` stores nothing twice. Several messages get the ids `<client_id>.1`,
+        `<client_id>.2` and so on; `NewEntry` values have their own. `expect` is the newest seq the caller has seen:
+        `Conflict` is raised if the log has newer entries.
         """
         usage: Usage | None = None
         if not isinstance(messages, Message):
@@ -347,7 +352,9 @@ class AsyncRemoteSession:
         )
         key = client_id or new_key()
         done = await self._sender.call(api.operations.ADD, self.id, body=body, key=key)
-        if usage is not None and self._last:  # after the answer: it is worth more
+        if (
+            usage is not None and self._last
+        ):  # last, so that the messages are stored even if this fails
             await self.record_usage(usage)
         return done
 
@@ -363,7 +370,7 @@ class AsyncRemoteSession:
         to: Provider | WireFormat | None = None,
         max_tokens: int = 0,
     ) -> RemoteContext:
-        """Build the context of the next model call, within the budget, and store its manifest.
+        """Build the context of the next model call, within the budget, and store its manifest (record of the call).
 
         `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a query. `notes`
         (text by name) and the `workspace` are shown in this call only, fenced as data, and never enter the log.
@@ -383,7 +390,7 @@ class AsyncRemoteSession:
         )
         form = await self._sender.call(api.operations.CONTEXT, self.id, body=body, query=_RECORD)
         self._last = form.call
-        return RemoteContext(form)
+        return RemoteContext(form, tools=tools or ())
 
     async def preview(
         self,
@@ -400,9 +407,8 @@ class AsyncRemoteSession:
             tools=cast("list[dict[str, object]] | None", tools),
             to=_provider(to),
         )
-        return RemoteContext(
-            await self._sender.call(api.operations.PREVIEW, self.id, body=body, query=_RECORD)
-        )
+        form = await self._sender.call(api.operations.PREVIEW, self.id, body=body, query=_RECORD)
+        return RemoteContext(form, tools=tools or ())
 
     async def fold(
         self,
@@ -413,9 +419,9 @@ class AsyncRemoteSession:
     ) -> Checkpoint | None:
         """Fold (compact) everything before the newest turns now; returns None if there is nothing to fold.
 
-        `keep_turns` is the number of newest turns to leave out, by default that of the service. With `summary` that
-        text is used unchanged, and at least the oldest turn is folded; otherwise the summarizer of the service writes
-        one, and its failure is raised. `on_progress` is called once, at the end.
+        The newest `keep_turns` turns are not folded; the default is that of the service. With `summary` that text is
+        used unchanged, and at least the oldest turn is folded; otherwise the summarizer of the service writes a
+        summary, and an error is raised if it fails. `on_progress` is called once, at the end.
         """
         if keep_turns is not None and keep_turns < 0:
             raise InvalidOption(f"keep_turns={keep_turns} must not be negative")
@@ -426,16 +432,16 @@ class AsyncRemoteSession:
         return checkpoint
 
     async def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live. `dropped`: those that were dropped instead."""
+        """Return all checkpoints, oldest first; the last one is in use. With `dropped`, return the dropped ones."""
         query = CheckpointsQuery(dropped=dropped)
         found = await self._sender.call(api.operations.CHECKPOINTS, self.id, query=query)
         return found.checkpoints
 
     async def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
-        """Drop the checkpoint with this id, and those made from it; return them, oldest first.
+        """Drop the checkpoint with this id and all checkpoints made from it; return the dropped ones, oldest first.
 
         The conversation returns to the checkpoint before it, or to none. Dropped checkpoints are kept for audit
-        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` without such a checkpoint.
+        (`checkpoints(dropped=True)`); contexts and searches leave them out. Raises `NotFound` if there is no such id.
         """
         if not checkpoint:
             raise NotFound("there is no checkpoint '' to drop: checkpoints() lists them")
@@ -452,8 +458,8 @@ class AsyncRemoteSession:
     ) -> list[Recalled]:
         """Find matching entries of this conversation, best first, folded or not.
 
-        With `tokens`, return as many as fit that limit instead, in log order and with their neighbours. `within`
-        filters by role, tool, turn, path or time.
+        With `tokens`, `limit` is ignored: return as many entries as fit that token limit, in log order, with the
+        entries next to them. `within` filters by role, tool, turn, path or time.
         """
         check_positive("limit", limit)
         check_positive("tokens", tokens)
@@ -464,18 +470,20 @@ class AsyncRemoteSession:
     async def pin(self, content: str | Entry = "", *, seq: int = 0, key: str = "") -> str:
         """Show a text verbatim in every call from the next user turn on; returns the key to unpin it with.
 
-        An entry, or its `seq`, pins the words of that entry. They are shown with its number and speaker, and the pin
-        goes when the entry is erased.
+        Given an entry or its `seq`, the text of that entry is pinned, shown with its number and role. Erasing the entry
+        removes the pin.
         """
         if isinstance(content, Entry):
             if seq not in (0, content.seq):
-                raise InvalidOption(f"seq={seq} is not the entry given, which is {content.seq}")
+                raise InvalidOption(
+                    f"seq={seq} is not the seq of the given entry, {content.seq}: leave seq= out"
+                )
             content, seq = "", content.seq
         body = PinBody(content=content, key=key, seq=seq)
         return (await self._sender.call(api.operations.PIN, self.id, body=body)).key
 
     async def unpin(self, key: str) -> bool:
-        """Remove a pin from the next user turn on; returns False if it was not pinned."""
+        """Remove a pin; contexts leave it out from the next user turn on. Returns False if there is no such pin."""
         return bool(key) and (await self._sender.call(api.operations.UNPIN, self.id, key)).done
 
     async def pins(self) -> dict[str, str]:
@@ -486,13 +494,13 @@ class AsyncRemoteSession:
         """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
         They are quoted from the user's messages, in the order in which they were said. Statements of a tool, a
-        document or the model are never included. `ended` also returns those that were replaced, done or dropped.
+        document or the model are never included. With `ended`, rules that were replaced, done or dropped are included.
         """
         query = RulesQuery(ended=ended)
         return (await self._sender.call(api.operations.RULES, self.id, query=query)).rules
 
     async def add_rule(self, text: str, *, kind: RuleKind = "rule") -> StandingRule:
-        """Add a rule that was not said in the conversation; contexts show it from now on."""
+        """Add a rule that is in no message of the conversation; contexts show it from now on."""
         body = AddRuleBody(text=text, kind=kind)
         return await self._sender.call(api.operations.ADD_RULE, self.id, body=body)
 
@@ -544,14 +552,14 @@ class AsyncRemoteSession:
         return await read_pages(page, after, limit)
 
     async def explain(self, call: str | None = None) -> Explanation:
-        """Return the messages a call sent and why; by default the last call of this session object."""
+        """Return the messages a call sent, with the reasons; by default the last call of this session object."""
         call = self._call_or_last(call)
         return to_explanation(
             await self._sender.call(api.operations.EXPLAIN, self.id, call, query=_RECORD)
         )
 
     async def diff(self, before: str, after: str) -> Difference:
-        """Compare two calls."""
+        """Compare the messages that two calls sent; `before` and `after` are ids of calls."""
         query = DiffQuery(form="record", before=before, after=after)
         return to_difference(await self._sender.call(api.operations.DIFF, self.id, query=query))
 
@@ -562,7 +570,7 @@ class AsyncRemoteSession:
         return await self._sender.call(api.operations.RECORD_USAGE, self.id, call, body=body)
 
     async def status(self) -> SessionStatus:
-        """Return the status of the session."""
+        """Return the status of the session: its numbers of entries, turns and tokens, and more."""
         return await self._sender.call(api.operations.STATUS, self.id)
 
     async def clear(self) -> int:
@@ -572,8 +580,9 @@ class AsyncRemoteSession:
     async def erase(self, seq: int, *, reason: str = "") -> Erasure:
         """Erase one message and everything that was made from it, permanently.
 
-        A placeholder with its seq and the `reason` stays. What the program wrote itself stays too: `mentions` of the
-        result names what may contain the text. Backups, exports and forks made before are not reached.
+        A placeholder with the same seq and the `reason` stays. Documents that the program wrote itself stay too:
+        `mentions` of the result names those that may contain the text. Existing backups, exports and forks are not
+        changed.
         """
         query = EraseQuery(reason=reason)
         return await self._sender.call(api.operations.ERASE_ENTRY, self.id, str(seq), query=query)
@@ -583,7 +592,7 @@ class AsyncRemoteSession:
         return await self._sender.call(api.operations.DELETE, self.id)
 
     async def fork(self, at: int | None = None, *, conversation: str) -> AsyncRemoteSession:
-        """Create a new conversation with all entries up to `at` (default: all); this one is unchanged."""
+        """Copy all entries up to `at` (default: all) to a new conversation; return its session."""
         body = ForkBody(conversation=conversation, at=at)
         forked = await self._sender.call(api.operations.FORK, self.id, body=body)
         return AsyncRemoteSession(forked.conversation, self._sender)

@@ -39,7 +39,7 @@ RECENT_TURNS: Final = 8
 
 
 class AsyncRemoteShortMemory:
-    """Short-term memory behind a service, for programs with an event loop."""
+    """Short-term memory of a remote service, for programs with an event loop."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class AsyncRemoteShortMemory:
         body = CreateBody(
             user_id=user_id, enterprise_id=enterprise_id, patient_id=patient_id, restart=restart
         )
-        # Without `restart` a repeated request changes nothing.
+        # Without `restart` a retry changes nothing, so it needs no idempotency key.
         key = new_key() if restart else ""
         return to_session(
             await self._sender.call(
@@ -142,7 +142,7 @@ class AsyncRemoteShortMemory:
             user_query=user_query,
             agent_response=agent_response,
         )
-        # The answer to a pending query is identified by that query.
+        # The service recognises a retry of an answer by its pending query, so it needs no idempotency key.
         key = client_id or (new_key() if user_query else "")
         return await self._sender.call(
             api.operations.WRITE_TURN, conversation_id, body=body, key=key
@@ -174,7 +174,7 @@ class AsyncRemoteShortMemory:
     async def set_short_memory(self, conversation_id: str, session: SessionValue) -> SessionValue:
         """Store the changed fields of a session and return the new session.
 
-        If another writer changed one of them to another value meanwhile, `Conflict` is raised and nothing is written.
+        If another writer set one of these fields to another value meanwhile, `Conflict` is raised; nothing is written.
         Fields derived from the log cannot be set, except the mode: FULL_HISTORY shows everything again, until the next
         checkpoint.
         """

@@ -82,7 +82,7 @@ class AsyncRemoteSnapshots:
         return found.files
 
     async def read(self, turn: int, path: str) -> str | bytes:
-        """Read one file as it was at a turn; no other file is read."""
+        """Read one file of the snapshot of a turn, and no other file; `InvalidOption` if that turn has none."""
         found = await self._sender.call(
             api.operations.SNAPSHOT_FILE, self._conversation, str(turn), query=FileQuery(path=path)
         )
@@ -101,7 +101,7 @@ class AsyncRemoteSnapshots:
         )
 
     async def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
-        """Find the turns whose snapshot introduced the words, in its content or its summary; best first."""
+        """Find the turns whose snapshots are the first to contain the words, as content or summary; best first."""
         check_positive("limit", limit)
         body = SnapshotSearchBody(keyword=keyword, limit=limit)
         return (

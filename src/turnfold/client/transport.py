@@ -3,7 +3,7 @@
 The client is written once, as coroutines. Over the blocking transport they never suspend, so they run to their end
 without an event loop.
 
-A request that got no response may have been carried out or not. Every write can be repeated: appends, and all other
+A request that got no response may have been carried out or not. Every write is safe to retry: appends, and all other
 operations whose second response would differ, carry an idempotency key that is new for each call and the same in all
 its attempts. Errors of the service are raised as the errors an embedded memory would have raised.
 """
@@ -62,7 +62,7 @@ class HttpReply(NamedTuple):
 
 
 class Transport(Protocol):
-    """Sends requests."""
+    """Sends HTTP requests to one service, and waits between attempts."""
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
@@ -107,7 +107,7 @@ class AwaitingTransport:
         except httpx2.TransportError as error:
             raise _unreachable(error) from error
         except RuntimeError as error:
-            if client.is_closed:  # while the request was under way
+            if client.is_closed:  # closed while the request was running
                 raise _unreachable(error) from error
             raise
         return HttpReply(found.status_code, found.content)
@@ -153,7 +153,7 @@ class BlockingTransport:
         except httpx2.TransportError as error:
             raise _unreachable(error) from error
         except RuntimeError as error:
-            if self._client.is_closed:  # by another thread, while the request was under way
+            if self._client.is_closed:  # closed by another thread while the request was running
                 raise _unreachable(error) from error
             raise
         return HttpReply(found.status_code, found.content)
@@ -193,7 +193,9 @@ def _needs_certificates(url: str) -> bool:
 
 
 def _unreachable(error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"no response from the service: {type(error).__name__}")
+    return StoreUnavailable(
+        f"no response from the service ({type(error).__name__}); check that it runs at this address, then try again"
+    )
 
 
 _Body = TypeVar("_Body")
@@ -211,7 +213,7 @@ def new_key() -> str:
 
 
 class RequestSender:
-    """Sends operations to one service."""
+    """Sends operations to one service as HTTP requests; retries when there is no response or a limit is exceeded."""
 
     def __init__(self, transport: Transport, *, retries: int, backoff: float) -> None:
         if retries < 0 or backoff < 0:
@@ -229,9 +231,9 @@ class RequestSender:
         query: _Query | None = None,
         key: str | None = None,
     ) -> _Answer:
-        """Send an operation and return its answer; `names` fill the path parameters, in order.
+        """Send an operation and return its response; `names` fill the path parameters, in order.
 
-        `key` is the Idempotency-Key; by default a new one if the service stores the response under it.
+        `key` is the Idempotency-Key. By default, operations that are `keyed` get a new one, and others none.
         """
         target = _target(operation.path, names, query)
         content = b"" if body is None else msgspec.json.encode(body)
@@ -273,7 +275,8 @@ class RequestSender:
             return msgspec.json.decode(reply.content, type=operation.answer)
         except msgspec.MsgspecError as error:
             raise TurnfoldError(
-                f"unknown response format; the service may run another release: {error}"
+                f"the response to {operation.name!r} has an unknown format ({error}); the service may run another "
+                "release of turnfold: compare the versions"
             ) from None
 
     def _pause(self, error: StoreUnavailable | LimitExceeded, attempt: int) -> float | None:
@@ -285,7 +288,7 @@ class RequestSender:
 
 
 def check_positive(name: str, value: int | None) -> None:
-    """Raise the same error as an embedded memory if a number is below 1."""
+    """Raise `InvalidOption` if a number is below 1, with the message that an embedded memory gives."""
     if value is not None and value < 1:
         raise InvalidOption(f"{name}={value} must be at least 1")
 
@@ -293,7 +296,7 @@ def check_positive(name: str, value: int | None) -> None:
 def open_sender(
     url: str, *, token: str, timeout: float, retries: int, backoff: float, blocking: bool
 ) -> RequestSender:
-    """Return a sender for the service at `url`, with an access token if given."""
+    """Return a `RequestSender` for the service at `url`, with an access token if given."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     kind = BlockingTransport if blocking else AwaitingTransport
     return RequestSender(

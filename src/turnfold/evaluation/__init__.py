@@ -1,4 +1,4 @@
-"""Evaluate memories without a model: what of a conversation is still in the context of a call, and what calls cost."""
+"""Evaluation of memories without a model: how much of a conversation a call still sends, and what calls cost."""
 
 from __future__ import annotations
 

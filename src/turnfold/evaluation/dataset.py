@@ -1,4 +1,4 @@
-"""Conversations with questions: the input of an evaluation, read from JSON Lines (`.jsonl`, `.jsonl.gz`).
+"""Input of an evaluation: conversations with questions, read from JSON Lines (`.jsonl`, `.jsonl.gz`).
 
 Each line is one conversation:
 
@@ -7,15 +7,16 @@ Each line is one conversation:
      "questions": [{"question": "...", "evidence_ids": ["m1"]}],
      "rules": [{"text": "Never book before 9 am.", "message_id": "m1", "until_id": "m7"}]}
 
-`time`, `questions` and `rules` may be missing; messages may have `tool_calls` and `tool_call_id`. The evidence of a
-question are the messages its answer rests on; a question without evidence is not asked. `rules` lists what the user
-laid down, each with the message that says it and, if it was taken back or replaced, the message that did so; without
-`rules`, those that `session.rules()` finds are used. Other fields are ignored.
+`time`, `questions` and `rules` may be missing; messages may have `tool_calls` and `tool_call_id`. `evidence_ids` are
+the messages that contain the answer to a question; a question without evidence is not asked. `rules` are standing
+instructions of the user: `message_id` is the message that states the rule, and `until_id` the message that withdraws or
+replaces it, if there is one. Without `rules`, those that `session.rules()` finds are used. Other fields are ignored.
 """
 
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,7 +40,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class EvalQuestion:
-    """A question, and the seqs (from 1) of the messages that hold its answer."""
+    """A question, and the seqs (from 1) of the messages that contain its answer."""
 
     question: str
     evidence: frozenset[int]
@@ -47,7 +48,7 @@ class EvalQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EvalRule:
-    """A sentence that holds from message `seq` on, up to message `until`; 0 if it holds to the end."""
+    """A rule of the user, in force from message `seq` on until message `until`; `until` is 0 if it never ends."""
 
     text: str
     seq: int
@@ -61,13 +62,13 @@ class EvalConversation:
     name: str
     messages: tuple[Message, ...]
     times: tuple[int, ...] = ()
-    """Microseconds since 1970, of each message; empty if unknown."""
+    """Time of each message, in microseconds since 1970; empty if unknown."""
     questions: tuple[EvalQuestion, ...] = ()
     rules: tuple[EvalRule, ...] | None = None
-    """What the user laid down; None to use what `session.rules()` finds."""
+    """Rules of the user; None to use the rules that `session.rules()` finds."""
 
     def rules_at(self, seq: int) -> tuple[str, ...]:
-        """Return the given rules that hold once `seq` messages are said."""
+        """Return the texts of `rules` that are in force after the first `seq` messages."""
         return tuple(
             rule.text for rule in self.rules or () if rule.seq <= seq and not 0 < rule.until <= seq
         )
@@ -101,19 +102,22 @@ class _SetLine(msgspec.Struct):
 
 
 def read_set(path: str | Path) -> list[EvalConversation]:
-    """Read the conversations of a file; raises `InvalidExport` with the line that is wrong."""
+    """Read the conversations of a file; raises `InvalidExport` with the number of the line that is wrong."""
     file = Path(path)
     try:
         data = file.read_bytes()
-        return _parse(gzip.decompress(data) if file.suffix == ".gz" else data)
+        found = _parse(gzip.decompress(data) if file.suffix == ".gz" else data)
     except FileNotFoundError:
         raise NotFound(f"no such file: {file}") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InvalidExport(f"cannot read {file}: {error}", line=1) from None
+    if not found:
+        raise NotFound(f"{file} has no conversation; each line must be one")
+    return found
 
 
 def sample_set() -> list[EvalConversation]:
-    """Return the small invented set that comes with turnfold: a conversation in English, one in Chinese."""
+    """Return the small invented data set that comes with turnfold: an English and a Chinese conversation."""
     return _parse(files("turnfold.evaluation").joinpath("sample.jsonl").read_bytes())
 
 
@@ -127,15 +131,14 @@ def _parse(data: bytes) -> list[EvalConversation]:
         except (msgspec.MsgspecError, UnicodeError, InvalidRecord, ValueError) as error:
             remedy = "See `turnfold.evaluation.dataset` for the format"
             raise InvalidExport(str(error), line=line, remedy=remedy) from None
-    if not found:
-        raise InvalidExport("no conversation in the file", line=1)
     return found
 
 
 def _conversation(line: _SetLine) -> EvalConversation:
     seqs = {message.id: seq for seq, message in enumerate(line.messages, 1)}
     if len(seqs) < len(line.messages):
-        raise ValueError("two messages have the same id")
+        twice = next(each.id for seq, each in enumerate(line.messages, 1) if seqs[each.id] != seq)
+        raise ValueError(f"two messages have the same id {twice!r}")
     messages = tuple(
         Message(each.role, each.content, tool_calls=each.tool_calls, tool_call_id=each.tool_call_id)
         for each in line.messages
@@ -158,7 +161,9 @@ def _conversation(line: _SetLine) -> EvalConversation:
 def _rule(rule: _SetRule, seqs: dict[str | int, int], messages: Sequence[Message]) -> EvalRule:
     seq = _seq(seqs, rule.message_id)
     if normal_space(rule.text) not in normal_space(messages[seq - 1].text):
-        raise ValueError(f"message {rule.message_id!r} does not say the rule {rule.text!r}")
+        raise ValueError(
+            f"message {rule.message_id!r} does not contain the text of the rule {rule.text!r}"
+        )
     return EvalRule(rule.text, seq, 0 if rule.until_id is None else _seq(seqs, rule.until_id))
 
 
@@ -169,7 +174,7 @@ def _seq(seqs: dict[str | int, int], name: str | int) -> int:
 
 
 def _microseconds(text: str | None) -> int:
-    """Return a time in ISO 8601, or as LoCoMo writes it ("1:56 pm on 8 May, 2023"); 0 if there is none."""
+    """Convert a time in ISO 8601, or in LoCoMo's form ("1:56 pm on 8 May, 2023"), to microseconds; 0 for no time."""
     if not text:
         return 0
     try:

@@ -1,7 +1,7 @@
 """Measures of contexts, as pure functions: evidence, recall, rules, atoms, kept prefix, usable calls, price.
 
-An atom is a hard fact of `turnfold.fold`: a number, an amount, a date or time, a name, path, address, version or
-identifier. A rule or a piece of evidence counts only if it stands in the context word for word; an atom may be written
+An atom is a hard fact found by `turnfold.fold`: a number, an amount, a date or time, a name, path, address, version or
+identifier. A rule or a piece of evidence counts only if the context contains it word for word; an atom may be written
 in another way ("4,200" and 4200).
 """
 
@@ -35,29 +35,29 @@ __all__ = (
 
 
 _RECOGNISABLE = 8
-"""Characters by which the newest message is recognised: a memory may shorten the rest."""
+"""Number of first characters by which the newest message is recognised, since a memory may shorten the rest."""
 _NOT_ATOMS = ("constraint", "decision", "unread")
 
 
 class MeasuredCall(NamedTuple):
-    """One call of a replayed conversation, in tokens."""
+    """Figures of one call of a replayed conversation."""
 
     seq: int
-    """Messages logged when it was made."""
+    """Number of messages logged when the call was made."""
     tokens: int
-    """Of the whole prompt; 0 if the memory refused to build one."""
+    """Tokens of the whole prompt; 0 if the memory refused to build one."""
     marks: tuple[int, ...]
-    """Up to each cache mark, for providers that need them."""
+    """Tokens up to each cache breakpoint, for providers that need breakpoints."""
     shared: int
-    """Of its beginning that the call before sent too."""
+    """Tokens at the beginning of the prompt that the previous call also sent."""
     previous: int
-    """Of the messages of the call before; 0 if there is none."""
+    """Tokens of the previous call's messages; 0 if there is no previous call."""
     answer: int
-    """Of the recorded answer."""
+    """Tokens of the recorded answer."""
     usable: bool
-    """True if a provider would take it and it shows the message to be answered."""
+    """True if a provider would accept the messages and they include the message to be answered."""
     full: bool
-    """True if the whole log would not fit the budget."""
+    """True if the whole log does not fit the budget."""
 
 
 def normal_space(text: str) -> str:
@@ -72,14 +72,14 @@ def mean(values: Iterable[float]) -> float | None:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Return at most `most` of the indexes 0 to `count` - 1, evenly spaced and with the last."""
+    """Return at most `most` of the indexes 0 to `count` - 1, evenly spaced and including the last."""
     if count <= most:
         return list(range(count))
     return [(step + 1) * count // most - 1 for step in range(most)]
 
 
 def call_positions(messages: Sequence[Message]) -> list[int]:
-    """Return how many messages were logged at each model call: before the first of consecutive answers."""
+    """Return, for each model call, the number of messages before it; consecutive assistant messages are one call."""
     return [
         at
         for at in range(1, len(messages))
@@ -88,30 +88,30 @@ def call_positions(messages: Sequence[Message]) -> list[int]:
 
 
 def context_text(messages: Iterable[Message]) -> str:
-    """Return all text of some messages, tool calls and results included."""
+    """Return the joined text of messages, including tool calls and results."""
     return "\n".join(passage.text for passage in passages_of(messages, longest=0))
 
 
 def evidence_share(sent: Sequence[Message], evidence: Sequence[Message]) -> float:
-    """Return the share of the evidence whose whole text stands in what is sent."""
+    """Return the share of the evidence messages whose whole text is in the sent messages."""
     text = normal_space(context_text(sent))
     return fmean(normal_space(context_text([each])) in text for each in evidence)
 
 
 def recall_scores(found: Sequence[int], evidence: frozenset[int]) -> tuple[float, float]:
-    """Return the share of the evidence that was found, and the share of the found that is evidence."""
+    """Return recall (share of the evidence that was found) and precision (share of the results that is evidence)."""
     hits = len(evidence.intersection(found))
     return hits / len(evidence), hits / len(found) if found else 0.0
 
 
 def rules_in(sent: Sequence[Message], rules: Iterable[str]) -> int:
-    """Return how many of the rules stand in what is sent, word for word."""
+    """Return how many of the rules the sent messages contain, word for word."""
     text = normal_space(context_text(sent))
     return sum(normal_space(rule) in text for rule in rules)
 
 
 class AtomIndex:
-    """The distinct atoms of a conversation without its system messages, and where each was said first."""
+    """Distinct atoms of a conversation without its system messages, each with the message that has it first."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._reading = ReadCache()
@@ -126,7 +126,7 @@ class AtomIndex:
         self._first = {(each[0].kind, each[0].key): (seq, each) for seq, each in reversed(said)}
 
     def kept(self, sent: Sequence[Message], seq: int) -> tuple[int, int]:
-        """Return how many of the atoms of the first `seq` messages are in what is sent, and how many there are."""
+        """Return how many atoms of the first `seq` messages the sent messages contain, and how many there are."""
         known = tuple(graded for first, graded in self._first.values() if first <= seq)
         text = context_text(sent)
         lost = check_fidelity(SourceFacts(known), text, reading=self._reading).missing
@@ -136,12 +136,12 @@ class AtomIndex:
 def shared_tokens(
     before: Sequence[Message], after: Sequence[Message], cost: Callable[[Message], int]
 ) -> int:
-    """Return the tokens of the messages that both begin with."""
+    """Return the tokens of the messages at the beginning that both contexts have in common."""
     return sum(map(cost, after[: shared_messages(tuple(after), tuple(before))]))
 
 
 def fold_indexes(contexts: Sequence[Sequence[Message] | None], log: Sequence[Message]) -> list[int]:
-    """Return the indexes of the calls that no longer send, or send shortened, what the call before sent of the log."""
+    """Return the indexes of the calls that drop or shorten a message of the log which the previous call sent."""
     logged = frozenset(log)
     found: list[int] = []
     shown: frozenset[Message] = frozenset()
@@ -156,7 +156,7 @@ def fold_indexes(contexts: Sequence[Sequence[Message] | None], log: Sequence[Mes
 
 
 def is_usable(sent: Sequence[Message], newest: Message) -> bool:
-    """Return True if a provider would take the messages, and they show the one to be answered after the last answer."""
+    """Return True if a provider would accept the messages, and `newest` comes after the last assistant message."""
     if check(sent):
         return False
     answers = [at for at, message in enumerate(sent) if message.role == "assistant"]
@@ -169,9 +169,9 @@ def is_usable(sent: Sequence[Message], newest: Message) -> bool:
 
 
 def call_prices(calls: Iterable[MeasuredCall], model: str, prices: PriceTable) -> list[float]:
-    """Return the list price of each usable call of one conversation; the others are charged nothing.
+    """Return the list price of each usable call of one conversation; calls that are not usable are left out.
 
-    What repeats the call before is read from the provider's cache, as far as its rules allow.
+    The prefix shared with the previous call is priced as read from the provider's cache, where its rules allow that.
     """
     price = prices.price(model)
     rule = prices.rule(price)

@@ -40,10 +40,10 @@ __all__ = (
 
 
 class Peer(Protocol):
-    """A way to build contexts.
+    """A method of building contexts, to compare turnfold with.
 
-    It may also have `search(messages, question, limit)`, which returns seqs (from 1), best first; `marks`, how many
-    messages of the last context stand before each cache mark; and `close()`, called at the end of the conversation.
+    Optional members: `search(messages, question, limit)` returns seqs (from 1), best first; `marks` is the number of
+    messages of the last context before each cache breakpoint; `close()` is called at the end of the conversation.
     """
 
     @property
@@ -52,7 +52,7 @@ class Peer(Protocol):
         ...
 
     def context(self, messages: Sequence[Message], budget: int, /) -> Sequence[Message]:
-        """Return the messages to send; `messages` is the whole log so far and ends with the one to be answered."""
+        """Return the messages to send; `messages` is the log so far, and its last message is the one to answer."""
         ...
 
 
@@ -77,10 +77,10 @@ class TurnfoldPeer:
         self._memory: Memory | None = None
         self._logged = self._now = 0
         self.marks: tuple[int, ...] = ()
-        """Messages of the last context up to each cache mark."""
+        """Number of messages of the last context before each cache breakpoint."""
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Add what is new to the session and build its context."""
+        """Add the new messages to the session and build its context."""
         self._budget = self._budget or budget
         context = self._session(messages).context(budget=Budget(max_tokens=budget))
         self.marks = _marks(context)
@@ -117,7 +117,7 @@ class TurnfoldPeer:
 
 
 def _marks(context: Context) -> tuple[int, ...]:
-    """Return the ends of system, summary and window, and that of the whole prompt in a tool loop."""
+    """Return the cache breakpoints: ends of system, summary and window, and of the whole prompt in a tool loop."""
     ends = set(context.ends[:3])
     if any(message.role == "tool" for message in context.messages[context.ends[3] :]):
         ends.add(len(context.messages))
@@ -125,7 +125,10 @@ def _marks(context: Context) -> tuple[int, ...]:
 
 
 def newest_start(roles: Sequence[str], costs: Sequence[int], room: int) -> int:
-    """Return where the newest messages that fit begin: at a user message, or else not at the result of a tool call."""
+    """Return the index of the first of the newest messages that fit `room` tokens.
+
+    It is a user message if there is one, else an assistant message, and never a tool result without its call.
+    """
     first = len(roles)
     while first and (room := room - costs[first - 1]) >= 0:
         first -= 1
@@ -137,7 +140,7 @@ def newest_start(roles: Sequence[str], costs: Sequence[int], room: int) -> int:
 
 
 class RecencyPeer:
-    """The system messages, and the newest messages that fit, from a user message on if there is one."""
+    """Recency window: the system messages and the newest messages that fit, from a user message on if possible."""
 
     name = "recency"
 
@@ -145,7 +148,7 @@ class RecencyPeer:
         self._cost = MessageCosts(counter)
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Cut the oldest messages."""
+        """Return the messages without the oldest ones."""
         system = [each for each in messages if each.role == "system"]
         talk = [each for each in messages if each.role != "system"]
         room = budget - self._cost.reply - sum(map(self._cost, system))
@@ -159,8 +162,8 @@ _EARLIER = user("Earlier in this conversation:")
 class Bm25Peer:
     """The system messages, the earlier messages that match the user's last one best by BM25, and the newest turn.
 
-    Where the newest turn does not fit, it is the recency window. Textbook BM25 (k1 1.2, b 0.75) over the same words,
-    stems and Chinese character pairs as turnfold's own search.
+    If the newest turn alone does not fit, the recency window is sent instead. Textbook BM25 (k1 1.2, b 0.75) over the
+    same words, stems and Chinese character pairs as turnfold's own search.
     """
 
     name = "bm25"
@@ -195,7 +198,7 @@ class Bm25Peer:
         return [*system, *([quoted] if chosen else []), *newest]
 
     def search(self, messages: Sequence[Message], question: str, limit: int) -> list[int]:
-        """Return the seqs of the messages that hold words of the question, best first."""
+        """Return the seqs of the messages that contain words of the question, best first."""
         for seq, message in enumerate(messages[len(self._lengths) :], len(self._lengths) + 1):
             counts = Counter(terms_of(message.text))
             self._lengths.append(counts.total())
@@ -214,7 +217,7 @@ class Bm25Peer:
 
 
 class MessageCosts:
-    """Tokens of messages: each message object is counted once."""
+    """Counts the tokens of messages, and caches the count of each message object."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter, self.reply = counter, counter.reply
@@ -228,7 +231,7 @@ class MessageCosts:
 
 
 _BUILT_IN: dict[str, PeerFactory] = {"recency": RecencyPeer, "bm25": Bm25Peer}
-_LIBRARIES = "turnfold.evaluation.libraries"
+_LIBRARIES = "turnfold.evaluation.library_peers"
 _LIBRARY_PEERS = {
     "langchain-trim": "LangChainTrim",
     "langchain-summary": "LangChainSummary",
@@ -247,7 +250,7 @@ def peer_names() -> list[str]:
 
 
 def find_peers(names: Iterable[str]) -> dict[str, PeerFactory]:
-    """Return the peers of these names; raises `MissingExtra` with the package to install if one is not there."""
+    """Return the factories of the named peers; raises `MissingExtra` if a library must be installed first."""
     found: dict[str, PeerFactory] = {}
     added = {each.name: each for each in entry_points(group=_GROUP)}
     for name in names:

@@ -1,4 +1,4 @@
-"""Replay conversations under several budgets, with turnfold and with peers, and measure every context.
+"""Replay of conversations under several budgets, with turnfold and with peers, measuring every context.
 
 Before each recorded answer a peer builds the context of that call. After the last message each question is asked as a
 new user message and answered with "ok". Contexts are kept until the conversation is measured, so that every measure is
@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import chain, count, takewhile
 from typing import Literal
 
-from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.errors import BudgetTooSmall, InvalidOption, NotFound
 from turnfold.evaluation.dataset import EvalConversation
 from turnfold.evaluation.measures import (
     AtomIndex,
@@ -52,24 +52,24 @@ __all__ = (
 )
 
 _MOST_POINTS = 20
-"""Calls of a conversation in which rules and atoms are counted; of more, evenly spaced ones and the last."""
+"""Most calls of a conversation in which rules and atoms are counted; of more calls, evenly spaced ones are taken."""
 _BEST = 5
-"""Results of a search that are looked at."""
+"""Number of search results that are scored."""
 OnCall = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldPoint:
-    """What is left of a conversation after some folds (compactions): of all that was said, what one call sends.
+    """Rules and atoms (hard facts) of a conversation that one call still sends after some folds (compactions).
 
-    Measured once the log does not fit the budget, at the same calls for every peer.
+    Measured only at calls whose log does not fit the budget, at the same calls for every peer.
     """
 
     conversation: str
     folds: int
-    """Folds so far: calls that no longer send, or shorten, something of the log that the call before sent."""
+    """Folds so far: calls that dropped or shortened a message of the log which the previous call sent."""
     seq: int
-    """Messages logged."""
+    """Number of messages logged."""
     rules: int
     rules_kept: int
     atoms: int
@@ -78,43 +78,43 @@ class FoldPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationTrial:
-    """One conversation with one peer and budget."""
+    """Measurements of one conversation with one peer and budget."""
 
     calls: tuple[MeasuredCall, ...]
     folds: int
     points: tuple[FoldPoint, ...]
     coverage: tuple[float, ...]
-    """By question: the share of its evidence in the context."""
+    """Share of the evidence in the context, for each question."""
     found: tuple[tuple[float, float], ...]
-    """By question: recall and precision of the five best results; empty if the peer does not search."""
+    """Recall and precision of the five best search results, for each question; empty if the peer cannot search."""
     refused: str
-    """The error of the first call the peer built no context for; empty if there was none."""
+    """Error of the first call for which the peer built no context; empty if it built all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRow:
-    """All conversations with one peer and budget; a figure that cannot be had is None."""
+    """Totals of all conversations with one peer and budget; a figure that could not be measured is None."""
 
     method: str
     budget: int
     calls: int
     usable: int
-    """Calls a provider would take that show the message to be answered."""
+    """Number of calls that a provider would accept and that include the message to be answered."""
     over_budget: int
     folds: int
     rules_kept: float | None
     """Share of the rules in force that a call sends word for word, once the log does not fit the budget."""
     atoms_kept: float | None
     coverage: float | None
-    """Share of the evidence of a question inside the context."""
+    """Mean share of a question's evidence that is in the context."""
     recall_at_5: float | None
     precision_at_5: float | None
     kept_prefix: float | None
-    """Share of the last request that the next one begins with."""
+    """Mean share of the previous request that a request repeats at its beginning."""
     budget_used: float | None
-    """Tokens sent as a share of the budget, once the log does not fit it."""
+    """Mean share of the budget that calls use once the log does not fit it."""
     price_per_call: float | None
-    """List price of a usable call, prompt cache included."""
+    """Mean list price of a usable call, with the discount of the prompt cache."""
     points: tuple[FoldPoint, ...]
     refused: str
 
@@ -127,7 +127,7 @@ class Evaluation:
     entries: int
     questions: int
     rules_from: Literal["given", "session.rules()", "both"]
-    """Where the rules come from: the set, or what turnfold finds."""
+    """Source of the rules: given in the data set, found by turnfold, or both."""
     counter: str
     model: str
     prices: str
@@ -139,7 +139,7 @@ class Evaluation:
 
 
 class _Reference:
-    """What should survive in a conversation: its rules at each call, and its atoms. Made once for all trials."""
+    """Rules in force at each call and atoms of one conversation, which contexts should keep; shared by all trials."""
 
     def __init__(self, conversation: EvalConversation, counter: TokenCounter) -> None:
         self.conversation, self.counter = conversation, counter
@@ -174,26 +174,25 @@ def evaluate(
     prices: PriceTable | None = None,
     on_progress: Callable[[int, int, str], object] | None = None,
 ) -> Evaluation:
-    """Evaluate turnfold and the peers, by default the baselines, on conversations under each budget.
+    """Evaluate turnfold and the peers (default: recency and BM25) on conversations under each budget.
 
-    Tokens are counted for `model`; with `prices` calls are priced. `on_progress` gets calls done, calls in all, and
-    the peer at work. A conversation without an answer and without a question is skipped, and the result says so.
+    Tokens are counted for `model`; with `prices`, calls are priced. `on_progress` is called with the calls done, all
+    calls, and the current peer. Conversations with neither an answer nor a question are skipped; `skipped` lists them.
     """
     counter = counter_for(model) if model else cautious_counter()
     others = {"recency": RecencyPeer, "bm25": Bm25Peer} if peers is None else peers
     if TurnfoldPeer.name in others:
-        raise InvalidOption(f"a peer cannot be called {TurnfoldPeer.name!r}: turnfold itself is")
-    chosen: list[EvalConversation] = []
-    skipped: list[str] = []
-    for each in conversations:
-        if _work(each):
-            chosen.append(each)
-        else:
-            skipped.append(each.name)
-    if not chosen or not budgets:
         raise InvalidOption(
-            f"nothing to evaluate: {len(budgets)} budgets, {len(chosen)} conversations with an answer or a question, "
-            f"{len(skipped)} without"
+            f"a peer cannot be named {TurnfoldPeer.name!r}: that is the name of turnfold's own row; rename the peer"
+        )
+    given = list(conversations)
+    chosen = [each for each in given if _work(each)]
+    skipped = [each.name for each in given if not _work(each)]
+    if not budgets:
+        raise InvalidOption("nothing to evaluate: give at least one budget")
+    if not chosen:
+        raise NotFound(
+            f"nothing to evaluate: none of the {len(skipped)} conversations has an answer or a question"
         )
     trials: dict[tuple[int, str], list[EvaluationTrial]] = {
         (budget, name): [] for budget in budgets for name in (TurnfoldPeer.name, *others)
@@ -233,7 +232,7 @@ def run_trial(
     *,
     counter: TokenCounter,
 ) -> EvaluationTrial:
-    """Evaluate one peer on one conversation."""
+    """Evaluate one peer on one conversation under one budget."""
     return _trial(_Reference(conversation, counter), peer, budget, lambda: None)
 
 
@@ -277,14 +276,14 @@ def _trial(reference: _Reference, peer: Peer, budget: int, on_call: OnCall) -> E
 
 
 class _Replay:
-    """The contexts of one conversation with one peer."""
+    """Replay of one conversation with one peer; collects the contexts."""
 
     def __init__(self, reference: _Reference, peer: Peer, budget: int, on_call: OnCall) -> None:
         self._conversation, self.positions = reference.conversation, reference.positions
         self._peer, self.budget, self._on_call = peer, budget, on_call
         self.contexts: list[tuple[Message, ...] | None] = []
         self.marks: list[tuple[int, ...]] = []
-        """Messages up to each cache mark of a call."""
+        """Number of messages before each cache breakpoint, for each call."""
         self.refused = ""
 
     def calls(self) -> None:
@@ -297,7 +296,7 @@ class _Replay:
             self.marks.append(getattr(self._peer, "marks", usual))
 
     def questions(self) -> tuple[list[tuple[float, float]], list[float]]:
-        """Search for each question, then ask one after the other."""
+        """Search for each question, then ask them one after the other; return search scores and evidence shares."""
         log = list(self._conversation.messages)
         questions = self._conversation.questions
         search = getattr(self._peer, "search", None)
@@ -315,7 +314,7 @@ class _Replay:
         return found, coverage
 
     def _context(self, log: Sequence[Message]) -> tuple[Message, ...] | None:
-        """Return what the peer would send; None if it refuses. A peer may raise anything, turnfold may not."""
+        """Return the peer's context; None if it raises an error. Of turnfold, only `BudgetTooSmall` is caught."""
         self._on_call()
         expected = BudgetTooSmall if isinstance(self._peer, TurnfoldPeer) else Exception
         try:
@@ -342,7 +341,7 @@ def _point(reference: _Reference, sent: Sequence[Message], seq: int, folds: int)
 def _measured(
     replay: _Replay, messages: Sequence[Message], cost: MessageCosts
 ) -> Iterator[MeasuredCall]:
-    """Yield the calls, in tokens."""
+    """Yield the figures of each call."""
     before: tuple[Message, ...] = ()
     logged = counted = 0
     for at, context, marks in zip(replay.positions, replay.contexts, replay.marks, strict=True):

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from turnfold.findings._sync import Findings
+from turnfold.findings.excerpts import (
+    LABELS,
+    Language,
+    chapter_titles,
+    check_language,
+    cut_text,
+    language_of,
+    pick_excerpt,
+    shorten_outline,
+    split_json_rows,
+)
 from turnfold.findings.render import (
     FindingItem,
     escape_headings,
@@ -24,17 +35,6 @@ from turnfold.findings.rules import (
     rule_for,
     rules_by_tool,
     score_in_json,
-)
-from turnfold.findings.shorten import (
-    LABELS,
-    Language,
-    chapter_titles,
-    check_language,
-    cut_text,
-    language_of,
-    pick_excerpt,
-    shorten_outline,
-    split_json_rows,
 )
 from turnfold.findings.store import (
     AsyncFindings,

@@ -89,7 +89,7 @@ class Findings:
         return drive(self._awaiting.drop(tool, arguments))
 
     def clear_query(self) -> int:
-        """Drop all findings except tables of contents, when a question is answered; return how many were dropped."""
+        """Delete all findings except tables of contents; return how many. For use when a question has been answered."""
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from turnfold._late_names import late_pattern
-from turnfold.findings.shorten import (
+from turnfold.findings.excerpts import (
     LABELS,
     Language,
     language_of,
@@ -36,9 +36,9 @@ __all__ = (
 
 
 _LINE_ENDS = 2
-"""Tokens for the line ends of a heading and of its content."""
+"""Tokens added per item for the line breaks after its heading and its content."""
 _SMALLEST = 24
-"""Least tokens for a part of an item; with less room the item is left out."""
+"""The fewest tokens that a shortened item may get; with less room the item is left out."""
 _HEADING_LIKE = late_pattern(
     "(?:(?<=[\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x85\\u2028\\u2029])|^)(?=#|（另有|\\([0-9]+ more )"
 )
@@ -52,6 +52,7 @@ class FindingItem:
     """A tool result or other content to show under a heading."""
 
     label: str
+    """Text of the heading."""
     content: object
     """The text to show; for a table of contents it may be a JSON value."""
     toc: bool = False
@@ -73,7 +74,7 @@ def findings_text(
     language: Language | None = None,
     question: str = "",
 ) -> str:
-    """Render as many findings as fit into `tokens`, in a fence; empty if none fits.
+    """Return findings as text for a prompt, between fence lines: as many as fit into `tokens`; empty if none fits.
 
     `findings` must be sorted, best first. `count` counts the tokens of a text, `measure` those of the whole block as it
     is sent. The `question` decides which parts of a long result are shown.
@@ -97,7 +98,7 @@ def findings_text(
 
 
 def shown_whole(findings: Sequence[Finding], block: str) -> list[Finding]:
-    """Return the findings that a block made by `findings_text` shows word for word."""
+    """Return the findings whose whole content is in `block`, a text made by `findings_text`."""
     return [
         each
         for each in findings
@@ -146,18 +147,23 @@ def items_text(
 
 @dataclass(slots=True)
 class _Slot:
-    """An item and its share of the tokens."""
+    """An item and the tokens that it may use."""
 
     at: int
+    """Index of the item in the list of items."""
     item: FindingItem
     heading: int
+    """Tokens of the heading."""
     cost: int
     """Tokens of the heading and the whole content."""
     room: int
+    """Tokens that heading and content may use."""
 
 
 @dataclass(slots=True)
 class _Page:
+    """The text of findings while it is built: chooses items, shortens them and joins them."""
+
     language: Language
     count: Callable[[str], int]
     wrap: Callable[[str], str]
@@ -168,7 +174,7 @@ class _Page:
     shown: list[tuple[FindingItem, str]] = field(default_factory=list[tuple[FindingItem, str]])
 
     def frame(self, items: Sequence[FindingItem]) -> str:
-        """Return the text around the items (headings, number of omitted items), at its longest."""
+        """Return the longest possible text around the items: section headings and the line on omitted items."""
         labels = LABELS[self.language]
         headings = {labels.contents if item.toc else labels.found for item in items}
         return self.wrap("\n".join([*sorted(headings), labels.more.format(count=self.total)]))
@@ -239,7 +245,7 @@ class _Page:
 
 
 def escape_headings(text: str) -> str:
-    """Indent the lines of a text that could be mistaken for a heading or note of this module."""
+    """Indent the lines of a text that a model could mistake for a heading or for the line on omitted items."""
     return _HEADING_LIKE.sub(" ", text)
 
 

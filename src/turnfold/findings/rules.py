@@ -121,7 +121,7 @@ _LISTS = ("results", "hits", "items", "matches")
 
 
 def score_in_json(result: str) -> float | None:
-    """Return the best score in the tool's JSON result, or None.
+    """Return the highest relevance score in a JSON tool result; None if it has no score.
 
     Only scores from 0 to 1 can be compared between tools, so None is returned if any score is outside that range.
     """
@@ -194,7 +194,9 @@ class FindingRule:
                 f"tool {self.tool!r} is in its own invalidated_by: remove it, or its results would always be stale"
             )
         if not math.isfinite(self.ttl) or self.ttl < 0:
-            raise InvalidOption(f"ttl={self.ttl} must be a number of seconds, 0 for never")
+            raise InvalidOption(
+                f"ttl={self.ttl} must be a number of seconds, or 0 if results never expire"
+            )
         if self.largest < 1:
             raise InvalidOption(f"largest={self.largest} must be at least 1 character")
         check_score(self.relevance, path="relevance")
@@ -206,7 +208,7 @@ class FindingRule:
             )
 
     def kept_of(self, arguments: Mapping[str, object], result: str) -> str | None:
-        """Return the text to remember of a result; None for nothing."""
+        """Return the text to remember for a tool result, as the option `keep` decides; None to remember nothing."""
         return result if self.keep is None else self.keep(arguments, result)
 
     def relevance_of(self, result: str, given: float | None) -> float:
@@ -220,7 +222,7 @@ class FindingRule:
 
 
 class RuleSource(Protocol):
-    """An object with rules of its own, such as an `AgentMemory`."""
+    """An object that supplies finding rules, such as an `AgentMemory`."""
 
     def finding_rules(self) -> Sequence[FindingRule]:
         """Return the rules by which tool results are remembered."""
@@ -228,7 +230,7 @@ class RuleSource(Protocol):
 
 
 def as_finding_rules(findings: RuleSource | Iterable[FindingRule]) -> tuple[FindingRule, ...]:
-    """Return the rules of a `findings=` option."""
+    """Return the rules given by a `findings=` option: a list of rules, or an object that supplies them."""
     if isinstance(findings, Iterable):
         return tuple(findings)
     return tuple(findings.finding_rules())
@@ -299,8 +301,8 @@ def _word_start(term: str) -> re.Pattern[str]:
 def is_valid(finding: Finding, *, now: int, ran: Mapping[str, int]) -> bool:
     """Return True if a finding is neither expired nor stale, so that it may be shown and used to answer a call.
 
-    `ran` maps each tool to the newest seq when it last ran. A tool that ran in parallel with the call may have changed
-    what the call read, so an equal seq makes the finding stale too.
+    `ran` maps each tool to the log position (seq) at which it last ran. A tool that ran in parallel with the call may
+    have changed what the call read, so an equal position makes the finding stale too.
     """
     if finding.expires and now >= finding.expires:
         return False
@@ -308,7 +310,7 @@ def is_valid(finding: Finding, *, now: int, ran: Mapping[str, int]) -> bool:
 
 
 def rank_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings, the most useful first."""
+    """Sort findings: tables of contents first, then the highest score, then the newest."""
     return sorted(findings, key=_rank)
 
 
@@ -353,7 +355,7 @@ def newer_finding(known: Finding | None, new: Finding) -> Finding:
 def findings_to_drop(
     findings: Iterable[Finding], *, most: int, now: int, ran: Mapping[str, int]
 ) -> list[Finding]:
-    """Return the findings to drop: all invalid ones, and the least useful valid ones above the number `most`."""
+    """Return the findings to delete: all invalid ones, and the lowest-ranked valid ones beyond the first `most`."""
     valid: list[Finding] = []
     invalid: list[Finding] = []
     for finding in findings:

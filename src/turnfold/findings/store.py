@@ -74,7 +74,7 @@ _TRIES = 64
 
 
 class FindingOwner(Protocol):
-    """The conversation that findings belong to."""
+    """The conversation that findings belong to, with its store and its cached state."""
 
     store: Store
     scope: Scope
@@ -99,17 +99,17 @@ class _FindingStorage:
     owner: FindingOwner
 
     async def put(self, finding: Finding) -> Finding:
-        """Store a finding unless the stored one is newer; return the one that is stored."""
+        """Store a finding unless a newer result of the same call is stored; return the finding that is stored now."""
         await self.mark({})
         key = finding.key
         return await _retry(lambda: self._put(key, finding), lambda: self._reload(key))
 
     async def mark(self, ran: Mapping[str, int]) -> None:
-        """Record in the note at which seq tools ran; create the note if there is none."""
+        """Record in the findings note at which log position (seq) tools ran; create the note if there is none."""
         await _retry(lambda: self._put_note(ran), self._reload_note)
 
     async def make_room(self, *, most: int, now: int) -> None:
-        """Drop invalid findings, and the least useful ones if there are more than `most`."""
+        """Delete invalid findings, and the lowest-ranked ones if there are more than `most`."""
         cache = self.owner.findings
         for finding in findings_to_drop(cache.all(), most=most, now=now, ran=cache.ran):
             await self.drop(finding.key)
@@ -197,7 +197,7 @@ class FindingCache:
     """The findings of a conversation as this process last read or wrote them."""
 
     version: int = 0
-    """Version of the note; 0 if there is none."""
+    """Version of the findings note (the document that stores `ran`); 0 if there is none."""
     ran: dict[str, int] = field(default_factory=dict[str, int])
     """Seq at which each tool that makes findings stale last ran."""
     by_key: dict[str, tuple[Finding, int]] = field(default_factory=dict[str, tuple[Finding, int]])
@@ -211,7 +211,7 @@ class FindingCache:
         return cache
 
     def load_note(self, note: Document | None) -> None:
-        """Set the version and the run times from the stored note."""
+        """Set `version` and `ran` from the findings note as it is stored."""
         self.version = note.version if note else 0
         self.ran = dict(read_note(note, FindingsNote).ran)
 
@@ -220,7 +220,7 @@ class FindingCache:
         return [finding for finding, _ in self.by_key.values()]
 
     def valid(self, now: int) -> list[Finding]:
-        """Return the findings that are valid now, the most useful first."""
+        """Return the findings that are valid now, best ranked first."""
         return rank_findings(each for each in self.all() if is_valid(each, now=now, ran=self.ran))
 
     def shown_at(
@@ -228,7 +228,7 @@ class FindingCache:
     ) -> list[Finding]:
         """Return the findings to show in the turn that begins at `turn`: older ones that the window does not show.
 
-        Log entries from `anchor` on are shown word for word, except those in `cut`.
+        The prompt has log entries from `anchor` on word for word, except those in `cut`, which are shortened.
         """
         return [
             finding
@@ -239,7 +239,7 @@ class FindingCache:
 
 @dataclass(frozen=True, slots=True)
 class TailFindings:
-    """The findings for the tail of a context, sorted for the question."""
+    """Findings for the tail of a context (the text before the newest turn), sorted by relevance to the question."""
 
     every: Sequence[Finding]
     matching: Sequence[Finding]
@@ -258,11 +258,11 @@ class TailFindings:
         return cls(every, matching, question, count)
 
     def whole(self, block: str) -> list[Finding]:
-        """Return the findings that a block made by `text` shows word for word."""
+        """Return the findings whose whole content is in `block`, a text made by `text`."""
         return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
-        """Render the findings, in a fence, so that `measure` of the text is at most `tokens`; empty if none fits."""
+        """Render the findings between fence lines, so that `measure(text)` is at most `tokens`; empty if none fits."""
         shown = self.matching if matching else self.every
         if not shown:
             return ""
@@ -375,7 +375,7 @@ class AsyncFindings:
         return next((found for found in await self.list() if found.key == key), None)
 
     async def _redacted(self, call: ToolCall, content: str) -> tuple[ToolCall, str]:
-        """Return a call and its result without what the memory does not store."""
+        """Return a call and its result after redaction: without the data that this memory must not store."""
         owner = self._owner
         redaction = redaction_of(owner.store)
         if redaction is None:
@@ -423,7 +423,7 @@ class AsyncFindings:
         return await self._drop(lambda each: each.tool == tool and key in ("", each.key))
 
     async def clear_query(self) -> int:
-        """Drop all findings except tables of contents, when a question is answered; return how many were dropped."""
+        """Delete all findings except tables of contents; return how many. For use when a question has been answered."""
         return await self._drop(lambda each: each.kind != TOC)
 
     async def clear(self) -> int:

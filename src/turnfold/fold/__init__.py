@@ -1,4 +1,4 @@
-"""Folding (compaction) as pure functions: when and what, the extractive summary, prompts, the fidelity check."""
+"""Folding (compaction) as pure functions: what to fold and when, extractive summaries, prompts, the check of facts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from turnfold.fold.fidelity import (
     with_annex,
     without_annex,
 )
-from turnfold.fold.passages import Passage, ReadCache, passages_of
 from turnfold.fold.plan import check_threshold, fold_due, fold_span
 from turnfold.fold.prompt import (
     DEFAULT_PROMPT,
@@ -24,6 +23,7 @@ from turnfold.fold.prompt import (
     split_to_fit,
 )
 from turnfold.fold.speakers import as_summary, split_prefix
+from turnfold.fold.summary_input import Passage, ReadCache, passages_of
 
 __all__ = (
     "DEFAULT_PROMPT",

@@ -1,8 +1,8 @@
-"""Find constraints and decisions in a text: what must, must not and will be done, in English and Chinese.
+"""Finds constraints and decisions in a text by cue words ("must", "never", "we decided"), in English and Chinese.
 
-Losing "never" from a summary turns a rule into its opposite, and no other word of the sentence shows it. A constraint
-is identified by its polarity and the content words of the phrase it governs: "do not send emails" and "never send
-e-mail" are one rule, "do not send emails" and "must send emails" are two.
+A summary that loses the word "never" turns a rule into its opposite, and its other words do not show that. A constraint
+is identified by its polarity (forbid, require or decide) and the content words of the phrase after its cue word: "do
+not send emails" and "never send e-mail" are one rule, "do not send emails" and "must send emails" are two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Polarity = Literal["forbid", "require", "decide"]
 
 
 class _RuleCue(NamedTuple):
-    """A rule or decision in a text: its polarity, the words it governs, and where its phrase begins and ends."""
+    """A rule or decision in a text: its polarity, the content words of its phrase, and where the phrase is."""
 
     polarity: _Polarity
     terms: frozenset[str]
@@ -29,8 +29,8 @@ class _RuleCue(NamedTuple):
     end: int
 
 
-# Idioms that only sound like rules ("don't worry", "can't wait", "能不能", "特别") are left out, and so is what people
-# cannot or do not do ("I can't find it", "they don't last"): see `_is_idiom`.
+# Idioms that only sound like rules ("don't worry", "can't wait", "能不能", "特别") do not match, and statements that
+# somebody cannot or does not do something ("I can't find it", "they don't last") are sorted out by `_is_idiom`.
 _FORBID = r"""
     \b(?: (?:must|should|shall|can|may|will)\s+never(?!\s+forget\b)
       | never(?!\s+(?:mind|know|knew|knows|been|heard|seen|had|thought|forget|forgot|felt|met|hurts?|fails?|gets?
@@ -82,7 +82,7 @@ _CUE = late_pattern(
     re.VERBOSE | re.IGNORECASE,
 )
 _CHINESE = late_pattern(r"[\u4e00-\u9fff]")
-# Cues that close a clause ("is not allowed", "是禁止的") govern the words before them.
+# Cues at the end of a clause ("is not allowed", "是禁止的") are about the words before them.
 _LOOKS_BACK = late_pattern(
     r".*(?:allowed|permitted|acceptable|eligible|forbidden|prohibited|required|confirmed|approved)$",
     re.IGNORECASE,
@@ -97,7 +97,7 @@ _POLARITIES: dict[str, _Polarity] = {
 
 
 def find_cues(text: str) -> Iterator[_RuleCue]:
-    """Yield the constraints and decisions of a sentence in order; a cue inside another's phrase is part of it."""
+    """Yield the constraints and decisions of a sentence in order; cue words inside another's phrase do not count."""
     pattern = _cue_pattern(text)
     if pattern is None:
         return
@@ -116,7 +116,7 @@ def find_cues(text: str) -> Iterator[_RuleCue]:
             yield _RuleCue(_POLARITIES[match.lastgroup], terms, start, end)
 
 
-_IN_EVERY_CUE = (
+_IN_EVERY_CUE = (  # every English cue contains one of these
     "never", "not", "n't", "n’t", "dont", "longer", "forbid", "prohibit", "avoid", "refuse", "allergic", "must",
     "always", "requir", "only", "least", "most", "than", "sure", "decid", "agree", "confirm", "approv", "chose",
     "settled", "finali", "opted", "with", "signed",
@@ -124,14 +124,14 @@ _IN_EVERY_CUE = (
 
 
 def _cue_pattern(text: str) -> re.Pattern[str] | None:
-    """Return the pattern to search a text with; None if no cue can match, which is fast to tell of most sentences."""
+    """Return the pattern to search a text with; None if no cue can match, found out by a fast search for words."""
     if not text.isascii() and _CHINESE.search(text):
         return _CUE
     lowered = text.lower()
     return _ENGLISH_CUE if any(word in lowered for word in _IN_EVERY_CUE) else None
 
 
-# What stands before a cue: who cannot or does not do something, or what something is done for.
+# Words before a cue that make it a statement ("I can't", "they don't") or a purpose ("to avoid"), not a rule.
 _UNABLE = late_pattern(
     r"(?:\A|\b(?:i|it|that|he|she|they|who|which|there)|[.!?,–-])\s*\Z", re.IGNORECASE
 )
@@ -143,7 +143,7 @@ _BEFORE = 16
 
 
 def _is_idiom(text: str, match: re.Match[str]) -> bool:
-    """Return True if an English cue states what is or cannot be, and lays nothing down."""
+    """Return True if an English cue only states a fact or a purpose ("I can't find it", "to avoid"), not a rule."""
     cue = match[0][:3].lower()
     if cue not in _IDIOMS:
         return False
@@ -158,7 +158,7 @@ _IDIOMS = {
 
 
 def _phrase_end(text: str, start: int) -> int:
-    """Return the end of the governed phrase: the end of the clause, or a few words or characters on."""
+    """Return the end of the phrase after a cue: the end of the clause, or a few words further."""
     stop = min(len(text), start + _PHRASE_CHARACTERS)
     clause = _CLAUSE_END.search(text, start, stop)
     stop = clause.start() if clause else stop
@@ -181,6 +181,6 @@ def _phrase_start(text: str, end: int, floor: int) -> int:
 
 
 def _joined(text: str, at: int) -> bool:
-    """Return True if cutting at `at` would split an ASCII word or number; before a sign it would not."""
+    """Return True if cutting at `at` would split an ASCII word or number."""
     before, after = text[at - 1], text[at]
     return before.isascii() and after.isascii() and not before.isspace() and after.isalnum()

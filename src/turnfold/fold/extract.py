@@ -1,15 +1,15 @@
 """The extractive summary: the sentences of the source that later turns most likely need, in order, word for word.
 
 It needs no model, so it is used when none is configured and when one fails. It cannot misquote: every line is a
-speaker's name and sentences of that speaker, of which at most the first interjections ("Oh, great!") are left out. Text
-is data here: it is cut, weighed and copied, never followed.
+speaker's name and sentences of that speaker, of which at most the first interjections ("Oh, great!") are left out.
+Instructions in the text are never followed, because no model reads it.
 
-Choosing is a covering problem: cover the facts and the salient terms of the source with as few tokens as possible. A
-sentence is worth only what the chosen ones do not say yet, times a factor for its form (see `worth`), and the next
-choice is the one with the most new worth for its tokens. Worth only falls as sentences are chosen, so an old value in
-the heap is an upper bound and each step looks at few candidates.
+Choosing sentences is a covering problem: cover the facts and the important terms of the source with as few tokens as
+possible. The value of a sentence is the weight of its facts and terms that no chosen sentence has yet, times a factor
+for its form (see `worth`), per token. The sentence with the highest value is chosen next. Values only fall as sentences
+are chosen, so an old value in the heap is an upper bound and each step looks at few candidates.
 
-A previous summary is a list of sentences like any other: each competes by its worth with those of the new messages.
+The sentences of a previous summary compete by their values with those of the new messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
-from turnfold.fold.passages import Passage, ReadCache, as_read, hits_of, passages_of
+from turnfold.fold.sentence_scores import form_of, is_question, proper_names, without_lead
 from turnfold.fold.speakers import (
     ANNEX_HEADINGS,
     is_tool,
@@ -34,7 +34,7 @@ from turnfold.fold.speakers import (
     starts_with_label,
     voice_of,
 )
-from turnfold.fold.worth import form_of, is_question, proper_names, without_lead
+from turnfold.fold.summary_input import Passage, ReadCache, as_read, hits_of, passages_of
 from turnfold.records import Message
 from turnfold.rules import likely_rule
 from turnfold.text import (
@@ -62,59 +62,62 @@ __all__ = (
 Language = Literal["auto", "en", "zh"]
 
 MISFITS_BEFORE_GIVING_UP = 48
-"""Lines in a row that do not fit after which no further line is tried."""
+"""After this many lines in a row that do not fit, no further line is tried."""
 _TERM_SHARE = 0.15
-"""Weight of new terms beside new facts."""
+"""Weight of a new term relative to a new fact."""
 _BIGRAM_SHARE = 0.4
-"""A Chinese clause has a bigram for each character, an English one a term for each longer word only."""
+"""Factor for Chinese terms: a Chinese clause has a bigram per character, an English one a term per longer word only."""
 _RULE_SHARE = 0.55
-"""Weight of rules and decisions beside their seriousness: many only sound like one, and users' own have a ledger."""
+"""Factor for the weight of rules and decisions: many sentences only sound like one, and users' rules have a ledger."""
 _RULE_KINDS = ("constraint", "decision")
 _LEAST_RULE, _LEAST_CHINESE_RULE = 0.1, 0.8
-"""Share that stays of a rule that does not read like one; Chinese cues are rarely idioms, and often advice."""
+"""Least factor for a sentence with the cue word of a rule that does not read like a rule, in English and in Chinese,
+whose cue words are rarely idioms."""
 _FEW_TERMS, _EMPTY = 4, 0.05
-"""Terms of a sentence that says nothing but what sounds like a rule, and its factor."""
+"""A sentence of at most this many terms, with nothing but the cue word of a rule that is none, gets this factor."""
 _PROPER_NAME = 0.8
 """Weight of a capitalised name."""
 _USUAL_NAMES = 0.05
-"""Mentions per message from which a name weighs less: those who talk to each other name each other all the time."""
+"""Mentions per message from which a name weighs less: people in a conversation address each other all the time."""
 _LENGTH_POWER = 0.8
-"""Below 1, because a longer sentence is more often understood alone."""
+"""Exponent of a sentence's tokens in its value; below 1, because longer sentences are easier to understand alone."""
 _EARLIER_PRIOR = 2.0
 _EARLIER_CROWDED = 0.8
 """Factors for sentences of the previous summary: while they fill little of the limit, and once they fill most of it.
 
-Between equals neither the old ones nor the new ones take everything.
+So that neither the old nor the new sentences take all the room.
 """
 _EARLIER_ROOM = 0.7
 """Share of the limit above which sentences of the previous summary are no longer preferred."""
 _TOOL_ROOM = 0.5
 _TOOL_CROWDED = 0.3
-"""Share of the limit above which tool output counts less, and its factor then: it has more facts than anybody needs."""
+"""Share of the limit above which tool output counts less, and its factor then: many of its facts are not needed."""
 _ANSWER = 1.25
 """Factor for the first sentence after somebody else's question."""
 _EDGE, _POINT, _MIDDLE = 1.1, 1.3, 0.8
-"""Factors for the first and last sentence of a message; for these and the others of an assistant's long answer."""
+"""Factors for the first and last sentence of a message; for the first and last, and for the other sentences, of an
+assistant's long answer."""
 _LONG_ANSWER = 4
+"""Number of sentences above which an answer is long."""
 _LEAST_STRESS = 0.12
-"""A sentence of less stress, such as a greeting, is kept only if there is nothing else."""
+"""A sentence with a lower factor, such as a greeting, is kept only if there is nothing else."""
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
-"""Characters per token, no fewer than running text has."""
+"""Characters per token, an upper bound for running text."""
 _SLACK = 2
-"""Tokens by which a line may cost less than its beginning, which may end inside a word."""
+"""Tokens by which a whole line may cost less than its beginning, because the beginning may end inside a word."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A sentence that may be kept."""
+    """A sentence that may be chosen for the summary."""
 
     prefix: str
-    """The name of its speaker as it stands before a line."""
+    """The name of its speaker with a colon, as shown before a line."""
     text: str
     """The words to show."""
     whole: str
-    """All of its words, for a summary that has room for everything."""
+    """The words with interjections, used if the summary has room for everything."""
     joins: bool
     """True if it may share a line with others of the same speaker."""
     message: int
@@ -123,17 +126,17 @@ class _Candidate:
     """The weight of each of its facts."""
     terms: frozenset[str]
     voice: float
-    """Weight of its speaker."""
+    """Weight of the speaker's words."""
     stress: float
-    """Factor for its place and form."""
+    """Factor for its position in the message and its form."""
     tool: bool
-    """True if a tool printed it."""
+    """True if the sentence is output of a tool."""
     spaced: bool
-    """True if a space stands before it in its line of the previous summary."""
+    """True if there is a space before it in its line of the previous summary."""
 
 
 def _render(candidates: Iterable[tuple[_Candidate, str]], *, unchanged: bool = False) -> str:
-    """Return lines of sentences; neighbours by one speaker share a line.
+    """Return the sentences as lines; consecutive sentences of one speaker share a line.
 
     With `unchanged`, lines of the previous summary stay as they were.
     """
@@ -161,7 +164,7 @@ def _share_line(before: _Candidate | None, candidate: _Candidate) -> bool:
 
 
 def _gap(before: _Candidate | None, candidate: _Candidate, around: str) -> str:
-    """Return what separates two sentences of a line; between Chinese characters that is nothing."""
+    """Return the text between two sentences of a line: a space, or nothing between Chinese characters."""
     spaced = candidate.spaced if _share_line(before, candidate) else min(around) <= "\u2e7f"
     return " " if spaced else ""
 
@@ -175,7 +178,7 @@ class _Worth:
 
 
 def _weigh(candidates: Sequence[_Candidate]) -> _Worth:
-    """Weigh facts by kind, best speaker and repetition, terms by frequency, less if every message has them."""
+    """Weigh facts by kind, most trusted speaker and repetition; terms by frequency, less if every message has them."""
     voices: dict[str, float] = {}
     mentions: Tally[str] = Tally()
     weights: dict[str, float] = {}
@@ -216,7 +219,7 @@ def _term_weights(uses: Tally[str], spread: Tally[str], *, messages: int) -> dic
 
 
 class _Cover:
-    """Facts and terms the chosen sentences state so far, and from that the value of another one."""
+    """The facts and terms that the chosen sentences state so far; gives the value of a further sentence."""
 
     def __init__(self, candidates: Sequence[_Candidate], worth: _Worth) -> None:
         self._candidates = candidates
@@ -230,7 +233,7 @@ class _Cover:
         """True once tool output fills its share of the limit."""
 
     def value(self, at: int) -> float:
-        """Return the new worth of the candidate `at` for its tokens."""
+        """Return the value of candidate `at`: the weight of its new facts and terms per token."""
         candidate = self._candidates[at]
         facts, terms = self._worth.facts, self._worth.terms
         new_facts = sorted(candidate.facts.keys() - self._stated_facts)
@@ -249,7 +252,7 @@ class _Cover:
 
 
 class _Room:
-    """The tokens that are left while sentences are chosen: a sentence costs less where its line stands already."""
+    """Tracks the tokens left while sentences are chosen; one that continues a line costs no speaker's name."""
 
     def __init__(
         self, candidates: Sequence[_Candidate], *, limit: int, count: Callable[[str], int]
@@ -278,7 +281,7 @@ class _Room:
         return max(spent, 1)
 
     def _opening(self, before: _Candidate | None, candidate: _Candidate) -> int:
-        """Return the tokens of what stands before a sentence: a line break and a name, or nothing."""
+        """Return the tokens before a sentence: those of a line break and the speaker's name, or 0 within a line."""
         if not _begins_line(before, candidate):
             return 0
         prefix = candidate.prefix
@@ -318,9 +321,9 @@ def _choose(
 
 
 def _cost(text: str, room: int, count: Callable[[str], int]) -> int:
-    """Return the tokens of a text; if its beginning alone is over `room`, only those of the beginning.
+    """Return the tokens of a text; if its beginning alone is over `room`, only the tokens of the beginning.
 
-    With little room left, most sentences that are tried do not fit, and their beginning is enough to know.
+    With little room left, most sentences do not fit, and counting their beginning is enough to find out.
     """
     head = text[: _HEAD_CHARACTERS * (room + _SLACK)]
     if len(head) < len(text) and (least := count(head)) > room + _SLACK:
@@ -329,7 +332,7 @@ def _cost(text: str, room: int, count: Callable[[str], int]) -> int:
 
 
 def _estimated_tokens(line: str) -> float:
-    """Estimate the tokens of a line, for ranking only: lines that are kept are counted."""
+    """Estimate the tokens of a line without a tokenizer, for ranking; lines that are kept are counted exactly."""
     wide = 0 if line.isascii() else (len(line.encode("utf-8", "replace")) - len(line)) // 2
     return 2 + 0.8 * wide + 0.27 * (len(line) - wide)
 
@@ -351,17 +354,17 @@ class MemoizedCounter:
         return tokens
 
     def keep(self, texts: Iterable[str]) -> None:
-        """Drop every cached count but those of `texts` and of what is inside one of them."""
+        """Drop all cached counts except those of `texts` and of texts contained in one of them."""
         kept = tuple(texts)
         self._cached = {
             text: tokens
-            for text, tokens in self._cached.items()
+            for text, tokens in self._cached.copy().items()  # another thread may be counting
             if any(text in each for each in kept)
         }
 
 
 _FEW = 16
-"""Tokens up to which a text is counted whatever the estimate says: it is far off for a few short lines."""
+"""Tokens added to the limit before the estimate decides not to count: for a few short lines it is far off."""
 _OWN_LINE = 640
 _LONG_PREVIOUS_LINE = 240
 _STOPS = "!?。！？"
@@ -380,10 +383,10 @@ def extract_summary(
     without: Iterable[str] = (),
     reading: ReadCache | None = None,
 ) -> str:
-    """Return the most telling sentences of `passages` and of the `previous` summary, in log order.
+    """Return the most important sentences of `passages` and of the `previous` summary, in log order.
 
-    The result costs at most `limit` by `count`. It is the same for the same input, never holds a sentence twice, and is
-    empty only if every text is blank or not a single character fits. Sentences of `without`, which no longer hold, are
+    The result has at most `limit` tokens by `count`. The same input gives the same result; no sentence occurs twice. It
+    is empty only if every text is blank or not a single character fits. Sentences in `without` (outdated rules) are
     left out, unless there is nothing else. `reading` is a cache to share with other calls.
     """
     require_limit(limit)
@@ -399,7 +402,7 @@ def extract_summary(
     def render(indexes: Sequence[int]) -> str:
         return _render((candidates[at], candidates[at].text) for at in sorted(indexes))
 
-    # Everything is counted only if nothing is new, or the estimate, which errs upward, leaves a chance that it fits.
+    # Count everything only if there are no new passages, or if it may fit by the estimate, which is usually too high.
     estimate = sum(_estimated_tokens(c.prefix + c.whole) for c in candidates)
     if not ordered or estimate <= 2 * limit + _FEW:
         everything = _render(((each, each.whole) for each in candidates), unchanged=True)
@@ -411,7 +414,7 @@ def extract_summary(
 
 
 def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
-    """Return True if people write Chinese here; tools answer in English whatever their users speak."""
+    """Return True if people write Chinese here; tool output, often English, is ignored unless there is nothing else."""
     spoken = [p.text for p in passages if not is_tool(p.speaker)]
     return is_chinese("\n".join([*(spoken or [p.text for p in passages]), previous]))
 
@@ -419,7 +422,7 @@ def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
 def _candidates(
     passages: Sequence[Passage], previous: str, reading: ReadCache, *, chinese: bool
 ) -> Iterator[_Candidate]:
-    """Yield every sentence, in log order."""
+    """Yield every sentence of the previous summary and of the passages as a candidate, in log order."""
     labels = frozenset(prefix_of(p.speaker, chinese=chinese).rstrip(" :：") for p in passages)
     number = 0
     for line in _previous_lines(previous):
@@ -456,7 +459,7 @@ def _candidates(
 
 
 def _place_factor(place: int, many: int, speaker: str) -> float:
-    """Return the factor for the place of a sentence: a long answer is told by how it begins and ends."""
+    """Return the factor for the position of a sentence: the first and last sentences of a message matter more."""
     at_an_edge = place in (0, many - 1)
     if many > _LONG_ANSWER and role_of(speaker) == "assistant":
         return _POINT if at_an_edge else _MIDDLE
@@ -486,7 +489,7 @@ def _candidate(
         facts.update((f"proper\0{name}", _PROPER_NAME) for name in proper_names(whole))
         text = without_lead(whole)
         if text is not whole and starts_with_label(text):
-            text = whole  # "Oh, user: pay" must not begin with a name
+            text = whole  # of "Oh, user: pay", the rest would read as words of the user
     if rules <= _LEAST_RULE and len(terms) <= _FEW_TERMS and len(facts) == 1:
         stress *= _EMPTY
     form = form_of(sentence, text, hits, len(terms), tool=tool)
@@ -511,10 +514,9 @@ _EXTRACT_WEIGHTS = FACT_WEIGHTS | {kind: FACT_WEIGHTS[kind] * _RULE_SHARE for ki
 
 
 def _rule_share(text: str, hits: tuple[FactMatch, ...], role: str) -> float:
-    """Return the share of their usual weight that the rules and decisions of a sentence have.
+    """Return the factor for the rules and decisions of a sentence, by how likely it really states one.
 
-    It is what the sentence reads like: "it must be great" lays nothing down, and neither does an assistant that cheers
-    somebody on ("don't quit!").
+    "It must be great" states no rule, and neither does an assistant that encourages somebody ("don't quit!").
     """
     if all(hit.kind not in _RULE_KINDS for hit in hits):
         return 1.0
@@ -525,7 +527,7 @@ def _rule_share(text: str, hits: tuple[FactMatch, ...], role: str) -> float:
 
 
 def _ends(text: str) -> bool:
-    """Return True if a sentence ends so that the next one on its line is told apart from it."""
+    """Return True if a sentence ends with a clear full stop, so that another may follow on the same line."""
     if text[-1] in _STOPS:
         return True
     word = text[:-1].rpartition(" ")[2]
@@ -540,11 +542,11 @@ def _previous_lines(previous: str) -> list[str]:
 def _sentences_of(
     line: str, reading: ReadCache, *, chinese: bool
 ) -> Iterator[tuple[str, Sentence]]:
-    """Yield the sentences of a line of the previous summary, each with the name before it.
+    """Yield the sentences of a line of the previous summary, each with the name of its speaker.
 
-    Each keeps the name its line began with, so that none of them reads as the words of somebody else. A short line
-    stays whole if this module did not write it, if a sentence in it begins like a name, or if its sentences leave out
-    some of its characters, such as the brackets of JSON.
+    Each sentence keeps the name that its line begins with, so that none reads as the words of somebody else. A short
+    line is not split if this module did not write it, if a sentence in it begins like a name, or if its sentences leave
+    out some of its characters, such as the brackets of JSON.
     """
     label = starts_with_label(line)
     words = line[len(label) :]
@@ -565,7 +567,7 @@ def _sentences_of(
 
 
 def _distinct(candidates: Iterator[_Candidate]) -> Iterator[_Candidate]:
-    """Yield each sentence once, where it was first said; the previous summary stays as it is."""
+    """Yield each sentence once, where it was first said; sentences of the previous summary are all kept."""
     seen: set[str] = set()
     for candidate in candidates:
         key = _sentence_key(candidate.text)
@@ -575,7 +577,7 @@ def _distinct(candidates: Iterator[_Candidate]) -> Iterator[_Candidate]:
 
 
 def _sentence_key(words: str) -> str:
-    """Return what two sentences that say the same word for word have in common."""
+    """Return a key that is equal for sentences that differ only in case and in the signs at their end."""
     return words.casefold().rstrip(" .!?;,。！？；，…") or words
 
 

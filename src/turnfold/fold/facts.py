@@ -1,15 +1,15 @@
-"""Find the hard facts of a text: what a summary may not get wrong.
+"""Finds the hard facts of a text: names, numbers, dates, identifiers, rules and decisions.
 
-Names, numbers, dates, identifiers, rules and decisions are what later turns need word for word. They are found by their
-shape and by cue words, in English and Chinese, so neither the summariser nor the fidelity check needs a model.
+Later turns need these word for word, so a summary must not lose or change them. They are found by regular expressions
+and cue words, in English and Chinese, so neither the extractive summary nor the fidelity check needs a model.
 
-Each fact has a key: two spellings with one key are one fact. Numbers, units, dates and times have a canonical spelling,
-because a faithful summary may write 4200 for "4,200", 15:30 for "下午3点半" or "20 May" for "2024-05-20". Values stay
-strings of digits: nothing is rounded, and a hundred-digit number is as exact as a short one.
+Each fact has a key: two spellings with the same key are one fact. Numbers, units, dates and times have a canonical
+spelling, because a correct summary may write 4200 for "4,200", 15:30 for "下午3点半" or "20 May" for "2024-05-20".
+Values stay strings of digits: nothing is rounded, and a hundred-digit number is as exact as a short one.
 
-All shapes are tried in one pass from the most to the least specific, so the digits of an order number are never also a
-quantity. Every pattern starts only where a token starts and repeats no group that can match the same characters in two
-ways, so the scan is linear for any input.
+All patterns are tried in one pass from the most to the least specific, so the digits of an order number are never also
+a quantity. Every pattern starts only where a token starts and repeats no group that can match the same characters in
+two ways, so the scan is linear for any input.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _SPACES = late_pattern(r"\s+")
 
 
 def canonical_number(written: str, *, shift: int = 0) -> str:
-    """Return a decimal number times ten to the `shift`, without separators or needless zeros."""
+    """Return a decimal number times 10**`shift` as text, without separators or needless zeros: "4,200.0" is "4200"."""
     sign = "-" if written[0] in "-−" else ""
     whole, _, fraction = written.lstrip("+-−").replace(",", "").partition(".")
     fraction = fraction.ljust(shift, "0")
@@ -103,7 +103,7 @@ def canonical_number(written: str, *, shift: int = 0) -> str:
 
 
 def _canonical_unit(written: str) -> str:
-    """Return one name per unit; an unknown unit is lower-cased and put in the singular."""
+    """Return the same name for all spellings of a unit; an unknown unit in lower case and in the singular."""
     plain = _SPACES.sub("", written).lower()
     unit = ENGLISH_UNITS.get(plain, _CHINESE_UNITS.get(plain))
     if unit is not None:
@@ -164,7 +164,7 @@ FactKind = Literal[
 
 
 class FactMatch(NamedTuple):
-    """A fact found in a text, and where."""
+    """A fact found in a text: its kind, its key, and its position in the text."""
 
     kind: FactKind
     key: str
@@ -173,6 +173,7 @@ class FactMatch(NamedTuple):
 
 
 _Reader = Callable[[re.Match[str]], FactMatch | None]
+"""Makes a fact of a match; None if the match is no fact."""
 
 
 def _choice(words: Iterable[str]) -> str:
@@ -198,8 +199,8 @@ _MAY_BEGIN = rf"""
     (?: (?<!\w)(?!\s)(?!(?!{_MONTH}|rmb\b|[a-z]+days?\b)(?-i:[A-Za-z][a-z]*+)[ ])
       | (?<=\w)(?![a-z_\s]) )
 """
-# No shape begins inside a word, with white space, or with a plain word before a space unless that may name a date or a
-# currency. The shapes imply this; testing it first skips all of them at most places.
+# No pattern matches inside a word, at white space, or at a plain word before a space unless the word may name a date or
+# a currency. The patterns imply this; testing it first is faster, because it fails at most positions.
 _SHAPES = late_pattern(
     rf"""
     {_MAY_BEGIN} (?:
@@ -266,9 +267,9 @@ _PARTS_OF_ANY_PATH = 3
 
 
 def _find_shapes(text: str, *, json: bool, listed: bool) -> Iterator[FactMatch]:
-    """Yield the facts of `text` that are known by their shape; `text` must have passed `same_width`.
+    """Yield the facts of `text` that match a pattern; `text` must be a result of `same_width`.
 
-    With `json`, keys are left out; with `listed`, the numbers of list items are.
+    With `json`, the keys of JSON objects are left out; with `listed`, the numbers of list items.
     """
     if not _WORTH_A_SCAN.search(text):
         return
@@ -288,7 +289,7 @@ def _find_shapes(text: str, *, json: bool, listed: bool) -> Iterator[FactMatch]:
 
 
 def _literal(kind: FactKind) -> _Reader:
-    """Return a reader for facts that are compared letter by letter, without trailing punctuation."""
+    """Return a function that makes a fact of a match: compared letter by letter, without trailing punctuation."""
 
     def read(match: re.Match[str]) -> FactMatch | None:
         text = match[0] if match[0].endswith("()") else match[0].rstrip(_TRAILING)
@@ -429,9 +430,9 @@ FACT_WEIGHTS: dict[FactKind, float] = {
     "number": 1.2,
     "identifier": 0.8,
 }
-"""How serious it is to lose a fact of each kind: nobody obeys a lost rule.
+"""How serious it is to lose a fact of each kind.
 
-That a part was not read outweighs everything else, so that every summary says so.
+The note that a part of a message was not read (`unread`) weighs most, so that every summary keeps it.
 """
 
 
@@ -457,7 +458,7 @@ _COLUMNS_AFTER = 18
 
 
 def fact_weight(kind: FactKind, *, voice: float, mentions: int) -> float:
-    """Return the weight of a fact by its kind, the weight of its best speaker and how often it is mentioned."""
+    """Return the weight of a fact by its kind, the weight of its most trusted speaker and the number of mentions."""
     return FACT_WEIGHTS[kind] * voice * (1 + 0.2 * math.log2(mentions))
 
 
@@ -468,9 +469,9 @@ def fact_at(text: str, hit: FactMatch, *, speaker: str = "") -> Fact:
 
 
 def find_hits(text: str, kind: SentenceKind = "prose") -> list[FactMatch]:
-    """Find the hard facts of one sentence or line; a fact stated twice comes twice.
+    """Return the hard facts of one sentence or line; a fact that is stated twice is returned twice.
 
-    Quotation marks name things in prose and tables; in code and JSON they are syntax.
+    Quoted names are facts in prose and tables, but not in code and JSON, where quotation marks are syntax.
     """
     narrow = same_width(text)
     hits = list(_find_shapes(narrow, json=kind == "json", listed=kind == "prose"))
@@ -505,5 +506,5 @@ def _context(text: str, start: int, end: int) -> str:
 
 
 def _reach(neighbours: str, columns: int) -> int:
-    """Return how many characters fill so many columns; a Chinese character is as wide as two letters."""
+    """Return how many characters fill this many columns; a Chinese character is as wide as two letters."""
     return columns if neighbours.isascii() else columns // 2

@@ -1,9 +1,10 @@
-"""Check that a summary states the hard facts of its source, and append those it lost.
+"""Checks that a summary states the hard facts of its source, and appends the missing ones.
 
-A model's summary may read well and still drop the order number. The check compares the facts of the source with those
-of the summary: tolerant of how a value is written ("4,200" and 4200, "May 20" and 2024-05-20) or a rule is worded,
-strict about which value it is; an identifier may not change by a letter. Missing facts become an annex of short
-extracts within the token limit, so that a fold (compaction) does not depend on the quality of a model's answer.
+A model's summary may read well and still lose the order number. The check compares the facts of the source with those
+of the summary. A value may be spelled differently ("4,200" and 4200, "May 20" and 2024-05-20) and a rule worded
+differently, but the value must be the same, and an identifier must be equal to the letter. Missing facts are appended
+as an annex, a list of short quotations within the token limit, so that a fold (compaction) does not depend on the
+quality of a model's answer.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from turnfold.fold.facts import (
     fact_weight,
     find_hits,
 )
-from turnfold.fold.passages import Passage, ReadCache, as_read, hits_of
 from turnfold.fold.speakers import ANNEX_HEADINGS, line_of, voice_of
+from turnfold.fold.summary_input import Passage, ReadCache, as_read, hits_of
 from turnfold.text import (
     best_that_fit,
     clean_text,
@@ -49,6 +50,7 @@ _MEASURES = frozenset(ENGLISH_UNITS.values())
 _WORD = late_pattern(r"[a-z]+")
 _AS_SPACES = {ord("_"): " ", ord("-"): " "}  # gift_card_77 and "Gift Card 77" name one thing
 _ENOUGH_OF_A_RULE = 0.6
+"""Share of a rule's content words that a rule of the summary must have to count as the same."""
 
 
 class _StatedFacts:
@@ -114,7 +116,7 @@ class _StatedFacts:
             self._yearless.add(f"{month}-{day}")
 
     def _has_quantity(self, key: str) -> bool:
-        """Return True for the same value with the same unit, without one, or with another word for what is counted."""
+        """Return True if the value is stated with the same unit, without a unit, or with another noun."""
         value, _, unit = key.partition("|")
         stated = self._units.get(value)
         if not stated:
@@ -123,7 +125,7 @@ class _StatedFacts:
             return True
         if unit in _MEASURES:
             return False
-        # Nouns may be reworded and 章 translated; two Chinese measure words that differ are two things.
+        # A noun may be reworded and 章 translated; but two different Chinese measure words mean different things.
         return any(unit.isascii() or other.isascii() for other in stated - _MEASURES)
 
     def _has_date(self, key: str) -> bool:
@@ -133,7 +135,7 @@ class _StatedFacts:
         return bool(year) and rest in self._yearless
 
     def _has_rule(self, key: str) -> bool:
-        """Return True for a rule of the same polarity that shares most of the governed words."""
+        """Return True if the summary has a rule of the same polarity (`require`, `forbid`) with most of its words."""
         polarity, _, words = key.partition(":")
         terms = words.split()
         shared: dict[tuple[int, int], int] = {}
@@ -179,28 +181,30 @@ def _separates_digits(text: str, at: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """The share of the source's distinct facts that a summary states, and those it does not, most serious first."""
+    """Result of a check: the share of the source's facts that the summary states, and the missing ones."""
 
     score: float
+    """0 to 1; each distinct fact counts once."""
     missing: tuple[Fact, ...]
+    """The facts that the summary does not state, most serious first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """The facts of a source, each with its weight; found once, compared with several summaries."""
+    """The facts of a source, each with its weight; found once, to compare several summaries with them."""
 
     graded: tuple[tuple[Fact, float], ...]
 
 
 def source_facts(source: Sequence[Passage], *, reading: ReadCache | None = None) -> SourceFacts:
-    """Find the distinct facts of these passages."""
+    """Return the distinct facts of these passages, with their weights."""
     return SourceFacts(tuple(_graded_facts(source, reading or ReadCache())))
 
 
 def check_fidelity(
     source: Sequence[Passage] | SourceFacts, summary: str, *, reading: ReadCache | None = None
 ) -> Fidelity:
-    """Compare the facts of `source` with those of `summary`; the score is 1.0 if the source has none."""
+    """Check which facts of `source` the `summary` states; the score is 1.0 if the source has no facts."""
     cache = reading or ReadCache()
     facts = source if isinstance(source, SourceFacts) else source_facts(source, reading=cache)
     graded, stated = facts.graded, _StatedFacts(summary, cache)
@@ -227,7 +231,7 @@ def with_annex(
     if alone > limit:
         raise InvalidOption(
             f"the summary alone costs {alone:,} tokens, {alone - limit:,} more than the limit of {limit:,}. "
-            "Raise the limit or ask for a shorter summary; the annex never shortens it."
+            "Raise the limit or ask for a shorter summary: adding missing facts never shortens it."
         )
     chinese = (
         language == "zh"
@@ -246,7 +250,7 @@ def with_annex(
 
 
 def without_annex(summary: str) -> str:
-    """Return the summary without the annex of facts."""
+    """Return the summary without the annex that `with_annex` appended."""
     lines = summary.splitlines()
     ends = [at for at, line in enumerate(lines) if line in ANNEX_HEADINGS.values()]
     return "\n".join(lines[: ends[-1]]) if ends else summary

@@ -1,9 +1,10 @@
-"""Decide when to fold (compact) history, and which part of it.
+"""Decides when to fold (compact) history, and which part of it.
 
-Folding is due when the counted tokens reach a share (threshold) of what a call may spend, whatever was folded before.
-What stays verbatim fits the low mark, from a turn boundary on if there is one; the newest turns the caller wants kept
-stay beyond that as long as the fold still frees enough to be worth a changed prompt. If system message, pins and tools
-alone come near the threshold, a window within the low mark is not folded again: that would free nothing.
+Folding is due when the counted tokens reach a share (threshold) of the budget, whatever was folded before. The messages
+that stay verbatim fit the low mark and begin with a turn if possible. The newest turns that the caller wants to keep
+stay even beyond the low mark, as long as the fold still frees enough tokens to be worth a changed prompt. If system
+message, pins and tools alone come near the threshold, a window within the low mark is not folded again, because that
+would free nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = (
 
 
 def check_threshold(threshold: float, keep_turns: int) -> None:
-    """Raise `InvalidOption` for values that would fold never or always."""
+    """Raise `InvalidOption` for a threshold or number of turns out of range."""
     if not 0.0 < threshold <= 1.0:
         raise InvalidOption(f"threshold={threshold} must be above 0 and at most 1")
     if keep_turns < 0:
@@ -27,15 +28,15 @@ def check_threshold(threshold: float, keep_turns: int) -> None:
 
 
 def fold_due(tokens: int, allowed: int, threshold: float) -> bool:
-    """Return True if `tokens` have reached the threshold of what is allowed."""
+    """Return True if `tokens` have reached the share `threshold` of the allowed tokens."""
     return tokens >= threshold * allowed
 
 
 def fold_span(view: SpanView, room: Room, *, due: int, keep_turns: int) -> int:
     """Return the first span that stays verbatim; `view.start` if nothing is worth folding.
 
-    `due` is what the window may cost before folding is due. What stays costs less than that even with the longest
-    summary, so that one fold is never followed by another at the same place.
+    `due` is the number of tokens of the window at which folding is due. The spans that stay cost less than that, even
+    with the longest summary, so that a fold is not due again at once.
     """
     low = room.low - room.aside
     if view.start >= view.last or view.within(

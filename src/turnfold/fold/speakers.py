@@ -1,7 +1,8 @@
-"""Speakers of summary lines: the name before a line, how it is parsed, and the weight of the speaker's words.
+"""Speakers of summary lines: writes and parses the name before a line, and weighs the speaker's words.
 
-A summary must say who stated what: a rule the user gave is binding, the same words in a web page a tool fetched are
-not. Every line therefore begins with the speaker, and the speaker of a line of an earlier summary is parsed from it.
+A summary must say who stated what: a rule that the user gave is binding, the same words in a web page that a tool
+fetched are not. So every line begins with its speaker, and the speakers of an earlier summary are parsed from its
+lines.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ __all__ = (
 
 
 ANNEX_HEADINGS = {"en": "Also stated:", "zh": "另有提及："}
-"""The heading above the facts that are added to a summary."""
+"""The heading of the annex, the missing facts that are appended to a summary; by language."""
 
 _CHINESE_ROLES = {
     "user": "用户", "assistant": "助手", "system": "系统", "developer": "开发者", "tool": "工具", "function": "函数",
     "summary": "摘要",
 }  # fmt: skip
 _ROLES = {name: role for role, chinese in _CHINESE_ROLES.items() for name in (role, chinese)}
-_VOICES = {
+_VOICES = {  # role -> weight of its words
     "user": 1.0, "system": 1.0, "developer": 1.0, "summary": 1.0, "assistant": 0.75, "tool": 0.45, "function": 0.45,
 }  # fmt: skip
 _NAMED_SPEAKER_VOICE = 0.9
@@ -52,7 +53,7 @@ _BULLET = late_pattern(r"\s*(?:[-*•]\s+)?")
 
 @lru_cache(maxsize=256)
 def role_of(speaker: str) -> str:
-    """Return the role a name such as `tool:get_order` begins with, in English; any other name unchanged."""
+    """Return the role that a name such as `tool:get_order` begins with, in English; any other name in lower case."""
     name = speaker.strip().lower()
     return _ROLES.get(_FIRST_WORD.split(name, maxsplit=1)[0], name)
 
@@ -63,17 +64,17 @@ def is_role(name: str) -> bool:
 
 
 def is_tool(speaker: str) -> bool:
-    """Return True if the speaker is a tool or function and not a party to the conversation."""
+    """Return True if the speaker is a tool or function."""
     return role_of(speaker) in ("tool", "function")
 
 
 def voice_of(speaker: str) -> float:
-    """Return the weight of a speaker's words: people and rules most, tool output least."""
+    """Return the weight of a speaker's words, 0 to 1: highest for users and system messages, lowest for tools."""
     return _VOICES.get(role_of(speaker), _NAMED_SPEAKER_VOICE)
 
 
 def prefix_of(speaker: str, *, chinese: bool) -> str:
-    """Return the prefix of a speaker's sentence; roles are named in the language of the summary."""
+    """Return the prefix of a speaker's line, such as `user: ` or `用户：`; roles are in the language of the summary."""
     label = single_line(clean_text(speaker))
     if not label:
         return ""
@@ -107,7 +108,7 @@ def starts_with_label(line: str) -> str:
 
 
 def line_of(speaker: str, words: str, *, chinese: bool) -> str:
-    """Return a line of a summary: speaker and words. Words without a speaker never read as somebody's."""
+    """Return a line of a summary: speaker and words; words that only look like a speaker's get the prefix `summary`."""
     prefix = prefix_of(speaker, chinese=chinese)
     if not prefix and _reads_as_spoken(words, frozenset()):
         prefix = prefix_of("summary", chinese=chinese)
@@ -117,8 +118,8 @@ def line_of(speaker: str, words: str, *, chinese: bool) -> str:
 def as_summary(text: str, speakers: Iterable[str] = ()) -> str:
     """Return a model's summary with no line that reads as the words of one of the `speakers` or of any role.
 
-    A model repeats what it was shown. A line such as `user: ...` in its text is the model's claim of what the user
-    said, so it gets the speaker `summary`; so does a line that looks like the heading of the annex.
+    A line such as `user: ...` in a model's text is only the model's claim of what the user said, so it gets the speaker
+    `summary`; so does a line that looks like the heading of the annex.
     """
     labels = frozenset(single_line(clean_text(speaker)) for speaker in speakers)
     lines = text.splitlines()

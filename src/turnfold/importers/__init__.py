@@ -8,8 +8,8 @@ from turnfold.importers.events import (
     ImportedMessage,
     UnreadableItem,
 )
+from turnfold.importers.file_import import Completed, Imported, import_file
 from turnfold.importers.formats import FORMATS, TURNFOLD, detect, read_histories
-from turnfold.importers.loader import Completed, Imported, import_file
 from turnfold.importers.provider_histories import PROVIDERS
 
 __all__ = (

@@ -1,8 +1,8 @@
-"""Reads the conversations of a ChatGPT data export: trees of messages, in which one branch was shown last.
+"""Reader of ChatGPT data exports. A conversation there is a tree of messages; the branch shown last is imported.
 
 A message to a tool becomes a tool call; the tool's messages together become its result. Pictures and files are not in
-the export; references to them are kept unchanged. Abandoned branches (an edited question, a regenerated answer) are
-only counted; with `branches` they become separate conversations.
+the export; references to them are kept unchanged. Messages on abandoned branches (an edited question, a regenerated
+answer) are counted and left out; with `branches` each abandoned branch becomes a separate conversation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MICRO = 1_000_000
 def chatgpt_histories(
     found: Iterator[Value | UnreadableItem], name: str, *, branches: bool
 ) -> HistoryEvents:
-    """Read the conversations from a stream of values."""
+    """Yield the conversations in a stream of JSON values; `name` is the basis of ids for those without one."""
     number = 0
     for each in found:
         if isinstance(each, UnreadableItem):
@@ -86,7 +86,7 @@ class _Conversation:
             key for key, node in self._nodes.items() if key not in on_screen and node.get("message")
         )
         for _ in others:
-            yield IgnoredItem("message on a branch that was left")
+            yield IgnoredItem("message on an abandoned branch")
 
     def _branch(self, name: str, path: list[str]) -> HistoryEvents:
         yield ConversationStart(name, self._line, _time(self._conversation.get("create_time")))
@@ -119,7 +119,7 @@ class _Conversation:
 
 
 class _BranchReader:
-    """Reads one branch message by message; a tool result is returned when all its messages were read."""
+    """Converts the messages of one branch; a tool result is held back until all its messages have been read."""
 
     def __init__(self, line: int, title: str) -> None:
         self._line, self._title = line, title
@@ -140,7 +140,7 @@ class _BranchReader:
             yield UnreadableItem(self._line, f"message {key}: {error}")
 
     def pending(self) -> HistoryEvents:
-        """Yield the tool result that is complete now, if there is one."""
+        """Yield the tool result that was held back, if there is one."""
         if self._pending is not None:
             yield self._pending
             self._pending = None

@@ -1,4 +1,4 @@
-"""Reads transcripts of Claude Code: one line per event, one block of an assistant message per line.
+"""Reader of Claude Code transcripts: one line per event, one block of an assistant message per line.
 
 The lines of one assistant message share its id and are joined again, because thoughts and tool calls of a message must
 be sent back together. The messages of a sub-agent (a side chain) become a separate conversation. The sessions of a file
@@ -41,7 +41,7 @@ def is_claude_code(value: object) -> bool:
 
 @dataclass(slots=True)
 class _Event:
-    """A message, joined from its lines."""
+    """One message, joined from its lines."""
 
     line: int
     fields: Fields
@@ -50,7 +50,7 @@ class _Event:
 
 @dataclass(slots=True)
 class _Chain:
-    """One conversation of the file."""
+    """One conversation of the file: the main one of a session, or that of a sub-agent."""
 
     events: list[_Event] = field(default_factory=list[_Event])
     answers: dict[str, _Event] = field(default_factory=dict[str, _Event])
@@ -71,7 +71,7 @@ class _Chain:
 
 
 def claude_code_histories(found: Iterator[Value | UnreadableItem], name: str) -> HistoryEvents:
-    """Read the conversations from a stream of lines."""
+    """Yield the conversations in a stream of transcript lines; `name` is the id for lines without a session id."""
     chains: dict[str, _Chain] = {}
     sides: dict[str, str] = {}
     for each in found:

@@ -1,4 +1,4 @@
-"""Events of a history file: conversations, their messages, and items that are ignored or cannot be read."""
+"""Events that the readers of history files yield: start of a conversation, message, ignored or unreadable item."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ConversationStart:
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """A message of the current conversation."""
+    """A message of the conversation that started last."""
 
     message: Message
     line: int
@@ -52,9 +52,10 @@ class UnreadableItem:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredItem:
-    """An item of the file that is not part of a conversation."""
+    """An item of the file that is not imported because it is no message, such as an option of a model call."""
 
     what: str
+    """Kind of the item; items are counted by it."""
 
 
 HistoryEvents: TypeAlias = Iterator[

@@ -84,7 +84,7 @@ def detect(path: Path) -> str:
 
 
 def read_histories(path: Path, format_name: str, *, branches: bool) -> HistoryEvents:
-    """Read the conversations of another program's file, from beginning to end."""
+    """Yield the conversations of a file in the given format, from beginning to end."""
     name = path.name.split(".")[0] or "imported"
     if is_sqlite(path):
         yield from _table_histories(path, format_name, name)
@@ -103,17 +103,19 @@ def read_histories(path: Path, format_name: str, *, branches: bool) -> HistoryEv
             yield from provider_histories(found, format_name, name)
         elif format_name == "openai-agents":
             raise InvalidOption(
-                f"{path.name} is no SQLite file; give the file of the SQLiteSession"
+                f"{path.name} is not a SQLite file; the format openai-agents needs the database file of SQLiteSession"
             )
         else:
             raise InvalidOption(f"unknown format {format_name!r}; use one of {', '.join(FORMATS)}")
 
 
 def _table_histories(path: Path, format_name: str, name: str) -> HistoryEvents:
-    """Read the sessions of a SQLite file."""
+    """Yield the conversations of a SQLite file."""
     found = session_table(path)
     if found != format_name:
-        raise InvalidOption(f"{path.name} has sessions in the format {found}, not {format_name}")
+        raise InvalidOption(
+            f"{path.name} has sessions in the format {found}, not {format_name}; use the format {found}"
+        )
     values = table_values(path, found)
     if found == "langchain":
         return langchain_histories(values, name)

@@ -1,7 +1,7 @@
-"""Reads what agent frameworks stored: messages of LangChain, sessions of OpenAI Agents, memories of mem0.
+"""Readers of histories that agent frameworks stored: LangChain messages, OpenAI Agents sessions, mem0 memories.
 
 LangChain writes messages as `{"type": "human", "data": {...}}` (`messages_to_dict`, the chat message histories) or as
-constructor calls (`dumps`); nothing is constructed here, only the fields are read. OpenAI Agents (`SQLiteSession`) and
+constructor calls (`dumps`), of which only the fields are read here. OpenAI Agents (`SQLiteSession`) and
 LangChain (`SQLChatMessageHistory`) also keep sessions in tables of a SQLite file, which is opened for reading only.
 """
 
@@ -62,7 +62,7 @@ _TABLES: Final = {
 
 
 def is_langchain(value: object) -> bool:
-    """Return True for a message of LangChain, or for an object with a list of them."""
+    """Return True for a message of LangChain, and for an object with a list of such messages."""
     fields = read_fields(value)
     if fields.get("lc") and "kwargs" in fields:
         return True
@@ -73,7 +73,7 @@ def is_langchain(value: object) -> bool:
 
 
 def langchain_histories(found: Iterator[Value | UnreadableItem], name: str) -> HistoryEvents:
-    """Read conversations: one message per value, or one object with its id and `messages` per value."""
+    """Yield conversations from a stream of JSON values: one message each, or one object with an id and `messages`."""
     started = False
     number = 0
     for each in found:
@@ -158,7 +158,7 @@ def _named(call: Fields) -> Fields:
 
 
 def is_mem0(value: object) -> bool:
-    """Return True for a memory of mem0, or for what its `get_all` returns."""
+    """Return True for a memory of mem0, and for a result of its `get_all`."""
     fields = read_fields(value)
     results = fields.get("results")
     if isinstance(results, list):
@@ -167,10 +167,10 @@ def is_mem0(value: object) -> bool:
 
 
 def mem0_histories(found: Iterator[Value | UnreadableItem], name: str) -> HistoryEvents:
-    """Read memories, oldest first, into one conversation per person: `user-42/mem0`.
+    """Yield one conversation per user, named like `user-42/mem0`, with the user's memories, oldest first.
 
-    They are stored as words of the assistant, because a model wrote them: they can be found again, and never become a
-    rule that the user laid down.
+    Memories become assistant messages, because a model wrote them: searches find them, but they never count as rules
+    that the user gave.
     """
     owners: dict[str, list[tuple[int, str, int, Fields]]] = {}
     for each in found:
@@ -197,7 +197,7 @@ def mem0_histories(found: Iterator[Value | UnreadableItem], name: str) -> Histor
 
 
 def _time(fields: Fields) -> int:
-    """Return when a memory was made, in microseconds since 1970; 0 if it does not say."""
+    """Return the creation time of a memory, in microseconds since 1970; 0 if it has none."""
     try:
         time = datetime.fromisoformat(text_field(fields, "created_at"))
     except ValueError:
@@ -214,13 +214,16 @@ def is_sqlite(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE
     except OSError:
-        return False  # whoever opens it says what is wrong
+        return False  # open_text() raises an error that says why
 
 
 def session_table(path: Path) -> str:
     """Return the format of a SQLite file by its tables; raises `InvalidExport` if no table is known."""
-    with closing(_open(path)) as file:
-        names = {row[0] for row in file.execute("SELECT name FROM sqlite_master")}
+    try:
+        with closing(_open(path)) as file:
+            names = {row[0] for row in file.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.Error as error:
+        raise _unreadable(path, error) from None
     for format_name, (table, _, _) in _TABLES.items():
         if table in names:
             return format_name
@@ -251,7 +254,11 @@ def table_values(path: Path, format_name: str) -> Iterator[Value | UnreadableIte
                         yield UnreadableItem(number, f"row {number} of {table}: {error}")
                 yield Value(first, {"session_id": session, body: messages})
     except sqlite3.Error as error:
-        raise InvalidExport(f"{path.name} cannot be read as SQLite: {error}", line=1) from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: sqlite3.Error) -> InvalidExport:
+    return InvalidExport(f"{path.name} cannot be read as SQLite: {error}", line=1)
 
 
 def _open(path: Path) -> sqlite3.Connection:

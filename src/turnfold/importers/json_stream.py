@@ -1,4 +1,4 @@
-"""Reads JSON values from a file of any size, one at a time, each with the line on which it begins.
+"""Reader of JSON files of any size: yields one value at a time, with the line on which it begins.
 
 A list is read element by element, JSON Lines line by line, and a single object as one value. Files may be compressed
 with gzip or be the zip archive that a provider sends; nothing is unpacked to disk and only one value is in memory.
@@ -11,6 +11,7 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,14 +32,14 @@ __all__ = (
 
 
 _LONGEST_VALUE = 512 << 20
-"""The most characters of a single value; a file with a longer one is considered damaged."""
+"""Most characters a single value may have; a file with a longer value counts as damaged."""
 _CHUNK = 1 << 20
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 _SPACE = " \t\r\n,"
 _DECODER = json.JSONDecoder()
 _MAX_ATOM = 16
-"""Number of characters: a parse error so close to the end may only mean that a number or literal is incomplete."""
+"""A parse error this many characters or fewer before the end of the buffer may only mean that more must be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ def open_text(path: Path) -> Generator[IO[str]]:
                 yield file
     except UnicodeDecodeError as error:
         raise InvalidExport(f"{path} is not text in UTF-8: {error.reason}", line=1) from None
+    except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InvalidExport(f"{path} is damaged: {error}", line=1) from None
 
 
 def _member(archive: zipfile.ZipFile, path: Path) -> str:
@@ -86,24 +89,25 @@ def _member(archive: zipfile.ZipFile, path: Path) -> str:
 
 
 def read_values(file: IO[str]) -> Iterator[Value | UnreadableItem]:
-    """Yield every value of a file, in order."""
-    first = file.readline(_CHUNK)  # a whole export may be on one line
+    """Yield every JSON value of a file, in order."""
+    first, number = file.readline(_CHUNK), 1  # a whole export may be on one line
     while first and not first.strip():
+        number += first.endswith("\n")
         first = file.readline(_CHUNK)
     if not first.lstrip().startswith("["):
-        first = _rest_of_line(first, file, 1)
+        first = _rest_of_line(first, file, number)
     if first.lstrip().startswith("[") or (first and not _is_json(first)):
-        yield from _elements(first, file)
+        yield from _elements(first, file, number)
     else:
-        yield from _lines(first, file)
+        yield from _lines(first, file, number)
 
 
 def _is_json(line: str) -> bool:
     return isinstance(_parse(line, 1), Value)
 
 
-def _lines(first: str, file: IO[str]) -> Iterator[Value | UnreadableItem]:
-    line, number = first, 1
+def _lines(first: str, file: IO[str], number: int) -> Iterator[Value | UnreadableItem]:
+    line = first
     while line:
         if line.strip():
             yield _parse(line, number)
@@ -130,9 +134,9 @@ def _parse(text: str, line: int) -> Value | UnreadableItem:
         return UnreadableItem(line, f"not JSON: {error}")
 
 
-def _elements(first: str, file: IO[str]) -> Iterator[Value | UnreadableItem]:
-    """Yield the elements of a list, or objects written over several lines."""
-    scan = _Scan(first, file)
+def _elements(first: str, file: IO[str], number: int) -> Iterator[Value | UnreadableItem]:
+    """Yield the elements of a list, or objects written over several lines; `number` is that of the line `first`."""
+    scan = _Scan(first, file, number)
     scan.skip_opening()
     while (found := scan.next_value()) is not None:
         yield found
@@ -144,9 +148,9 @@ class _Scan:
     A value that is not valid JSON is skipped up to its closing bracket, so that the values after it are found too.
     """
 
-    def __init__(self, first: str, file: IO[str]) -> None:
+    def __init__(self, first: str, file: IO[str], number: int) -> None:
         self._text, self._file = first, file
-        self._at, self._line = 0, 1
+        self._at, self._line = 0, number
         self._list = False
 
     def skip_opening(self) -> None:
@@ -254,11 +258,11 @@ Fields = dict[str, object]
 
 
 def read_fields(value: object) -> Fields:
-    """Return a JSON object; empty if the value is not one."""
+    """Return the fields of a JSON object; an empty dict if the value is not an object."""
     return cast("Fields", value) if isinstance(value, dict) else {}
 
 
 def text_field(fields: Fields, key: str) -> str:
-    """Return a field of an object if it is text, else an empty text."""
+    """Return the field `key` if it is a string, else an empty string."""
     value = fields.get(key)
     return value if isinstance(value, str) else ""

@@ -1,7 +1,7 @@
-"""Reads histories in a provider's format: one message per value, or one conversation (request body) per value.
+"""Reader of histories in a provider's format: each JSON value is a message, or a request body with a conversation.
 
-Fields of a request body that are not messages (tools, temperature) belong to a call and not to a conversation: they are
-counted and reported, not stored.
+Fields of a request body that are not messages (tools, temperature) belong to a call and not to the conversation: they
+are counted and reported, not stored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CONVERSATION_IDS = (
     "custom_id",
     "id",
 )
-"""Fields that may name a conversation, the first that is there."""
+"""Fields that may have the id of the conversation; the first one present is used."""
 _KNOWN_FIELDS = frozenset(
     {
         *BODIES,
@@ -63,7 +63,7 @@ _KNOWN_FIELDS = frozenset(
 def provider_histories(
     found: Iterator[Value | UnreadableItem], provider: str, name: str
 ) -> HistoryEvents:
-    """Read the conversations from a stream of values; `name` is used for a conversation without an id."""
+    """Yield the conversations in a stream of JSON values; `name` is used for a conversation without an id."""
     accept = PROVIDERS[provider]
     is_started = False
     number = 0

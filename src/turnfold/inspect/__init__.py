@@ -1,4 +1,4 @@
-"""Shows and checks contexts and calls: views, differences, costs, audit and simulation."""
+"""Read-only tools for contexts and calls: views, comparison of calls, token costs, audit and simulation."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from turnfold._late_names import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.inspect.auditor import AuditFault, AuditRule, audit
+    from turnfold.inspect.chinese_reasons import REASONS, translate_reason
     from turnfold.inspect.diff import CallDiff, FirstDifference, diff_calls
-    from turnfold.inspect.reasons import REASONS, translate_reason
     from turnfold.inspect.simulation import (
         STRATEGY_NAMES,
         Cost,
@@ -22,7 +22,15 @@ if TYPE_CHECKING:
         plan_for,
         simulate,
     )
-    from turnfold.inspect.token_totals import CostRow, EntryCost, LogCosts, conversation_costs
+    from turnfold.inspect.token_totals import (
+        CallCost,
+        CostRow,
+        EntryCost,
+        LogCosts,
+        call_cost,
+        conversation_costs,
+        known_price,
+    )
     from turnfold.inspect.views import (
         CacheState,
         CallPoint,
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
         ContextView,
         LeftOut,
         SentItem,
+        call_numbers,
         call_point,
         call_view,
         context_view,
@@ -45,6 +54,7 @@ __all__ = (
     "AuditFault",
     "AuditRule",
     "CacheState",
+    "CallCost",
     "CallDiff",
     "CallPoint",
     "CallView",
@@ -64,12 +74,15 @@ __all__ = (
     "Simulation",
     "SimulationPlan",
     "audit",
+    "call_cost",
+    "call_numbers",
     "call_point",
     "call_view",
     "context_view",
     "conversation_costs",
     "diff_calls",
     "excerpt",
+    "known_price",
     "left_out",
     "plan_for",
     "recent_calls",
@@ -80,13 +93,14 @@ __all__ = (
 
 _HOMES = {
     "turnfold.inspect.auditor": "AuditFault AuditRule audit",
-    "turnfold.inspect.token_totals": "CostRow EntryCost LogCosts conversation_costs",
+    "turnfold.inspect.token_totals": "CallCost CostRow EntryCost LogCosts call_cost conversation_costs "
+    "known_price",
     "turnfold.inspect.diff": "CallDiff FirstDifference diff_calls",
-    "turnfold.inspect.reasons": "REASONS translate_reason",
+    "turnfold.inspect.chinese_reasons": "REASONS translate_reason",
     "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
     "Simulation SimulationPlan plan_for simulate",
-    "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut SentItem call_point call_view "
-    "context_view excerpt left_out recent_calls sent_items",
+    "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut SentItem call_numbers call_point "
+    "call_view context_view excerpt left_out recent_calls sent_items",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

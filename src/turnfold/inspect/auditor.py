@@ -1,9 +1,9 @@
-"""Audits a conversation: checks what happened to every entry of its log, independently of the session.
+"""Audit of a conversation: checks that a context accounts for every entry of the log, and returns the faults.
 
-The auditor reads the whole log, every checkpoint and one context. Exactly one of these must be true for each entry: it
-is sent as it was logged; it is covered by the live checkpoint, or by an extract shown until the next one; or it is
-listed in the receipt (context report) with a reason. The digests of folded (compacted) entries are computed again. The
-auditor shares no code with the session, and returns the faults it finds.
+The audit reads the whole log, every checkpoint (summary of folded entries) and one context. Exactly one of these must
+be true for each entry: it is sent as it was logged; it is covered by the newest checkpoint, or by an extract shown
+until the next checkpoint; or it is listed in the receipt (context report) with a reason. The digests of folded
+(compacted) entries are computed again. The audit shares no code with the session, so it does not repeat its faults.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_LEADING = 8
 
 
 class AuditRule(StrEnum):
-    """The rules that are checked."""
+    """Rules that `audit` checks."""
 
     DENSE = "dense"
     """The seqs of the log are 1, 2, 3 ... without gaps."""
@@ -71,15 +71,16 @@ class AuditFault:
 
 @dataclass(frozen=True, slots=True)
 class _StoredState:
-    """The stored state of a conversation."""
+    """Log, checkpoints and notes of a conversation, as read from the store."""
 
     entries: Sequence[Entry]
     checkpoints: Sequence[Checkpoint]
     cleared: int
+    """Last seq that `clear()` left out; 0 if it was never called."""
     system: frozenset[int]
     """Seqs of the current system messages, which are first in every context."""
     stand_in: tuple[int, str] = (0, "")
-    """The last seq that the stand-in extract covers, and its text."""
+    """Last seq covered by the extract that is shown until the next checkpoint, and its text; 0 and "" for none."""
 
     @property
     def covered(self) -> int:
@@ -98,7 +99,7 @@ class _StoredState:
 
     @property
     def shown(self) -> Checkpoint | None:
-        """The checkpoint whose summary a context must show."""
+        """Checkpoint whose summary a context must show; None if there is none since the last `clear()`."""
         live = self.checkpoints[-1] if self.checkpoints else None
         return live if live is not None and live.upto > self.cleared else None
 
@@ -195,7 +196,7 @@ async def _check_lookups(session: AsyncSession, entries: Sequence[Entry]) -> lis
     for name, seq in named.items():
         places = [one.seq for one in found if one.client_id == name]
         if places != [seq]:
-            detail = f"looking up its client id finds {places}"
+            detail = f"looking up its client id finds the seqs {places}, not {seq} alone"
             faults.append(AuditFault(AuditRule.FOUND, seq, detail))
     times = Counter(entry.client_id for entry in entries if entry.client_id)
     faults += [
@@ -276,7 +277,8 @@ def _check_accounting(stored: _StoredState, context: Context) -> Iterator[AuditF
             if not listed[seq].strip():
                 yield AuditFault(AuditRule.ACCOUNTED, seq, "dropped without a reason")
         if len(places) != 1:
-            yield AuditFault(AuditRule.ACCOUNTED, seq, " and ".join(places) or "missing")
+            problem = " and also ".join(places) or "missing: neither sent, folded nor dropped"
+            yield AuditFault(AuditRule.ACCOUNTED, seq, problem)
 
 
 def _check_text(stored: _StoredState, context: Context) -> Iterator[AuditFault]:

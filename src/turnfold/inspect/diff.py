@@ -1,9 +1,9 @@
-"""Compares two calls: finds the first message that differs, up to which a provider can use its cache."""
+"""Comparison of two calls: messages gone and new, and the first that differs, where a provider's cache hit ends."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from turnfold.inspect.views import CallPoint, SentItem, call_point, sent_items
@@ -37,7 +37,7 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDiff:
-    """The changes from one call to another."""
+    """Differences between the messages of two calls."""
 
     before: CallPoint
     after: CallPoint
@@ -45,7 +45,7 @@ class CallDiff:
     """Number of messages at the beginning that both calls sent."""
     same_tokens: int
     rebilled: int
-    """Tokens of the second call from the first difference on, which the provider's cache cannot provide."""
+    """Tokens of the second call from the first difference on, which cannot be read from the provider's cache."""
     first: FirstDifference | None
     """The first difference; None if both calls sent the same messages."""
     gone: tuple[SentItem, ...]
@@ -55,15 +55,18 @@ class CallDiff:
     reasons: tuple[str, ...]
 
 
-def diff_calls(before: Explanation, after: Explanation) -> CallDiff:
-    """Compare two calls of one conversation."""
+def diff_calls(
+    before: Explanation, after: Explanation, numbers: Mapping[str, int] | None = None
+) -> CallDiff:
+    """Compare two calls of one conversation; `numbers` are those of its calls."""
+    numbers = numbers or {}
     old_items, new_items = sent_items(before), sent_items(after)
     found = compare(before, after)
     same = found.shared_messages
     same_tokens = sum(item.tokens for item in new_items[:same])
     return CallDiff(
-        before=call_point(before.manifest),
-        after=call_point(after.manifest),
+        before=call_point(before.manifest, numbers.get(before.manifest.call, 0)),
+        after=call_point(after.manifest, numbers.get(after.manifest.call, 0)),
         same=same,
         same_tokens=same_tokens,
         rebilled=sum(item.tokens for item in new_items) - same_tokens,

@@ -1,13 +1,13 @@
-"""Replays a history with another budget or strategy, without a model.
+"""Replay of a history with another budget or strategy, without a model.
 
-A real memory runs on a store in the process, so the figures are those that a program would get: before each assistant
+A real memory runs on an in-memory store, so the figures are those that a program would get: before each assistant
 message the session builds the context of that call. Summaries are written by the built-in summariser. Strategies are
 given by name (`fold`, `last:20`, `shrink:400+fold`). Results are given for each call and in total; with a price table
 also as costs.
 
-The built-in summariser costs nothing. The cost of the same folds (compactions) by the agent's own model is estimated
-separately from the calls: each fold is priced as the request that a memory would make, which is the agent's last prompt
-with an instruction if that prompt shows the range to fold, otherwise a fresh prompt; see `turnfold.memory.ChatWriter`.
+The built-in summariser calls no model and costs nothing. The cost of the same folds (compactions) with summaries by the
+agent's own model is estimated separately. Each fold is priced as one request: the agent's last prompt with an
+instruction added, if that prompt contains the range to fold, otherwise a new prompt; see `turnfold.memory.ChatWriter`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ __all__ = (
 
 
 class FoldPrompt(NamedTuple):
-    """The size of a prompt that requests a summary."""
+    """Size of a prompt that asks a model for a summary."""
 
     tokens: int
     shared: int = 0
@@ -86,14 +86,17 @@ class SimulatedFold:
     answer: int
     """Tokens of the summary that a model is asked to write."""
     fresh: FoldPrompt
-    """The prompt that has the folded entries as text."""
+    """New prompt that contains the folded entries as text."""
     prefix: FoldPrompt | None = None
-    """The last call's prompt up to the end of the range; None if it does not show the range."""
+    """Last call's prompt up to the end of the folded range; None if that prompt does not contain the range."""
     marked: FoldPrompt | None = None
-    """As `prefix`, but up to the next cache breakpoint, for providers that cache only up to breakpoints."""
+    """Like `prefix`, but up to the next cache breakpoint, for providers that cache only up to breakpoints."""
 
     def charge(self, rule: CacheRule, marks: tuple[int, ...]) -> tuple[Charge, bool]:
-        """Return the charge after a call with the breakpoints `marks`, and True if the fold continues its prompt."""
+        """Return the tokens charged for the fold, and True if its request continues the last call's prompt.
+
+        `marks` are the cache breakpoints of the last call.
+        """
         prompt = (self.marked if rule.marks else self.prefix) or self.fresh
         read = rule.read(prompt.shared, marks)
         written = rule.written(read, prompt.marks)
@@ -135,11 +138,12 @@ class FoldCost:
 
     requests: int = 0
     prefixes: int = 0
-    """Number of requests that continue the agent's last prompt."""
+    """Number of requests that continue the agent's last prompt and so can use the provider's cache."""
     total: float = 0.0
     by_fresh_prompts: float = 0.0
-    """Cost of the same folds if every request were a fresh prompt."""
+    """Cost of the same folds if every request were a new prompt."""
     read: int = 0
+    """Prompt tokens read from the cache; `written` to it, `fresh` neither."""
     written: int = 0
     fresh: int = 0
     output: int = 0
@@ -152,7 +156,7 @@ class FoldCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The estimated cost at list prices, if the provider's cache has not expired at any call."""
+    """Estimated cost at list prices, assuming that the provider's cache never expires between two calls."""
 
     currency: str
     date: str
@@ -162,6 +166,7 @@ class Cost:
     without_cache: float
     """Cost of the same calls without any cache."""
     read: int
+    """Prompt tokens read from the cache; `written` to it, `fresh` neither."""
     written: int
     fresh: int
     output: int
@@ -226,7 +231,7 @@ class Simulation:
 
     @property
     def folds(self) -> int:
-        """Number of checkpoints."""
+        """Number of folds, each of which stored a checkpoint."""
         return sum(call.fold_landed for call in self.calls)
 
     @property
@@ -294,12 +299,12 @@ def _with_fold(
 
 
 STRATEGY_NAMES: Final = {
-    "fold": "older turns behind a summary by the built-in summariser, as a memory does by itself",
+    "fold": "older turns replaced by a summary of the built-in summariser: the default of a memory",
     "oldest-first": "older turns left out down to the low mark, no summary",
     "last:N": "the newest N messages, sliding with every message",
     "turns:N": "the newest N turns, sliding with every turn",
     "shrink:N": "tool results of earlier turns shortened to N tokens before anything is left out",
-    "everything": "the whole log in every call, whatever the budget: what it would cost to forget nothing",
+    "everything": "the whole log in every call, even over the budget, for comparison",
 }
 
 
@@ -311,11 +316,11 @@ class SimulationPlan:
     strategy: Strategy = oldest_first
     folds: bool = False
     bounded: bool = True
-    """True if the budget limits the calls."""
+    """False if the strategy sends the whole log even over the budget."""
 
 
 def plan_for(name: str) -> SimulationPlan:
-    """Parse a strategy name; several joined by `+` are applied one after the other."""
+    """Parse the name of a strategy; of several joined by `+`, each is applied to the result of the one before."""
     steps: list[Strategy] = []
     words = [word.strip() for word in name.split("+")]
     for word in words:
@@ -369,7 +374,7 @@ def simulate(
     positions = [at for at in range(len(messages)) if _is_response(messages, at)]
     if not positions:
         raise InvalidOption(
-            f"no call to simulate: none of the {len(messages)} messages is an assistant's reply to another"
+            f"no call to simulate: none of the {len(messages)} messages is an assistant message after another message"
         )
     summaries = FoldRecorder()
     memory = Memory(
@@ -402,7 +407,7 @@ def _is_response(messages: Sequence[Message], at: int) -> bool:
 
 
 class FoldRecorder(ExtractiveWriter):
-    """The built-in summariser of one session; records its folds, to price them as requests to a model."""
+    """Built-in summariser that also records its folds, so that they can be priced as requests to a model."""
 
     def __init__(self) -> None:
         self._tasks: list[tuple[SummaryTask, str]] = []
@@ -410,7 +415,7 @@ class FoldRecorder(ExtractiveWriter):
         self._summary = ""
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Write the extract, and record the task."""
+        """Write the summary, and record the task."""
         text = await super().write(task, runtime)
         self._tasks.append((task, text))
         return text
@@ -457,6 +462,8 @@ def _fold_prompt(
 
 
 class _Run:
+    """One replay: adds the messages to the session and builds the context of each call."""
+
     def __init__(
         self,
         session: Session,
@@ -476,7 +483,7 @@ class _Run:
         self.calls: list[SimulatedCall] = []
 
     def all(self, positions: Sequence[int], on_call: Callable[[int, int], object] | None) -> str:
-        """Run all calls; return the reason if one did not fit the budget, else an empty text."""
+        """Build the contexts of all calls; return the error of the first that does not fit the budget, else ""."""
         for number, (start, stop) in enumerate(pairwise((0, *positions))):
             if on_call is not None:
                 on_call(number, len(positions))
@@ -522,7 +529,7 @@ class _Run:
 
 
 def _marks(context: Context) -> tuple[int, ...]:
-    """Return the tokens up to the end of system, summary, window and a running tool loop, tool schemas included."""
+    """Return the cache breakpoints: tokens up to the end of system, summary, window and of a running tool loop."""
     sums = [0, *accumulate(context.costs)]
     system, summary, window, tail = context.ends
     ends = {system, summary, window}

@@ -1,4 +1,4 @@
-"""Token totals: the largest entries, tools and roles of a log, and the largest conversations of a store."""
+"""Token totals: the largest entries, tools and roles of a log, the largest conversations, and prices of calls."""
 
 from __future__ import annotations
 
@@ -6,17 +6,28 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from turnfold.inspect.views import excerpt
+from turnfold.errors import UnknownModel
+from turnfold.inspect.views import CallPoint, call_point, excerpt
+from turnfold.memory import Manifest
 from turnfold.records import Entry
 from turnfold.stores import ConversationInfo
+from turnfold.tokens import Charge, Price, PriceTable
 
 __all__ = (
+    "CallCost",
     "CostRow",
     "EntryCost",
     "LogCosts",
+    "call_cost",
     "conversation_costs",
+    "known_price",
 )
+
+
+_SMALLEST_CACHED: Final = 1_024
+"""Tokens below which providers cache no prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +58,7 @@ class LogCosts:
     """Sums the tokens of a log, page by page: totals per tool and role, and the largest entries."""
 
     most: int = 10
+    """Number of largest entries to keep."""
     tokens: int = 0
     entries: int = 0
     _roles: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -119,3 +131,47 @@ def _rows(table: dict[str, list[int]], total: int) -> tuple[CostRow, ...]:
         for name, (tokens, entries) in table.items()
     )
     return tuple(sorted(rows, key=lambda row: (-row.tokens, row.name)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCost:
+    """Tokens of one or several calls, and their cost."""
+
+    calls: int = 1
+    input: int
+    cached: int
+    output: int
+    cost: float
+    """In the currency of the price table; 0 without a price."""
+    estimated: int
+    """Number of calls without token counts from the provider; theirs are estimated."""
+
+
+def call_cost(call: Manifest | CallPoint, price: Price | None) -> CallCost:
+    """Return tokens and cost of a call, from the provider's token counts if recorded.
+
+    Otherwise they are estimated: the output counts as 0, and the prefix shared with the last call as cached.
+    """
+    point = call if isinstance(call, CallPoint) else call_point(call)
+    reported = point.reported_input is not None
+    if point.reported_input is not None:
+        tokens, cached = point.reported_input, point.reported_cached or 0
+        output = point.reported_output or 0
+    else:
+        tokens, output = call.tokens, 0
+        cached = call.shared if call.shared >= _SMALLEST_CACHED else 0
+    cost = 0.0
+    if price is not None:
+        fresh = max(tokens - cached, 0)
+        cost = price.of(Charge(read=cached, written=0, fresh=fresh, output=output))
+    return CallCost(
+        input=tokens, cached=cached, output=output, cost=cost, estimated=int(not reported)
+    )
+
+
+def known_price(model: str, prices: PriceTable) -> Price | None:
+    """Return the price of a model; None for an empty name, and for a model that the table does not have."""
+    try:
+        return prices.price(model) if model else None
+    except UnknownModel:
+        return None

@@ -1,14 +1,14 @@
-"""Views for people: the messages of a call, calls as points of a timeline, and the budget of the next call.
+"""Values that the CLI and the web inspector display: messages of a call, points of a timeline, the next call's budget.
 
-Each message of a prompt is a row with its source, its tokens and how it was changed; the parts of the log that are not
-sent are listed with outcome and reason.
+Each message of a prompt is a row with its source, its tokens and how it was changed; the entries of the log that are
+not sent are listed with outcome and reason.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from turnfold.errors import InvalidOption
@@ -23,6 +23,7 @@ __all__ = (
     "ContextView",
     "LeftOut",
     "SentItem",
+    "call_numbers",
     "call_point",
     "call_view",
     "context_view",
@@ -40,8 +41,8 @@ _RECENT_PAGE = 500
 async def recent_calls(session: AsyncSession, *, most: int = 60) -> list[Manifest]:
     """Return the newest `most` calls, oldest first.
 
-    Calls are named by the newest entry when they were made, so the last ones are found from the end of the log: in a
-    range of entries, which is widened while it contains too few calls.
+    The id of a call begins with the seq of the newest entry at that time. So the calls made since an entry near the end
+    of the log are read first, and an earlier entry is tried while there are too few.
     """
     if most < 1:
         raise InvalidOption(f"most={most} must be at least 1")
@@ -61,10 +62,24 @@ async def recent_calls(session: AsyncSession, *, most: int = 60) -> list[Manifes
         entries *= 4
 
 
+async def call_numbers(session: AsyncSession) -> dict[str, int]:
+    """Return the number of every call by its id, oldest first: the first call of a session is 1.
+
+    It reads all calls of the session: their number is not stored, because several processes may make calls at once.
+    """
+    numbers: dict[str, int] = {}
+    last = ""
+    while page := await session.calls(after=last, limit=_RECENT_PAGE):
+        for made in page:
+            numbers[made.call] = len(numbers) + 1
+        last = page[-1].call
+    return numbers
+
+
 _KEPT = "kept"
-"""Fate of a message that is sent as it was logged."""
+"""`SentItem.fate` of a message that is sent as it was logged."""
 _INJECTED = "injected"
-"""Fate of a message that is sent but is not in the log: summary, tail, placeholder."""
+"""`SentItem.fate` of a message that is sent but is not in the log: summary, tail, placeholder."""
 
 _Range = tuple[int, int, str, str]
 """Entries [start, stop) with their outcome and reason."""
@@ -174,7 +189,7 @@ def _rows(
 
 
 def _moved_systems(fates: Sequence[_Range]) -> list[int]:
-    """Return the seqs of the system messages, if the receipt names them."""
+    """Return the seqs of the system messages that the receipt lists as moved to the front."""
     return [
         seq
         for start, stop, outcome, reason in fates
@@ -215,10 +230,10 @@ def _fate(seq: int, section: str, fates: Sequence[_Range]) -> tuple[str, str]:
 
 def _injected_reason(seq: int, section: str) -> str:
     if section == Section.SUMMARY:
-        return "stands for what was folded"
+        return "summary of the folded entries"
     if section == Section.TAIL:
-        return "pins, state, notes and what was recalled"
-    return "placeholder for a result that never came" if seq < 0 else ""
+        return "pins, state, notes and recalled entries"
+    return "placeholder for a missing tool result" if seq < 0 else ""
 
 
 def _calls_by_id(messages: Sequence[Message]) -> dict[str, ToolCall]:
@@ -236,9 +251,12 @@ def _label(message: Message, section: str, tools: dict[str, ToolCall]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPoint:
-    """A call without its messages, for a timeline."""
+    """Figures of one call without its messages, for a timeline."""
 
     call: str
+    """Id of the call."""
+    number: int = 0
+    """Which call of its session it is, from 1 (`call_numbers`); 0 if that was not asked for."""
     seq: int
     """Seq of the newest entry when the call was made."""
     created: int
@@ -266,6 +284,15 @@ class CallPoint:
     reported_cached: int | None
     cache_missed: bool
     """True if the provider reported no cached tokens although the beginning of the prompt was stable."""
+    model: str = ""
+    """The model that was called; empty if it is not known."""
+    reported_output: int | None = None
+    """Output tokens reported by the provider; None if not recorded."""
+
+    @property
+    def reply(self) -> int:
+        """Tokens with which the prompt opens the model's reply: all that are in no section and no tool schema."""
+        return self.tokens - sum(self.sections.values()) - self.tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,13 +309,16 @@ class CallView:
     left_out: tuple[LeftOut, ...]
     recalled: tuple[tuple[int, float], ...]
     """(seq, score) of the entries recalled into the tail."""
+    calls: int = 0
+    """Number of calls of the session; 0 if that was not asked for."""
 
 
-def call_point(manifest: Manifest) -> CallPoint:
+def call_point(manifest: Manifest, number: int = 0) -> CallPoint:
     """Convert the manifest of a call to a point of a timeline."""
     usage = manifest.usage
     return CallPoint(
         call=manifest.call,
+        number=number,
         seq=manifest.seq,
         created=manifest.created,
         tokens=manifest.tokens,
@@ -308,14 +338,17 @@ def call_point(manifest: Manifest) -> CallPoint:
         reported_input=usage.input if usage else None,
         reported_cached=usage.cached if usage else None,
         cache_missed=manifest.cache_missed,
+        model=manifest.called_model,
+        reported_output=usage.output if usage else None,
     )
 
 
-def call_view(explained: Explanation) -> CallView:
-    """Return the messages of a call, and the parts of the log that were left out."""
-    manifest = explained.manifest
+def call_view(explained: Explanation, numbers: Mapping[str, int] | None = None) -> CallView:
+    """Return the messages of a call, and the parts of the log that were left out; `numbers` are those of all calls."""
+    manifest, numbers = explained.manifest, numbers or {}
     return CallView(
-        point=call_point(manifest),
+        point=call_point(manifest, numbers.get(manifest.call, 0)),
+        calls=len(numbers),
         exact=explained.exact,
         window=int(manifest.budget["context_window"]),
         reserve=manifest.budget["reserve_ratio"],
@@ -332,7 +365,7 @@ class CacheState:
     calls: int
     """Calls since the last one that moved the window; all calls if none did."""
     tokens: int
-    """Tokens at the beginning that the newest call shares with the one before."""
+    """Tokens at the beginning that the newest call shares with the previous call."""
     broken_by: str
     """The last call that moved the window; empty if none did."""
     reason: str
@@ -340,7 +373,7 @@ class CacheState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextView:
-    """The context that the next call would get, in figures."""
+    """Figures of the context that the next call would get: tokens, sections, what is folded, state of the cache."""
 
     conversation: str
     counter: str
@@ -359,7 +392,7 @@ class ContextView:
     delta: int | None
     """Difference in tokens from the newest call; None before the first call."""
     fold_at: int
-    """Number of tokens from which on folding (compaction) is due."""
+    """A context of this many tokens or more is folded (compacted)."""
     folded: int
     dropped: int
     shrunk: int
@@ -382,7 +415,7 @@ def context_view(
     threshold: float = 0.75,
     biggest: int = 5,
 ) -> ContextView:
-    """Return the view of a context; `calls` are the calls made so far, oldest first."""
+    """Return the figures of a context; `calls` are the calls made so far, oldest first."""
     receipt, budget = context.receipt, context.budget
     items = sent_items(context)
     live = checkpoints[-1] if checkpoints else None

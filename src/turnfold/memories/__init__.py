@@ -1,4 +1,8 @@
-"""The five documented memories, each under the names of its document."""
+"""Memory classes of the five design documents, each with the names of its document (`docs/en/documents`).
+
+`MessageMemory` (000), `TokenMemory` and `SummaryTokenMemory` (001), `MemoryModule` (002), `ShortMemory` (003) and
+`AgentMemory` (004).
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,8 @@ if TYPE_CHECKING:
         TruncateStrategy,
     )
     from turnfold.memories.short_memory._sync import ShortMemory
+    from turnfold.memories.short_memory.ai_message_rows import AIMessage, ImportedMessages
     from turnfold.memories.short_memory.memory import AsyncShortMemory
-    from turnfold.memories.short_memory.rows import AIMessage, ImportedMessages
     from turnfold.memories.short_memory.session_changes import as_read
     from turnfold.memories.short_memory.values import (
         MEMORY_MODE_FULL_HISTORY,
@@ -106,7 +110,7 @@ _HOMES = {
     "turnfold.memories.short_memory._sync": "ShortMemory",
     "turnfold.memories.short_memory.memory": "AsyncShortMemory",
     "turnfold.memories.short_memory.session_changes": "as_read",
-    "turnfold.memories.short_memory.rows": "AIMessage ImportedMessages",
+    "turnfold.memories.short_memory.ai_message_rows": "AIMessage ImportedMessages",
     "turnfold.memories.short_memory.values": "AgentRequest AsRead FlowContext GlobalState MEMORY_MODE_FULL_HISTORY "
     "MEMORY_MODE_SUMMARY_N "
     "MemoryContext MemoryQueryRequest MemoryWriteRequest MemoryWriteResult MessageContext MetaInfo PendingAction "

@@ -1,13 +1,13 @@
-"""What an agent learned while answering, as document 004 describes it: tables of contents and relevant content.
+"""`AgentMemory` of design document 004: tables of contents and relevant passages that an agent's tools returned.
 
-It is kept in the process, for programs that build their own prompt: put `get_toc_context()` and `get_memory_context()`
-after the history, not into the system prompt, where every change would invalidate the provider's prompt cache. A
-session keeps the same for any tool in its store and shows it by itself: see `Session.findings`. Given to an agent or an
-adapter as `findings=`, an `AgentMemory` does both: its rules remember the results of the documented tools in the
-session, and it is kept up to date with them.
+It lives in the process, for programs that build their own prompt: put `get_toc_context()` and `get_memory_context()`
+after the history, not into the system prompt, where every change would invalidate the provider's prompt cache.
+`Session.findings` stores the results of any tool and adds them to the context by itself. An `AgentMemory` that is given
+to an agent or an adapter as `findings=` does both: the results of the documented tools are stored in the session's
+findings and in the `AgentMemory`.
 
-Search results come from foreign tools. They are read by the field names such tools use, and one that cannot be read is
-refused with the place of the fault before anything changes: a memory that silently lacks a result is worse than none.
+Search results come from tools of other programs, so several usual field names are accepted. If one result cannot be
+read, `InvalidRecord` names its index and nothing is added: a memory that silently lacks a result is worse than none.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ class ContentChunk:
 
     content: str
     source: str
-    """For example `angui_2024 P85`."""
+    """Document and page the content comes from, such as `angui_2024 P85`."""
     relevance_score: float
-    """0 to 1."""
+    """Relevance from 0 to 1."""
     chunk_type: str
-    """`search_result`, `page_content` or `table`."""
+    """Kind of content: `search_result`, `page_content` or `table`."""
     metadata: dict[str, object] = field(default_factory=dict[str, object])
 
 
 def check_chunk(chunk: ContentChunk, *, path: str = "chunk") -> ContentChunk:
-    """Check a chunk and return a copy."""
+    """Return a copy of a valid chunk; raises `InvalidRecord` for an empty text or a score that is not from 0 to 1."""
     for name in ("content", "source", "chunk_type"):
         text = check_text(getattr(chunk, name), path=f"{path}.{name}")
         if not text.strip():
-            raise InvalidRecord("the text is empty", path=f"{path}.{name}")
+            raise InvalidRecord(f"{name} is empty; give a text", path=f"{path}.{name}")
     score = check_score(chunk.relevance_score, path=f"{path}.relevance_score")
     return replace(chunk, relevance_score=score, metadata=dict(chunk.metadata))
 
@@ -99,7 +99,8 @@ def chunks_of(results: object) -> list[ContentChunk]:
 def _chunk_of(result: object, path: str) -> ContentChunk:
     if not isinstance(result, Mapping):
         raise InvalidRecord(
-            f"got {type(result).__name__}, expected a search result object", path=path
+            f"got {type(result).__name__}, expected a search result: a dictionary with its content and score",
+            path=path,
         )
     fields = dict(cast("Mapping[str, object]", result))
     content, score = _first(fields, _CONTENTS, path), _first(fields, _SCORES, path)
@@ -123,7 +124,7 @@ def _chunk_of(result: object, path: str) -> ContentChunk:
 def _first(fields: dict[str, object], names: tuple[str, ...], path: str) -> object:
     name = next((each for each in names if fields.get(each) is not None), None)
     if name is None:
-        raise InvalidRecord(f"none of {', '.join(names)} is given", path=path)
+        raise InvalidRecord(f"no field {' or '.join(names)}; one of them is needed", path=path)
     return fields.pop(name)
 
 
@@ -133,14 +134,16 @@ def _source(fields: dict[str, object], path: str) -> str:
     book = fields.get("reg_id")
     page = next((fields[name] for name in _PAGES if fields.get(name) is not None), None)
     if not isinstance(book, str) or not isinstance(page, int | str):
-        raise InvalidRecord("neither source nor reg_id and page_num are given", path=path)
+        raise InvalidRecord(
+            "no field source, and no reg_id with page_num; give one of both", path=path
+        )
     return f"{book} P{page}"
 
 
 def with_chunk(
     chunks: Sequence[ContentChunk], chunk: ContentChunk, *, most: int, least: float
 ) -> list[ContentChunk]:
-    """Add a chunk: sorted by relevance, the newest of equals first, at most `most`, none below `least`.
+    """Return the chunks with one more: by relevance (of equals, newest first), at most `most`, none below `least`.
 
     The same content of the same source is kept once, with the better score. Of a page or table only the newest version
     is kept, whatever its score; search results are excerpts, of which one source may have several.
@@ -176,11 +179,11 @@ class AgentMemoryConfig:
     """记忆系统配置: the settings of an `AgentMemory`, under their documented names."""
 
     memory_enabled: bool = True
-    """是否启用 Agent 记忆系统."""
+    """是否启用 Agent 记忆系统: False for a memory that keeps nothing."""
     memory_max_chunks: int = 10
-    """最大记忆内容片段数."""
+    """最大记忆内容片段数: most chunks that are kept."""
     memory_min_relevance: float = 0.5
-    """最小相关性阈值: less relevant content is not kept."""
+    """最小相关性阈值: chunks with a lower relevance score are not kept."""
 
     def __post_init__(self) -> None:
         _check_limits(self.memory_max_chunks, self.memory_min_relevance)
@@ -190,22 +193,22 @@ class AgentMemoryConfig:
 class AgentMemory:
     """Agent 记忆状态: tables of contents and relevant content of one agent session.
 
-    `language` (`"zh"` or `"en"`) is that of the rendered texts; `context_tokens` limits each of them, counted by
-    `counter`. A memory that is not `enabled` keeps nothing and renders empty texts.
+    `language` (`"zh"` or `"en"`) is the language of the rendered texts; `context_tokens` limits each text, counted by
+    `counter`. With `enabled=False` it keeps nothing and renders empty texts.
     """
 
     toc_cache: dict[str, dict[str, object]]
-    """目录缓存, by regulation."""
+    """目录缓存: regulation id -> its cached table of contents."""
     known_chapters: list[str]
     """已知章节范围: the chapters of the cached tables of contents."""
     relevant_chunks: list[ContentChunk]
-    """相关内容: most relevant first."""
+    """相关内容: the kept chunks, most relevant first."""
     current_query: str
-    """当前查询上下文."""
+    """当前查询上下文: the question being answered; set by the caller."""
     max_chunks: int
-    """最大记忆容量."""
+    """最大记忆容量: most chunks that are kept."""
     min_relevance: float
-    """最小相关性阈值."""
+    """最小相关性阈值: chunks with a lower relevance score are not kept."""
 
     def __init__(  # noqa: PLR0917 (documented fields, each allowed by position)
         self,
@@ -243,7 +246,7 @@ class AgentMemory:
         )
 
     def cache_toc(self, reg_id: str, toc: Mapping[str, object]) -> None:
-        """缓存目录: cache a table of contents (a JSON value); the newest of a regulation wins."""
+        """缓存目录: cache the table of contents of a regulation (a JSON object); replaces an earlier one."""
         if not check_text(reg_id, path="reg_id").strip():
             raise InvalidRecord("reg_id is empty", path="reg_id")
         copied = thaw_object(freeze_object(toc, path="toc"))
@@ -256,26 +259,26 @@ class AgentMemory:
         _log.debug(f"[Memory] 缓存目录: {reg_id}")
 
     def get_cached_toc(self, reg_id: str) -> dict[str, object] | None:
-        """获取缓存的目录: return a copy, or None."""
+        """获取缓存的目录: return a copy of the cached table of contents, or None."""
         found = self.toc_cache.get(reg_id)
         return None if found is None else thaw_object(freeze_object(found, path="toc"))
 
     def has_cached_toc(self, reg_id: str) -> bool:
-        """检查目录是否已缓存."""
+        """检查目录是否已缓存: return True if the table of contents of the regulation is cached."""
         return reg_id in self.toc_cache
 
     def add_chunk(self, chunk: ContentChunk) -> None:
         """添加内容片段: add a chunk; the least relevant beyond `max_chunks` are dropped.
 
         The same content of a source is kept once, with the better score; of a page only the newest version is kept.
-        Chunks below `min_relevance` are not kept. An invalid chunk is refused and nothing changes.
+        Chunks below `min_relevance` are not kept. An invalid chunk raises `InvalidRecord`, and nothing changes.
         """
         self._add([check_chunk(chunk)])
 
     def add_search_results(self, results: object) -> None:
-        """从搜索结果中提取并添加高相关性内容: `results` is the list that a search returned.
+        """从搜索结果中提取并添加高相关性内容: add the chunks of `results`, the list that a search returned.
 
-        If a result cannot be read (no text, no source, no score from 0 to 1), the error names its place in the list and
+        If a result cannot be read (no text, no source, no score from 0 to 1), `InvalidRecord` names its index and
         nothing is added.
         """
         found = chunks_of(results)
@@ -284,7 +287,7 @@ class AgentMemory:
             _log.debug(f"[Memory] 添加搜索结果: {len(found)} 条")
 
     def add_page_content(self, content: str, source: str, relevance: float = 0.8) -> None:
-        """添加页面内容摘要: add the content of a page; it is cut to the tokens at the end of a sentence or row."""
+        """添加页面内容摘要: add the content of a page; a long page is cut at a sentence or row when it is rendered."""
         self.add_chunk(ContentChunk(content, source, relevance, "page_content"))
         if self.enabled:
             _log.debug(f"[Memory] 添加页面内容: {source}")
@@ -292,8 +295,8 @@ class AgentMemory:
     def get_memory_context(self, *, tokens: int | None = None, fenced: bool = False) -> str:
         """生成记忆上下文: render the relevant content, best first, in at most `tokens`; empty if there is none.
 
-        With `fenced` it is put between marks that it cannot close: it comes from documents and tools and may contain
-        anything.
+        With `fenced` the text is put between marks (a fence) that it cannot close, because content of documents and
+        tools may contain instructions.
         """
         items = [FindingItem(each.source, each.content) for each in self.relevant_chunks]
         return self._text(items, tokens, fenced=fenced)
@@ -301,7 +304,7 @@ class AgentMemory:
     def get_toc_cache_hint(self) -> str:
         """生成目录缓存提示: list the cached tables of contents; begins with a blank line, to be added to a prompt.
 
-        The model relies on it, so show it only together with their content: `get_toc_context()`.
+        It tells the model not to fetch them again, so send it only together with the tables (`get_toc_context()`).
         """
         if not self.toc_cache:
             return ""
@@ -311,7 +314,7 @@ class AgentMemory:
         return "\n\n" + "\n".join(lines)
 
     def get_toc_context(self, *, tokens: int | None = None, fenced: bool = False) -> str:
-        """Return the cached tables of contents as outlines in at most `tokens`; the deepest levels go first."""
+        """Return the cached tables of contents as outlines in at most `tokens`, the deepest levels cut if needed."""
         items = [FindingItem(reg_id, toc, toc=True) for reg_id, toc in self.toc_cache.items()]
         return self._text(items, tokens, fenced=fenced)
 
@@ -323,10 +326,11 @@ class AgentMemory:
         read: str = "read_page_range",
         serve: bool = False,
     ) -> tuple[FindingRule, ...]:
-        """Return the rules that remember the results of the documented tools, here and in a session's findings.
+        """Return the rules that store results of the documented tools here and in a session's findings.
 
-        Of a search only hits with at least `min_relevance` are remembered. With `serve` a repeated call for the same
-        table of contents is answered from memory instead of being made; without it the model is shown the contents.
+        Of a search only hits with at least `min_relevance` are stored. With `serve` a repeated call for the same table
+        of contents is answered with the stored result instead of being made; without `serve` the model only sees the
+        stored table in its context.
         """
         least = self.min_relevance
         return (
@@ -341,10 +345,10 @@ class AgentMemory:
         result_content: object,
         arguments: Mapping[str, object] | None = None,
     ) -> None:
-        """Remember the result of a documented tool: `_update_memory()` of the document; other tools change nothing.
+        """Store the result of a documented tool (`_update_memory()` in the document); other tools are ignored.
 
         The result is text, or any value that a tool returns. A table of contents is cached under the `reg_id` of the
-        call's arguments or of the table. The tool of an MCP server may have its full name (`mcp__rules__get_toc`).
+        call's arguments or of the table. A tool of an MCP server may be given by its full name (`mcp__rules__get_toc`).
         """
         rule = rule_for(rules_by_tool(self.finding_rules()), tool_name)
         found = outcome_of_blocks(result_content)
@@ -391,12 +395,12 @@ class AgentMemory:
         return result
 
     def clear_query_context(self) -> None:
-        """清除当前查询上下文（保留目录缓存）: drop the content of the current question."""
+        """清除当前查询上下文（保留目录缓存）: remove chunks and question; cached tables of contents stay."""
         self.relevant_chunks.clear()
         self.current_query = ""
 
     def reset(self) -> None:
-        """完全重置记忆."""
+        """完全重置记忆: remove everything, cached tables of contents included."""
         self.clear_query_context()
         self.toc_cache.clear()
         self.known_chapters.clear()
@@ -439,12 +443,13 @@ def _json_of(text: str) -> dict[str, object] | list[object] | None:
 
 @contextmanager
 def _reported(tool: str) -> Generator[None]:
-    """Report a result that cannot be read and go on: the session remembers its text all the same."""
+    """Log a tool result that cannot be read instead of raising; the session stores its text anyway."""
     try:
         yield
     except (InvalidRecord, InvalidOption) as error:
         fields = {"event": "result_unreadable", "tool": tool}
-        _log.warning("[Memory] %s: %s", tool, type(error).__name__, extra=fields)
+        kind = type(error).__name__
+        _log.warning("[Memory] result of %s cannot be read: %s", tool, kind, extra=fields)
 
 
 def _check_limits(max_chunks: int, min_relevance: float) -> None:

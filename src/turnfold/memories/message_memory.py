@@ -1,9 +1,10 @@
-"""Message memory with limits and truncation strategies: document 000 in Python.
+"""`MessageMemory` of design document 000: the messages of one conversation, kept within limits.
 
-It has the documented names and defaults on the window of this library: limits hold after every add, appending is O(1)
-amortised, a tool call is never separated from its results, and a requested budget is never exceeded. Only the newest
-span with the question it belongs to, and the summary, may exceed a limit. Without a model it counts cautiously (see
-`cautious_counter`); pass `counter` for exact counts.
+Names and defaults are those of the document; trimming is that of `turnfold.window`. Limits hold after every add,
+appending is O(1) amortised, a tool call is never separated from its results, and a requested budget is never exceeded.
+Only the newest span (a message, or a tool call with its results) with the question it belongs to, and the summary, may
+exceed a limit. No model is known, so tokens are counted cautiously (see `cautious_counter`); pass `counter` for exact
+counts.
 
 With `db_path` the conversation is a session in that SQLite file: a message is durable when `add` returns, and
 `turnfold.Memory` and the command line show the same conversation (`session_id`, or "default") in the tenant "default".
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Self, cast
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, StoreUnavailable
 from turnfold.fold import extractive_summarizer, passages_of
-from turnfold.memories.kept_messages import MessageLog
+from turnfold.memories.message_log import MessageLog
 from turnfold.records import Message, as_message, check_text, plain_text, system
 from turnfold.runtime import SyncRuntime, drive
 from turnfold.text import clip
@@ -42,7 +43,7 @@ from turnfold.window import (
     oldest_first,
     sliding_window,
     summarise,
-    summary_message,
+    summary_fence_cost,
 )
 
 if TYPE_CHECKING:
@@ -61,17 +62,17 @@ _MAX_WINDOWS = 8
 _CUT_AS_NEEDED = WaterMarks(low=1.0, snap=1.0)
 _SHARES = Shares(system=0.8, summary=0.15, tail=0.02)
 _SUMMARY_TOKENS = 96
-"""Tokens a summary with its fence needs to be useful, if the limit is small."""
+"""Tokens reserved at least for a summary and the marks around it (its fence), even if the limit is small."""
 _MIN_FOR_SUMMARY = 256
 _MAX_SYSTEM_SHARE = 0.97
 """Share of a limit that the system messages may take."""
 
 
 class TruncateStrategy(StrEnum):
-    """Messages to remove when a limit is reached; the system message is never removed."""
+    """Which messages are removed when a limit is reached; the system message is never removed."""
 
     OLDEST = "oldest"
-    """The oldest messages, in whole spans."""
+    """The oldest messages, in whole spans: a tool call goes together with its results."""
     SLIDING_WINDOW = "sliding_window"
     """Everything but the newest `max_messages` messages."""
     SUMMARIZE = "summarize"
@@ -85,13 +86,13 @@ class MessageMemoryConfig:
     session_id: str = ""
     """Name of the conversation; "default" in a file if it is empty."""
     max_messages: int = 0
-    """Messages to keep, system included."""
+    """Most messages to keep, system messages included."""
     max_tokens: int = 0
-    """Tokens to keep."""
+    """Most tokens to keep."""
     context_window: int = 128_000
     """Context window of the model in tokens."""
     reserve_ratio: float = 0.25
-    """Share of it kept free for the reply."""
+    """Share of the context window kept free for the reply."""
     strategy: TruncateStrategy = TruncateStrategy.OLDEST
     db_path: str | Path | None = None
     """The SQLite file of the conversation; several conversations may share one."""
@@ -182,7 +183,7 @@ class MessageMemory:
             self._try_save()
 
     def set_system(self, content: str) -> None:
-        """Set the system message, which no strategy removes; one that exceeds the limits is refused."""
+        """Set the system message, which no strategy removes; raises `BudgetTooSmall` if it exceeds the limits."""
         messages = [system(content)]
         if self._current().transcript.system == messages:
             return
@@ -217,7 +218,7 @@ class MessageMemory:
         to: WireFormat | None = None,
         tools: Sequence[Mapping[str, object]] = (),
     ) -> Context:
-        """Return the same window as a `Context`, with its receipt (context report).
+        """Return the window of `get_messages_within_budget` as a `Context`, with its receipt (context report).
 
         With `to` (a module of `turnfold.wire`, or a model's client) `max_bytes` limits the request body of that
         provider, `tools` included.
@@ -282,7 +283,7 @@ class MessageMemory:
     def truncate(self, target_tokens: int) -> int:
         """Remove the oldest messages until the rest fits `target_tokens`; return how many were removed.
 
-        `Conflict` if another handle on the session was faster; nothing was removed then.
+        Raises `Conflict`, with nothing removed, if another handle changed the session at the same time.
         """
         if target_tokens <= 0:
             raise InvalidOption(f"target_tokens must be positive, got {target_tokens}")
@@ -329,7 +330,7 @@ class MessageMemory:
             raise
 
     def _current(self) -> MessageLog:
-        """Return the messages, with what was added to the session since, or read again if it was changed."""
+        """Return the message log, first brought up to date with the file: see `MessageFile.refresh`."""
         if self._stored is not None:
             log, newer = self._stored.refresh(self._log)
             if log is not self._log:
@@ -337,7 +338,7 @@ class MessageMemory:
                 self._saved = self._mark()
             for message, seq, tokens in newer:
                 log.seq = seq
-                if message.role != "system":  # the session says which of them are current
+                if message.role != "system":  # the session has the current ones
                     self._add(message, seq, tokens)
             self._enforce_limits()
         return self._log
@@ -350,12 +351,12 @@ class MessageMemory:
             self._enforce_limits()
 
     def _check_system(self, messages: Sequence[Message]) -> None:
-        """Raise if these system messages exceed the limits; save the state, which the present ones are part of."""
+        """Raise `BudgetTooSmall` if these new system messages exceed the limits; else save the current state."""
         self._limits_with(messages)
         self._try_save()
 
     def _mark(self) -> tuple[object, ...]:
-        """Return a value that changes when adding released messages or made a summary; the state is saved then."""
+        """Return a value that changes when adding a message released others or made a summary: then save the state."""
         anchor = self._log.anchor
         return self._log.transcript, anchor.summary, anchor.covered, self._limits
 
@@ -365,10 +366,10 @@ class MessageMemory:
             self._saved = self._mark()
 
     def _try_save(self) -> None:
-        """Save the state after something that is done: a failure must not look as if it was not."""
+        """Save the state; ignore a failure, because the operation before it succeeded and must not seem to fail."""
         with suppress(
             Conflict, StoreUnavailable
-        ):  # the session is read again, and what it lacks is made again
+        ):  # the session is read again, and the lost state computed again
             self._save()
 
     def _budget(self, max_tokens: int, max_bytes: int = 0) -> Budget:
@@ -456,7 +457,7 @@ class MessageMemory:
     def _keep_newest(self, budget: Budget) -> None:
         view = self._log.view()
         if view.start < view.last:
-            fence = self._counter.count_message(summary_message(""))
+            fence = summary_fence_cost(self._counter)
             nothing_fits = Room(tokens=1, low=1, summary=budget.share("summary") - fence)
             choice = self._strategy(view, nothing_fits)
             position = view.transcript.position_of(choice.start)
@@ -467,7 +468,7 @@ class MessageMemory:
 def _limited_summarizer(
     summarizer: Summarizer | Summaries | None, count: Callable[[str], int]
 ) -> Summarizer:
-    """Clip the summarizer to its limit; the extract stands in if there is none, or it fails or returns no text."""
+    """Return the summarizer, clipped to its limit; an extract is used if it is None, raises or returns no text."""
     extract = extractive_summarizer(count)
     if summarizer is None:
         return extract
@@ -492,7 +493,7 @@ def _limited_summarizer(
 def _messages_summarizer(
     summarizer: Summarizer | Summaries, count: Callable[[str], int]
 ) -> Summarizer:
-    """Return a function of messages for any summarizer; raises `InvalidOption` if it cannot summarise."""
+    """Return any accepted summarizer as a function of messages; raises `InvalidOption` if it is not one."""
     if callable(summarizer) and _takes_previous(summarizer):
         return cast("Summarizer", summarizer)
     from turnfold.memory import SummaryTask, writer_for  # loads the stores

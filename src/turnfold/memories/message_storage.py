@@ -1,13 +1,14 @@
-"""The session of a message memory in a SQLite file.
+"""Storage of a `MessageMemory` in a SQLite file, as a `Session`.
 
-The messages are the log of a `Session`, its system messages are the session's, `clear` is the session's, and a summary
-that stands for released messages is a checkpoint of the session. What the limits of the memory add to that (which
-messages are kept, where the windows begin, what is shortened) is one document, the state after a certain entry. Loading
-reads that state and its messages and then adds the later entries as they were first added; the limits do the same with
-the same messages, so the state need not be written with each of them.
+Messages are entries in the session's log, system messages and `clear` are those of the session, and a summary of
+released messages is a checkpoint of the session. What the memory's limits add (which messages are kept, where the
+windows begin, what is shortened) is one document: the state after a certain entry. Loading reads that state with its
+messages and then adds the later entries again. The limits have the same effect on the same messages, so the state need
+not be written with each message.
 
-Any number of handles may use the session at once, also through `Memory`: whoever finds that another one has changed it
-reads it again. Releases before this one had a tenant of their own; their sessions are moved when they are opened.
+Any number of handles may use the session at once, also through `Memory`: a handle that finds the session changed by
+another one reads it again. Earlier releases kept these sessions in the tenant "local"; such a session is moved when it
+is opened.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from turnfold.errors import Conflict, InvalidRecord
-from turnfold.memories.kept_messages import MessageLog
+from turnfold.memories.message_log import MessageLog
 from turnfold.memory import ConversationCache, ExtractiveWriter, Folder, FoldRange, Memory
 from turnfold.records import (
     CLEARED,
@@ -49,33 +50,35 @@ __all__ = ("MessageFile",)
 _KIND: Final = "message-memory"
 _KEY: Final = "state"
 _OLD: Final = Scope("local")
-"""Where releases before this one kept their sessions."""
+"""Tenant in which earlier releases kept their sessions."""
 _PAGE: Final = 1000
 
 
 class _State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The stored state of a `MessageLog`, apart from its messages."""
+
     v: int = 1
     seq: int = 0
     """The newest entry the state includes; later entries are added on loading."""
     held: tuple[tuple[int, int], ...] = ()
-    """First and last seq of each range of entries in the log; the anchors are positions in it."""
+    """Entries in the `MessageLog`, as ranges (first seq, last seq); anchors are positions in that log."""
     complete: bool = True
     anchor: Anchor = Anchor()
     windows: tuple[tuple[int, Anchor], ...] = ()
     sizes: tuple[int, ...] = ()
     """Limit of each window in bytes; 0 for none."""
     system: tuple[msgspec.Raw, ...] = ()
-    """The system messages, which are the session's since; of earlier releases."""
+    """System messages; written by earlier releases only, because now the session has them."""
     limits: str = ""
-    """Of earlier releases."""
+    """Written by earlier releases; not used."""
 
 
 LoggedMessage: TypeAlias = tuple[Message, int, int]
-"""A message in the log of the session, its seq and its tokens."""
+"""A message of the session's log, its seq and its tokens."""
 
 
 class MessageFile:
-    """A session in a SQLite file that is read into a `MessageLog` and written with it."""
+    """A session in a SQLite file: loads it into a `MessageLog`, appends messages, saves the state of the log."""
 
     def __init__(self, path: str | Path, session: str, *, counter: TokenCounter) -> None:
         self._file = SqliteStore(path, counter=counter, blocking=True)
@@ -85,7 +88,7 @@ class MessageFile:
         self._store, self._place = self._session.store, (self._session.scope, session)
         self._cache = ConversationCache(self._store, *self._place, counter)
         self._loaded: tuple[object, ...] = ()
-        """What the log that was loaded last depends on, other than messages that were added since."""
+        """Versions and records that the last loaded log was made of; if one has changed, the log is loaded again."""
         self._version = 0
         self._appended = self._closed = False
         try:
@@ -95,7 +98,7 @@ class MessageFile:
             raise
 
     def refresh(self, log: MessageLog) -> tuple[MessageLog, Iterator[LoggedMessage]]:
-        """Return the log, read again if anything but new messages changed, and the messages to add to it."""
+        """Return the log, loaded again if more than new messages changed, and the new messages to add to it."""
         if self._closed:
             return log, iter(())
         # The document is read before the head, so that it never refers to entries that were not read.
@@ -117,7 +120,7 @@ class MessageFile:
         self._session.system(content)
 
     def clear(self) -> None:
-        """Hide everything but the system messages."""
+        """Clear the session: hide all messages but the system messages."""
         self._session.clear()
 
     def _dependencies(self) -> tuple[object, ...]:
@@ -145,7 +148,7 @@ class MessageFile:
         return log
 
     def save(self, log: MessageLog) -> None:
-        """Write what does not follow from the log of the session; `Conflict` if another handle was faster."""
+        """Save the state that cannot be computed from the entries; raises `Conflict` if another handle saved first."""
         loaded, self._loaded = self._loaded, ()  # unless it succeeds, the session is read again
         if log.anchor.summary:
             self._fold(log)
@@ -178,7 +181,7 @@ class MessageFile:
             drive(self._file.close())
 
     def _fold(self, log: MessageLog) -> None:
-        """Make the summary of the log a checkpoint of the session, unless it is one already."""
+        """Store the summary of the log as a checkpoint of the session, unless it is one already."""
         cache, numbers, covered = self._cache, log.transcript.numbers, log.anchor.covered
         upto = (numbers[covered] if covered < len(numbers) else log.seq + 1) - 1
         if upto <= cache.covered:
@@ -188,7 +191,9 @@ class MessageFile:
             cache.checkpoint, cache.folded, upto, 0, cleared=cache.cleared, seen=cache.newest
         )
         if drive(folder.given(fold, log.anchor.summary)) is None:
-            raise Conflict(f"another handle has folded session {self._session.id!r}: read it again")
+            raise Conflict(
+                f"another handle folded session {self._session.id!r} at the same time: repeat the call"
+            )
 
     def _turn_start(self, seq: int) -> int:
         """Return the seq of the user message that opened the turn `seq` is inside of; 0 if `seq` opens a turn."""
@@ -202,8 +207,8 @@ class MessageFile:
             page = drive(self._store.read(*self._place, after=after, upto=upto, limit=_PAGE))
             if not page:
                 raise InvalidRecord(
-                    f"session {self._session.id!r} has no entry {after + 1}, but the state of its messages includes "
-                    f"entries up to {upto}",
+                    f"session {self._session.id!r} has no entry {after + 1}, but its saved state refers to entries up "
+                    f"to {upto}",
                     remedy="Restore the file from a backup",
                 )
             after = page[-1].seq
@@ -226,7 +231,7 @@ def _ranges(seqs: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 def _move_old(store: SqliteStore, scope: Scope, session: str) -> None:
-    """Move a session of an earlier release to the tenant it belongs to now; all of it, or nothing."""
+    """Copy a session of an earlier release from the tenant "local" to `scope` in one transaction, then delete it."""
     documents: list[Document] = []
     captured = drive(store.capture(_OLD, session, documents.append))
     body = next((each.body for each in documents if each.kind == _KIND), None)

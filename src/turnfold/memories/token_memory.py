@@ -1,8 +1,9 @@
-"""Token-exact memory: document 001's `TokenMemory`, with the documented constructor and methods.
+"""`TokenMemory` of design document 001: trims histories to an exact number of tokens.
 
 `get_history` fills backwards from the newest message and stops at the first span that does not fit. The result is
 contiguous (except for the question of a running tool loop, which is shown before it) and within `max_tokens`; the
-newest span is always included, shortened if needed, or an error says why it cannot be.
+newest span (a message, or a tool call with its results) is always included, shortened if needed, or an error says why
+it cannot be.
 
 With `storage` the history is loaded from a stored session and written back; `Memory` on the same store sees it too.
 """
@@ -81,7 +82,7 @@ class TokenMemory:
 
     @property
     def counter(self) -> TokenCounter:
-        """The counter of single messages: the driver if it can count, else the model's tokenizer."""
+        """The counter of single messages: the model driver if it can count, else the model's tokenizer."""
         return self._driver or self._local
 
     @property
@@ -90,9 +91,9 @@ class TokenMemory:
         return None if self._last is None else self._last.receipt
 
     def count_message_tokens(self, message: object) -> int:
-        """Return the tokens of one message, framing included; by the driver if there is one.
+        """Return the tokens of one message, framing included; counted by the model driver if there is one.
 
-        Where an event loop runs, the driver is asked in the thread pool and waited for.
+        Inside an event loop the driver is called in the thread pool, and this call blocks until it returns.
         """
         if self._driver is None:
             return self.count_messages_batch([message], use_cache=True)[0]
@@ -108,9 +109,10 @@ class TokenMemory:
         messages: Sequence[object],
         use_cache: bool | None = None,  # noqa: FBT001 (documented signature)
     ) -> list[int]:
-        """Return the tokens of each message by the model's tokenizer; `use_cache=None`: `enable_cache_for_batch`.
+        """Return the tokens of each message, by the model's tokenizer; `use_cache=None` means `enable_cache_for_batch`.
 
-        The driver, which may be remote, counts single messages only, as documented: both batches count alike.
+        The driver, which may be remote, is used for single messages only, as documented. The async variant returns the
+        same counts.
         """
         counts, uncounted = self._known_counts(messages, use_cache)
         found = self._local.count_messages(uncounted)
@@ -121,7 +123,7 @@ class TokenMemory:
         messages: Sequence[object],
         use_cache: bool | None = None,  # noqa: FBT001 (documented signature)
     ) -> list[int]:
-        """Return the same, counted in a thread."""
+        """Like `count_messages_batch`, counted in a thread so that the event loop is not blocked."""
         counts, uncounted = self._known_counts(messages, use_cache)
         if uncounted and self.enable_async_counting:
             count, loop = self._local.count_messages, asyncio.get_running_loop()
@@ -160,7 +162,7 @@ class TokenMemory:
         await self._stored.add(as_messages(messages), client_id)
 
     async def close(self) -> None:
-        """Close a storage that was given by its address. Closing twice is allowed."""
+        """Close the storage if this memory opened it (it was given as an address). Closing twice is allowed."""
         if self._stored is not None:
             await self._stored.close()
 
@@ -227,7 +229,7 @@ class TokenMemory:
         messages: Sequence[object],
         use_cache: bool | None,  # noqa: FBT001 (as documented)
     ) -> tuple[list[int | None], list[Message]]:
-        """Return the cached count of each message, None if there is none, and the messages without one."""
+        """Return the cached count of each message (None if it is not cached), and the messages that are not cached."""
         accepted = as_messages(messages)
         if not self._uses_cache(use_cache):
             return [None] * len(accepted), accepted
@@ -242,7 +244,7 @@ class TokenMemory:
         found: list[int],
         use_cache: bool | None,  # noqa: FBT001 (as documented)
     ) -> list[int]:
-        """Return the counts with those that were missing, which are cached."""
+        """Cache the counts that were `found`, and return all counts in the order of the messages."""
         if self._uses_cache(use_cache):
             for message, count in zip(uncounted, found, strict=True):
                 self._cache.put(message, count)
@@ -272,7 +274,7 @@ class TokenMemory:
         return transcript
 
     async def _counted(self, work: Callable[[], _Result]) -> _Result:
-        """Return the result of work that counts: in the thread pool if it may ask the driver, which may be remote."""
+        """Run `work`, which counts tokens, and return its result; in the thread pool if it may call a remote driver."""
         if self._driver is None:
             return work()
         return await asyncio.get_running_loop().run_in_executor(token_executor(), work)
@@ -293,7 +295,7 @@ class TokenMemory:
 
 
 def counting_driver(model: object) -> object | None:
-    """Return the model if it counts tokens by a plain function, None otherwise."""
+    """Return the model if it has a `count_tokens` that is a plain (not async) function, else None."""
     count = getattr(model, "count_tokens", None)
     return model if callable(count) and not inspect.iscoroutinefunction(count) else None
 

@@ -1,11 +1,11 @@
 """The stored history of a token memory: a session in a store, or a value in an object with `get`, `set` and `delete`.
 
 Callers pass messages without ids, the whole history or only the newer part, as often as they like, so messages that are
-in the log already are recognised by content and place. Each append names the entry it believes to be the newest: of two
-processes that write at once, the second reads the other's messages first and appends only those that are missing.
+in the log already are recognised by content and place. Each append names the newest entry it knows (compare-and-swap):
+of two processes that write at once, the second reads the other's messages first and appends only the missing ones.
 
-The running summary is a document next to the log that says how far it reaches; of two processes that fold (compact) at
-once, one wins. It is no checkpoint of the session, because `clear_summary()` takes it back and a checkpoint stays.
+The running summary is a document next to the log, with the seq of the last entry it covers; of two processes that fold
+(compact) at once, one wins. It is not a checkpoint of the session: `clear_summary()` removes it, and checkpoints stay.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from turnfold.errors import Conflict, InvalidOption
-from turnfold.memories.known_messages import count_known, count_known_in_order, digest_of
+from turnfold.errors import Conflict, InvalidOption, InvalidRecord
+from turnfold.memories.history_overlap import count_known, count_known_in_order, digest_of
 from turnfold.memory import AsyncMemory, ConversationCache
 from turnfold.records import (
     SESSION,
@@ -57,7 +57,7 @@ class StoredSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     v: int = 1
     summary: str = ""
     upto: int = 0
-    """The last seq it covers."""
+    """Seq of the last entry that the summary covers."""
 
 
 def _name(message: Message) -> str:
@@ -83,7 +83,7 @@ class StoredHistory:
         self._lock = memory.runtime.lock()
 
     async def merge(self, passed: Sequence[Message]) -> list[Entry]:
-        """Append the messages of `passed` that are not in the log; return the log without old system messages."""
+        """Append the messages of `passed` that are not in the log; return the log without replaced system messages."""
         async with self._lock:
             if redaction := redaction_of(self._store):  # compared with what is stored
                 passed, _ = await redaction.messages(*self._place, passed)
@@ -119,7 +119,7 @@ class StoredHistory:
         return decode_struct(document.body, StoredSummary, name="stored summary", path=path)
 
     async def put_summary(self, text: str, upto: int, *, anyway: bool = False) -> None:
-        """Store a summary, unless another process has stored one since it was read; `anyway`: also then."""
+        """Store a summary, unless another process has stored one since it was read; with `anyway`, in any case."""
         body = msgspec.json.encode(StoredSummary(1, text, upto))
         expect = None if anyway else self._version
         with suppress(Conflict):
@@ -127,7 +127,7 @@ class StoredHistory:
             await self._store.put_document(*self._place, document, expect=expect)
 
     async def close(self) -> None:
-        """Close the store if it was opened here."""
+        """Close the store if it was opened from an address."""
         await self._memory.close()
 
     async def _refresh(self) -> None:
@@ -171,11 +171,11 @@ class StoredHistory:
 
 
 class KeyValueHistory:
-    """The same in an object with `get`, `set` and `delete`, sync or async, that keeps one JSON value per session.
+    """History in a caller's object with `get`, `set` and `delete`, sync or async: one JSON value per session.
 
-    The value is an object with the `messages` (system messages first), the `summary`, and `upto`, the number of other
-    messages it covers; other keys in it are left alone. Such an object cannot refuse a stale value: of two processes
-    that write at once, the later one wins.
+    The value is an object with the `messages` (system messages first), the `summary`, and `upto`, the number of
+    messages, system messages not counted, that the summary covers; other keys in it are left alone. There is no
+    compare-and-swap: of two processes that write at once, the later one wins.
     """
 
     def __init__(self, values: object, conversation: str) -> None:
@@ -183,7 +183,7 @@ class KeyValueHistory:
         self._lock = AsyncRuntime().lock()
 
     async def merge(self, passed: Sequence[Message]) -> list[Entry]:
-        """Append the messages of `passed` that are not in the value; return what is in it then."""
+        """Append the messages of `passed` that are not in the value; return all its messages as entries."""
         passed = as_messages(each.model_dump() for each in passed)  # as they will be read back
         async with self._lock:
             value, stored = await self._read()
@@ -211,9 +211,11 @@ class KeyValueHistory:
     async def summary(self) -> StoredSummary:
         """Read the stored summary."""
         value, _ = await self._read()
-        return msgspec.convert(
-            {name: value[name] for name in ("summary", "upto") if name in value}, StoredSummary
-        )
+        fields = {name: value[name] for name in ("summary", "upto") if name in value}
+        try:
+            return msgspec.convert(fields, StoredSummary)
+        except msgspec.ValidationError as error:
+            raise self._unreadable(str(error)) from None
 
     async def put_summary(self, text: str, upto: int, *, anyway: bool = False) -> None:  # noqa: ARG002 (always)
         """Store a summary."""
@@ -222,12 +224,21 @@ class KeyValueHistory:
             await self._write(value | {"summary": text, "upto": upto}, messages=stored)
 
     async def close(self) -> None:
-        """Do nothing: the object is the caller's."""
+        """Do nothing: the caller owns the object and closes it."""
 
     async def _read(self) -> tuple[dict[str, object], list[Message]]:
         found = self._values.get(self._conversation)
-        value = cast("dict[str, object]", (await found if isawaitable(found) else found) or {})
-        return value, as_messages(cast("Iterable[object]", value.get("messages", ())))
+        value = cast("object", (await found if isawaitable(found) else found) or {})
+        if not isinstance(value, dict):
+            raise self._unreadable(f"got {type(value).__name__}, expected a dict")
+        fields = cast("dict[str, object]", value)
+        return fields, as_messages(cast("Iterable[object]", fields.get("messages", ())))
+
+    def _unreadable(self, problem: str) -> InvalidRecord:
+        return InvalidRecord(
+            f"the value that the storage has for session {self._conversation!r} cannot be read: {problem}",
+            remedy="get() must return the dict that set() was given, or None",
+        )
 
     async def _write(self, value: dict[str, object], *, messages: Sequence[Message]) -> None:
         dumped = [message.model_dump() for message in messages]
@@ -255,8 +266,8 @@ def open_history(
         return KeyValueHistory(place, session)
     raise InvalidOption(
         f"storage={type(place).__name__} is not a store: give the address of a store (sqlite:///chat.db, "
-        "postgresql://...), what open_store returned, or an object with get, set and delete; or leave it unset and "
-        "pass raw_messages"
+        "postgresql://...), an open store, or an object with get, set and delete; or leave it unset and pass "
+        "raw_messages"
     )
 
 

@@ -16,11 +16,17 @@ if TYPE_CHECKING:
         call_key,
         compare,
     )
-    from turnfold.memory.config import FoldMode, MemoryConfig, MemoryMode, RecallMode
+    from turnfold.memory.config import (
+        CompactionMode,
+        FoldMode,
+        MemoryConfig,
+        MemoryMode,
+        RecallMode,
+    )
     from turnfold.memory.conversation_cache import ConversationCache
+    from turnfold.memory.embedding_index import Meanings, MeaningStatus
     from turnfold.memory.erasure import ErasedConversation, ErasureCheck, ErasureReceipt
     from turnfold.memory.folding import FoldCall, Folder, FoldRange
-    from turnfold.memory.meaning import Meanings, MeaningStatus
     from turnfold.memory.memory import AsyncMemory, SessionCache, make_config
     from turnfold.memory.memory_search import SearchResult
     from turnfold.memory.pins_and_state import AsyncState
@@ -47,6 +53,7 @@ __all__ = (
     "AsyncSession",
     "AsyncState",
     "ChatWriter",
+    "CompactionMode",
     "ConversationCache",
     "Difference",
     "ErasedConversation",
@@ -96,11 +103,11 @@ __all__ = (
 _HOMES = {
     "turnfold.memory._sync": "Memory Session State",
     "turnfold.memory.call_log": "Difference Explanation Manifest budget_of call_key compare",
-    "turnfold.memory.config": "FoldMode MemoryConfig MemoryMode RecallMode",
+    "turnfold.memory.config": "CompactionMode FoldMode MemoryConfig MemoryMode RecallMode",
     "turnfold.memory.conversation_cache": "ConversationCache",
     "turnfold.memory.erasure": "ErasedConversation ErasureCheck ErasureReceipt",
     "turnfold.memory.folding": "FoldCall FoldRange Folder",
-    "turnfold.memory.meaning": "MeaningStatus Meanings",
+    "turnfold.memory.embedding_index": "MeaningStatus Meanings",
     "turnfold.memory.memory": "AsyncMemory SessionCache make_config",
     "turnfold.memory.recall": "Recaller ScoreParts",
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
@@ -110,7 +117,7 @@ _HOMES = {
     "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries SummaryRequest "
     "SummaryTask SummaryWriter writer_for",
     "turnfold.memory.prompt_tail": "pins_text recalled_text",
-    # Document 001 imports these from the memory package: looked up when they are used, no module here needs them.
+    # Programs written for document 001 import these names from the memory package; no module here uses them.
     "turnfold.memories": "SummaryTokenMemory TokenMemory",
     "turnfold.tokens": "shutdown_token_executor",
 }

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Self
 from turnfold.budget import Budget
 from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
-from turnfold.memory.config import FoldMode, RecallMode
+from turnfold.memory.config import CompactionMode, FoldMode, RecallMode
 from turnfold.memory.context import Tools
+from turnfold.memory.embedding_index import MeaningStatus
 from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
 from turnfold.memory.folding import FoldCall
-from turnfold.memory.meaning import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config
 from turnfold.memory.memory_search import SearchResult
 from turnfold.memory.pins_and_state import AsyncState
@@ -256,15 +256,15 @@ class Session:
         )
 
     def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live. `dropped`: those that were dropped instead."""
+        """Return all checkpoints, oldest first; the last one is live. With `dropped`, return dropped ones instead."""
         return drive(self._awaiting.checkpoints(dropped=dropped))
 
     def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
-        """Drop the checkpoint with this id, and those made from it; return them, oldest first.
+        """Drop the checkpoint with this id and all later ones; return the dropped checkpoints, oldest first.
 
         The conversation returns to the checkpoint before it, or to none: later contexts show the entries themselves, or
-        fold them anew. A fold that is under way is refused. Dropped checkpoints are kept for audit
-        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` without such a checkpoint.
+        fold them again. The commit of a running fold is refused. Dropped checkpoints are kept for audit
+        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` if there is no such checkpoint.
         """
         return drive(self._awaiting.drop_checkpoint(checkpoint))
 
@@ -293,8 +293,8 @@ class Session:
     def pin(self, content: str | Entry = "", *, seq: int = 0, key: str = "") -> str:
         """Show a text word for word in every call from the next user turn on; returns the key for `unpin()`.
 
-        An entry, or its `seq`, pins the words of that entry. They are shown with its number and speaker, and the pin
-        goes when the entry is erased.
+        Given an entry or its `seq`, the words of that entry are pinned. They are shown with its number and speaker, and
+        the pin is removed when the entry is erased.
         """
         return drive(self._awaiting.pin(content, seq=seq, key=key))
 
@@ -310,7 +310,7 @@ class Session:
         """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
         They are quoted from the user's messages word for word, in the order in which they were said. Text of a tool, a
-        document or the model never becomes a rule. `ended` also returns those that were replaced, done or dropped.
+        document or the model never becomes a rule. With `ended`, also return rules that were replaced, done or dropped.
         """
         return drive(self._awaiting.rules(ended=ended))
 
@@ -365,8 +365,8 @@ class Session:
     def delete(self) -> Erasure:
         """Erase the conversation and everything derived from it, permanently.
 
-        That includes what adapters keep under its id, unless they were given another `name`:
-        `memory.erase_session` finds these too.
+        That includes the data that adapters store under its id, unless the adapter was given another `name`:
+        `memory.erase_session` finds that data too.
         """
         return drive(self._awaiting.delete())
 
@@ -374,9 +374,10 @@ class Session:
         """Erase one message and everything that was made from it, permanently.
 
         A placeholder with its seq, role, client id, tool names and the `reason` stays, so that the log remains valid.
-        Checkpoints that cover it are dropped, and folded again when the next context needs it. What the program wrote
-        itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain the text. Copies
-        made before (backups, exports, forks) are not reached. The same call finishes an erasure that was interrupted.
+        Checkpoints that cover it are dropped; its neighbours are folded again when a context needs it. Data that the
+        program wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain the
+        text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
+        call finishes it.
         """
         return drive(self._awaiting.erase(seq, reason=reason))
 
@@ -407,29 +408,31 @@ class Memory:
     - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt is in the provider's
       cache), a function from prompt to text, or a `SummaryWriter`. By default important sentences are extracted,
       without a model.
-    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds at the same time, so that
-      nobody waits; `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer,
-      `"inline"` without.
+    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds while the program goes on;
+      `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
     - `threshold`: share of the budget at which folding is due.
     - `keep_turns`: newest turns that stay as they are if the budget allows.
     - `retries`, `backoff`: attempts after a failure, and the seconds before the first of them, doubled each time.
     - `stand_in`: show an extract of messages that have left the window until their summary is written.
     - `fold_lease`: seconds after which another process may take over a fold whose process died.
+    - `compaction`: `"turnfold"` folds as described here. `"native"` asks the provider to compact (Anthropic and OpenAI
+      Responses; others are refused), `"auto"` asks where provider and model are known to compact. turnfold then also
+      folds the turns that the provider compacted, for other models and in case the provider refuses its own item later.
 
     How earlier entries are recalled:
 
     - `recall`: `"automatic"` shows what matches the user's last message, in room that nothing else uses; `"off"`
       recalls only with a query, `"always"` also shows weak matches.
     - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
-    - `rules`: take what users lay down (rules, decisions, preferences, tasks, facts) from their messages, and show it
-      once it has left the window. With `False` only rules of `add_rule()` are shown.
+    - `rules`: extract rules, decisions, preferences, tasks and facts from users' messages, and show them once these
+      messages have left the window. With `False` only rules of `add_rule()` are shown.
 
-    What is never stored:
+    How secrets are kept out of the store:
 
     - `redact`: replaces secrets and personal data with labels before anything is stored:
       `turnfold.redaction.find_secrets`, another function from text to the secrets in it, or a `Redactor` with a key.
 
-    What nobody can read in the store:
+    How stored data is encrypted:
 
     - `encryption_key`: encrypts messages, summaries and documents before they reach the store or the cache. 32 bytes,
       or their hexadecimal or base64 form; after a rotation, several: the first encrypts. Needs the extra `encryption`.
@@ -457,6 +460,7 @@ class Memory:
         backoff: float = 1.0,
         stand_in: bool = True,
         fold_lease: float = 120.0,
+        compaction: CompactionMode | str = CompactionMode.TURNFOLD,
         recall: RecallMode | str = RecallMode.AUTOMATIC,
         rules: bool = True,
         embedder: Embedder | None = None,
@@ -483,6 +487,7 @@ class Memory:
             backoff=backoff,
             stand_in=stand_in,
             fold_lease=fold_lease,
+            compaction=compaction,
             recall=recall,
             rules=rules,
             embedder=embedder,
@@ -524,7 +529,7 @@ class Memory:
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime, with which this memory waits, locks and runs background work; for code built on a memory."""
+        """The runtime, with which this memory locks, waits and runs background work; for code that extends it."""
         return self._awaiting.runtime
 
     @property
@@ -539,9 +544,14 @@ class Memory:
         """
         return Session(self._awaiting.session(conversation))
 
-    def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
-        """Return a page of the conversations of this scope, in id order."""
-        return drive(self._awaiting.conversations(after=after, limit=limit))
+    def conversations(
+        self, *, after: str = "", limit: int = 100, internal: bool = False
+    ) -> list[ConversationInfo]:
+        """Return a page of the conversations of this scope, in id order.
+
+        What adapters keep for themselves (threads of LangGraph, for example) is listed only with `internal`.
+        """
+        return drive(self._awaiting.conversations(after=after, limit=limit, internal=internal))
 
     def search(
         self,
@@ -559,13 +569,13 @@ class Memory:
     def delete(self, conversation: str) -> Erasure:
         """Erase a conversation and everything derived from it, permanently.
 
-        That includes what adapters keep under its id, unless they were given another `name`: `erase_session` finds
-        these too.
+        That includes the data that adapters store under its id, unless the adapter was given another `name`:
+        `erase_session` finds that data too.
         """
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Like `delete`, with a receipt that can be checked and that names the forks that remain.
+        """Erase like `delete`, and return a receipt that can be checked and that names the forks that remain.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -574,8 +584,8 @@ class Memory:
     def erase_user(self, user: str) -> ErasureReceipt:
         """Erase all conversations of a user and their forks; raises `NotFound` if there are none.
 
-        Those are the conversations whose id is the user's id or begins with it and a slash (`user-42/trip`), and those
-        with this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
+        A conversation is the user's if its id is the user's id or begins with it and a slash (`user-42/trip`), or if it
+        has this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
         """
         return drive(self._awaiting.erase_user(user))
 
@@ -584,7 +594,7 @@ class Memory:
         return drive(self._awaiting.erase_tenant(tenant))
 
     def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Read the store again, and check that nothing of what a receipt names is there.
+        """Read the store again, and check that it has none of the conversations that a receipt names.
 
         A receipt that names no conversation is never `ok`.
         """

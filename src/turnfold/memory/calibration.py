@@ -1,4 +1,4 @@
-"""The correction of the token counts of one conversation by what the provider reported, kept over restarts."""
+"""Corrects estimated token counts by a factor, learned from the usage that the provider reports and stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("SessionCalibration",)
 
 @dataclass(slots=True)
 class SessionCalibration:
-    """Learns the factor of a conversation from reported usage, and stores it with the conversation."""
+    """Learns the correction factor of one conversation from reported usage, and stores it with the conversation."""
 
     config: MemoryConfig
     cache: ConversationCache
@@ -30,7 +30,7 @@ class SessionCalibration:
         return self.cache.calibration.factors.get(self._key, 1.0)
 
     async def observe(self, manifest: Manifest, reported: int) -> None:
-        """Take a report as an observation; store the factor for this conversation if it changes by it."""
+        """Compare the counted tokens of a call with the reported ones; store the correction factor if it changes."""
         counter, log = self.config.counter, self.config.calibrating
         same = manifest.counter == self.cache.counter.name
         factor = self.used if same else correction_of(counter, manifest.counter)

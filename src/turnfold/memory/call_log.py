@@ -1,7 +1,7 @@
-"""The log of model calls: a manifest (stored context report) per call, written as calls are made and read back later.
+"""The log of model calls: writes a manifest (stored context report) for each call, and reads manifests back.
 
-A manifest is small even for a long prompt, because it names ranges of the log instead of repeating them. The messages
-of the call can be rebuilt from the manifest and the log; a digest proves that they are the same.
+A manifest is small even for a long prompt, because it names ranges of the message log instead of copying messages. The
+messages of the call can be rebuilt from the manifest and the log; a digest proves that they are the same.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ _SPARE_DIGESTS = 32
 _DIGEST_SIZE = 16
 """Bytes of the digest of one message."""
 _LEAST_CACHED = 1024
-"""Tokens from which on OpenAI and Anthropic cache the beginning of a prompt."""
+"""Length in tokens from which OpenAI and Anthropic cache the beginning of a prompt."""
 _STABLE_SHARE = 0.5
 """Share of the previous prompt that must be repeated for its beginning to count as stable."""
 _MAX_TRIES: Final = 64
 _CACHE_MICROSECONDS = 300_000_000
 """How long OpenAI and Anthropic keep the beginning of a prompt, at least."""
 _PAUSES = 64
+"""Number of newest calls for which the time since the call before is remembered."""
 CALL: Final = "call"
 """Kind of the documents that hold manifests, one per call."""
 
@@ -74,12 +75,19 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     created: int
     """Microseconds since 1970; for display only."""
     anchor: int
+    """Seq of the first entry shown verbatim."""
     head: int
+    """Seq of the user message shown before the anchor because its turn is still shown; 0 for none."""
     caps: tuple[tuple[int, int], ...]
+    """(seq, most tokens of a single part) of the entries that were shortened."""
     system: tuple[int, ...]
+    """Seqs of the system messages."""
     checkpoint: str
+    """Id of the checkpoint whose summary was shown; empty for none."""
     cleared: int
+    """The last seq hidden by `clear()`; 0 for none."""
     tail: str
+    """Text of the tail: pins, rules, state, findings and recalled passages."""
     budget: dict[str, float]
     counter: str
     tools: int
@@ -92,8 +100,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     fates: tuple[tuple[int, int, str, str], ...]
     """(first seq, seq after the last, outcome, reason) of each range of entries that was not sent unchanged."""
     shared: int
+    """Tokens at the beginning of the prompt that the previous call sent too."""
     previous: int
+    """Tokens of the previous call's messages; 0 for the first call."""
     moved: bool
+    """True if this call moved the anchor (the first entry of the window)."""
     digest: str
     """Digest of the messages sent."""
     usage: Usage | None = None
@@ -108,6 +119,13 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Key of the extract shown instead of the checkpoint's summary while a fold was not finished; empty for none."""
     cache_missed: bool = False
     """True if the provider reported no cached tokens, although this prompt began as the one shortly before it."""
+    model: str = ""
+    """The memory's `model=` when the call was made; empty if it has none."""
+
+    @property
+    def called_model(self) -> str:
+        """The model that answered, as the response named it; the memory's `model=` if the response named none."""
+        return (self.usage.model if self.usage else "") or self.model
 
     @property
     def prefix_share(self) -> float:
@@ -121,12 +139,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A call with the messages it sent."""
+    """The manifest of a call, and the messages it sent, rebuilt from the log."""
 
     manifest: Manifest
     messages: tuple[Message, ...]
     exact: bool
-    """True if the messages are proved to be those of the call: the digests are equal."""
+    """True if the rebuilt messages have the digest in the manifest, and so are exactly the messages that were sent."""
     costs: tuple[int, ...] = ()
     """Tokens of each message."""
     seqs: tuple[int, ...] = ()
@@ -148,7 +166,7 @@ class Difference:
     sections: dict[str, int]
     """Tokens by which each section grew."""
     reasons: tuple[str, ...]
-    """Why the beginning changed, if it did."""
+    """Why the beginning of the prompt changed, if it did."""
 
 
 def call_key(seq: int, number: int) -> str:
@@ -192,7 +210,14 @@ class MessageDigests:
 
 
 def _manifest_of(
-    context: Context, prompt: PromptParts, *, call: str, seq: int, created: int, digest: str
+    context: Context,
+    prompt: PromptParts,
+    *,
+    call: str,
+    seq: int,
+    created: int,
+    digest: str,
+    model: str,
 ) -> Manifest:
     receipt = context.receipt
     budget = context.budget
@@ -235,11 +260,12 @@ def _manifest_of(
         digest=digest,
         recalled=prompt.recalled,
         wired=context.wired,
+        model=model,
     )
 
 
 def budget_of(manifest: Manifest) -> Budget:
-    """Return the budget of a call."""
+    """Return the budget of a call, from its manifest."""
     numbers = manifest.budget
     held = manifest.wired.held if manifest.wired else 0
     return Budget(
@@ -261,18 +287,23 @@ def write_manifest(manifest: Manifest) -> Document:
 def read_manifest(document: Document) -> Manifest:
     """Read a manifest from its document."""
     try:
-        manifest = msgspec.json.decode(document.body, type=Manifest)
+        # Read the version first: a manifest of a newer release may have other fields.
+        version = msgspec.json.decode(document.body, type=_ManifestVersion).v
+        if version == 1:
+            return msgspec.json.decode(document.body, type=Manifest)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InvalidRecord(
-            f"the manifest of a call is not valid: {error}", path=document.key
+            f"the stored manifest (context report) of a call is damaged: {error}", path=document.key
         ) from None
-    if manifest.v != 1:
-        raise InvalidRecord(
-            f"the manifest has version {manifest.v}, but this release reads version 1",
-            path=document.key,
-            remedy="Upgrade turnfold",
-        )
-    return manifest
+    raise InvalidRecord(
+        f"the manifest has version {version}, but this release reads version 1",
+        path=document.key,
+        remedy="Upgrade turnfold",
+    )
+
+
+class _ManifestVersion(msgspec.Struct):
+    v: int = 1
 
 
 def compare(before: Explanation, after: Explanation) -> Difference:
@@ -293,11 +324,11 @@ def _reasons(first: Manifest, second: Manifest) -> Iterable[str]:
     if first.system != second.system:
         yield "the system messages were replaced"
     if first.checkpoint != second.checkpoint:
-        yield f"checkpoint {second.checkpoint or 'none'} took the place of {first.checkpoint or 'none'}"
+        yield f"checkpoint {second.checkpoint or 'none'} is shown instead of {first.checkpoint or 'none'}"
     if first.anchor != second.anchor:
         yield f"the window begins at {second.anchor} instead of {first.anchor}"
     if first.caps != second.caps:
-        yield "other entries are shown shortened"
+        yield "the set of shortened entries changed"
     if first.tail != second.tail:
         yield "the tail changed"
     if first.budget != second.budget:
@@ -305,7 +336,7 @@ def _reasons(first: Manifest, second: Manifest) -> Iterable[str]:
 
 
 _call_here: ContextVar[tuple[object, str]] = ContextVar("turnfold_call", default=(None, ""))
-"""The handle and the name of the last call of this task or thread."""
+"""The last call of this task or thread: the `_mark` of its session handle, and its name."""
 
 
 @dataclass(slots=True)
@@ -316,17 +347,19 @@ class CallLog:
     counter: TokenCounter
     """The counter of the memory, uncorrected."""
     clock: Callable[[], int]
+    model: str = ""
+    """The memory's `model=`."""
     last: str = ""
     """Name of the last call made through this session handle."""
     _numbers: dict[int, int] = field(default_factory=dict[int, int])
     """The newest seq, and the number of the next call made at it."""
     _digests: MessageDigests = field(default_factory=MessageDigests)
     _made: int = 0
-    """When the last call was made."""
+    """When the last call was made, in microseconds since 1970."""
     _pauses: dict[str, int] = field(default_factory=dict[str, int])
     """Microseconds between each of the newest calls of this handle and the call before it."""
     _mark: object = field(default_factory=object)
-    """Tells the calls of this handle from those of others."""
+    """Identifies this session handle in `_call_here`."""
 
     @property
     def current(self) -> str:
@@ -335,7 +368,7 @@ class CallLog:
         return call if mark is self._mark else self.last
 
     def reset(self) -> None:
-        """Drop the caches that save work between two calls."""
+        """Drop the cached call numbers and message digests."""
         self._numbers, self._digests = {}, MessageDigests()
 
     async def write(self, context: Context, prompt: PromptParts, *, fenced: bool) -> bool:
@@ -351,7 +384,13 @@ class CallLog:
         while True:
             call = call_key(seq, number)
             manifest = _manifest_of(
-                context, prompt, call=call, seq=seq, created=self.clock(), digest=digest
+                context,
+                prompt,
+                call=call,
+                seq=seq,
+                created=self.clock(),
+                digest=digest,
+                model=self.model,
             )
             self._numbers = {seq: number + 1}
             if await cache.add_document(write_manifest(manifest), fenced=fenced):
@@ -361,7 +400,7 @@ class CallLog:
                 return True
             if not cache.confirmed or not await self._is_taken(seq, number):
                 return False
-            # Another process, or another handle of this one, made a call at the same place.
+            # Another process or session handle has made a call with this name.
             number = await self._next_free(seq, number)
 
     def _note_time(self, call: str, created: int) -> None:
@@ -386,7 +425,7 @@ class CallLog:
         return await self.cache.document(CALL, call_key(seq, number)) is not None
 
     async def page(self, *, after: str, limit: int) -> list[Manifest]:
-        """Read calls in the order of the log."""
+        """Return the manifests of up to `limit` calls after the call named `after`, in the order of the log."""
         cache = self.cache
         found = await cache.store.documents(
             cache.scope, cache.conversation, CALL, after=after, limit=limit
@@ -394,7 +433,7 @@ class CallLog:
         return [read_manifest(document) for document in found]
 
     async def _read(self, call: str) -> tuple[Manifest, int]:
-        """Read one call and the version of its document."""
+        """Return the manifest of a call, and the version of the document that stores it."""
         document = await self.cache.document(CALL, call)
         if document is None:
             raise NotFound(f"no call {call!r} in {self.cache.conversation!r}; calls() lists them")
@@ -417,14 +456,14 @@ class CallLog:
             cache.wrote_unlocked(written)
             return manifest
         raise Conflict(
-            f"others changed the record of call {call!r} {_MAX_TRIES} times in a row: try again"
+            f"other writers changed the record of call {call!r} {_MAX_TRIES} times in a row: try again"
         )
 
     async def explain(self, call: str) -> Explanation:
         """Rebuild the messages of a call from the log."""
         manifest, _ = await self._read(call)
         factor = correction_of(self.counter, manifest.counter)
-        # With a counter that is not known here, shortened messages may come out differently: then it is not `exact`.
+        # If the counter of that time is not known, messages may be shortened differently: `exact` is then False.
         counter = self.cache.counter if factor is None else corrected_counter(self.counter, factor)
         prompt = PromptParts(
             system=tuple([await self._message(seq, counter) for seq in manifest.system]),
@@ -478,7 +517,7 @@ class CallLog:
 
 
 def _has_missed(manifest: Manifest, usage: Usage) -> bool:
-    """Return True if a provider's cache could have served the beginning of a prompt, and served none of it."""
+    """Return True if the provider's prompt cache should have had the beginning of a prompt, but served nothing."""
     stable = manifest.shared >= _LEAST_CACHED and manifest.prefix_share >= _STABLE_SHARE
     return stable and usage.input >= _LEAST_CACHED and usage.cached == 0
 

@@ -1,12 +1,13 @@
-"""Dropping a checkpoint, and reading those that were dropped.
+"""Drops a checkpoint (the stored summary of a fold), and lists the dropped ones.
 
-A summary may be wrong: a model was injected, or summarised badly. Dropping it takes the conversation back to the
-checkpoint before it. Checkpoints after it were made from its text and go with it, and so does what was built on it: the
-stored beginnings of windows, and the temporary extract that is shown while a fold is not finished. All of that is one
-transaction. The entries that are no longer covered get new epochs, so a fold that began before is refused when it ends.
+A summary may be wrong, because of a prompt injection or a bad model answer. Dropping its checkpoint takes the
+conversation back to the checkpoint before. Later checkpoints were made from its text and are dropped too, and so are
+the documents built on it: the stored beginnings of windows, and the temporary extract that is shown while a fold is not
+finished. All of that is one transaction. The entries that are no longer covered get new epochs, so the commit of a fold
+that began earlier is refused.
 
-Each dropped checkpoint becomes a document that no context and no search shows, so that what a call sent can still be
-explained. Erasing an entry that it covers removes it.
+A dropped checkpoint is kept as a document that no context and no search shows, so that `explain()` can still rebuild
+the prompts of earlier calls. Erasing an entry that the checkpoint covers removes that document.
 """
 
 from __future__ import annotations
@@ -26,31 +27,32 @@ __all__ = ("DROPPED_CHECKPOINT", "drop_checkpoint", "dropped_checkpoints", "read
 
 
 DROPPED_CHECKPOINT: Final = "dropped-checkpoint"
-"""Kind of the documents with dropped checkpoints, by id."""
+"""Kind of the documents that store dropped checkpoints; their key is the checkpoint's id."""
 _MAX_TRIES: Final = 64
 _STRICT_TRIES: Final = 8
-"""Attempts in which nothing at all may change; a busy writer could keep it from ever succeeding."""
+"""First attempts, which fail if anything in the conversation changes meanwhile. Later ones allow other writes, so that
+a busy writer cannot block the drop for ever."""
 _PAGE: Final = 500
 
 
 @dataclass(slots=True)
 class _Rollback:
-    """What has to change with the checkpoints of a conversation."""
+    """The documents that must be dropped or written together with the checkpoints of a conversation."""
 
     built: list[Document] = field(default_factory=list[Document])
-    """Documents that were made with the live checkpoint."""
+    """Documents that were made with the live checkpoint, to be dropped."""
     versions: dict[str, int] = field(default_factory=dict[str, int])
-    """Of the documents of checkpoints that were dropped before, by id."""
+    """Checkpoint id -> version of its document, for checkpoints that were dropped before."""
 
     def take(self, document: Document) -> None:
-        """Look at one document of the conversation."""
+        """Add one document of the conversation to `built` or `versions`; ignore documents of other kinds."""
         if document.kind == WINDOW or (document.kind, document.key) == (SESSION, STAND_IN):
             self.built.append(document)
         elif document.kind == DROPPED_CHECKPOINT:
             self.versions[document.key] = document.version
 
     def kept(self, checkpoints: Iterable[Checkpoint]) -> list[Document]:
-        """Return the documents that keep these checkpoints."""
+        """Return the documents that store these checkpoints as dropped ones."""
         return [
             Document(
                 DROPPED_CHECKPOINT,
@@ -65,14 +67,14 @@ class _Rollback:
 async def drop_checkpoint(
     store: Store, scope: Scope, conversation: str, checkpoint: str
 ) -> list[Checkpoint]:
-    """Drop a checkpoint and those after it; return them, oldest first."""
+    """Drop a checkpoint and all later ones; return the dropped checkpoints, oldest first."""
     attempt = 0
     while True:
         attempt += 1
         change = _Rollback()
         captured = await store.capture(scope, conversation, change.take)
         if captured is None:
-            raise NotFound(f"there is no conversation {conversation!r}")
+            raise NotFound(f"there is no conversation {conversation!r}: give its whole id")
         ids = [each.id for each in captured.checkpoints]
         at = ids.index(checkpoint) if checkpoint in ids else len(ids)
         strict = attempt <= _STRICT_TRIES
@@ -95,11 +97,11 @@ async def drop_checkpoint(
 
 
 async def _drop_later(store: Store, scope: Scope, conversation: str) -> None:
-    """Drop what was made with the live checkpoint between reading the conversation and changing it."""
+    """Drop the documents that others made with the dropped checkpoint after the conversation was read."""
     later = _Rollback()
     await store.capture(scope, conversation, later.take)
     for each in later.built:
-        with suppress(Conflict):  # written since, without the dropped text
+        with suppress(Conflict):  # written again since, without the dropped text
             await store.drop_document(scope, conversation, each.kind, each.key, expect=each.version)
 
 
@@ -121,4 +123,6 @@ def read_dropped(document: Document) -> Checkpoint:
         return msgspec.json.decode(document.body, type=Checkpoint)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         path = f"{document.kind}/{document.key}"
-        raise InvalidRecord(f"not a dropped checkpoint: {error}", path=path) from None
+        raise InvalidRecord(
+            f"the stored dropped checkpoint is damaged: {error}", path=path
+        ) from None

@@ -19,6 +19,7 @@ from turnfold.tokens import CalibrationLog, TokenCounter
 from turnfold.window import Strategy
 
 __all__ = (
+    "CompactionMode",
     "FoldMode",
     "FoldPolicy",
     "MemoryConfig",
@@ -76,25 +77,36 @@ class FoldMode(StrEnum):
     """When folds are made."""
 
     MANUAL = "manual"
-    """Only by `fold()`."""
+    """Only `session.fold()` folds."""
     INLINE = "inline"
-    """By `context()`, before it returns."""
+    """`context()` folds before it returns."""
     BACKGROUND = "background"
-    """By `context()`, which does not wait for the fold."""
+    """`context()` starts a fold in the background and does not wait for it."""
+
+
+class CompactionMode(StrEnum):
+    """Who replaces older turns by something shorter."""
+
+    TURNFOLD = "turnfold"
+    """turnfold alone, which folds them into a summary."""
+    NATIVE = "native"
+    """The provider, which puts the result into an item that only it can read; a provider that cannot is refused."""
+    AUTO = "auto"
+    """The provider where it and the model are known to compact, else turnfold."""
 
 
 class MemoryMode(StrEnum):
     """The part of the history that contexts show."""
 
     FULL_HISTORY = "FULL_HISTORY"
-    """Everything that fits the budget: before the first checkpoint, and while folding fails without a stand-in."""
+    """All messages that fit the budget: before the first checkpoint, or if folds fail and no extract is shown."""
     SUMMARY_N = "SUMMARY_N"
     """A summary and the newest turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldPolicy:
-    """The folding options of a memory."""
+    """The options of a memory for folding (compaction)."""
 
     mode: FoldMode = FoldMode.INLINE
     writer: SummaryWriter = field(default_factory=ExtractiveWriter)
@@ -103,13 +115,13 @@ class FoldPolicy:
     keep_turns: int = 8
     """Newest turns that stay verbatim if the budget allows."""
     retries: int = 3
-    """Attempts after the first before a session reports that it is back to its full history."""
+    """Attempts after a failed one; if all fail and no extract is shown, the mode is `MemoryMode.FULL_HISTORY` again."""
     backoff: float = 1.0
     """Seconds before the second attempt; twice as long before each further one."""
     lease: float = 120.0
-    """Seconds after which another process may take over."""
+    """Seconds after which another process may take over a fold whose process died."""
     stand_in: bool = True
-    """True if an extract stands in for messages that left the window before their fold landed."""
+    """True if contexts show an extract of messages that have left the window until their summary is written."""
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold, self.keep_turns)
@@ -132,14 +144,18 @@ class MemoryConfig:
     clock: Callable[[], int]
     """Returns microseconds since 1970; used for leases and display, never to order entries."""
     meter: Meter
+    """Collects the metrics."""
     model: str = ""
     address: str = ""
     """Address of the store without its password, or the class of an open store; only for display."""
     cache: str | None = None
     """Address of the cache without its password; only for display."""
+    compaction: CompactionMode = CompactionMode.TURNFOLD
     recall: RecallMode = RecallMode.AUTOMATIC
     rules: bool = True
-    """True if what users lay down is taken from their messages and shown once it left the window."""
+    """True if rules, decisions, preferences, tasks and facts are extracted from users' messages, and shown once these
+    messages have left the window."""
     embedder: Embedder | None = None
     """Computes vectors of texts, for recall by meaning in addition to recall by words."""
     calibrating: CalibrationLog = field(default_factory=CalibrationLog)
+    """Compares counted tokens with the usage that providers report."""

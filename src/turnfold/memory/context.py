@@ -1,9 +1,10 @@
 """Builds the context of a model call from the cached state of its conversation.
 
-The steps are: make the tail of the turn, load the window, fold (compact) if a fold is due and this memory folds by
-itself, store where the window begins, store the manifest (context report). The context is built from cached state
-without asking the store. The store accepts the manifest only if nothing changed since; otherwise the context is built
-again from fresh state. A session that is the only writer makes one request to the store per call.
+The steps are: make the tail of the turn (pins, rules, state, findings, recalled passages), load the window, fold
+(compact) if a fold is due and this memory folds by itself, store where the window begins, store the manifest (context
+report). The context is built from cached state without asking the store. The store accepts the manifest only if nothing
+changed since the state was read; otherwise the context is built again from fresh state. A session that is the only
+writer makes one request to the store per call.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from turnfold.budget import RECALL_TOKENS, Budget
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFailed
 from turnfold.findings import TailFindings
 from turnfold.memory.call_log import CallLog
-from turnfold.memory.config import FoldMode, MemoryConfig, RecallMode
+from turnfold.memory.config import CompactionMode, FoldMode, MemoryConfig, RecallMode
 from turnfold.memory.conversation_cache import ConversationCache
 from turnfold.memory.folding import STEP_TOKENS, FoldManager, FoldRange
 from turnfold.memory.prompt_tail import (
@@ -39,7 +40,7 @@ from turnfold.memory.summary_writers import SentPrompt
 from turnfold.memory.window import LiveWindow, PromptParts
 from turnfold.records import Checkpoint, Entry, Finding
 from turnfold.search import Recalled
-from turnfold.window import Context
+from turnfold.window import Context, NativeCompaction
 
 __all__ = (
     "ContextBuilder",
@@ -65,26 +66,28 @@ _MAX_FOLDS = 6
 """The most times that one context is built again after a fold."""
 _RECENT_ENTRIES = 48
 """Number of newest entries before the window that fill unused recall room, if the window is smaller than that room."""
+_NATIVE_SHARE = 0.9
+"""The provider is asked to compact at this share of the tokens at which a fold is due, so that it acts first."""
 _MIN_SUMMARY = 32
 """Nothing is folded if a summary may have fewer tokens than this: it would not be worth the text around it."""
 
 
 _LONG_TEXT = 10_000
-"""Characters of notes and workspace that are counted at once."""
+"""Most characters of notes and workspace that are counted on an event loop; more are counted in a thread."""
 _LONG_TOOLS = 32_000
-"""Bytes of tool schemas that are counted at once; they are counted again only if they change."""
+"""Most bytes of tool schemas that are counted on an event loop; they are counted again only if they change."""
 _Result = TypeVar("_Result")
 _Options = ParamSpec("_Options")
 
 
 def brings_much(notes: Mapping[str, str] | None, workspace: str, tools: Tools | None) -> bool:
-    """Return True if a call brings so much text that counting it would block an event loop."""
+    """Return True if notes, workspace and tools have so much text that counting it would block an event loop."""
     if len(workspace) + sum(map(len, (notes or {}).values())) > _LONG_TEXT:
         return True
     try:
         return bool(tools) and len(msgspec.json.encode(tools)) > _LONG_TOOLS
     except (TypeError, ValueError, UnicodeError):
-        return False  # refused with its reason when it is counted
+        return False  # invalid tools: the error is raised when they are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,7 @@ class ContextRequest:
 
     budget: Budget
     query: str = ""
-    """Words to recall from before the window."""
+    """Words to search for in the entries before the window; empty for none."""
     recall: RecallMode = RecallMode.OFF
     """When to recall without a query."""
     tools: Tools = ()
@@ -108,7 +111,7 @@ class ContextRequest:
     """A limit below the budget; the window moves to fit it and stays there. 0 for the budget alone."""
 
     long: bool = False
-    """True if it brings so much text that counting it would block an event loop; see `brings_much`."""
+    """True if it has so much text that counting would block an event loop; see `brings_much`."""
 
     def __post_init__(self) -> None:
         for name in self.notes:
@@ -174,7 +177,7 @@ class ContextBuilder:
         return context
 
     async def preview(self, request: ContextRequest) -> Context:
-        """Build the context without storing anything; use a separate session handle, because its window may move."""
+        """Build the context without storing anything; use a separate session handle, as the cached window may move."""
         await self.cache.refresh()
         return (await self._build(request))[0]
 
@@ -190,7 +193,7 @@ class ContextBuilder:
                 note = window.note(query=query, tail=tail, prompt=prompt)
                 await self.cache.save_window(budget, note)
             except (Conflict, BudgetTooSmall) as refusal:
-                # Too small with stale state may fit with fresh state: another process may have cleared or unpinned.
+                # With fresh state the prompt may fit: another process may have cleared messages or unpinned a text.
                 final = isinstance(refusal, BudgetTooSmall) and self.cache.confirmed
                 if final or tries == _MAX_TRIES:
                     raise
@@ -228,7 +231,7 @@ class ContextBuilder:
         if frozen is not None and query in ("", frozen.query) and rules in frozen.tail:
             kept = Tail(frozen.tail, frozen.recalled, frozen.recall_room, frozen.recall_tokens)
             prompt = self._prompt_with(request, kept)
-            # Recalled passages give way to a running turn before the window does.
+            # If a running turn needs room, recalled passages are dropped before the window is cut.
             if not kept.room or await self._compute(request, self._room_left, window, prompt) >= 0:
                 return prompt, kept.text
         tail = await self._tail(request, window, rules)
@@ -241,14 +244,31 @@ class ContextBuilder:
         *args: _Options.args,
         **options: _Options.kwargs,
     ) -> _Result:
-        """Call a function of the request; if it has much text to count, where no event loop waits for it."""
+        """Call `work(request, ...)`; in a thread if the request is `long`, so that counting blocks no event loop."""
         call = partial(work, request, *args, **options)
         return await self.config.runtime.compute(call) if request.long else call()
 
     def _build_window(
         self, request: ContextRequest, window: LiveWindow, prompt: PromptParts
     ) -> Context:
-        return window.build(request.budget, prompt, self.config.strategy)
+        return self._built(request, request.budget, window, prompt)
+
+    def _built(
+        self, request: ContextRequest, budget: Budget, window: LiveWindow, prompt: PromptParts
+    ) -> Context:
+        """Build a context from the window, with the tool schemas and the request for compaction by the provider."""
+        config = self.config
+        context = window.build(budget, prompt, config.strategy)
+        context.tool_schemas = request.tools
+        if config.compaction is not CompactionMode.TURNFOLD:
+            tokens = int(_NATIVE_SHARE * config.policy.threshold * request.budget.tokens)
+            required = config.compaction is CompactionMode.NATIVE
+            context.native = NativeCompaction(tokens, required=required)
+        return context
+
+    def _compacted(self, window: LiveWindow) -> int:
+        """Return the seq of the provider's newest compaction item in the window; 0 if this memory uses none."""
+        return 0 if self.config.compaction is CompactionMode.TURNFOLD else window.compacted
 
     def _prompt_with(self, request: ContextRequest, tail: Tail) -> PromptParts:
         cache = self.cache
@@ -302,7 +322,7 @@ class ContextBuilder:
         """Return a context that keeps `max_tokens` and the provider's limits."""
 
         def build(budget: Budget) -> Context:
-            return window.build(budget, prompt, self.config.strategy)
+            return self._built(request, budget, window, prompt)
 
         most, moved = request.max_tokens or context.tokens, context.moved
         if context.tokens > most:
@@ -324,7 +344,7 @@ class ContextBuilder:
                 break
             await self.cache.refresh()
             context, prompt, tail = await self._build_once(request)
-            context.moved = True  # the fold moved it, before this context was built
+            context.moved = True  # by the fold, before this context was built
         return context, prompt, tail
 
     async def _build_once(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
@@ -362,12 +382,18 @@ class ContextBuilder:
         if not uncovered and not (ask and self._is_fold_due(request, window, context, prompt)):
             return False
         await cache.confirm()
-        upto = window.fold_upto(
-            budget,
-            prompt,
-            due_tokens=self._due_tokens(request, folded=True),
-            threshold=policy.threshold,
-            keep_turns=policy.keep_turns,
+        # Fold up to the provider's compaction item: it stays in the window, and other models get the summary instead.
+        compacted = self._compacted(window)
+        upto = (
+            compacted - 1
+            if compacted
+            else window.fold_upto(
+                budget,
+                prompt,
+                due_tokens=self._due_tokens(request, folded=True),
+                threshold=policy.threshold,
+                keep_turns=policy.keep_turns,
+            )
         )
         fold = await self.fold_range(budget, max(upto, window.anchor - 1), prompt)
         if fold is None:
@@ -375,7 +401,7 @@ class ContextBuilder:
         if ask:
             self._summarizer_asked = True
             landed = await self._fold(fold)
-            # Even a failed inline fold changed the note of who folds: build again from fresh state.
+            # Even a failed inline fold changed the stored lease: build again from fresh state.
             return landed is not None or uncovered or policy.mode is FoldMode.INLINE
         reach = max(STEP_TOKENS, budget.tokens)
         return await self.folds.stand_in(
@@ -411,8 +437,24 @@ class ContextBuilder:
         folded = prompt.covered > prompt.cleared
         if not owed and used < self._due_tokens(request, folded=folded):
             return False
+        if not owed and self._awaits_provider(request, window, context, prompt):
+            return False
         waits = policy.mode is FoldMode.INLINE and self._in_tool_loop(window)
         return not waits or context.moved
+
+    def _awaits_provider(
+        self, request: ContextRequest, window: LiveWindow, context: Context, prompt: PromptParts
+    ) -> bool:
+        """Return True if no fold is made because the provider will compact, and all it compacted so far is folded.
+
+        The provider counts tokens in its own way; if it has not compacted when the window is full, the window is cut.
+        """
+        if compacted := self._compacted(window):
+            return compacted <= prompt.covered + 1
+        if context.native is None or context.native.required or request.to is None:
+            return context.native is not None and context.native.required
+        asked = request.to.request(context, tools=request.tools, max_bytes=0).kwargs
+        return "context_management" in asked or "context_management" in asked.get("extra_body", ())
 
     @staticmethod
     def _in_tool_loop(window: LiveWindow) -> bool:
@@ -423,18 +465,18 @@ class ContextBuilder:
         if self.config.policy.mode is FoldMode.BACKGROUND:
             self.folds.begin(fold)
             return None
-        with suppress(SummaryFailed):  # stored and logged: the last good window is used
+        with suppress(SummaryFailed):  # it is stored and logged; the last good window is used
             return await self.folds.step(fold)
         return None
 
     def _recall_query(self, request: ContextRequest, window: LiveWindow) -> str:
-        """Return the words to search for before the window: the query, or the user's last question."""
+        """Return the words to search for before the window: the query, or the user message of the newest turn."""
         if request.query or request.recall is RecallMode.OFF:
             return request.query
         return window.question if window.anchor > self.cache.cleared + 1 else ""
 
     async def _tail(self, request: ContextRequest, window: LiveWindow, rules: str) -> Tail:
-        """Make the tail of a turn."""
+        """Make the tail of a turn: pins, rules, state, findings and recalled passages."""
         cache, budget = self.cache, request.budget
         query = self._recall_query(request, window)
         turn = window.turn or cache.head.seq + 1
@@ -497,10 +539,10 @@ class ContextBuilder:
     def _recall_limit(
         self, request: ContextRequest, window: LiveWindow, base: str, base_tokens: int
     ) -> int:
-        """Return the most tokens for recalled passages: the free room without a reserve for a tool loop.
+        """Return the most tokens for recalled passages: the free room minus a reserve for the turn's tool loop.
 
-        `base` is the tail without passages. At most `RECALL_TOKENS`: a large budget does not mean that more is worth
-        recalling.
+        `base` is the tail without passages. The result is at most `RECALL_TOKENS`, because a large budget does not make
+        more passages relevant.
         """
         budget = request.budget
         share = budget.share("tail")
@@ -510,7 +552,7 @@ class ContextBuilder:
             self._room_left(request, window, self._prompt_with(request, Tail(base))),
             self._room_left(request, window, bare) - base_tokens,
         )
-        # A tail that gives way in a running turn leaves some room, so that it need not give way again at once.
+        # If a running turn takes room from the passages, keep some of it free, so that the next message does not again.
         running = self._in_tool_loop(window)
         loop = budget.tokens // (4 if request.tools or window.uses_tools else 8 if running else 32)
         return min(max(left - loop, min(left, share)), RECALL_TOKENS)
@@ -540,6 +582,6 @@ class ContextBuilder:
 
 
 def _is_shown_by(findings: Sequence[Finding], entry: Entry | Recalled) -> bool:
-    """Return True if a finding has the content of an entry: made from it, or from an equal result."""
+    """Return True if one of the findings has the content of an entry: made from it, or from an equal tool result."""
     text = entry.message.text.strip()
     return any(entry.seq == each.seq or text == each.content.strip() for each in findings)

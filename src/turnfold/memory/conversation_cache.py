@@ -69,6 +69,7 @@ _LEADING_ENTRIES = 8
 _MAX_WINDOWS = 8
 """The most windows (one per budget) that are cached for one conversation."""
 _FOLDED = "everything before it was folded or cleared"
+"""Why a window begins where it begins, as shown in receipts."""
 _MAX_UNREAD_BUDGETS = 2
 """If the unread entries have more tokens than this many budgets, only the end of the log is read."""
 _ENTRY_SHARE = 8
@@ -79,21 +80,25 @@ _BACKWARD_PAGE = 64
 _VIEWED = (FINDING, PIN, SESSION, WINDOW)
 """Kinds of the documents that are read together with the head."""
 _UNKNOWN: State = (-1, 0)
+"""State of a cache that must be read from the store."""
 _MAX_PENDING = 256
 """The most own writes that wait to be applied; after more of them, the conversation is read again."""
 
 
 @dataclass(slots=True)
 class _OpenWindow:
+    """A cached window, and the stored note of where it begins."""
+
     window: LiveWindow
     stored: WindowNote
     version: int
+    """Version of the document that stores the note; 0 if there is none."""
     covered: int
     """`ConversationCache.covered` when the window was opened."""
     checked: int
     """The newest seq when `_is_outrun` was last evaluated."""
     tokens_before: tuple[int, int] = (1, 0)
-    """An anchor, and the tokens of everything before it."""
+    """Cached count: the seq of an anchor (first entry of a window), and the tokens of everything before it."""
 
 
 class StateLock:
@@ -157,11 +162,13 @@ class ConversationCache:
     rules_document: Document | None = None
     """The note with the rules that the user stated."""
     cleared: int = 0
+    """The last seq hidden by `clear()`; 0 for none."""
     checkpoint: Checkpoint | None = None
+    """The live (newest) checkpoint; None before the first."""
     stand_in: StandIn | None = None
     """The extract shown until the same entries are folded (compacted); None once a checkpoint covers them."""
     history: int = 0
-    """Incremented when the cached entries are not, or no longer, those of the store."""
+    """Counter of histories: incremented when the cached entries are no longer those of the store."""
     confirmed: bool = False
     """True if the head was read from the store since the last `assume()`."""
     _state: State = _UNKNOWN
@@ -225,7 +232,7 @@ class ConversationCache:
                 self.confirmed, self.head = True, head
                 return
             self._state = _UNKNOWN  # if a read below fails, the next refresh reads everything again
-        # At one moment: after a failover the notes of a lost state must not be used with the head of another.
+        # Head and notes are read at one moment: after a failover, notes of a lost state do not belong to the new head.
         view = await self.store.view(self.scope, self.conversation, _VIEWED)
         self.confirmed = True
         if not await self._is_same_history(view.head) or view.head.counter != self.head.counter:
@@ -260,7 +267,7 @@ class ConversationCache:
         if head.state != self._state:
             raise Conflict(
                 f"the conversation changed: it is at generation {head.generation}, epoch {head.epoch}, but was read at "
-                f"{self._state}. Read it again"
+                f"generation {self._state[0]}, epoch {self._state[1]}. Read it again"
             )
         self.confirmed = True
 
@@ -282,12 +289,12 @@ class ConversationCache:
         return True
 
     def wrote(self, written: Written | None) -> None:
-        """Apply a document write made under the session's lock; `written` is None if the new state is not known."""
+        """Take over the state after a document write made under the session's lock; None if that state is not known."""
         known = written is not None and written.before == self._state
         self._state = written.after if written is not None and known else _UNKNOWN
 
     def wrote_unlocked(self, written: Written) -> None:
-        """Queue a write of a document that is not cached here; needs no lock."""
+        """Note a committed write of a document that is not cached, so that the cache stays valid; needs no lock."""
         self._pending.append(_Write(written))
 
     def appended(self, done: Appended, messages: Sequence[Message]) -> None:
@@ -298,7 +305,7 @@ class ConversationCache:
     def _apply_own_writes(self) -> bool:
         """Apply the queued writes of this process; False if there were other changes, which must be read."""
         writes = [self._pending.popleft() for _ in range(len(self._pending))]
-        # Writers that share a commit queue their writes in any order.
+        # Writers whose commits were grouped queue their writes in any order.
         writes.sort(key=lambda write: write.after[0])
         return all(self._apply(write) for write in writes)
 
@@ -326,7 +333,7 @@ class ConversationCache:
         ]
         if not current:
             return True
-        # The store has counted it already, and counting is most of the cost of an append.
+        # Use the store's count of a single message: counting is most of the cost of an append.
         if len(messages) == 1 and done.head.counter == self.counter.name:
             costs = [added]
         else:
@@ -349,16 +356,16 @@ class ConversationCache:
         return self._key[1]
 
     def use_counter(self, counter: TokenCounter) -> None:
-        """Count with another counter from now on; a counter has windows of its own."""
+        """Count with another counter from now on; drops the cached windows, which have the counts of the old one."""
         self.counter = counter
         self._windows.clear()
         self._key = (None, "")
 
     async def window(self, budget: Budget) -> LiveWindow:
-        """Return the window of a budget, up to date with the log."""
+        """Return the window for a budget: the entries shown word for word, up to the newest one in the log."""
         key = self._window_key(budget)
         opened = self._windows.get(key)
-        # The window depends on what is stored, never on what this process happens to have cached.
+        # The window depends on stored data only, so that every process opens the same one.
         if (
             opened is None
             or opened.covered != self.covered
@@ -509,7 +516,7 @@ class ConversationCache:
         return None
 
     async def _load_from(self, first: int, budget: Budget) -> LiveWindow:
-        """Load a window that begins at `first`, or earlier if `first` is inside a span."""
+        """Load a window that begins at `first`, or earlier if `first` is inside a span (a call with its results)."""
         while first > self.covered + 1 and (await self._entry(first)).message.role == "tool":
             first -= 1
         reason = f"older than a budget of {budget.tokens:,} tokens holds"
@@ -563,7 +570,7 @@ class ConversationCache:
         return [self.stored_message(entry) for entry in entries]
 
     def stored_message(self, entry: Entry, counter: TokenCounter | None = None) -> StoredMessage:
-        """Return a message with its token count, by default by this session's counter; the stored count if it fits."""
+        """Return an entry's message with its token count; the stored count if `counter` (the session's) made it."""
         counter = counter or self.counter
         known = self.head.counter == counter.name
         tokens = entry.tokens if known else counter.count_message(entry.message)

@@ -7,8 +7,8 @@ between leaves documents behind, and the same call finishes the work.
 Removed: vectors, findings (remembered tool results), rules and pins taken from the entry, temporary extracts and
 dropped checkpoints that cover it, the windows' stored tails, and the tails in the manifests (stored context reports) of
 later calls, which quote recalled entries, rules and findings. Kept: the figures of these manifests, and everything the
-program wrote itself: its state, snapshots, pins of texts and documents of adapters. Those that may contain the text are
-named in the result.
+program wrote itself: its state, snapshots, pinned texts and documents of adapters. The result names those of them that
+may contain the text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 from turnfold.errors import Conflict, InvalidOption, NotFound
 from turnfold.memory.call_log import CALL, read_manifest, write_manifest
 from turnfold.memory.checkpoint_history import DROPPED_CHECKPOINT, read_dropped
-from turnfold.memory.meaning import in_block, is_meaning_kind
+from turnfold.memory.embedding_index import in_block, is_meaning_kind
 from turnfold.memory.rules import rules_without
 from turnfold.records import (
     FINDING,
@@ -51,25 +51,26 @@ __all__ = ("erase_entry",)
 
 _ERASED_TAIL = "[erased]"
 _BATCH = 500
-"""Documents changed in one transaction."""
+"""Most documents changed in one transaction."""
 _MAX_TRIES = 64
 _LONGEST_REASON = 200
 _LEAST_CHARACTERS = 6
-"""A line that is shorter than this is looked for in other documents only if the whole message is."""
+"""Lines shorter than this are not looked for in other documents, unless the message has no longer line."""
 _MAX_LINES = 50
 
 
 @dataclass(slots=True)
 class _Derived:
-    """The documents of a conversation that were made from one entry."""
+    """The documents of a conversation that were made from one entry, or may contain its text."""
 
     entry: Entry
     replaced: list[Document] = field(default_factory=list[Document])
     dropped: list[Document] = field(default_factory=list[Document])
     mentions: list[str] = field(default_factory=list[str])
+    """Names (`kind/key`) of the documents that are kept and may contain the text of the entry."""
 
     def take(self, document: Document) -> None:
-        """Decide what happens with a document."""
+        """Add a document to `replaced`, `dropped` or `mentions` if it has content of the entry."""
         new = _without(document, self.entry)
         if new is None:
             self.dropped.append(document)
@@ -82,7 +83,7 @@ class _Derived:
 async def erase_entry(
     store: Store, scope: Scope, conversation: str, seq: int, *, reason: str
 ) -> tuple[Erasure, Message]:
-    """Erase one entry and everything made from it; return what was removed, and the placeholder that stays."""
+    """Erase one entry and everything made from it; return the counts of removed data, and the placeholder message."""
     if len(reason) > _LONGEST_REASON:
         raise InvalidOption(
             f"the reason has {len(reason)} characters; it is stored in the log and sent to models, so give at most "
@@ -120,7 +121,7 @@ def _batches(derived: _Derived) -> Iterable[tuple[Sequence[Document], Sequence[D
 
 
 def _without(document: Document, entry: Entry) -> Document | None:
-    """Return a document without what was made from an entry: itself, a changed one, or None if nothing is left."""
+    """Return a document without data made from an entry: unchanged, a changed copy, or None if it must be dropped."""
     kind, place = document.kind, (document.kind, document.key)
     seq = entry.seq
     if kind == CALL:
@@ -141,6 +142,7 @@ def _without(document: Document, entry: Entry) -> Document | None:
 
 
 def _without_tail(document: Document, seq: int) -> Document:
+    """Return the manifest of a call after the entry without its tail, which may quote the entry."""
     manifest = read_manifest(document)
     if manifest.seq < seq or manifest.tail in ("", _ERASED_TAIL):
         return document
@@ -158,7 +160,7 @@ def _is_finding_of(document: Document, message: Message, seq: int) -> bool:
 
 def _may_contain(document: Document, entry: Entry) -> bool:
     """Return True if a document that is kept may contain the text of an entry."""
-    if document.kind in (SNAPSHOT, SNAPSHOT_SUMMARY):  # compressed
+    if document.kind in (SNAPSHOT, SNAPSHOT_SUMMARY):  # compressed: judged by its turn
         return turn_of(document.key) >= entry.turn
     if is_erased(entry.message):  # the text is not known any more
         return False

@@ -1,16 +1,17 @@
 """Erasure of a conversation, of all conversations of a user, or of a whole tenant, with a receipt that can be checked.
 
 A conversation belongs to a user if its id is the user's id or begins with it and a slash (`user-42/trip`), or if one of
-its messages, or the owner note of a `ShortMemory`, has the label `user_id` with the user's id. Forks of these are
-erased with them, whatever their ids. A receipt names what was not erased and may hold the same content: the forks of a
-single conversation, and conversations whose id begins with that of an erased one and a slash, as sub-agents' do. What
-an adapter keeps under the id of a conversation (the thread of LangGraph with this id, for one) is erased with it.
+its messages, or the owner note of a `ShortMemory`, has the label `user_id` with the user's id. Erasing a user also
+erases the forks (copies) of these conversations, whatever their ids: each fork has a note of its original. Data that an
+adapter stores under the id of a conversation, such as the LangGraph thread with this id, is erased with it.
 
-Where nothing matches, `NotFound` is raised: there is no receipt for nothing.
+A receipt names the conversations that were not erased and may hold the same content: forks of a single erased
+conversation, conversations that begin with the same entries, and conversations whose id begins with that of an erased
+one and a slash, as those of sub-agents do. If nothing matches, `NotFound` is raised and no receipt is made.
 
-A receipt holds no id and no text of what was erased: ids are digests with a salt of the receipt, so that only those who
-know an id can find it there. The digest of a conversation is made of its log, checkpoints and documents; a copy (an
-export, a backup) has the same one.
+A receipt contains no id and no text of erased data. It contains salted digests of the ids, so only someone who knows an
+id can check if the receipt names it. The content digest of a conversation covers its log, checkpoints and documents; a
+copy (an export, a backup) has the same digest.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import msgspec
 
 from turnfold._late_names import late_pattern
 from turnfold.errors import Conflict, InvalidRecord, NotFound, WrongKey
+from turnfold.memory.fork import forks_among, id_digest
 from turnfold.records import Document, encode_message
 from turnfold.stores import (
     ConversationInfo,
@@ -56,8 +58,12 @@ _OWNER: Final = "short-memory"
 _PAGE: Final = 500
 _SALT: Final = late_pattern("[0-9a-f]{32}")
 _PASSES: Final = 10
+"""How often a tenant's conversations are listed and erased, if others write new ones meanwhile."""
+_BEGINNING: Final = 2
+"""Number of first entries that must be equal in two conversations to report one as a possible copy of the other. One
+entry is not enough, because many conversations begin with the same system message."""
 _UNREADABLE: Final = "encrypted"
-"""Stands in a receipt for the kinds of documents that could not be read."""
+"""Name under which a receipt counts documents whose kinds could not be read without the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +77,16 @@ class ErasedConversation:
     """Derived data: number of documents by kind (pins, state, calls, snapshots, findings, vectors and so on);
     `encrypted` if they were erased without the key."""
     content_digest: str
-    """Digest of everything that was erased; empty if it was written to meanwhile, or erased without its key."""
+    """Digest of the erased content; empty if the conversation was written to meanwhile, or erased without its key."""
     already: bool
-    """True if it had been erased before."""
+    """True if the conversation had been erased before."""
     derived: bool = False
-    """True if an adapter kept it for the conversation before it (a thread of LangGraph, for one)."""
+    """True if an adapter stored it for the conversation listed before it, for example a LangGraph thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureReceipt:
-    """What was erased: counts and digests, without ids and texts."""
+    """Report of an erasure: counts and digests of the erased data, without ids and texts."""
 
     kind: ErasureKind
     subject: str
@@ -90,14 +96,14 @@ class ErasureReceipt:
     """Microseconds since 1970."""
     conversations: tuple[ErasedConversation, ...]
     forks: tuple[str, ...]
-    """Ids of conversations that were not erased and may hold the same: forks, and those of sub-agents (`<id>/...`).
-    Forks of an encrypted conversation are not known without its key."""
+    """Ids of conversations that were not erased and may hold the same content: forks, and conversations of sub-agents
+    (`<id>/...`). Forks of an encrypted conversation are not known without its key."""
     digest: str
     """Digest of the other fields."""
 
     @property
     def is_intact(self) -> bool:
-        """True if the receipt is as it was made."""
+        """True if no field was changed since the receipt was made: its digest is still right."""
         return self.digest == _receipt_digest(self)
 
 
@@ -106,18 +112,18 @@ class ErasureCheck:
     """Result of checking a receipt against the store."""
 
     ok: bool
-    """True if the receipt is intact, names a conversation, and nothing of what it names is in the store."""
+    """True if the receipt is intact, names at least one conversation, and the store has none of those it names."""
     intact: bool
     named: int
     """Number of conversations that the receipt names; a receipt that names none proves nothing."""
     searched: int
-    """Number of conversations that were looked at."""
+    """Number of conversations in the store that were compared with the receipt."""
     found: tuple[str, ...]
-    """Ids of conversations that should not be there."""
+    """Ids of conversations that are still in the store although the receipt names them as erased."""
 
 
 async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasure:
-    """Erase a conversation and what adapters with their default names keep for it; return what its log had."""
+    """Erase a conversation and the data that adapters with default names store for it; return the erased counts."""
     done = await store.delete(scope, conversation)
     await erase_derived(store, scope, conversation, lambda home: store.delete(scope, home))
     return done
@@ -132,14 +138,12 @@ async def erase_session(
     kept = await derived_conversations(store, scope, conversation, adapters)
     if not (await store.head(scope, conversation)).generation and not kept:
         raise NotFound(f"no session {conversation!r}: give its whole id")
-    others = [info for info in listed if info.conversation != conversation]
-    first = await _first_entry(store, scope, conversation)
-    left = [
-        info.conversation
-        for info in others
-        if _is_under(info.conversation, conversation)
-        or (first is not None and first == await _first_entry(store, scope, info.conversation))
-    ]
+    others = [info.conversation for info in listed if info.conversation != conversation]
+    same = {
+        *await forks_among(store, scope, others, of=[conversation]),
+        *await _begin_alike(store, scope, others, [conversation]),
+    }
+    left = [name for name in others if name in same or _is_under(name, conversation)]
     return await _erase(store, scope, ("session", conversation), [conversation], left, now=now)
 
 
@@ -163,15 +167,16 @@ async def erase_user(
 async def erase_tenant(
     store: Store, scope: Scope, *, now: int, forget: Callable[[str], None]
 ) -> ErasureReceipt:
-    """Erase all conversations of a tenant, of which `forget` is told before; raises `NotFound` if there are none.
+    """Erase all conversations of a tenant; raises `NotFound` if there are none.
 
-    Raises `Conflict` if others keep writing new ones.
+    `forget` is called with the id of each conversation before it is erased. Raises `Conflict` if others keep writing
+    new conversations.
     """
     salt, erased = secrets.token_hex(16), list[ErasedConversation]()
     for _ in range(_PASSES):
         names = [info.conversation for info in await _all_conversations(store, scope)]
         if not names and not erased:
-            raise NotFound(f"no session of tenant {scope.tenant!r}")
+            raise NotFound(f"no session of tenant {scope.tenant!r}: nothing was erased")
         if not names:
             return _receipt(("tenant", scope.tenant), salt, erased, (), now=now)
         for name in names:
@@ -184,7 +189,7 @@ async def erase_tenant(
 
 
 async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) -> ErasureCheck:
-    """Read the store again and check that nothing of what a receipt names is there."""
+    """Read the store again and check that it has none of the conversations that a receipt names."""
     erased = {each.id_digest for each in receipt.conversations}
     found: list[str] = []
     names = [info.conversation for info in await _all_conversations(store, scope)]
@@ -211,7 +216,7 @@ async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) ->
 async def _derived_of_erased(
     store: Store, scope: Scope, receipt: ErasureReceipt, names: Iterable[str]
 ) -> set[str]:
-    """Return what adapters keep, under new ids too, for the conversations that a receipt names: homes and indexes."""
+    """Return the conversations in which adapters store data, or index entries, for those that a receipt names."""
     erased = {each.id_digest for each in receipt.conversations}
 
     def is_erased(owner: str) -> bool:
@@ -282,7 +287,7 @@ def _receipt(
 async def _erase_one(store: Store, scope: Scope, name: str, salt: str) -> ErasedConversation:
     try:
         digest, entries, documents = await _contents(store, scope, name)
-    except WrongKey:  # what can no longer be read can still be erased
+    except WrongKey:  # it cannot be read without its key, but it can be erased
         digest, entries, documents = "", -1, None
     done = await store.delete(scope, name)
     if documents is None:
@@ -325,12 +330,12 @@ def _add(digest: blake2b, part: bytes) -> None:
 async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list[str], list[str]]:
     """Return the ids of a user's conversations with their forks, and of others that may hold the same content.
 
-    Forks come first: after an interruption they are found only by what they were copied from.
+    Forks come first: after an interruption they can only be found while their originals still exist.
     """
-    mine, others, forks = list[str](), list[str](), list[str]()
+    mine, others = list[str](), list[str]()
     listed = [info.conversation for info in await _all_conversations(store, scope)]
     adapters = await adapters_in(store, scope, listed)
-    # A thread that only an adapter stored has no conversation of its own id.
+    # A thread that only an adapter stored has no conversation with its own id in the store.
     owners = dict.fromkeys(each.owner_of(name) for name in listed for each in adapters)
     known = {*listed, ""}
     mine += [name for name in owners if name not in known and _is_of(name, user)]
@@ -338,16 +343,9 @@ async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list
         belongs = _is_of(name, user)
         belongs = belongs or user in await _users_of(store, scope, name)
         (mine if belongs else others).append(name)
-    firsts = {await _first_entry(store, scope, name) for name in mine} - {None}
-    similar: set[str] = set()
-    for name in others if firsts else ():
-        first = await _first_entry(store, scope, name)
-        if first is None or first not in firsts:
-            continue
-        if first[0]:
-            forks.append(name)
-        else:  # without a time (some imports), an equal first message may be another person's
-            similar.add(name)
+    forks = await forks_among(store, scope, others, of=mine)
+    # An equal beginning does not prove a copy: two conversations may start with the same messages at the same time.
+    similar = set(await _begin_alike(store, scope, others, mine))
     erased = {*forks, *mine}
     left = [
         name
@@ -366,7 +364,7 @@ def _is_under(name: str, parent: str) -> bool:
 
 
 def _parents(name: str) -> list[str]:
-    """Return what is before each slash of an id."""
+    """Return the part of an id before each of its slashes: `a` and `a/b` for `a/b/c`."""
     return [name[:at] for at, char in enumerate(name) if char == "/"]
 
 
@@ -386,15 +384,23 @@ class _OwnerNote(msgspec.Struct):
     user_id: str = ""
 
 
-async def _first_entry(store: Store, scope: Scope, name: str) -> tuple[int, str, bytes] | None:
-    """Return time, client id and message of the first entry, which forks share; None if none can be read."""
+async def _begin_alike(
+    store: Store, scope: Scope, names: Iterable[str], others: Iterable[str]
+) -> list[str]:
+    """Return the conversations of `names` that begin with the same entries, times included, as one of `others`."""
+    beginnings = {await _beginning(store, scope, name) for name in others} - {()}
+    if not beginnings:
+        return []
+    return [name for name in names if await _beginning(store, scope, name) in beginnings]
+
+
+async def _beginning(store: Store, scope: Scope, name: str) -> tuple[tuple[int, str, bytes], ...]:
+    """Return time, client id and message of the first entries; empty if they cannot be decrypted."""
     try:
-        found = await store.read(scope, name, limit=1)
+        found = await store.read(scope, name, limit=_BEGINNING)
     except WrongKey:
-        return None
-    for entry in found:
-        return entry.created, entry.client_id, encode_message(entry.message)
-    return None
+        return ()
+    return tuple((each.created, each.client_id, encode_message(each.message)) for each in found)
 
 
 async def _all_conversations(store: Store, scope: Scope) -> list[ConversationInfo]:
@@ -407,14 +413,19 @@ async def _all_conversations(store: Store, scope: Scope) -> list[ConversationInf
 
 
 def _conversation_digest(salt: str, scope: Scope, name: str) -> str:
-    return _salted(salt, f"{len(scope.tenant)}:{scope.tenant}{name}")
+    _check_salt(salt)
+    return id_digest(salt, scope, name)
 
 
-def _salted(salt: str, name: str) -> str:
+def _check_salt(salt: str) -> None:
     if not _SALT.fullmatch(salt):
         raise InvalidRecord(
             f"the salt must be 32 hexadecimal digits, got {salt[:40]!r}", path="salt"
         )
+
+
+def _salted(salt: str, name: str) -> str:
+    _check_salt(salt)
     key = bytes.fromhex(salt)
     return blake2b(name.encode("utf-8", "surrogatepass"), key=key, digest_size=16).hexdigest()
 

@@ -1,6 +1,6 @@
 """Folding (compaction): replacing the older entries of a conversation, in contexts, by a summary.
 
-`Folder` makes one fold, `FoldManager` decides who may fold and handles failures.
+`Folder` makes one fold; `FoldManager` takes the lease that allows a process to fold, and handles failures.
 
 - **One fold.** The range is fixed before the summary is written, so entries appended meanwhile stay verbatim. The
   checkpoint is committed by compare-and-swap on the previous one: of two concurrent folds one wins and the other's work
@@ -8,20 +8,20 @@
   of its own, so that no step reads more than a bounded piece of the log.
 - **Cached prefix.** If the summarizer is the agent's own model, it is asked with the last prompt the agent sent plus an
   instruction, which the provider's prompt cache serves; see `summary_writers`. That is one step, however long, because
-  the whole range is in that prompt. What the requests of a fold cost is stored beside its checkpoint.
+  the whole range is in that prompt. The token usage of the requests is stored beside the checkpoint.
 - **Lease.** The process that folds holds a lease: a note with an owner and an expiry time, so that only one process
   calls the model. If the owner dies, the lease expires and folding is due again. The lease only saves work; the
   compare-and-swap keeps the history whole. A lease belongs to a session handle, not to its threads and tasks: these
   fold one at a time, and the next one continues from the result of the one before.
 - **Retry.** After a failure nobody tries again for a pause that doubles each time, and the last good window is used.
   After the last retry the session reports that it is back to its full history.
-- **Stand-in.** If messages have left the window and their fold has not landed, for whatever reason (the model is slow,
-  fails or pauses, the folding process was killed), an extract of them stands in: a badly chosen sentence is better than
-  a lost message. It is shown in place of the summary but is not a checkpoint, so the model still reads everything it
-  covers, and the model's summary replaces it.
+- **Stand-in.** If messages have left the window and their fold is not committed yet, for whatever reason (the model is
+  slow, fails or pauses, the folding process was killed), contexts show an extract of them: a badly chosen sentence is
+  better than a lost message. The extract is shown in place of the summary but is not a checkpoint, so the model still
+  reads everything it covers, and the model's summary replaces it.
 - **Clocks.** Leases and pauses are stored in wall-clock time, because several machines read them. A wall clock can
-  jump, so neither is trusted beyond its own length: one that ends later than its length from now, or that has been
-  unchanged for its length by this process's monotonic clock, is over.
+  jump, so a lease or pause also counts as over if it ends later than its full length from now, or if this process has
+  seen it unchanged for its full length by its monotonic clock.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -107,12 +108,14 @@ _PAGE = 256
 STEP_TOKENS = 48_000
 """The most tokens of conversation that one step folds; the last span may exceed it."""
 FOLD_CALL: Final = "fold-call"
-"""Kind of the documents that tell what the requests of a fold cost, one per checkpoint that a model wrote."""
+"""Kind of the documents with the token usage of a fold's requests, one per checkpoint that a model wrote."""
 _ANNEX_SHARE = 0.25
-"""Share of a summary's limit that is used to list facts the model's text lost."""
+"""Share of a summary's limit that is used for the annex, the list of facts that the model's text lost."""
 _LONGEST_PAUSE = 300.0
+"""Most seconds to wait after a failed attempt."""
 _MICRO = 1_000_000
 _MAX_SEEN = 8
+"""Number of leases and pauses whose first sighting is remembered."""
 _TRUST = ("system", "assistant", "user", "tool")
 """Roles, most trusted first. A summary is no more trusted than the least trusted role it covers."""
 
@@ -122,10 +125,11 @@ class FoldRange:
     """The entries a fold covers, fixed when it began."""
 
     previous: Checkpoint | None
-    """The live checkpoint."""
+    """The live (newest) checkpoint, which the fold continues; None before the first."""
     after: int
     """The last seq that needs no folding: covered by `previous`, or cleared."""
     upto: int
+    """The last seq to fold."""
     limit: int
     """The most tokens of the summary."""
     cleared: int = 0
@@ -133,13 +137,13 @@ class FoldRange:
     seen: tuple[int, int] | None = None
     """Seq and epoch of the newest entry when the range was fixed: a store without it has another history."""
     sent: SentPrompt | None = None
-    """The last prompt that was made for the agent's model; None if this handle made none yet."""
+    """The last prompt that this session handle made for the agent's model; None if it made none yet."""
     outdated: tuple[str, ...] = ()
-    """Rules that the user changed or took back, word for word: an extract does not repeat them."""
+    """Sentences of rules that the user changed or took back; an extract leaves them out."""
 
     @property
     def by_caller(self) -> bool:
-        """True if the caller wrote the previous summary, which may contain text that looks like an annex."""
+        """True if the program gave the previous summary; it may contain text that looks like an annex."""
         return self.previous is not None and self.previous.model == CALLER
 
     @property
@@ -158,8 +162,8 @@ class FoldCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     checkpoint: str
     model: str
     requests: tuple[tuple[bool, Usage | None], ...]
-    """In order, for each: True if it was the agent's own prompt with an instruction, False for a fresh prompt; and what
-    the provider reported."""
+    """For each request, in order: True if it was the agent's own prompt with an instruction, False for a fresh prompt;
+    and the usage that the provider reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,22 +200,22 @@ class Folder:
             tools=fold.sent.tools if fold.sent and prefix else (),
             outdated=fold.outdated,
         )
-        facts = source_facts([*_summary_passages(fold), *passages], reading=task.reading)
+        source = [*_summary_passages(fold), *passages]
+        facts = await self.runtime.compute(partial(source_facts, source, reading=task.reading))
         text = ""
         if passages or fold.previous_text:
             try:
                 text = await self._write_summary(task, facts)
             finally:
                 self._count_requests(task.requests)
-        fidelity = check_fidelity(facts, text, reading=task.reading).score
-        self.counted.keep([text, *text.splitlines()])
+        fidelity = await self.runtime.compute(partial(self._fidelity, text, task, facts))
         landed = await self.commit(fold, entries, text, fidelity=fidelity, model=self.writer.name)
         if landed is not None and any(request.usage for request in task.requests):
             await self._store_requests(landed, task.requests, fold)
         return landed
 
     async def _read_sent(self, fold: FoldRange) -> tuple[Context | None, list[Entry]]:
-        """Return the prompt the agent sent, to summarise from, and the entries to fold; (None, []) if unusable."""
+        """Return a request that continues the agent's last prompt, and the entries to fold; (None, []) if unusable."""
         writer, sent = self.writer, fold.sent
         if (
             sent is None
@@ -219,21 +223,19 @@ class Folder:
             or sent.context.anchor.covered != fold.after
         ):
             return None, []
-        # The range is in the agent's prompt, or nearly so: one step reads no more than that and a usual step.
+        # The agent's prompt shows all or most of the range, so this reads at most its tokens and those of one step.
         entries = await self._read(fold, tokens=sent.context.tokens + STEP_TOKENS)
         if not entries or entries[-1].seq < fold.upto:
             return None, []
         try:
             prefix = writer.prepare(sent, entries, previous=fold.previous_text, limit=fold.limit)
-        except (
-            Exception
-        ) as error:  # raised by a client of the user's own: a fresh prompt needs less of it
+        except Exception as error:  # of the user's own client: a fresh prompt needs less of it
             fields = {
                 "event": "fold_prompt_failed",
                 "conversation": log_mark(self.scope.tenant, self.conversation),
                 "error": type(error).__name__,
             }
-            _log.warning("cannot go on from the agent's prompt: using a fresh one", extra=fields)
+            _log.warning("cannot continue the agent's prompt: using a fresh one", extra=fields)
             return None, []
         return (prefix, entries) if prefix is not None else (None, [])
 
@@ -247,22 +249,22 @@ class Folder:
     async def _store_requests(
         self, landed: Checkpoint, requests: Sequence[SummaryRequest], fold: FoldRange
     ) -> None:
-        """Store what the requests of a fold cost, beside its checkpoint."""
+        """Store the token usage of a fold's requests, in a document beside its checkpoint."""
         found = FoldCall(
             checkpoint=landed.id,
             model=self.writer.name,
             requests=tuple((request.prefix, request.usage) for request in requests),
         )
         document = Document(FOLD_CALL, landed.id, msgspec.json.encode(found), 0)
-        with suppress(Conflict, ConversationDeleted):  # erased or restored since the fold landed
+        with suppress(Conflict, ConversationDeleted):  # erased or restored since the commit
             await self.store.put_document(self.scope, self.conversation, document, seen=fold.seen)
 
     async def extract(
         self, fold: FoldRange, current: StandIn | None, *, upto: int, tokens: int
     ) -> Document | None:
-        """Extend an extract over the entries up to `upto`; None if there is nothing to add.
+        """Return the document of an extract that also covers the entries up to `upto`; None if there is nothing to add.
 
-        It reads about `tokens` of the log at most, so a longer range is covered in several calls.
+        About `tokens` of the log are read, so a longer range is covered in several calls.
         """
         after = max(fold.after, current.upto if current else 0)
         entries = await self._read(replace(fold, after=after, upto=upto), tokens=tokens)
@@ -282,12 +284,18 @@ class Folder:
         """Fold the whole range with a summary written by the caller, which is stored unchanged."""
         if not text.strip():
             raise SummaryFailed(
-                f"the given summary is empty: it must stand for entries {fold.after + 1} to {fold.upto}"
+                f"summary= is empty: give a text that replaces entries {fold.after + 1} to {fold.upto} in contexts"
             )
         entries = await self._read(fold, tokens=sys.maxsize)
         if not entries or entries[-1].seq < fold.upto:
             raise erased(self.conversation)
-        fidelity = check_fidelity([*_summary_passages(fold), *_passages(entries)], text).score
+
+        def check() -> float:
+            self.counted(text)  # counted here, off the event loop, for the metrics
+            self.counted.keep([text])
+            return check_fidelity([*_summary_passages(fold), *_passages(entries)], text).score
+
+        fidelity = await self.runtime.compute(check)
         landed = await self.commit(fold, entries, text, fidelity=fidelity, model=CALLER)
         if landed is None and not await self._read_page(fold.after, fold.upto):
             raise erased(self.conversation)
@@ -302,7 +310,7 @@ class Folder:
         fidelity: float,
         model: str,
     ) -> Checkpoint | None:
-        """Make the summary of these entries live; None if `fold.previous` is no longer the live checkpoint."""
+        """Store the summary of these entries as the live checkpoint; None if `fold.previous` is no longer live."""
         previous = fold.previous
         digest = blake2b((previous.digest if previous else "").encode(), digest_size=16)
         for entry in entries:
@@ -334,27 +342,39 @@ class Folder:
             return None
 
     def _previous_for_writer(self, fold: FoldRange) -> str:
-        """Return the previous summary; for a model without its annex, whose facts are checked for, and added, again."""
+        """Return the previous summary for the writer; a model gets it without the annex, which is made again."""
         if isinstance(self.writer, ExtractiveWriter) or fold.by_caller:
             return fold.previous_text
         return without_annex(fold.previous_text)
 
     async def _write_summary(self, task: SummaryTask, facts: SourceFacts) -> str:
-        """Ask the writer for a summary within the limit; appends the facts that a model's text lost."""
-        count, writer, limit = self.counted, self.writer, task.limit
-        extractive = isinstance(writer, ExtractiveWriter)
-        text = (await self._ask_writer(task, writer)).strip()
-        if not extractive:  # no line of a foreign text may look like the structure around it
+        """Ask the writer for a summary within the limit; append an annex of the facts that a model's text lost."""
+        written = (await self._ask_writer(task, self.writer)).strip()
+        text = await self.runtime.compute(partial(self._within_limit, written, task, facts))
+        if not text:
+            raise SummaryFailed(
+                f"the summariser {self.writer.name!r} returned an empty text: check it, then fold again"
+            )
+        return text
+
+    def _fidelity(self, text: str, task: SummaryTask, facts: SourceFacts) -> float:
+        """Return the share of the facts that a summary states; cache its token counts for the next fold."""
+        self.counted.keep([text, *text.splitlines()])
+        return check_fidelity(facts, text, reading=task.reading).score
+
+    def _within_limit(self, text: str, task: SummaryTask, facts: SourceFacts) -> str:
+        """Return a writer's text within the limit, with an annex of the facts that a model's text lost; "" for ""."""
+        count, limit = self.counted, task.limit
+        extractive = isinstance(self.writer, ExtractiveWriter)
+        if not extractive:  # no line of a model's text may look like a heading or a speaker's line
             limit = max(limit - heading_tokens(count), limit // 2)
             text = as_summary(
                 without_headings(text), {one.speaker for one in task.passages}
             ).strip()
         if not extractive or count(text) > limit:
             text = clip(text, limit, count)
-        if not text:
-            raise SummaryFailed(f"the summariser {writer.name!r} returned an empty text")
         # An extract was chosen for its facts: cutting it to make room for an annex loses more than it adds.
-        if extractive:
+        if extractive or not text:
             return text
         lost = check_fidelity(facts, text, reading=task.reading)
         if not lost.missing:
@@ -371,7 +391,9 @@ class Folder:
         except SummaryFailed:
             raise
         except Exception as error:  # raised by a model, or by a text that no store can hold
-            raise SummaryFailed(f"the summariser failed: {type(error).__name__}") from error
+            raise SummaryFailed(
+                f"the summariser raised {type(error).__name__}, the cause of this error: check it, then fold again"
+            ) from error
 
     async def _read(self, fold: FoldRange, *, tokens: int = STEP_TOKENS) -> list[Entry]:
         """Read the entries of one step: up to `tokens`, then to the end of the span."""
@@ -394,7 +416,7 @@ class Folder:
 
 
 def _lowest_trust(entries: Sequence[Entry], previous: str) -> str:
-    """Return the least trusted role among the entries and those behind the previous summary."""
+    """Return the least trusted role among the entries and the role `previous` of the previous summary."""
     roles = {entry.message.role for entry in entries} | {previous}
     return max(roles, key=_TRUST.index) if roles <= set(_TRUST) else "tool"
 
@@ -435,7 +457,7 @@ class FoldManager:
         return (await self._read_lease())[0]
 
     async def mode(self, live: Checkpoint | None, stand_in: StandIn | None) -> MemoryMode:
-        """Return what a context shows of the past now."""
+        """Return which part of the history contexts show now: all of it, or a summary and the newest turns."""
         if stand_in is not None:
             return MemoryMode.SUMMARY_N
         written = live is not None and (bool(live.model) or not self.policy.stand_in)
@@ -456,7 +478,7 @@ class FoldManager:
     async def _one_at_a_time(
         self, fold: FoldRange, work: Callable[[FoldRange], Awaitable[Checkpoint | None]]
     ) -> Checkpoint | None:
-        """Run a fold after those of this handle have finished; entries they folded meanwhile are not folded again."""
+        """Run a fold after the other folds of this handle; entries that those have folded are not folded again."""
         finished = self._finished
         async with self._handle_lock:
             try:
@@ -512,11 +534,11 @@ class FoldManager:
     async def stand_in(
         self, fold: FoldRange, current: StandIn | None, *, upto: int, tokens: int
     ) -> bool:
-        """Cover messages that left the window with an extract until their fold lands; True if anything was added.
+        """Store an extract of messages that left the window before their fold; True if anything was added.
 
-        Needs no lease and does not wait for a process that calls the model. If the memory's summaries are extracts, it
-        is committed as a checkpoint; otherwise it is a stand-in that the model's summary replaces later. About
-        `tokens` of the log are read.
+        Needs no lease and does not wait for a process that calls the model. If the memory has no model for summaries,
+        the extract is committed as a checkpoint; otherwise the model's summary replaces it later. About `tokens` of the
+        log are read.
         """
         if not self.policy.stand_in:
             return False
@@ -527,7 +549,7 @@ class FoldManager:
             return False
         await self._store_stand_in(made, fold)
         fields = {"event": "fold_stood_in", "conversation": self._log_id}
-        _log.info("an extract stands in for a summary that is not ready", extra=fields)
+        _log.info("showing an extract until the summary is ready", extra=fields)
         return True
 
     async def _extract_steps(self, fold: FoldRange, tokens: int) -> bool:
@@ -558,7 +580,7 @@ class FoldManager:
         )
 
     def begin(self, fold: FoldRange) -> bool:
-        """Fold in the background; False if that is already running."""
+        """Start folding in the background; False if a background fold is already running."""
         name = f"fold {self._log_id}"  # the name of a thread or task, which appears in logs
         return self.folder.runtime.begin(name, lambda: self._in_background(fold))
 
@@ -575,19 +597,20 @@ class FoldManager:
             except Exception as error:  # folding is due again with the next call
                 kind = type(error).__name__
                 fields = {"event": "folding_stopped", "conversation": self._log_id, "error": kind}
-                _log.warning("folding stopped: %s", kind, extra=fields)
+                _log.warning("background folding stopped: %s", kind, extra=fields)
                 return
             else:
                 return
 
     async def _current(self, fold: FoldRange) -> FoldRange:
-        """Return the rest of a range after the live checkpoint: steps that landed are not repeated."""
+        """Return the part of a range after the live checkpoint, so that committed steps are not repeated."""
         folder = self.folder
         live = await folder.store.live_checkpoint(folder.scope, folder.conversation)
         after = max(fold.after, live.upto if live else 0)
         return replace(fold, previous=live, after=after)
 
     async def _claim(self) -> bool:
+        """Take the lease; False if another process holds it, or during the pause after a failure."""
         note, version = await self._read_lease()
         now, lease = self.clock(), self.policy.lease
         taken = note.owner not in ("", self._owner) and self._is_active(note.until, lease)
@@ -612,6 +635,7 @@ class FoldManager:
         return seen
 
     async def _release(self, *, failures: int | None) -> None:
+        """Give the lease back, with this number of failures; None keeps the stored number."""
         note, version = await self._read_lease()
         failures = note.failures if failures is None else failures
         if note.owner in ("", self._owner):
@@ -619,6 +643,7 @@ class FoldManager:
             await self._write_lease(FoldingNote(failures=failures, error=error), version)
 
     async def _record_failure(self, failure: SummaryFailed) -> None:
+        """Log a failed attempt, and store it with the time before which nobody tries again."""
         cause = failure.__cause__ or failure
         kind = type(cause).__name__
         note, version = await self._read_lease()
@@ -660,7 +685,7 @@ class FoldManager:
         return log_mark(self.folder.scope.tenant, self.folder.conversation)
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
-        """Read what the folds by a model cost, in the order of their checkpoints' ids."""
+        """Return the model requests of folds and their usage, in the order of the checkpoints' ids."""
         folder = self.folder
         found = await folder.store.documents(
             folder.scope, folder.conversation, FOLD_CALL, after=after, limit=limit

@@ -1,20 +1,25 @@
 """Fork: copies a conversation up to an entry into a new one.
 
-The copy is stored atomically. The manifests of calls are not copied: they describe what the original sent.
+The copy is stored atomically, with a note that names the original as a digest, so that erasing the original finds its
+forks. The manifests (context reports) of calls are not copied, because the fork did not make these calls.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Collection
 from dataclasses import replace
+from hashlib import blake2b
 
 import msgspec
 
-from turnfold.errors import Conflict
+from turnfold.errors import Conflict, WrongKey
 from turnfold.memory.conversation_cache import erased
 from turnfold.memory.rules import rules_as_of
 from turnfold.records import (
     CALIBRATION,
     CLEARED,
+    ORIGIN,
     PIN,
     RULES,
     SESSION,
@@ -24,6 +29,7 @@ from turnfold.records import (
     ClearedNote,
     Document,
     Entry,
+    OriginNote,
     PinNote,
     SystemNote,
     TakenBackNote,
@@ -33,7 +39,7 @@ from turnfold.records import (
 from turnfold.snapshots import SNAPSHOT, SNAPSHOT_SUMMARY, turn_of
 from turnfold.stores import ConversationOpening, Scope, Store
 
-__all__ = ("copy_conversation",)
+__all__ = ("copy_conversation", "forks_among", "id_digest")
 
 
 _PAGE = 500
@@ -58,6 +64,8 @@ async def copy_conversation(
         entries += page
     turn = entries[-1].turn
     copied = [copy for note in notes if (copy := _as_of(note, upto, turn)) is not None]
+    copied.append(_origin(notes, scope, source))
+    copied.sort(key=lambda note: (note.kind, note.key))
     checkpoints = [each for each in captured.checkpoints if each.upto <= upto]
     opening = ConversationOpening(target, captured.opening.created, captured.opening.updated)
     done = await store.restore(scope, [opening, *copied, *entries, *checkpoints])
@@ -65,8 +73,42 @@ async def copy_conversation(
         raise exists
 
 
+def id_digest(salt: str, scope: Scope, conversation: str) -> str:
+    """Return the digest of an id with a salt of 32 hexadecimal digits; only someone who knows the id can match it."""
+    name = f"{len(scope.tenant)}:{scope.tenant}{conversation}".encode("utf-8", "surrogatepass")
+    return blake2b(name, key=bytes.fromhex(salt), digest_size=16).hexdigest()
+
+
+def _origin(notes: list[Document], scope: Scope, source: str) -> Document:
+    """Return the note that names `source`, and the conversations it was forked from itself, as digests."""
+    known = next((note for note in notes if (note.kind, note.key) == (SESSION, ORIGIN)), None)
+    before = read_note(known, OriginNote).ancestors if known else ()
+    salt = secrets.token_hex(16)
+    ancestors = (*before, (salt, id_digest(salt, scope, source)))
+    return replace(write_note(SESSION, ORIGIN, OriginNote(ancestors=ancestors)), version=1)
+
+
+async def forks_among(
+    store: Store, scope: Scope, conversations: Collection[str], *, of: Collection[str]
+) -> list[str]:
+    """Return the conversations that are forks, or forks of forks, of a conversation in `of`.
+
+    A fork of an encrypted conversation is not known without its key.
+    """
+    found: list[str] = []
+    for name in conversations:
+        try:
+            document = await store.get_document(scope, name, SESSION, ORIGIN)
+        except WrongKey:
+            continue
+        ancestors = read_note(document, OriginNote).ancestors if document else ()
+        if any(id_digest(salt, scope, each) == digest for salt, digest in ancestors for each in of):
+            found.append(name)
+    return found
+
+
 def _as_of(note: Document, upto: int, turn: int) -> Document | None:
-    """Return a note as it was when `upto`, in `turn`, was the newest entry; None if it is not copied."""
+    """Return a note as it was when entry `upto` of turn `turn` was the newest; None if a fork does not copy it."""
     place = note.kind, note.key
     body = note.body
     if note.kind in (SNAPSHOT, SNAPSHOT_SUMMARY):

@@ -20,6 +20,7 @@ from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.memory import erasure
 from turnfold.memory.config import (
+    CompactionMode,
     FoldMode,
     FoldPolicy,
     MemoryConfig,
@@ -46,6 +47,7 @@ from turnfold.stores import (
     Scope,
     Store,
     check_name,
+    list_sessions,
     open_store,
     redaction_of,
     refuse_encrypted,
@@ -108,8 +110,8 @@ class SessionCache:
         """Return the handle on a conversation; makes one if there is none."""
         key = config.scope.tenant, conversation
         with self._lock:
-            # A handle grows while it is used, after it was returned: so the previous one is measured now.
-            # That misses some of those in use at the same time, so all are measured now and then.
+            # A handle grows while it is used, so the handle that was returned last is measured now. That misses some
+            # handles that are in use at the same time, so all are measured now and then.
             self._lookups += 1
             if self._lookups % _MEASURE_ALL == 0:
                 for each in self._sessions:
@@ -162,6 +164,7 @@ def make_config(
     backoff: float = 1.0,
     stand_in: bool = True,
     fold_lease: float = 120.0,
+    compaction: CompactionMode | str = CompactionMode.TURNFOLD,
     recall: RecallMode | str = RecallMode.AUTOMATIC,
     rules: bool = True,
     embedder: Embedder | None = None,
@@ -172,19 +175,8 @@ def make_config(
     clock: Callable[[], int] | None = None,
 ) -> MemoryConfig:
     """Make the configuration of a memory from the options of its constructor; opens the store."""
-    given = (model, scope, cache, counter, meter, threshold, keep_turns, rules, strategy, clock)
-    _check_options(store, budget, embedder, given)
+    _check_options(locals())
     writer = writer_for(summarizer)
-    policy = FoldPolicy(
-        mode=_fold_mode(fold, writer),
-        writer=writer,
-        threshold=threshold,
-        keep_turns=keep_turns,
-        retries=retries,
-        backoff=backoff,
-        stand_in=stand_in,
-        lease=fold_lease,
-    )
     opened = partial(_open, store, cache, redact=redact, key=encryption_key)
     counter, meter = counter or _counter_of(model), meter or Meter()
     return MemoryConfig(
@@ -192,10 +184,20 @@ def make_config(
         budget=budget or _budget_of(model),
         counter=counter,
         strategy=strategy,
+        compaction=choice("compaction", compaction, CompactionMode),
         recall=RecallMode.named(recall),
         rules=rules,
         embedder=embedder,
-        policy=policy,
+        policy=FoldPolicy(
+            mode=_fold_mode(fold, writer),
+            writer=writer,
+            threshold=threshold,
+            keep_turns=keep_turns,
+            retries=retries,
+            backoff=backoff,
+            stand_in=stand_in,
+            lease=fold_lease,
+        ),
         runtime=runtime,
         clock=clock or _now,
         meter=meter,
@@ -221,13 +223,12 @@ _TYPES: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
 """Option of a memory -> its types, and how it is written."""
 
 
-def _check_options(
-    store: object, budget: object, embedder: object, given: tuple[object, ...]
-) -> None:
-    """Raise `InvalidOption` for an option of the wrong type; `given` has the values of the options in `_TYPES`."""
-    check_budget(budget)
-    for (name, (kinds, right)), value in zip(_TYPES.items(), given, strict=True):
-        check_type(name, value, kinds, right)
+def _check_options(options: Mapping[str, object]) -> None:
+    """Raise `InvalidOption` for an option of the wrong type."""
+    check_budget(options["budget"])
+    for name, (kinds, right) in _TYPES.items():
+        check_type(name, options[name], kinds, right)
+    store, embedder = options["store"], options["embedder"]
     if not isinstance(store, str) and not hasattr(store, "append"):
         raise InvalidOption(
             f"store={store!r} is {type(store).__name__}, neither an address nor an open store: write "
@@ -256,7 +257,8 @@ def _open(
         for name, value in (("cache", cache), ("encryption_key", key)):
             if value is not None:
                 raise InvalidOption(
-                    f"{name}= needs the address of a store, but an open store was given"
+                    f"{name}= needs the address of a store, but an open store was given: write "
+                    f'Memory("sqlite:///chat.db", {name}=...)'
                 )
 
     def opened(counter: TokenCounter) -> Store:
@@ -274,7 +276,7 @@ def _open(
         from turnfold.stores import EncryptedStore
 
         made = EncryptedStore(opened, key, counter=counter)
-    # In front of everything, so that nothing behind it sees what is redacted.
+    # In front of cache, encryption and store, so that secrets reach none of them.
     return made if redactor is None else cast("Store", RedactingStore(made, redactor))
 
 
@@ -293,7 +295,7 @@ def _now() -> int:
 def _fold_mode(name: FoldMode | str | None, writer: SummaryWriter) -> FoldMode:
     if name is not None:
         return choice("fold", name, FoldMode)
-    # A model takes seconds: by default nobody waits for it.
+    # A model takes seconds: by default `context()` does not wait for it.
     return FoldMode.INLINE if isinstance(writer, ExtractiveWriter) else FoldMode.BACKGROUND
 
 
@@ -314,6 +316,7 @@ def _options_text(config: MemoryConfig) -> str:
         "backoff": repr(policy.backoff),
         "stand_in": repr(policy.stand_in),
         "fold_lease": repr(policy.lease),
+        "compaction": repr(str(config.compaction)),
         "recall": repr(str(config.recall)),
         "rules": repr(config.rules),
         "embedder": _object_text(embedder, embedder.name) if embedder else "None",
@@ -354,29 +357,31 @@ class AsyncMemory:
     - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt is in the provider's
       cache), a function from prompt to text, or a `SummaryWriter`. By default important sentences are extracted,
       without a model.
-    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds at the same time, so that
-      nobody waits; `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer,
-      `"inline"` without.
+    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds while the program goes on;
+      `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
     - `threshold`: share of the budget at which folding is due.
     - `keep_turns`: newest turns that stay as they are if the budget allows.
     - `retries`, `backoff`: attempts after a failure, and the seconds before the first of them, doubled each time.
     - `stand_in`: show an extract of messages that have left the window until their summary is written.
     - `fold_lease`: seconds after which another process may take over a fold whose process died.
+    - `compaction`: `"turnfold"` folds as described here. `"native"` asks the provider to compact (Anthropic and OpenAI
+      Responses; others are refused), `"auto"` asks where provider and model are known to compact. turnfold then also
+      folds the turns that the provider compacted, for other models and in case the provider refuses its own item later.
 
     How earlier entries are recalled:
 
     - `recall`: `"automatic"` shows what matches the user's last message, in room that nothing else uses; `"off"`
       recalls only with a query, `"always"` also shows weak matches.
     - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
-    - `rules`: take what users lay down (rules, decisions, preferences, tasks, facts) from their messages, and show it
-      once it has left the window. With `False` only rules of `add_rule()` are shown.
+    - `rules`: extract rules, decisions, preferences, tasks and facts from users' messages, and show them once these
+      messages have left the window. With `False` only rules of `add_rule()` are shown.
 
-    What is never stored:
+    How secrets are kept out of the store:
 
     - `redact`: replaces secrets and personal data with labels before anything is stored:
       `turnfold.redaction.find_secrets`, another function from text to the secrets in it, or a `Redactor` with a key.
 
-    What nobody can read in the store:
+    How stored data is encrypted:
 
     - `encryption_key`: encrypts messages, summaries and documents before they reach the store or the cache. 32 bytes,
       or their hexadecimal or base64 form; after a rotation, several: the first encrypts. Needs the extra `encryption`.
@@ -404,6 +409,7 @@ class AsyncMemory:
         backoff: float = 1.0,
         stand_in: bool = True,
         fold_lease: float = 120.0,
+        compaction: CompactionMode | str = CompactionMode.TURNFOLD,
         recall: RecallMode | str = RecallMode.AUTOMATIC,
         rules: bool = True,
         embedder: Embedder | None = None,
@@ -431,6 +437,7 @@ class AsyncMemory:
                 backoff=backoff,
                 stand_in=stand_in,
                 fold_lease=fold_lease,
+                compaction=compaction,
                 recall=recall,
                 rules=rules,
                 embedder=embedder,
@@ -487,7 +494,7 @@ class AsyncMemory:
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime, with which this memory waits, locks and runs background work; for code built on a memory."""
+        """The runtime, with which this memory locks, waits and runs background work; for code that extends it."""
         return self._config.runtime
 
     @property
@@ -503,10 +510,17 @@ class AsyncMemory:
         check_name(conversation, "the id of a session")
         return self._handles.get(conversation, self._config)
 
-    async def conversations(self, *, after: str = "", limit: int = 100) -> list[ConversationInfo]:
-        """Return a page of the conversations of this scope, in id order."""
+    async def conversations(
+        self, *, after: str = "", limit: int = 100, internal: bool = False
+    ) -> list[ConversationInfo]:
+        """Return a page of the conversations of this scope, in id order.
+
+        What adapters keep for themselves (threads of LangGraph, for example) is listed only with `internal`.
+        """
         config = self._config
-        return await config.store.conversations(config.scope, after=after, limit=limit)
+        return await list_sessions(
+            config.store, config.scope, after=after, limit=limit, internal=internal
+        )
 
     async def search(
         self,
@@ -524,14 +538,14 @@ class AsyncMemory:
     async def delete(self, conversation: str) -> Erasure:
         """Erase a conversation and everything derived from it, permanently.
 
-        That includes what adapters keep under its id, unless they were given another `name`: `erase_session` finds
-        these too.
+        That includes the data that adapters store under its id, unless the adapter was given another `name`:
+        `erase_session` finds that data too.
         """
         self._handles.drop(conversation, self._config)
         return await erasure.delete_session(self._config.store, self._config.scope, conversation)
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Like `delete`, with a receipt that can be checked and that names the forks that remain.
+        """Erase like `delete`, and return a receipt that can be checked and that names the forks that remain.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -544,8 +558,8 @@ class AsyncMemory:
     async def erase_user(self, user: str) -> ErasureReceipt:
         """Erase all conversations of a user and their forks; raises `NotFound` if there are none.
 
-        Those are the conversations whose id is the user's id or begins with it and a slash (`user-42/trip`), and those
-        with this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
+        A conversation is the user's if its id is the user's id or begins with it and a slash (`user-42/trip`), or if it
+        has this `user_id` in the metadata of a message or as the owner of a `ShortMemory`.
         """
         config = self._config
         return await erasure.erase_user(
@@ -557,14 +571,14 @@ class AsyncMemory:
         config = self._config
         if tenant != config.scope.tenant:
             raise InvalidOption(
-                f"{tenant!r} is not the tenant of this memory: to erase all of it, give its own name"
+                f"{tenant!r} is not the tenant of this memory: to erase all its data, give the name of its own tenant"
             )
         return await erasure.erase_tenant(
             config.store, config.scope, now=_now(), forget=self._forget
         )
 
     async def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
-        """Read the store again, and check that nothing of what a receipt names is there.
+        """Read the store again, and check that it has none of the conversations that a receipt names.
 
         A receipt that names no conversation is never `ok`.
         """

@@ -1,6 +1,6 @@
 """Search of a whole memory: messages of all conversations, summaries of checkpoints, and documents.
 
-The store ranks the hits; this module reads them and cuts out of each the snippet that shows why it was found.
+The store ranks the hits; this module reads them and cuts from each the snippet with the words of the query.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import partial
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.config import MemoryConfig
+from turnfold.memory.recall import terms_of_query
 from turnfold.records import Checkpoint
 from turnfold.search import CHECKPOINT, ENTRY, SNIPPET_CHARACTERS, Hit, Snippet, Within, snippet
-from turnfold.text import search_terms
 
 __all__ = (
     "SearchResult",
@@ -23,7 +23,7 @@ __all__ = (
 
 
 _SHORT_TEXT = 5_000
-"""Characters of a text whose snippet is found at once: a longer one would keep the event loop waiting."""
+"""Longest text, in characters, whose snippet is found on an event loop; for a longer one a thread is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ async def search_memory(
     limit: int,
     characters: int = SNIPPET_CHARACTERS,
 ) -> list[SearchResult]:
-    """Return the best matches, best first."""
+    """Search all conversations of a memory, or one, and return the best matches with snippets, best first."""
     if limit < 1:
         raise InvalidOption(f"limit={limit} must be at least 1")
-    terms = search_terms(query)
+    terms = await terms_of_query(query, config.runtime)
     hits = await config.store.search(
         config.scope, terms, conversation=conversation, limit=limit, within=within
     )
@@ -74,6 +74,8 @@ async def search_memory(
 
 @dataclass(frozen=True, slots=True)
 class _HitReader:
+    """Reads the hits of one search as results with snippets."""
+
     config: MemoryConfig
     terms: list[str]
     characters: int
@@ -140,7 +142,7 @@ class _HitReader:
         )
 
     async def _snippet(self, text: str) -> Snippet:
-        """Return the best passage of a text; of a long one it is found off the event loop."""
+        """Return the part of a text that best matches the query; a long text is searched in a thread."""
         work = partial(snippet, text, self.terms, characters=self.characters)
         if len(text) <= _SHORT_TEXT or self.config.store.blocking:
             return work()

@@ -1,4 +1,4 @@
-"""What a program sets for one conversation beside its log: pinned texts and entries, and JSON values by name."""
+"""Pins (texts that every call shows) and session state (JSON values by name), which a program sets for a session."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = (
 
 
 _LONG_TEXT = 10_000
-"""Characters of a pin that is not counted on an event loop."""
+"""Longest pin, in characters, that is counted on an event loop; a longer one is counted in a thread."""
 _MAX_TRIES = 64
 """Attempts to store one change of the state; an attempt fails if another writer was first."""
 
@@ -128,7 +128,7 @@ class Pins:
         return await self._pin(name, text)
 
     async def pin_entry(self, seq: int, key: str, expected: Message | None = None) -> str:
-        """Pin the words of an entry under a key, by default `entry-` and its seq; `expected` is its known message."""
+        """Pin the words of an entry, by default under the key `entry-<seq>`; its message must equal `expected`."""
         cache = self.cache
         found = await cache.store.read(
             cache.scope, cache.conversation, after=max(seq - 1, 0), upto=max(seq, 0), limit=1
@@ -160,7 +160,7 @@ class Pins:
                 check()
             head, seq = cache.head, entry.seq if entry else 0
             note = PinNote(text=text, since=head.seq, order=head.generation, seq=seq)
-            # If the entry is erased meanwhile, the store refuses its words.
+            # If the entry is erased meanwhile, the store refuses to write its words.
             await self._put(name, note, seen=(entry.seq, entry.epoch) if entry else None)
         return name
 

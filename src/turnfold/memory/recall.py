@@ -6,18 +6,20 @@ store: one search, and one read per range of the log with good matches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.config import MemoryConfig
 from turnfold.memory.conversation_cache import ConversationCache
-from turnfold.memory.meaning import Meanings
+from turnfold.memory.embedding_index import Meanings
 from turnfold.memory.prompt_tail import recalled_text
 from turnfold.records import Entry
+from turnfold.runtime import Runtime
 from turnfold.search import (
     ALL_ENTRIES,
+    QueryTerms,
     Recalled,
     Within,
     fill,
@@ -27,25 +29,42 @@ from turnfold.search import (
     places_to_read,
     ranked_places,
     relevant_places,
+    trust_in_words,
     worth_of_places,
 )
 from turnfold.stores import Head
-from turnfold.text import search_terms
+from turnfold.text import is_character, search_terms
 
 __all__ = (
     "Recaller",
     "ScoreParts",
+    "terms_of_query",
 )
 
 
 _MAX_HITS = 400
-"""The most hits of one search: more than are ranked, because some of them are in the window already."""
+"""The most hits that one search returns; hits in the window are then left out."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown because it is recent: below that of any match."""
 _PLAIN_TOKENS = 1_600
 """The most tokens of recalled entries that rank well without being relevant (`relevant_places`)."""
-_MAX_RANKED = 200
+_QUESTION_WITHIN = 64
+"""The newest entries among which `recall` looks for the user's message that is its query."""
+_JUDGED = 3
+"""Best matches by words that are read to see how many terms of the query one of them has."""
+_MAX_RANKED = 400
 """The most matches outside the window that are ranked."""
+_LONG_QUERY = 2_000
+"""Characters of a query whose terms are made at once; those of a longer one are made off the event loop."""
+_LONG_TOKENS = 4_000
+"""Tokens of entries among which passages are chosen at once; among more they are chosen off the event loop."""
+
+
+async def terms_of_query(query: str, runtime: Runtime) -> list[str]:
+    """Return the terms to search for; an event loop is not blocked by a long query."""
+    if len(query) <= _LONG_QUERY:
+        return search_terms(query)
+    return await runtime.compute(partial(search_terms, query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +80,7 @@ class ScoreParts:
 
 @dataclass(frozen=True, slots=True)
 class Recaller:
-    """Finds entries of one conversation."""
+    """Finds entries of one conversation by words, and by meaning if the memory has an embedder."""
 
     config: MemoryConfig
     cache: ConversationCache
@@ -71,31 +90,46 @@ class Recaller:
     async def recall(
         self, query: str, *, limit: int, tokens: int | None, within: Within
     ) -> list[Recalled]:
-        """Return matching entries: at most `limit`, or with `tokens` as many as fit."""
+        """Return matching entries: at most `limit`, or with `tokens` as many as fit.
+
+        The user's newest message is left out if the query is its text: it finds nothing but the question itself.
+        """
         if limit < 1:
             raise InvalidOption(f"limit={limit} must be at least 1")
         if within.kinds != ALL_ENTRIES.kinds:
             raise InvalidOption("recall() finds entries only: use Memory.search() for other kinds")
-        if tokens is None:
-            return await self.matches(query, limit=limit, within=within)
-        if tokens < 1:
+        if tokens is not None and tokens < 1:
             raise InvalidOption(f"tokens={tokens} must be at least 1")
+        question = await self._question(query)
+        if tokens is None:
+            return await self._matches(query, limit=limit, question=question, within=within)
         count = self.cache.counter.count_text
         return await self.passages(
             query,
             tokens=tokens,
             measure=lambda found: count(recalled_text(found)),
+            question=question,
             within=within,
         )
 
-    async def matches(
-        self, query: str, *, limit: int, within: Within = ALL_ENTRIES
+    async def _question(self, query: str) -> int:
+        """Return the seq of the user's message in the running turn whose text is the query; 0 if there is none."""
+        head = await self.config.store.head(self.config.scope, self.cache.conversation)
+        newest = await self._read(max(head.seq - _QUESTION_WITHIN, 0) + 1, head.seq)
+        asked = (entry for entry in reversed(newest) if entry.message.role == "user")
+        latest = next(asked, None)
+        return latest.seq if latest and latest.message.text.strip() == query.strip() else 0
+
+    async def _matches(
+        self, query: str, *, limit: int, question: int, within: Within
     ) -> list[Recalled]:
-        """Return matching entries, best first, without system messages."""
+        """Return matching entries, best first, without system messages and the entry `question`."""
         found: list[Recalled] = []
-        hits = await self._hits(search_terms(query), max(limit * 2, 20), within)
+        terms = await terms_of_query(query, self.config.runtime)
+        hits = await self._hits(terms, max(limit * 2, 20), within)
+        hits = [hit for hit in hits if hit[0] != question]
         if within == ALL_ENTRIES:
-            hits = await self._with_meaning(hits, query)
+            hits = await self._with_meaning(hits, query, terms, question=question)
         for seq, score in hits:
             if len(found) == limit:
                 break
@@ -116,6 +150,7 @@ class Recaller:
         before: int | None = None,
         automatic: bool = False,
         shown: Callable[[Entry], bool] = lambda _: False,
+        question: int = 0,
         within: Within = ALL_ENTRIES,
         recent: int = 0,
     ) -> list[Recalled]:
@@ -123,45 +158,75 @@ class Recaller:
 
         `measure` of the result is at most `tokens`. With `automatic` (the user's message is the query) entries that
         share too few words with the query get little room, or none. Entries for which `shown` is true are left out;
-        their neighbours are not. Unused room is filled with the newest `recent` entries.
+        their neighbours are not. The entry `question` is the query itself: it is left out and counts for no other
+        entry. Unused room is filled with the newest `recent` entries.
         """
-        terms = search_terms(query)
+        terms = await terms_of_query(query, self.config.runtime)
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
         hits = [
             (seq, score)
             for seq, score in await self._hits(terms, _MAX_HITS, within)
-            if after < seq < stop
+            if after < seq < stop and seq != question
         ]
         if within == ALL_ENTRIES:
-            hits = await self._with_meaning(hits, query, after=after, before=stop)
+            hits = await self._with_meaning(
+                hits, query, terms, question=question, after=after, before=stop
+            )
         if not hits and not recent:
             return []
         places, entries = await self._ranked_entries(
             hits[:_MAX_RANKED], head, tokens=tokens, after=after, before=before
         )
-        found = {seq: entries[seq] for seq, _ in hits if seq in entries}
-        close = relevant_places(places, found, terms) if automatic else places
+        entries.pop(question, None)
         newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
-        entries.update((entry.seq, entry) for entry in newest)
-        entries = {seq: entry for seq, entry in entries.items() if not shown(entry)}
+        choose = partial(
+            self._choose,
+            places,
+            {seq: entries[seq] for seq, _ in hits if seq in entries},
+            entries | {entry.seq: entry for entry in newest},
+            [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest],
+            terms=terms,
+            tokens=tokens,
+            measure=measure,
+            automatic=automatic,
+            shown=shown,
+        )
+        # Reading a text of a million characters for its best passage takes a second.
+        if sum(entry.tokens for entry in [*entries.values(), *newest]) <= _LONG_TOKENS:
+            return choose()
+        return await self.config.runtime.compute(choose)
+
+    def _choose(
+        self,
+        places: Sequence[tuple[int, float]],
+        found: Mapping[int, Entry],
+        entries: Mapping[int, Entry],
+        newest: Sequence[tuple[int, float]],
+        *,
+        terms: Sequence[str],
+        tokens: int,
+        measure: Callable[[Sequence[Recalled]], int],
+        automatic: bool,
+        shown: Callable[[Entry], bool],
+    ) -> list[Recalled]:
+        """Return the passages of `passages`, of what was read: `places` first, then `newest`."""
+        close = relevant_places(places, found, terms) if automatic else places
         select = partial(
             fill,
-            entries=entries,
+            entries={seq: entry for seq, entry in entries.items() if not shown(entry)},
             terms=terms,
             count=cache(self.cache.counter.count_text),  # most are counted in both selections
             measure=measure,
         )
         relevant = {seq for seq, _ in close}
         if automatic and is_telling(terms):
-            # What merely ranks well is worth a little room, what is relevant all of it.
+            # Entries that only rank well get at most `_PLAIN_TOKENS`; relevant ones may fill all the room.
             plain = min(tokens, measure(()) + _PLAIN_TOKENS)
             relevant |= {entry.seq for entry in select(places, tokens=plain)}
         chosen = [place for place in places if place[0] in relevant]
-        others = [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest]
-        return select(
-            [*chosen, *(each for each in others if each[0] not in relevant)], tokens=tokens
-        )
+        others = [each for each in newest if each[0] not in relevant]
+        return select([*chosen, *others], tokens=tokens)
 
     async def _ranked_entries(
         self,
@@ -180,19 +245,22 @@ class Recaller:
         entries: dict[int, Entry] = {}
         for first, last in places_to_read(rank(), tokens=tokens, mean_tokens=mean):
             entries.update((entry.seq, entry) for entry in await self._read(first, last))
-        # Entries were chosen for reading by their average length; now the length of each is known.
+        # The entries to read were chosen by the average length of entries; now rank them by their real lengths.
         positions = {seq: entry.running - entry.tokens / 2 for seq, entry in entries.items()}
         return rank(positions=positions), entries
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
-        """Return the parts of the scores by seq; `words` and `meaning` add up to the score of `matches`."""
+        """Return the parts of the scores by seq; `words` and `meaning` add up to the score of a match."""
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
-        hits = await self._hits(search_terms(query), _MAX_HITS, ALL_ENTRIES)
+        terms = await terms_of_query(query, self.config.runtime)
+        hits = await self._hits(terms, _MAX_HITS, ALL_ENTRIES)
         own: dict[int, tuple[float, float | None]] = {seq: (score, None) for seq, score in hits}
         if self.meanings is not None:
             self.meanings.follow(self.cache.history)
             near = await self.meanings.near(query, after=0, before=head.seq + 1, most=_MAX_RANKED)
-            own.update(fused_parts(hits[:_MAX_RANKED], near) if near else {})
+            if near:
+                trust = await self._trust_in_words(hits, terms, head.seq)
+                own.update(fused_parts(hits[:_MAX_RANKED], near, trust=trust))
         sums = {seq: words + (meaning or 0.0) for seq, (words, meaning) in own.items()}
         best = sorted(sums.items(), key=lambda place: (-place[1], -place[0]))[:_MAX_RANKED]
         mean = head.tokens / head.seq if head.seq else 0.0
@@ -203,7 +271,9 @@ class Recaller:
         self,
         hits: list[tuple[int, float]],
         query: str,
+        terms: Sequence[str],
         *,
+        question: int,
         after: int = 0,
         before: int | None = None,
     ) -> list[tuple[int, float]]:
@@ -213,9 +283,29 @@ class Recaller:
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else before
         self.meanings.follow(self.cache.history)
-        near = await self.meanings.near(query, after=after, before=stop, most=_MAX_RANKED)
+        near = await self.meanings.near(
+            query, after=after, before=stop, most=_MAX_RANKED, without=question
+        )
         self.meanings.begin(head.seq)
-        return fuse(hits[:_MAX_RANKED], near) if near else hits
+        if not near:
+            return hits
+        trust = await self._trust_in_words(hits, terms, head.seq)
+        return fuse(hits[:_MAX_RANKED], near, trust=trust)
+
+    async def _trust_in_words(
+        self, hits: Sequence[tuple[int, float]], terms: Sequence[str], entries: int
+    ) -> float:
+        """Return how far the matches by words are trusted beside those by meaning; the best of them are read."""
+        telling = [term for term in terms if not is_character(term)]
+        if not hits or not telling:
+            return 1.0
+        best = [entry for seq, _ in hits[:_JUDGED] for entry in await self._read(seq, seq)]
+        share = partial(_largest_share, best, telling)
+        if sum(entry.tokens for entry in best) > _LONG_TOKENS:
+            covered = await self.config.runtime.compute(share)
+        else:
+            covered = share()
+        return trust_in_words(hits[0][1], share=covered, entries=entries)
 
     async def _hits(
         self, terms: Sequence[str], limit: int, within: Within
@@ -239,3 +329,10 @@ class Recaller:
             upto=last,
             limit=last - first + 1,
         )
+
+
+def _largest_share(entries: Sequence[Entry], terms: Sequence[str]) -> float:
+    """Return the largest share of the terms that one of the entries contains."""
+    counter = QueryTerms(terms)
+    found = (len(counter.count_in(entry.message.text).counts) for entry in entries)
+    return max(found, default=0) / len(terms)

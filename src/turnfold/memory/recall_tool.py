@@ -1,8 +1,8 @@
 """`recall_context`: the tool with which a model reads earlier messages of a session, folded (compacted) or not.
 
-The tool has one description for all frameworks and providers; adapters only convert it. A model asks by words, by turn
-numbers (as shown in the headings of its context) or by a range of the log: one of these per call, always under a token
-limit. The result says what did not fit and how to ask for it. Invalid arguments give a result that begins with "error:"
+The tool has one description for all frameworks and providers; adapters only convert it. In each call a model asks by
+words, by turn numbers (as shown in the headings of its context) or by a range of the log, always under a token limit.
+The result says what did not fit and how to ask for it. Invalid arguments give a result that begins with "error:"
 instead of an exception, because the model can correct them.
 """
 
@@ -53,7 +53,7 @@ _FIELDS: Mapping[str, Mapping[str, object]] = {
     "max_tokens": {
         "type": "integer",
         "minimum": 64,
-        "description": "Most tokens to show. 令牌上限",
+        "description": "Most tokens to show. token 上限",
     },
 }
 _PAGE = 200
@@ -133,7 +133,10 @@ class RecallTool:
         start = _whole(1 if first is None else first, least=1)
         stop = _whole(start if last is None else last, least=1)
         if start is None or stop is None or stop < start:
-            return f"error: first_seq={first!r} and last_seq={last!r} are no stretch of the log"
+            return (
+                f"error: first_seq={first!r} and last_seq={last!r} must be whole numbers from 1 on, last_seq not below "
+                "first_seq"
+            )
         count = self._session.counter.count_text
         entries: list[Entry] = []
         spent = 0
@@ -201,7 +204,7 @@ def _as_recalled(entry: Entry) -> Recalled | None:
 def _fitting(
     passages: Sequence[Recalled], room: int, count: Callable[[str], int]
 ) -> tuple[list[Recalled], list[str]]:
-    """Return the first entries that fit, and notes for the model; a first entry that alone is too long is cut."""
+    """Return the first entries that fit, and notes for the model; a first entry that is too long by itself is cut."""
     low, high = 0, len(passages)
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,9 +1,10 @@
-"""The rule ledger of a session: what the user laid down, kept outside the summaries.
+"""The rule ledger of a session: rules, decisions and preferences that the user stated, kept outside the summaries.
 
-Rules, prohibitions, decisions, preferences, open tasks and standing facts are taken from the user's messages word for
-word (`turnfold.rules`, without a model) and stored as one note of the session. A context shows those that its window
-does not show, so a fold (compaction) can shorten the history without losing them. Nothing is read while the whole
-conversation is in the window. Tool results, documents, quoted text and the model's own words never become rules.
+Rules, prohibitions, decisions, preferences, open tasks and lasting facts are extracted from the user's messages word
+for word (by `turnfold.rules`, without a model) and stored as one note of the session. A context shows those whose
+messages are not in its window, so a fold (compaction) can shorten the history without losing them. While the whole
+conversation is in the window, no message is searched for rules. Tool results, documents, quoted text and the model's
+own words never become rules.
 """
 
 from __future__ import annotations
@@ -31,24 +32,27 @@ from turnfold.rules import (
     shown_rules,
     update_ledger,
 )
+from turnfold.runtime import Runtime
 from turnfold.text import fence
 
 __all__ = ("RuleLedger", "rules_as_of", "rules_without")
 
 
 _PAGE = 512
-"""Entries of a log written before that are read for one context; the next context reads on."""
+"""Most entries before the window that one context searches for rules; the next context continues."""
 _SHARE = 20
-"""The rules shown take at most 1/20 of the budget,"""
+"""The rules shown may take 1/20 of the budget's tokens."""
 _LEAST_TOKENS = 320
-"""or this many tokens of a small budget, if that is at most 1/7 of it."""
+"""In a small budget the rules shown may take up to this many tokens, but at most `1/_SMALL` of the budget."""
 _SMALL = 7
 _STORED_TOKENS = 16_000
-"""Tokens of all rules that are kept; ended ones go first."""
+"""Most tokens of all stored rules; rules that no longer apply are deleted first."""
 _LONGEST_LINE = LONGEST_RULE + 24
-"""Characters of a rule with what stands before it; longer texts are counted each time."""
+"""Longest text, in characters, whose token count is cached: a rule with the number before it."""
 _COUNTED_RULES = 2_000
-"""Rules whose tokens are remembered."""
+"""Most token counts that are cached."""
+_LONG_TEXT = 5_000
+"""Characters of messages above which the search for rules runs off the event loop."""
 _MAX_TRIES = 5
 
 
@@ -57,21 +61,22 @@ class RulesNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     v: int = 1
     upto: int = 0
-    """The last entry that was read for rules."""
+    """The last entry that was searched for rules."""
     rules: tuple[StandingRule, ...] = ()
 
 
 @dataclass(slots=True)
 class RuleLedger:
-    """The rules of one conversation."""
+    """The rules of one conversation: extracts, stores, shows, adds and drops them."""
 
     cache: ConversationCache
+    runtime: Runtime
     enabled: bool = True
-    """False: nothing is read for rules; those added by hand are kept and shown."""
+    """False if messages are not searched for rules; rules of `add_rule()` are shown all the same."""
     left_out: int = field(default=0, init=False)
     """Active rules that the last context had no room for."""
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
-    """The stored note, the history of the cache, and the note as of the last entry this handle has read."""
+    """The stored document, `cache.history` when it was read, and the ledger with what this handle has found since."""
     _unsaved: bool = field(default=False, init=False)
     """True if the note was changed since it was read from the store."""
     _texts: dict[tuple[object, ...], tuple[str, int]] = field(
@@ -87,9 +92,7 @@ class RuleLedger:
         if window.anchor > cache.cleared + 1:
             await self._catch_up(window)
             if self._unsaved:
-                with suppress(
-                    Conflict
-                ):  # another process was faster: this one writes with its next context
+                with suppress(Conflict):  # another process was faster: write with the next context
                     await self._write(self._note())
         question = window.head.seq if window.head else 0
         hidden = tuple(
@@ -111,7 +114,7 @@ class RuleLedger:
         return text
 
     def outdated(self) -> tuple[str, ...]:
-        """Return the rules that were changed or taken back, as far as the log was read, word for word."""
+        """Return the texts of the rules that the user changed or took back, as far as the log was searched."""
         ended = ("superseded", "dropped")
         return tuple(rule.text for rule in self._note().rules if rule.state in ended)
 
@@ -120,11 +123,11 @@ class RuleLedger:
         self._texts, self._tokens = {}, {}
 
     async def active(self) -> list[StandingRule]:
-        """Return the active rules in the order in which they were said; reads what is new, and stores nothing."""
+        """Return the active rules in the order in which they were said; searches new entries, stores nothing."""
         return [rule for rule in await self.all() if rule.state == "active"]
 
     async def all(self) -> list[StandingRule]:
-        """Return the rules in the order in which they were said, those that ended included; stores nothing."""
+        """Return all rules, also ended ones, in the order in which they were said; stores nothing."""
         await self.cache.refresh()
         while await self._read_page(self.cache.head.seq):
             pass
@@ -145,7 +148,7 @@ class RuleLedger:
         rule = new_rule(clean, kind=kind)
 
         def added(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
-            # One that was dropped before is added anew.
+            # A rule that was dropped before is added again.
             others = [each for each in rules if each.id != rule.id]
             return self._updated(others, [rule])
 
@@ -164,24 +167,24 @@ class RuleLedger:
         return dropped
 
     def _note(self) -> RulesNote:
-        """Return the ledger as far as this handle has read the log."""
+        """Return the ledger with everything that this handle has found in the log so far."""
         document, history = self.cache.rules_document, self.cache.history
-        # The same note may have been read again: what this handle has read since stays.
+        # If the stored note did not change, keep the rules that this handle has found since.
         if document != self._read[0] or history != self._read[1]:
             self._read = (document, history, _decode(document))
             self._unsaved = False
         return self._read[2]
 
     async def _catch_up(self, window: LiveWindow) -> None:
-        """Read the user's messages since the last time: those in the window at no cost, one page of older ones."""
+        """Search the user's new messages: those in the window, which are loaded, and one page of older ones."""
         if self._note().upto + 1 < window.anchor:
             await self._read_page(window.anchor - 1)
         upto = self._note().upto
         if self.enabled and window.anchor - 1 <= upto < window.seq:
-            self._take(window.user_messages(upto), window.seq)
+            await self._take(window.user_messages(upto), window.seq)
 
     async def _read_page(self, last: int) -> bool:
-        """Read the next page of the log up to `last`; return True if there may be more."""
+        """Search the next page of the log, up to `last`, for rules; return True if there may be more."""
         cache = self.cache
         upto = self._note().upto
         if not self.enabled or upto >= last:
@@ -194,13 +197,32 @@ class RuleLedger:
         said = [
             (entry.seq, entry.message.text) for entry in entries if entry.message.role == "user"
         ]
-        self._take(said, entries[-1].seq, is_page=len(entries) == _PAGE)
+        await self._take(said, entries[-1].seq, is_page=len(entries) == _PAGE)
         return entries[-1].seq < last
 
-    def _take(self, said: Iterable[tuple[int, str]], upto: int, *, is_page: bool = False) -> None:
-        """Add the rules of some messages. Worth storing is a ledger that changes, and how far a whole page was read."""
+    async def _take(
+        self, said: Sequence[tuple[int, str]], upto: int, *, is_page: bool = False
+    ) -> None:
+        """Add the rules found in some messages; the log was read up to `upto`.
+
+        The note is written if its rules changed or a whole page of the log was read. A few entries without rules are
+        cheaper to read again than to write about.
+        """
+
+        def find() -> list[StandingRule]:
+            return [
+                rule for seq, text in said for rule in extract_rules(text, seq=seq, trust="user")
+            ]
+
+        history = self.cache.history
+        if sum(len(text) for _, text in said) <= _LONG_TEXT:
+            found = find()
+        else:  # a message of a million characters takes seconds
+            found = await self.runtime.compute(find)
         note = self._note()
-        new = [rule for seq, text in said for rule in extract_rules(text, seq=seq, trust="user")]
+        if self.cache.history != history or note.upto >= upto:
+            return  # meanwhile the log began anew, or another call has read as far
+        new = [rule for rule in found if rule.seq > note.upto]
         updated = self._updated(note.rules, new) if new else note.rules
         self._unsaved = self._unsaved or is_page or updated != note.rules
         self._read = (*self._read[:2], RulesNote(upto=upto, rules=updated))
@@ -211,7 +233,7 @@ class RuleLedger:
         return update_ledger(rules, new, limit_tokens=_STORED_TOKENS, count=self._count).rules
 
     def _count(self, text: str) -> int:
-        """Return the tokens of a text; those of single rules are counted once."""
+        """Return the tokens of a text; counts of single rules are cached."""
         if len(text) > _LONGEST_LINE:
             return self.cache.counter.count_text(text)
         if len(self._tokens) > _COUNTED_RULES:
@@ -253,7 +275,7 @@ class RuleLedger:
 
 
 def rules_as_of(document: Document, upto: int) -> bytes:
-    """Return a stored ledger as it was when `upto` was the newest entry; rules added by hand are in it."""
+    """Return a stored ledger as it was when `upto` was the newest entry, with all rules of `add_rule()`."""
     note = _decode(document)
     said = [rule for rule in note.rules if rule.seq <= upto]
     kept = [
@@ -264,7 +286,7 @@ def rules_as_of(document: Document, upto: int) -> bytes:
 
 
 def rules_without(document: Document, seq: int) -> bytes | None:
-    """Return a stored ledger without the rules of one entry; None if there are none of it."""
+    """Return a stored ledger without the rules of one entry; None if that entry has no rules in it."""
     note = _decode(document)
     kept = tuple(rule for rule in note.rules if rule.seq != seq)
     if len(kept) == len(note.rules):
@@ -279,5 +301,5 @@ def _decode(document: Document | None) -> RulesNote:
         return msgspec.json.decode(document.body, type=RulesNote)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, InvalidRecord) as error:
         raise InvalidRecord(
-            f"not a valid rule ledger: {error}", path=f"{document.kind}/{document.key}"
+            f"the stored rule ledger is damaged: {error}", path=f"{document.kind}/{document.key}"
         ) from None

@@ -1,10 +1,11 @@
 """The session: the handle on one conversation that a program holds.
 
-Every message goes to the log through it, and every model call gets its context from it. It decides nothing that could
-differ between two processes: where the window begins, what is pinned and what was folded (compacted) are all in the
-store, so any number of handles on one conversation build the same context, byte for byte.
+Every message is added to the log through it, and every model call gets its context from it. Everything that decides
+about a context is in the store: where the window begins, what is pinned, what was folded (compacted). So any number of
+handles on one conversation, in any process, build the same context, byte for byte.
 
-`AsyncState` holds the session's JSON values, `Pins` the texts that every call shows, `SessionStatus` its figures.
+`AsyncState` holds the session's JSON values, `Pins` the texts that every call shows, `SessionStatus` the numbers of its
+entries, turns and tokens.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from turnfold.memory.calibration import SessionCalibration
 from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest, compare
 from turnfold.memory.checkpoint_history import drop_checkpoint, dropped_checkpoints
 from turnfold.memory.config import (
+    CompactionMode,
     FoldMode,
     MemoryConfig,
     MemoryMode,
@@ -31,11 +33,11 @@ from turnfold.memory.config import (
 )
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools, brings_much
 from turnfold.memory.conversation_cache import ConversationCache, StateLock
+from turnfold.memory.embedding_index import Meanings, MeaningStatus
 from turnfold.memory.entry_erasure import erase_entry
 from turnfold.memory.erasure import delete_session
 from turnfold.memory.folding import FoldCall, Folder, FoldManager
 from turnfold.memory.fork import copy_conversation
-from turnfold.memory.meaning import Meanings, MeaningStatus
 from turnfold.memory.pins_and_state import AsyncState, Pins
 from turnfold.memory.recall import Recaller
 from turnfold.memory.rules import RuleLedger
@@ -53,15 +55,23 @@ from turnfold.records import (
     assistant,
     encode_message,
     entries_of,
+    has_compaction,
     system,
     tool,
     user,
     write_note,
 )
 from turnfold.rules import RuleKind, StandingRule
-from turnfold.runtime import AsyncRuntime
+from turnfold.runtime import SyncRuntime
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Ability, Appended, Erasure, Scope, Store, check_name, redaction_of
+from turnfold.telemetry import (
+    RETRIEVAL,
+    context_attributes,
+    fold_attributes,
+    model_call,
+    recall_attributes,
+)
 from turnfold.tokens import TokenCounter, can_correct, corrected_counter
 from turnfold.window import Context
 
@@ -141,17 +151,17 @@ class AsyncSession:
             config.meter,
         )
         self._folds = FoldManager(folder, config.policy, config.clock, config.meter)
-        self._calls = CallLog(self._cache, config.counter, config.clock)
+        self._calls = CallLog(self._cache, config.counter, config.clock, config.model)
         embedder = config.embedder
         self._meanings = Meanings(config, conversation, embedder) if embedder else None
         self._recaller = Recaller(config, self._cache, self._meanings)
-        self._rules = RuleLedger(self._cache, config.rules)
+        self._rules = RuleLedger(self._cache, config.runtime, config.rules)
         self._builder = ContextBuilder(
             config, self._cache, self._folds, self._calls, self._recaller, self._rules
         )
         self._calibration = SessionCalibration(config, self._cache)
         self._state = AsyncState(self._cache)
-        self._has_loop = isinstance(config.runtime, AsyncRuntime)
+        self._has_loop = not isinstance(config.runtime, SyncRuntime)
         self._pins = Pins(self._cache, self._lock, config.budget, config.runtime)
         self._findings = AsyncFindings(self._cache, self._lock, config.clock)
         self._snapshots: AsyncSnapshots | None = None
@@ -274,7 +284,7 @@ class AsyncSession:
             read = read_sdk_objects(messages)
             messages, usage = read.messages, read.usage
         done = await self._add_entries(entries_of(messages, client_id), expect)
-        if usage is not None and self._calls.current:  # after the answer: it is worth more
+        if usage is not None and self._calls.current:  # after the messages, which matter more
             await self.record_usage(usage)
         return done
 
@@ -287,7 +297,7 @@ class AsyncSession:
             return await self._append(entries, expect)
 
     async def _add_system(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
-        """Append a batch with system messages; contexts show them in addition to the current ones."""
+        """Append messages with system messages among them; contexts show these in addition to the current ones."""
         async with self._lock:
             while True:
                 done = await self._append(entries, expect)
@@ -348,9 +358,17 @@ class AsyncSession:
             max_tokens=max_tokens,
             long=self._has_loop and brings_much(notes, workspace, tools),
         )
-        async with self._lock:
-            await self._use_calibration()
-            return await self._builder.context(request)
+        config = self.config
+        with config.meter.span("turnfold.context", self.id, {}) as note:
+            async with self._lock:
+                await self._use_calibration()
+                context = await self._builder.context(request)
+            note(
+                lambda: context_attributes(
+                    context.receipt, call=self._calls.current, model=config.model
+                )
+            )
+        return context
 
     async def preview(
         self,
@@ -388,12 +406,20 @@ class AsyncSession:
         and its failure is raised. A long range is folded in steps, between which contexts can be built:
         `on_progress(entries folded, entries in all)` is called after each.
         """
-        policy, budget = self.config.policy, self.config.budget
-        keep = policy.keep_turns if keep_turns is None else keep_turns
+        keep = self.config.policy.keep_turns if keep_turns is None else keep_turns
         if keep < 0:
             raise InvalidOption(f"keep_turns={keep} must not be negative")
         if summary is not None:
             summary = await self._redact_text(summary)
+        with self.config.meter.span("turnfold.fold", self.id, {}) as note:
+            checkpoint = await self._fold(keep, summary, on_progress)
+            note(lambda: fold_attributes(checkpoint, given=summary is not None))
+        return checkpoint
+
+    async def _fold(
+        self, keep: int, summary: str | None, on_progress: Callable[[int, int], None] | None
+    ) -> Checkpoint | None:
+        budget = self.config.budget
         async with self._lock:
             await self._cache.refresh()
             await self._use_calibration()
@@ -410,17 +436,17 @@ class AsyncSession:
         return await self._folds.whole(fold, on_progress)
 
     async def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live. `dropped`: those that were dropped instead."""
+        """Return all checkpoints, oldest first; the last one is live. With `dropped`, return dropped ones instead."""
         if dropped:
             return await dropped_checkpoints(self._store, self._scope, self.id)
         return await self._store.checkpoints(self._scope, self.id)
 
     async def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
-        """Drop the checkpoint with this id, and those made from it; return them, oldest first.
+        """Drop the checkpoint with this id and all later ones; return the dropped checkpoints, oldest first.
 
         The conversation returns to the checkpoint before it, or to none: later contexts show the entries themselves, or
-        fold them anew. A fold that is under way is refused. Dropped checkpoints are kept for audit
-        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` without such a checkpoint.
+        fold them again. The commit of a running fold is refused. Dropped checkpoints are kept for audit
+        (`checkpoints(dropped=True)`) and never shown or found. Raises `NotFound` if there is no such checkpoint.
         """
         async with self._lock:
             try:
@@ -447,7 +473,10 @@ class AsyncSession:
         to a role, tool, turn, path or time.
         """
         check_type("query", query, (str,), 'recall("what to find")')
-        return await self._recaller.recall(query, limit=limit, tokens=tokens, within=within)
+        with self.config.meter.span("retrieval turnfold", self.id, RETRIEVAL) as note:
+            found = await self._recaller.recall(query, limit=limit, tokens=tokens, within=within)
+            note(lambda: recall_attributes(len(found)))
+        return found
 
     async def index_meaning(
         self, on_progress: Callable[[int, int], None] | None = None
@@ -466,12 +495,14 @@ class AsyncSession:
     async def pin(self, content: str | Entry = "", *, seq: int = 0, key: str = "") -> str:
         """Show a text word for word in every call from the next user turn on; returns the key for `unpin()`.
 
-        An entry, or its `seq`, pins the words of that entry. They are shown with its number and speaker, and the pin
-        goes when the entry is erased.
+        Given an entry or its `seq`, the words of that entry are pinned. They are shown with its number and speaker, and
+        the pin is removed when the entry is erased.
         """
         if isinstance(content, Entry):
             if seq not in (0, content.seq):
-                raise InvalidOption(f"seq={seq} is not the entry given, which is {content.seq}")
+                raise InvalidOption(
+                    f"seq={seq} is not the seq of the given entry, {content.seq}: leave seq= out"
+                )
             return await self._pins.pin_entry(content.seq, key, content.message)
         if not seq:
             return await self._pins.pin(content, key)
@@ -491,7 +522,7 @@ class AsyncSession:
         """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
 
         They are quoted from the user's messages word for word, in the order in which they were said. Text of a tool, a
-        document or the model never becomes a rule. `ended` also returns those that were replaced, done or dropped.
+        document or the model never becomes a rule. With `ended`, also return rules that were replaced, done or dropped.
         """
         async with self._lock:
             return await (self._rules.all() if ended else self._rules.active())
@@ -545,11 +576,29 @@ class AsyncSession:
         """Store the usage reported by the provider: an SDK's response, its usage object, or a `Usage`."""
         reported = Usage.of(usage)
         manifest = await self._calls.record_usage(self._call_name(call), reported)
-        await self._calibration.observe(manifest, reported.input)
-        if manifest.tokens:
+        whole = reported.input >= manifest.tokens or self._sent_whole
+        if whole:
+            await self._calibration.observe(manifest, reported.input)
+        if manifest.tokens and whole:
             self.config.meter.observe("count_ratio", reported.input / manifest.tokens)
         self.config.meter.add("cache_misses", int(manifest.cache_missed))
+        self._trace_call(manifest, reported)
         return manifest
+
+    def _trace_call(self, manifest: Manifest, usage: Usage) -> None:
+        """Trace a model call: from when its context was built until its usage was reported."""
+        tracer = self.config.meter.tracer
+        if tracer is None:
+            return
+        wired = manifest.wired
+        name, attributes = model_call(
+            usage,
+            call=manifest.call,
+            model=manifest.model,
+            wire_format=wired.provider if wired else "",
+        )
+        ended = self.config.clock()
+        tracer.model_call(name, self.id, attributes, began=manifest.created, ended=ended)
 
     async def status(self) -> SessionStatus:
         """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
@@ -584,8 +633,8 @@ class AsyncSession:
     async def delete(self) -> Erasure:
         """Erase the conversation and everything derived from it, permanently.
 
-        That includes what adapters keep under its id, unless they were given another `name`:
-        `memory.erase_session` finds these too.
+        That includes the data that adapters store under its id, unless the adapter was given another `name`:
+        `memory.erase_session` finds that data too.
         """
         async with self._lock:
             return await delete_session(self._store, self._scope, self.id)
@@ -594,9 +643,10 @@ class AsyncSession:
         """Erase one message and everything that was made from it, permanently.
 
         A placeholder with its seq, role, client id, tool names and the `reason` stays, so that the log remains valid.
-        Checkpoints that cover it are dropped, and folded again when the next context needs it. What the program wrote
-        itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain the text. Copies
-        made before (backups, exports, forks) are not reached. The same call finishes an erasure that was interrupted.
+        Checkpoints that cover it are dropped; its neighbours are folded again when a context needs it. Data that the
+        program wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain the
+        text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
+        call finishes it.
         """
         async with self._lock:
             try:
@@ -621,13 +671,27 @@ class AsyncSession:
             await self._cache.refresh()
             newest = self._cache.head.seq
             upto = newest if at is None else at
+            if not newest:
+                raise InvalidOption(f"cannot fork {self.id!r}: it has no messages yet")
             if not 0 < upto <= newest:
                 raise InvalidOption(f"cannot fork at {upto}: the log has entries 1 to {newest}")
             await copy_conversation(self._store, self._scope, self.id, conversation, upto=upto)
         return AsyncSession(conversation, replace(self.config))
 
+    @property
+    def _sent_whole(self) -> bool:
+        """False if a request may have had a provider's compaction item: the reported usage is then below the count."""
+        contexts = self._builder.last.values()
+        if not contexts:
+            return self.config.compaction is CompactionMode.TURNFOLD
+        return not any(
+            each.role == "assistant" and has_compaction(each)
+            for context in contexts
+            for each in context.messages
+        )
+
     async def _use_calibration(self) -> None:
-        """Count with the factor stored for this conversation; call it under the lock, before a window is used."""
+        """Count tokens with the correction factor of this conversation from now on; needs the session's lock."""
         await self._cache.assume()
         factor = self._calibration.stored
         if factor == self._calibration.used or not can_correct(self.config.counter):
@@ -654,6 +718,10 @@ class AsyncSession:
             raise InvalidOption(
                 "this session handle has made no call yet: give call=, a name from calls()"
             )
+        if not isinstance(cast("object", name), str):
+            raise InvalidOption(
+                f"call={name!r} must be the name of a call: session.calls()[-1].call is that of the newest"
+            )
         return name
 
     async def _redact_text(self, text: str) -> str:
@@ -668,7 +736,7 @@ class AsyncSession:
 
     async def _append(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
         redacted = 0
-        if self._redaction is not None:  # here too, because what is appended is cached
+        if self._redaction is not None:  # before the store does, because the messages are cached
             made, redacted = await self._redact_messages([entry.message for entry in entries])
             ids = [entry.client_id for entry in entries]
             entries = [NewEntry(*each) for each in zip(made, ids, strict=True)]
@@ -678,7 +746,7 @@ class AsyncSession:
         return replace(done, redacted=redacted) if redacted else done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
-        """Store a note about entries up to `seen`; False if the store does not have that entry, or no longer."""
+        """Store a note about the log up to the entry `seen` (seq, epoch); False if the store has no such entry."""
         document = write_note(SESSION, key, note)
         try:
             await self._store.put_document(self._scope, self.id, document, seen=seen)

@@ -1,7 +1,7 @@
 """Summarizers: write the summary of a fold (compaction) with a chat model, or without one by extracting sentences.
 
-A writer gets the passages to fold, the previous summary, and the limit of the new one. There are two requests that ask
-a model for it:
+A writer gets the passages to fold, the previous summary, and the token limit of the new one. A model is asked for it
+with one of two requests:
 
 - **A fresh prompt** (`ModelWriter`): the passages as text, fenced as data, because they may contain anything. A range
   too long for one prompt is summarised in pieces, each read once, and the summaries of the pieces are merged with the
@@ -13,13 +13,14 @@ a model for it:
   and a prompt that shows the whole range as it is stored; `prepare` checks all of it.
 
 If the agent's prompt cannot be used, or the model answers it with a tool call or a refusal, the fresh prompt is sent.
-What every request cost is noted in the task, as far as the provider reports it.
+The token usage of every request is added to `task.requests`, if the provider reports it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from turnfold.errors import (
@@ -44,7 +45,7 @@ from turnfold.fold import (
     split_to_fit,
 )
 from turnfold.models import Answer, ChatModel, SummaryModel, model_name, prompt_function
-from turnfold.records import Checkpoint, Entry, Usage, user
+from turnfold.records import Checkpoint, Entry, Usage, has_compaction, user
 from turnfold.runtime import Runtime
 from turnfold.text import clip, is_chinese
 from turnfold.window import Context
@@ -71,21 +72,21 @@ if TYPE_CHECKING:
 
 
 CALLER = "caller"
-"""Model of a checkpoint whose summary the program gave."""
+"""Stored as the model of a checkpoint whose summary was given to `fold(summary=...)`."""
 _LANGUAGE_SAMPLE = 400
-"""Characters of the first line of a summary that decide about the language of its heading."""
+"""Number of first characters of a summary by which the language of its heading is chosen."""
 _FRAMING = 64
 """Tokens reserved for the fences and separators of a prompt."""
 _MIN_PIECE = 256
-"""Tokens of conversation that must fit into a prompt."""
+"""Least tokens of conversation that must fit into a prompt, beside the instructions and the previous summary."""
 _CACHE_SECONDS = 300.0
 """How long OpenAI and Anthropic keep a prompt cached after it was last sent, at least; Gemini does not say."""
 _CACHES_BY_ITSELF = frozenset({"openai_chat", "openai_responses", "gemini"})
 """Wire formats of providers that cache any beginning of a prompt. The others cache up to breakpoints only."""
 _REFUSALS = frozenset({"refusal", "content_filter", "safety", "prohibited_content", "blocklist"})
-"""Reasons to stop that mean that the model did not write a summary, in lower case."""
+"""Stop reasons of a model that refused to write a summary, in lower case."""
 _FEW_FACTS = 8
-"""Hard facts from which on a summary that states none of them is taken for a refusal in words."""
+"""If the source has at least this many facts and a text states none of them, the text is taken for a refusal."""
 
 
 _ORIGINS = {
@@ -102,15 +103,14 @@ _ORIGINS = {
         "（由模型根据模型的话写成；未经核实。）",
     ),
 }
-"""Heading of a summary that a model wrote, by the least trusted of those it repeats: English, Chinese.
+"""Heading of a summary that a model wrote, in English and Chinese, by the least trusted role among the folded messages.
 
-A model's text does not tell whose words it repeats, and a line that names a speaker is only the model's claim. The
-heading is made from the roles of what was folded."""
+A model's text does not say reliably whose words it repeats: a line that names a speaker is only the model's claim."""
 _HEADINGS = tuple(heading for both in _ORIGINS.values() for heading in both)
 
 
 def shown_summary(checkpoint: Checkpoint) -> str:
-    """Return the summary of a checkpoint as contexts show it: one that a model wrote says so, and from whose words."""
+    """Return the summary of a checkpoint as contexts show it: a model's text gets a heading that names its sources."""
     text, model = checkpoint.text, checkpoint.model
     if not text or model in ("", CALLER):
         return text
@@ -125,7 +125,7 @@ def heading_tokens(count: Callable[[str], int]) -> int:
 
 
 def without_headings(text: str) -> str:
-    """Return a model's text without lines that read as such a heading: only this library writes them."""
+    """Return a model's text without lines that equal one of these headings, which only turnfold may write."""
     return "\n".join(line for line in text.splitlines() if line.strip() not in _HEADINGS)
 
 
@@ -142,11 +142,11 @@ class SentPrompt:
     clock: Callable[[], int]
     """Returns microseconds since 1970."""
     at: int
-    """When it was made, by that clock."""
+    """When the prompt was made, by that clock."""
 
     @property
     def seconds_old(self) -> float:
-        """Seconds since it was made; negative if the clock was set back."""
+        """Seconds since the prompt was made; negative if the clock was set back."""
         return (self.clock() - self.at) / 1_000_000
 
 
@@ -157,12 +157,12 @@ class SummaryRequest:
     prefix: bool
     """True if it was the agent's own prompt with an instruction, False for a fresh prompt."""
     usage: Usage | None
-    """What the provider reported; None where it reported nothing."""
+    """The usage that the provider reported; None if it reported none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryTask:
-    """The input of a summary."""
+    """The input of a summary: what to summarise, and within which limit."""
 
     passages: Sequence[Passage]
     previous: str
@@ -171,14 +171,14 @@ class SummaryTask:
     """The most tokens of the new summary."""
     count: Callable[[str], int]
     reading: ReadCache = field(default_factory=ReadCache, compare=False, repr=False)
-    """Cache of what was already read of the passages."""
+    """Cache of the sentences of the passages and the facts found in them."""
     prefix: Context | None = field(default=None, compare=False, repr=False)
     """The agent's own prompt up to the end of the passages, with the instruction to summarise it; None if it cannot be
     used."""
     tools: Sequence[Mapping[str, object]] = field(default=(), compare=False, repr=False)
-    """The tools that were sent with it."""
+    """The tool schemas that the agent's prompt was sent with."""
     outdated: Sequence[str] = ()
-    """Sentences that no longer hold; an extract leaves them out."""
+    """Sentences of rules that the user changed or took back; an extract leaves them out."""
     requests: list[SummaryRequest] = field(
         default_factory=list[SummaryRequest], compare=False, repr=False
     )
@@ -208,12 +208,13 @@ class ExtractiveWriter:
 
     @property
     def name(self) -> str:
-        """Empty: no model wrote it."""
+        """Empty, because no model writes the summary."""
         return ""
 
-    async def write(self, task: SummaryTask, runtime: Runtime) -> str:  # noqa: ARG002 (it waits for nothing)
+    async def write(self, task: SummaryTask, runtime: Runtime) -> str:
         """Return the extract."""
-        return extract_summary(
+        extract = partial(
+            extract_summary,
             task.passages,
             limit=task.limit,
             count=task.count,
@@ -221,6 +222,7 @@ class ExtractiveWriter:
             without=task.outdated,
             reading=task.reading,
         )
+        return await runtime.compute(extract)
 
 
 class ModelWriter:
@@ -258,7 +260,8 @@ class ModelWriter:
                 f"reads={self._reads:,} tokens leave {room:,} for the conversation, after the prompt ({spare:,}) and "
                 f"the previous summary; set reads= to at least {self._reads + _MIN_PIECE - room:,}"
             )
-        pieces = list(split_to_fit(task.passages, room, task.count))
+        split = partial(split_to_fit, task.passages, room, task.count)
+        pieces = await runtime.compute(lambda: list(split()))
         while len(pieces) > 1:
             # The summary of a piece takes a fourth of a prompt: each round leaves a fourth of the pieces.
             parts = [await self._condense(piece, room // 4, task, runtime) for piece in pieces]
@@ -333,10 +336,11 @@ class ChatWriter(ModelWriter):
         answer = min(limit, MODEL_SUMMARY_TOKENS) if budget.context_window else 0
         if prompt is None or prompt.tokens + answer > window:
             return None
-        return prompt
+        # With a compaction item in it, the provider would not read the messages before that item.
+        return None if any(map(has_compaction, prompt.messages)) else prompt
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Send the agent's own prompt if the task has one; otherwise, or if its answer is no summary, a fresh one."""
+        """Send the agent's own prompt if the task has one; if not, or if the answer is no summary, a fresh prompt."""
         if task.prefix is not None:
             text = await self._from_prefix(task.prefix, task, runtime)
             if text:
@@ -344,7 +348,7 @@ class ChatWriter(ModelWriter):
         return await super().write(task, runtime)
 
     async def _from_prefix(self, prompt: Context, task: SummaryTask, runtime: Runtime) -> str:
-        """Return the summary; empty if the answer is none. A model that is unavailable is a failure of the fold."""
+        """Ask with the agent's prompt and return the summary; empty if refused or no summary. Raises if unavailable."""
         try:
             found = await runtime.ask(
                 lambda: self._model.complete(prompt, tools=task.tools), seconds=self._seconds
@@ -364,10 +368,10 @@ class ChatWriter(ModelWriter):
 
 
 def _needs_breakpoints(sent: SentPrompt, model: ChatModel) -> bool | None:
-    """Return True if the provider caches the prompt up to its breakpoints only; None if it has none there."""
+    """Return True if the provider caches prompts only up to breakpoints; None if this prompt then has no breakpoint."""
     written = _request_of(model, sent)
     if written is None:
-        return True  # a client of the user's own: what is cached up to a breakpoint is cached everywhere
+        return True  # an unknown client: a prefix that ends at a breakpoint is cached by every provider
     provider, arguments = written
     if provider in _CACHES_BY_ITSELF:
         return False
@@ -377,8 +381,8 @@ def _needs_breakpoints(sent: SentPrompt, model: ChatModel) -> bool | None:
 def _is_same_model(sent: SentPrompt, model: ChatModel) -> bool:
     """Return True if the agent's prompt went to this model, as far as the session knows.
 
-    A client that the caller named is compared by the request it writes: another provider, model or order of tools is
-    another beginning for the cache.
+    A client that the caller named is compared by the request it writes: with another provider, model or order of tools
+    the prompt begins differently, and the cache is missed.
     """
     if cast("object", sent.to) is model:
         return True
@@ -413,7 +417,10 @@ def _text_of(response: object) -> str:
     if not isinstance(response, Answer):
         return completion_text(response)
     if response.stop.lower() in _REFUSALS:
-        raise SummaryFailed(f"the summariser refused: it stopped with {response.stop!r}")
+        raise SummaryFailed(
+            f"the summariser refused to write a summary (stop reason {response.stop!r}): use another model, or fold "
+            "with summary="
+        )
     return completion_text(response.message.text)
 
 
@@ -422,7 +429,7 @@ def _usage_of(response: object) -> Usage | None:
         return response.usage
     try:
         return Usage.of(response)
-    except InvalidOption:  # a text, or an object that reports nothing
+    except InvalidOption:  # a text, or an object without usage
         return None
 
 

@@ -18,7 +18,7 @@ from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
 from turnfold.fold import fold_span
 from turnfold.memory.summary_writers import shown_summary
-from turnfold.records import Checkpoint, Message, StandIn, WindowNote
+from turnfold.records import Checkpoint, Message, StandIn, WindowNote, has_compaction
 from turnfold.search import telling_part
 from turnfold.tokens import TokenCounter
 from turnfold.window import (
@@ -67,6 +67,7 @@ class PromptParts:
     stand_in: StandIn | None = None
     """An extract shown instead of the checkpoint's summary until the fold (compaction) is finished."""
     cleared: int = 0
+    """The last seq hidden by `clear()`; 0 for none."""
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries recalled into the tail."""
     recall_room: int = 0
@@ -103,7 +104,7 @@ def _rule_omissions(prompt: PromptParts) -> list[Omission]:
 
 
 class LiveWindow:
-    """The loaded entries from an anchor to the end of the log."""
+    """The loaded entries from an anchor (the first one shown verbatim) to the end of the log."""
 
     __slots__ = ("_system_seqs", "_transcript", "anchor", "caps", "counter", "head", "reason", "seq")  # fmt: skip
 
@@ -116,7 +117,9 @@ class LiveWindow:
         self.head = head
         """The user message of the turn that the anchor is inside of; None if the anchor begins a turn."""
         self.caps = dict(note.caps)
+        """Seq of a shortened entry -> the most tokens of a single part of it."""
         self.reason = note.reason
+        """Why the entries before the anchor are not shown."""
         self.seq = note.anchor - 1
         """Seq of the newest entry loaded."""
         self._system_seqs = array("q")
@@ -174,6 +177,15 @@ class LiveWindow:
             if transcript.messages[at].role == "user"
         ]
 
+    @property
+    def compacted(self) -> int:
+        """Seq of the newest entry with an item in which a provider compacted everything before; 0 if there is none."""
+        messages = self._transcript.messages
+        for at in range(len(messages) - 1, -1, -1):
+            if messages[at].role == "assistant" and has_compaction(messages[at]):
+                return self._transcript.numbers[at]
+        return 0
+
     def note(self, *, query: str, tail: str, prompt: PromptParts) -> WindowNote:
         """Return the note from which another process builds the same window."""
         head = self.head.seq if self.head else 0
@@ -229,7 +241,7 @@ class LiveWindow:
         try:
             return self._room(budget, prompt).tokens - used
         except BudgetTooSmall:
-            return -used - 1  # the parts around the conversation alone are too large
+            return -used - 1  # the parts outside the window alone are over the budget
 
     def fold_upto(
         self,
@@ -242,8 +254,8 @@ class LiveWindow:
     ) -> int:
         """Return the last seq to fold when folding is due; a seq before the anchor if nothing is worth folding.
 
-        Folding is due when a context without recalled passages has `due_tokens` or more; they are at most the share
-        `threshold` of the budget.
+        Folding is due when a context without recalled passages has `due_tokens` or more. `due_tokens` is at most the
+        share `threshold` of the budget.
         """
         marks = budget.marks
         room = self._room(budget, prompt, low=min(marks.low, marks.folded))
@@ -296,7 +308,7 @@ class LiveWindow:
             )
             return fixed.room(budget, low=low)
 
-        # As when a context is built: a long system message is shortened first.
+        # Shorten a long system message if necessary, as `assemble` does.
         for squeeze in range(SQUEEZES):
             with suppress(BudgetTooSmall):
                 return room(squeeze)
@@ -311,13 +323,13 @@ class LiveWindow:
         """Move this window to the anchor of a context that was built, and drop the messages before it."""
         position, start = anchor.position, self._seq_of(anchor.position)
         self.caps = {self._seq_of(at): cap for at, cap in anchor.caps}
-        # Never back: where nothing from the anchor on can be shown, the question stands alone before it.
+        # The anchor never moves back, as it would if only the user message before it can be shown.
         if position <= self._position_of(self.anchor):
             return
         old = self._transcript
         self.head = self._entry(head) if head >= 0 else None
         self._transcript = Transcript(self.counter)
-        self._transcript.memo.update(old.memo)  # the rest of the prompt costs what it did
+        self._transcript.memo.update(old.memo)  # token counts of the prompt outside the window
         if self.head is not None:
             self._transcript.add(self.head.message, self.head.tokens, number=self.head.seq)
         for at in range(position, len(old.messages)):
@@ -363,7 +375,7 @@ class LiveWindow:
                 yield fate
                 continue
             if fate.outcome is Outcome.DROPPED and numbers[fate.start] < self.anchor:
-                # The question of the turn so far: `_before_anchor` yields everything before the anchor.
+                # The user message before the anchor: `_before_anchor` yields all omissions before the anchor.
                 fate = fate._replace(start=fate.start + 1)  # noqa: PLW2901 (the rest of it)
                 if fate.start >= fate.stop:
                     continue
@@ -382,7 +394,7 @@ class LiveWindow:
                 yield Omission(seq, seq + 1, Outcome.DROPPED, "replaced by a newer system message")
 
     def _question(self, context: Context) -> int:
-        """Return the seq of the user message shown before the anchor; -1 for none."""
+        """Return the seq of the user message that is shown before the anchor; -1 for none."""
         if context.head >= 0:
             return self._seq_of(context.head)
         alone = context.anchor.position < self._position_of(self.anchor)

@@ -7,14 +7,16 @@ because the provider checks them when they are sent back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import cast
 
 from turnfold import wire
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.models.client import (
     Interface,
     ModelCall,
+    Sdk,
     SdkModel,
     checked_options,
 )
@@ -26,13 +28,6 @@ from turnfold.wire import (
     Request,
     text_at,
 )
-
-if TYPE_CHECKING:
-    from turnfold.models.anthropic import AsyncAnthropic
-from collections.abc import Callable
-
-from turnfold.errors import MissingExtra
-from turnfold.models.client import Sdk
 
 __all__ = (
     "Anthropic",
@@ -66,13 +61,13 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
         )
 
     async def message(self, arguments: JsonObject) -> JsonObject:
-        """Request a message and return it."""
+        """Send a Messages request and return the response."""
         return await self._send(lambda client: client.messages.create, arguments)
 
     async def message_stream(
         self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
     ) -> None:
-        """Request a message as a stream, and pass each of its events to `on_event`."""
+        """Send a Messages request, and pass each event of the streamed response to `on_event`."""
         await self._stream(lambda client: client.messages.create, arguments, on_event)
 
     async def count(self, arguments: JsonObject) -> JsonObject:
@@ -81,12 +76,15 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
 
 
 _OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tools"})
-_COUNTED = frozenset("messages model system thinking tool_choice tools".split())
+"""Arguments that the client sets itself; they are refused in `options`."""
+_COUNTED = frozenset(
+    "extra_body extra_headers messages model system thinking tool_choice tools".split()
+)
 """Arguments of a model call that the call for counting tokens accepts as well."""
 
 
 class Anthropic(SdkModel):
-    """A Claude model by name, at Anthropic or at `base_url`."""
+    """Client for one Claude model, at Anthropic or at `base_url`."""
 
     def __init__(
         self,
@@ -108,8 +106,6 @@ class Anthropic(SdkModel):
         answer that reaches it stops with `max_tokens`. `options` are further arguments of the SDK's call (thinking,
         tool_choice, ...). `cache=False` sets no cache breakpoints. `sleep` is called to wait before a retry.
         """
-        from turnfold.models.anthropic import AnthropicSdk
-
         if max_output < 1:
             raise InvalidOption(f"max_output={max_output} must be at least 1")
         self._sdk = AnthropicSdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
@@ -128,11 +124,24 @@ class Anthropic(SdkModel):
         self._cache = cache
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """Return the tokens by Anthropic's own count; None if the server has no call for counting."""
-        _, arguments = self._arguments(prompt, tools)
-        return await self._count_tokens(arguments, _COUNTED, self._sdk.count)
+        """Return the number of tokens as Anthropic counts them; None if the server has no call for counting."""
+        return await self._count_tokens(prompt, tools, _COUNTED, self._sdk.count)
+
+    def _arguments(self, prompt: Prompt, tools: ToolSchemas) -> tuple[Request, JsonObject]:
+        request, arguments = super()._arguments(prompt, tools)
+        if not self._refused or "thinking" not in arguments:
+            return request, arguments
+        # With thinking switched on, Anthropic refuses a tool loop whose thinking blocks were left out.
+        payload, changes = wire.repair(arguments, wire.anthropic.PROVIDER)
+        fixed = replace(request, changes=(*request.changes, *changes))
+        return fixed, cast("JsonObject", payload)
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
         return wire.anthropic.request(
-            prompt, model=self.name, tools=tools, cache=self._cache, max_bytes=0
+            prompt,
+            model=self.name,
+            tools=tools,
+            cache=self._cache,
+            max_bytes=0,
+            refused=self._refused,
         )

@@ -35,7 +35,9 @@ class LocalEmbedder:
     name = "use-multilingual-3"
 
     def __init__(self) -> None:
-        from turnfold.models.local_encoder import Encoder  # here: a missing package fails at once
+        from turnfold.models.local_encoder import (
+            Encoder,
+        )  # here, so that a missing package fails at once
 
         self._encoder = Encoder()
         self._lock = threading.Lock()

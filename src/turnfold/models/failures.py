@@ -5,6 +5,9 @@ The prompt is too long: send less. The failure is temporary: try again. Anything
 that are too long are recognised by the wording of each service, because most compatible servers have no error code for
 them.
 
+A refusal of something the provider wrote itself (a signature, encrypted reasoning, a compaction item) is final for the
+request and not for the conversation: the same prompt can be sent without it, see `refuses_items`.
+
 The SDKs' own retries are switched off, so that no call is retried by both. Whether and when to retry is a pure function
 of the failure, the attempt and a number between 0 and 1; `call_with_retries` does the waiting.
 """
@@ -33,13 +36,15 @@ __all__ = (
     "failure_in",
     "failure_of",
     "no_answer",
+    "refuses_compaction",
+    "refuses_items",
     "retry_delay",
     "stream_cut",
 )
 
 
 _LONGEST_MESSAGE = 1_000
-"""Characters of a provider's message that are shown: a proxy may answer with a whole page."""
+"""The most characters of a provider's error message that are shown, because it may be a whole web page."""
 
 _TOO_LONG_CODES = frozenset({
     "context_length_exceeded",        # OpenAI, Azure, Groq
@@ -79,6 +84,21 @@ _ONE_REQUEST_TOO_LARGE = re.compile(
 )
 """Matches the error for a single request above a limit per minute: waiting cannot help."""
 
+_ITEM_WORDINGS = (
+    r"encrypted[_ ]content",  # OpenAI: could not be verified, decrypted; Anthropic: not permitted
+    r"conflicting authenticated continuation",  # Azure (anomalyco/opencode#48942)
+    r"\bitem\b.{0,80}(?:not found|without its required)",  # OpenAI: an id without its reasoning, or not stored
+    r"in `?(?:redacted_)?thinking`? blocks?\b",  # Anthropic: invalid signature, invalid data
+    r"`?(?:redacted_)?thinking`? blocks?\b.{0,80}cannot be modified",  # Anthropic
+    r"thought[_ ]?signature",  # Gemini: not valid, corrupted, missing
+)
+_COMPACTION_WORDINGS = (
+    r"context_management",  # the parameter is unknown
+    r"\bcompact(?:ion|[_-]20\d\d)",  # Anthropic: block refused, model without it, no such header
+)
+_REFUSED_ITEM = re.compile("|".join(_ITEM_WORDINGS + _COMPACTION_WORDINGS), re.IGNORECASE)
+_REFUSED_COMPACTION = re.compile(r"context_management|compact[_-]20\d\d|not support", re.IGNORECASE)
+
 _NO_CREDIT = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
 """Error codes whose HTTP status looks temporary although only payment resolves them."""
 _STATUS_OF = {
@@ -97,6 +117,7 @@ _STATUS_OF = {
 }
 """Type of an error that comes in the middle of an answer -> the HTTP status it would have had otherwise."""
 _PASSING = frozenset({"connection", "cut", "timeout"})
+"""Values of `Failure.code` that stand for a temporary failure."""
 _CONNECTION_ERRORS = frozenset({"TransportError", "SSEError", "OSError", "TimeoutError"})
 """Error classes of the HTTP packages that SDKs use: while streaming, Anthropic's SDK raises them unchanged."""
 
@@ -105,13 +126,16 @@ class FailureClass(StrEnum):
     """Classes of failures, by what a caller can do about them."""
 
     TOO_LONG = "too long"
+    """The prompt is too long: send less."""
     PASSING = "passing"
+    """The failure is temporary: try again."""
     FINAL = "final"
+    """The same request would fail again: change something first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One call that returned no answer."""
+    """The reason why one model call returned no answer."""
 
     message: str
     status: int = 0
@@ -153,8 +177,20 @@ def classify(failure: Failure) -> FailureClass:
     return FailureClass.FINAL
 
 
+def refuses_items(failure: Failure) -> bool:
+    """Return True if the provider refused an item that it wrote itself, such as a signature, or a compaction."""
+    if classify(failure) is not FailureClass.FINAL:
+        return False
+    return bool(_REFUSED_ITEM.search(f"{failure.code} {failure.message}"))
+
+
+def refuses_compaction(failure: Failure) -> bool:
+    """Return True if a refusal says that this model or server cannot compact at all."""
+    return bool(_REFUSED_COMPACTION.search(failure.message))
+
+
 def error_of(failure: Failure, *, model: str, attempts: int) -> ModelFailed:
-    """Return the error a caller sees."""
+    """Return the exception to raise for a failure after `attempts` calls."""
     label = " ".join(
         filter(None, (f"HTTP {failure.status}" if failure.status else "", failure.code))
     )
@@ -163,7 +199,7 @@ def error_of(failure: Failure, *, model: str, attempts: int) -> ModelFailed:
     match classify(failure):
         case FailureClass.TOO_LONG:
             return ContextOverflow(
-                f"{model} finds the prompt too long ({details}). Send a smaller context"
+                f"{model} refused the prompt as too long ({details}). Send a smaller context"
             )
         case FailureClass.PASSING:
             tried = f"after {attempts} attempt{'s' if attempts > 1 else ''}"
@@ -198,21 +234,30 @@ def failure_in(fields: Mapping[str, object]) -> Failure:
     """Read a failure from an error object that came within an answer."""
     code, kind = _text(fields.get("code")), _text(fields.get("type"))
     code = kind if not code or code.isdigit() else code  # llama.cpp repeats the status as the code
+    details = fields.get("details")
+    if isinstance(
+        details, Mapping
+    ):  # Anthropic's own code, for example compaction_signature_invalid
+        code = _text(cast("Mapping[str, object]", details).get("error_code")) or code
     message = _text(fields.get("message"))
     return Failure(message=message, status=_STATUS_OF.get(code, 0), code=code)
 
 
 def stream_cut() -> CallFailed:
-    """Return the failure of a stream that ended before its answer did."""
-    return CallFailed(Failure(message="the stream ended before the answer did", code="cut"))
+    """Return the error for a stream that ended before the answer was complete."""
+    return CallFailed(
+        Failure(message="the stream ended before the answer was complete", code="cut")
+    )
 
 
 def no_answer(response: Mapping[str, object], missing: str) -> CallFailed:
-    """Return the failure for a successful response without an answer; some servers put an error into it."""
+    """Return the error for a response with HTTP status 200 but no answer; some servers put an error into it."""
     fields = _error_fields(response)
     if "error" in response and fields:
         return CallFailed(failure_in(fields))
-    return CallFailed(Failure(message=f"the answer has no {missing}; check base_url"))
+    return CallFailed(
+        Failure(message=f"the response has no {missing!r}, so it is not an answer; check base_url")
+    )
 
 
 def _connection_code(error: BaseException) -> str:
@@ -284,7 +329,7 @@ class RetryPolicy:
     """How often to retry, and how long to wait before each retry."""
 
     retries: int = 2
-    """Most attempts after the first."""
+    """The most retries after the first attempt."""
     first: float = 0.5
     """Seconds of the first pause, before jitter shortens it; each further pause is twice as long."""
     longest: float = 8.0
@@ -326,15 +371,27 @@ def retry_delay(
 
 
 async def call_with_retries(
-    call: Callable[[], Awaitable[T]], *, model: str, policy: RetryPolicy, sleep: Sleep
+    call: Callable[[], Awaitable[T]],
+    *,
+    model: str,
+    policy: RetryPolicy,
+    sleep: Sleep,
+    recover: Callable[[Failure], bool] = lambda _: False,
 ) -> T:
-    """Return the result of `call`, with retries by the policy; raise the last failure as a turnfold error."""
+    """Return the result of `call`, with retries by the policy; raise the last failure as a turnfold error.
+
+    If `recover` returns True for a failure, it has changed the request: `call` is called again at once, and this does
+    not count as a retry.
+    """
     attempt = 0
     while True:
         attempt += 1
         try:
             return await call()
         except CallFailed as failed:
+            if recover(failed.failure):
+                attempt -= 1  # another request, not another attempt at the same
+                continue
             delay = retry_delay(
                 failed.failure,
                 attempt=attempt,

@@ -26,7 +26,7 @@ class _Model(Protocol):
 
 
 class Encoder:
-    """The encoder, loaded on first use."""
+    """Multilingual sentence encoder; its weights are loaded on first use."""
 
     def __init__(self) -> None:
         self._model: _Model | None = None

@@ -16,13 +16,16 @@ encrypted; models that do not reason refuse that `include`, so it is not the def
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
 from turnfold import wire
+from turnfold.errors import MissingExtra
 from turnfold.models.client import (
     Interface,
     ModelCall,
+    Sdk,
     SdkModel,
     checked_options,
 )
@@ -30,15 +33,6 @@ from turnfold.models.failures import Sleep
 from turnfold.models.protocol import Prompt, ToolSchemas
 from turnfold.models.streams import ChatStream, ResponsesStream, checked_response, normalized_chat
 from turnfold.wire import JsonObject, Request, object_at, objects_of, text_at
-
-if TYPE_CHECKING:
-    from turnfold.models.openai import AsyncOpenAI
-import os
-from collections.abc import Callable
-from urllib.parse import urlsplit
-
-from turnfold.errors import MissingExtra
-from turnfold.models.client import Sdk
 
 __all__ = (
     "AsyncOpenAI",
@@ -85,35 +79,36 @@ class OpenAISdk(Sdk[AsyncOpenAI]):
         )
 
     async def chat(self, arguments: JsonObject) -> JsonObject:
-        """Request a completion and return it."""
+        """Send a Chat Completions request and return the response."""
         return await self._send(lambda client: client.chat.completions.create, arguments)
 
     async def chat_stream(
         self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
     ) -> None:
-        """Request a completion as a stream, and pass each of its chunks to `on_event`."""
+        """Send a Chat Completions request, and pass each chunk of the streamed response to `on_event`."""
         await self._stream(lambda client: client.chat.completions.create, arguments, on_event)
 
     async def respond(self, arguments: JsonObject) -> JsonObject:
-        """Request a response and return it."""
+        """Send a Responses request and return the response."""
         return await self._send(lambda client: client.responses.create, arguments)
 
     async def respond_stream(
         self, arguments: JsonObject, on_event: Callable[[JsonObject], None]
     ) -> None:
-        """Request a response as a stream, and pass each of its events to `on_event`."""
+        """Send a Responses request, and pass each event of the streamed response to `on_event`."""
         await self._stream(lambda client: client.responses.create, arguments, on_event)
 
     async def count(self, arguments: JsonObject) -> JsonObject:
-        """Count the tokens of the input of a response."""
+        """Count the input tokens of a Responses request, by a call of the server."""
         return await self._send(lambda client: client.responses.input_tokens.count, arguments)
 
 
-_CHAT_OPTIONS = frozenset({"messages", "model", "n", "stream", "stream_options", "tools"})
+_CHAT_OWNED = frozenset({"messages", "model", "n", "stream", "stream_options", "tools"})
+"""Arguments that the Chat client sets itself; they are refused in `options`."""
 
 
 class OpenAIChat(SdkModel):
-    """A chat model by name, called through the Chat Completions interface at OpenAI or `base_url`."""
+    """Client for one model, through the Chat Completions interface of OpenAI or of a server at `base_url`."""
 
     def __init__(
         self,
@@ -135,8 +130,6 @@ class OpenAIChat(SdkModel):
         (temperature, reasoning_effort, ...). `stream_usage=False` is for servers that refuse `stream_options`.
         `sleep` is called to wait before a retry.
         """
-        from turnfold.models.openai import OpenAISdk
-
         sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
         interface = Interface(
             send=sdk.chat,
@@ -147,9 +140,9 @@ class OpenAIChat(SdkModel):
             stop=lambda response: text_at(objects_of(response.get("choices"))[0], "finish_reason"),
             streaming={"stream_options": {"include_usage": True}} if stream_usage else {},
         )
-        extra_options = checked_options(options, _CHAT_OPTIONS)
+        extra_options = checked_options(options, _CHAT_OWNED)
         if max_output is not None:
-            # OpenAI's newer models refuse the old name; servers that speak its interface often know only that.
+            # OpenAI's newer models refuse `max_tokens`; compatible servers often know no other name.
             name = "max_completion_tokens" if sdk.at_openai else "max_tokens"
             extra_options.setdefault(name, max_output)
         super().__init__(
@@ -161,12 +154,15 @@ class OpenAIChat(SdkModel):
         return None
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
-        return wire.openai_chat.request(prompt, model=self.name, tools=tools, max_bytes=0)
+        return wire.openai_chat.request(
+            prompt, model=self.name, tools=tools, max_bytes=0, refused=self._refused
+        )
 
 
-_RESPONSES_OPTIONS = frozenset(
+_RESPONSES_OWNED = frozenset(
     "background conversation input model previous_response_id stream tools".split()
 )
+"""Arguments that the Responses client sets itself; they are refused in `options`."""
 _COUNTED = frozenset(
     "input instructions model parallel_tool_calls reasoning text tool_choice tools".split()
 )
@@ -174,7 +170,7 @@ _COUNTED = frozenset(
 
 
 class OpenAIResponses(SdkModel):
-    """A model by name, called through the Responses interface at OpenAI or at `base_url`."""
+    """Client for one model, through the Responses interface of OpenAI or of a server at `base_url`."""
 
     def __init__(
         self,
@@ -194,8 +190,6 @@ class OpenAIResponses(SdkModel):
         `timeout` is how many seconds the provider may send nothing. `options` are further arguments of the SDK's call
         (store, include, reasoning, ...). `sleep` is called to wait before a retry.
         """
-        from turnfold.models.openai import OpenAISdk
-
         self._sdk = OpenAISdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
         interface = Interface(
             send=self._sdk.respond,
@@ -205,7 +199,7 @@ class OpenAIResponses(SdkModel):
             accept=wire.openai_responses.accept,
             stop=_stop,
         )
-        extra_options = checked_options(options, _RESPONSES_OPTIONS)
+        extra_options = checked_options(options, _RESPONSES_OWNED)
         if max_output is not None:
             extra_options.setdefault("max_output_tokens", max_output)
         super().__init__(
@@ -213,12 +207,13 @@ class OpenAIResponses(SdkModel):
         )
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """Return the tokens by OpenAI's own count; None if the server has no call for counting."""
-        _, arguments = self._arguments(prompt, tools)
-        return await self._count_tokens(arguments, _COUNTED, self._sdk.count)
+        """Return the number of tokens as OpenAI counts them; None if the server has no call for counting."""
+        return await self._count_tokens(prompt, tools, _COUNTED, self._sdk.count)
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
-        return wire.openai_responses.request(prompt, model=self.name, tools=tools, max_bytes=0)
+        return wire.openai_responses.request(
+            prompt, model=self.name, tools=tools, max_bytes=0, refused=self._refused
+        )
 
 
 def _stop(response: JsonObject) -> str:

@@ -1,9 +1,9 @@
-"""The protocols of chat models, which answer contexts.
+"""Protocols of chat models (objects that answer a context), and wrappers for clients with fewer methods.
 
-There are only three methods, so that any client can be wrapped in a few lines. A model gets the context as records and
-returns the answer as one; `turnfold.wire` converts both for a provider. The protocol streams to a callback: the answer
-is complete when the call returns, and a caller that is cancelled half way leaves no generator open. The clients of this
-package return an `AnswerStream`, which can also be iterated, with or without an event loop.
+A chat model has only three methods, so that any client can be wrapped in a few lines. It gets the context as records
+and returns the answer as a record; `turnfold.wire` converts both for a provider. The protocol streams to a callback:
+the answer is complete when the call returns, and a caller that is cancelled half way leaves no generator open. The
+clients of this package return an `AnswerStream`, which can also be iterated, with or without an event loop.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ __all__ = (
 
 
 Prompt: TypeAlias = Context | Sequence[Message]
+"""A context, or the messages, to send to a model."""
 ToolSchemas: TypeAlias = Sequence[Mapping[str, object]]
 
 
@@ -56,16 +57,16 @@ class Answer:
     usage: Usage | None = None
     """Token usage that the provider reported; None if it reported none."""
     stop: str = ""
-    """Why the model stopped, in the provider's words."""
+    """Reason why the model stopped, in the provider's words."""
     changes: tuple[str, ...] = ()
     """A sentence for each part of the context that was converted or left out for this provider."""
 
 
 class AnswerStream:
-    """A streamed answer: iterate over its text, with or without an event loop, or await the whole.
+    """A streamed answer: iterate over its text, with or without an event loop, or await the whole answer.
 
     `async for text in model.stream(context)`, `for text in model.stream(context)` or `await model.stream(context,
-    on_text=...)`. The request is sent when one of these begins, and once. After the last piece `answer` has the whole
+    on_text=...)`. The request is sent once, when one of these begins. After the last piece `answer` has the whole
     message and its usage; leaving the loop early cancels the request.
     """
 
@@ -84,14 +85,14 @@ class AnswerStream:
         """The whole answer; raises `InvalidOption` before the stream was read to its end."""
         if self._answer is None:
             raise InvalidOption(
-                "the answer is not complete: read the stream to its end before .answer"
+                "the answer is not complete: read the stream to its end before reading .answer"
             )
         return self._answer
 
     async def _whole(self, on_text: Callable[[str], None]) -> Answer:
         if self._begun:
             raise InvalidOption(
-                "this stream was begun before: call stream() again for a new request"
+                "this stream was already used: call stream() again to send a new request"
             )
         self._begun = True
 
@@ -113,7 +114,7 @@ class AnswerStream:
         try:
             while (piece := await pieces.get()) is not None:
                 yield piece
-            await task  # raises its error
+            await task  # raises the error of the request, if there was one
         finally:
             if not task.done():
                 task.cancel()
@@ -127,7 +128,7 @@ class AnswerStream:
         try:
             while (piece := pieces.get()) is not None:
                 yield piece
-            future.result()  # raises its error
+            future.result()  # raises the error of the request, if there was one
         finally:
             future.cancel()
             loop.stop()
@@ -153,12 +154,12 @@ class ChatModel(Protocol):
         ...
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """Return the tokens by the provider's own count; None if it has no call for counting."""
+        """Return the number of tokens as the provider counts them; None if it has no call for counting."""
         ...
 
 
 class CompletionModel(Protocol):
-    """A model that can summarise. It may offer `count_tokens` too."""
+    """A client with `acompletion`, which is enough to write summaries. It may have `count_tokens` too."""
 
     async def acompletion(self, messages: list[dict[str, str]], /) -> object:
         """Return the answer to the messages: a string, an OpenAI-style object, or a dictionary."""
@@ -174,16 +175,17 @@ SummaryModel: TypeAlias = CompletionModel | ChatModel | _Completes | Callable[[s
 
 
 def prompt_function(model: object, *, option: str) -> Callable[[str], object]:
-    """Return a function that puts one prompt to a model; `InvalidOption`, naming the option, for any other object.
+    """Return a function that sends one prompt to a model; raises `InvalidOption` if `model` cannot answer prompts.
 
-    What it returns may be awaitable; `completion_text` finds the text in it.
+    The function may return an awaitable; `completion_text` extracts the text of the answer. `option` is the name of the
+    option in the error.
     """
     answer = _messages_function(model, option=option)
     return lambda prompt: answer([user(prompt)], ())
 
 
 def as_chat_model(model: object, *, option: str) -> ChatModel:
-    """Return any model that can summarise as a chat model; one with `complete` alone is asked without tools."""
+    """Return a chat model: `model` itself if it is one, else a wrapper around its `acompletion`, `complete` or call."""
     if isinstance(model, ChatModel) and not inspect.isclass(model):
         return model
     return _AdaptedModel(model_name(model), _messages_function(model, option=option))
@@ -198,10 +200,11 @@ def model_name(model: object) -> str:
 def _messages_function(
     model: object, *, option: str
 ) -> Callable[[Sequence[Message], ToolSchemas], object]:
+    """Return a function from messages and tool schemas to the answer of a model, which may be awaitable."""
     acompletion = getattr(model, "acompletion", None)
     complete = getattr(model, "complete", None)
     if inspect.isclass(model):
-        pass  # its methods need an object
+        pass  # methods can be called on an object only
     elif callable(acompletion):
         return lambda messages, _: acompletion(
             [{"role": each.role, "content": each.text} for each in messages]
@@ -243,7 +246,7 @@ class _AdaptedModel:
         tools: ToolSchemas = (),
         on_text: Callable[[str], None] | None = None,
     ) -> AnswerStream:
-        """Return the same, its text in one piece."""
+        """Return the answer of `complete` as a stream, with all its text in one piece."""
 
         async def start(take: Callable[[str], None]) -> Answer:
             answer = await self.complete(prompt, tools=tools)
@@ -253,5 +256,5 @@ class _AdaptedModel:
         return AnswerStream(start, on_text)
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (it cannot say)
-        """Return None: such a client does not count."""
+        """Return None: the wrapped client has no call for counting tokens."""
         return None

@@ -1,4 +1,4 @@
-"""Assembles the answers of streams from their events, for each provider's interface; needs no SDK.
+"""Assembles complete answers from streamed events, for each provider's interface; needs no SDK.
 
 Each stream class takes the events one by one and gives the answer as it would be without streaming.
 """
@@ -27,7 +27,7 @@ _NAMES = frozenset("format id index name object role status type".split())
 
 
 class ChatStream:
-    """Assembles an answer from the chunks of a Chat stream."""
+    """Assembles an answer from the chunks of an OpenAI Chat Completions stream."""
 
     def __init__(self) -> None:
         self._fields: JsonObject = {}
@@ -44,7 +44,7 @@ class ChatStream:
         text = ""
         for choice in objects_of(event.get("choices")):
             if choice.get("index") not in (0, None):
-                continue  # only one answer is asked for
+                continue  # only one answer was requested
             self._stop = choice.get("finish_reason") or self._stop
             delta = object_at(choice, "delta")
             _merge(self._message, delta)
@@ -62,7 +62,10 @@ class ChatStream:
 
 
 def normalized_chat(response: JsonObject) -> JsonObject:
-    """Return an answer without empty fields, so that it is the same with and without streaming."""
+    """Return a Chat Completions response without empty fields, so that it is equal with and without streaming.
+
+    Raises `CallFailed` if it has no choices.
+    """
     if not objects_of(response.get("choices")):
         raise no_answer(response, "choices")
     choices: list[JsonObject] = []
@@ -109,6 +112,7 @@ def _joined_texts(value: object) -> object:
 
 
 def _merge(result: JsonObject, delta: JsonObject) -> None:
+    """Add the fragments in `delta` to the message `result`, field by field."""
     for key, value in delta.items():
         known = result.get(key)
         if value is None:
@@ -169,10 +173,11 @@ def _copied(value: object) -> object:
 
 
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
+"""Types of the event that ends a Responses stream and holds the whole response."""
 
 
 class ResponsesStream:
-    """Assembles an answer from the events of a Responses stream."""
+    """Assembles an answer from the events of an OpenAI Responses stream."""
 
     def __init__(self) -> None:
         self._items: dict[int, JsonObject] = {}
@@ -193,7 +198,7 @@ class ResponsesStream:
         return ""
 
     def result(self) -> JsonObject:
-        """Return the last response; raise `CallFailed` if there is none."""
+        """Return the response in the stream's last event; raise `CallFailed` if the stream ended before it."""
         if self._response is None:
             raise stream_cut()
         if objects_of(self._response.get("output")) or not self._items:
@@ -255,7 +260,7 @@ class GeminiStream:
 
 
 class MessageStream:
-    """Assembles the events of one streamed message."""
+    """Assembles a message from the events of an Anthropic stream."""
 
     def __init__(self) -> None:
         self._message: JsonObject = {}
@@ -318,7 +323,10 @@ class MessageStream:
 
 
 def normalized_message(response: JsonObject) -> JsonObject:
-    """Return an answer without empty fields, so that it is the same with and without streaming."""
+    """Return an Anthropic message without empty fields, so that it is equal with and without streaming.
+
+    Raises `CallFailed` if it has no content.
+    """
     if not isinstance(response.get("content"), list):
         raise no_answer(response, "content")
     blocks = [without_nulls(block) for block in objects_of(response.get("content"))]

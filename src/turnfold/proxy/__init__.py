@@ -1,4 +1,4 @@
-"""`turnfold proxy`: a transparent proxy for the interfaces of model providers, with contexts that fit a budget."""
+"""`turnfold proxy`: a proxy between any agent program and its model provider; shortens requests to a token budget."""
 
 from __future__ import annotations
 

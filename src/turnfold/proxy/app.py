@@ -36,9 +36,9 @@ from turnfold.errors import (
     UnknownModel,
 )
 from turnfold.memory import make_config
-from turnfold.proxy.calls import AnswerPieces, PreparedCall, prepare_call
 from turnfold.proxy.conversations import Conversations
-from turnfold.proxy.formats import HELD_BY_PROVIDER, BodyFormat, ReadMessages, format_of
+from turnfold.proxy.model_calls import AnswerPieces, PreparedCall, prepare_call
+from turnfold.proxy.request_bodies import HELD_BY_PROVIDER, BodyFormat, ReadMessages, format_of
 from turnfold.proxy.session_ids import SESSION_HEADER, session_id, split_path
 from turnfold.proxy.settings import ProxyOptions
 from turnfold.proxy.upstream import RawHeaders, Upstream, UpstreamResponse, end_to_end
@@ -58,17 +58,17 @@ _OWN: Final = tuple(name.encode() for name in (_SWITCH, _TOKEN, SESSION_HEADER))
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """One request of a client."""
+    """One request of a client, parsed."""
 
     method: str
     path: str
-    """Path and query, as they are sent on."""
+    """Path and query, as they are forwarded."""
     session: str
-    """The session in the path; empty if there is none."""
+    """The session id in the path; empty if there is none."""
     headers: Headers
     raw: RawHeaders
     format: BodyFormat | None
-    """The interface, if this is a model call."""
+    """The provider's interface if this is a model call, else None."""
     model: str
     """The model in the path; empty if it is in the body."""
 
@@ -91,7 +91,7 @@ class _Exchange:
 
 
 class ProxyApp:
-    """Handles the requests of all clients."""
+    """ASGI application that forwards the requests of all clients to the provider."""
 
     def __init__(self, options: ProxyOptions, upstream: Upstream) -> None:
         self._options = options
@@ -114,12 +114,12 @@ class ProxyApp:
         self._read = ReadMessages()
 
     async def close(self) -> None:
-        """Finish the running folds, and close the store."""
+        """Wait until running folds (compactions) are finished, and close the store."""
         await self._config.runtime.finish()
         await self._config.store.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Forward one request, and answer with the provider's response or an error."""
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1000})
             return
@@ -136,7 +136,7 @@ class ProxyApp:
         except ClientDisconnect:
             pass
         except Exception as error:
-            # The messages of unexpected errors may show what was said: only where they were raised is logged.
+            # The text of an unexpected error may quote the conversation: only its type and place are logged.
             known = isinstance(error, TurnfoldError)
             place = "" if known else _raised_at(error)
             _log.warning(
@@ -146,8 +146,8 @@ class ProxyApp:
                 extra={"event": "request_failed"},
             )
             if not begun:  # else only the connection can be ended
-                told = str(error) if known else "an internal error, see the log of the proxy"
-                await _send_error(told, _status(error), exchange, send)
+                text = str(error) if known else "an internal error, see the log of the proxy"
+                await _send_error(text, _status(error), exchange, send)
 
     async def _answer(self, exchange: _Exchange, receive: Receive, send: Send) -> None:
         self._gate.check_host(exchange.headers)
@@ -180,7 +180,7 @@ class ProxyApp:
     async def _prepared(
         self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
     ) -> tuple[PreparedCall | None, str]:
-        """Return the call that is stored, or None and the reason why the request is passed through."""
+        """Return the prepared call and a note about it; None and the reason if the request is passed through."""
         if exchange.headers.get("content-encoding", "identity") != "identity":
             return None, "passed through; compressed request body"
         try:
@@ -238,7 +238,7 @@ async def _relay(
     leaving: asyncio.Future[None],
     send: Send,
 ) -> None:
-    """Pass a response on as it arrives; if the client leaves, stop reading it. Store its answer."""
+    """Pass a response on as it arrives, and store its answer; stop reading if the client disconnects."""
     headers = [*response.headers, (_SWITCH.encode(), note.encode())]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     answer = AnswerPieces() if call is not None and response.status == 200 else None
@@ -253,9 +253,7 @@ async def _relay(
         complete = True
 
     try:
-        with suppress(
-            ClientDisconnect, ModelUnavailable
-        ):  # the end of the response is missing then
+        with suppress(ClientDisconnect, ModelUnavailable):  # then the response is not complete
             await _until_left(asyncio.ensure_future(pump()), leaving)
     finally:
         if call is not None and answer is not None:
@@ -264,12 +262,15 @@ async def _relay(
     if complete:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     else:
-        # Without its end, the server closes the connection: the client sees that the response broke off.
-        _log.warning("a response broke off", extra={"event": "response_broke_off"})
+        # The end is not sent, so the server closes the connection and the client sees that the response is incomplete.
+        _log.warning(
+            "a response is incomplete: the provider or the client ended it early",
+            extra={"event": "response_broke_off"},
+        )
 
 
 async def _until_left(work: asyncio.Future[_Result], leaving: asyncio.Future[None]) -> None:
-    """Wait for some work; if the client leaves meanwhile, cancel it and raise `ClientDisconnect`."""
+    """Wait for `work`; if the client disconnects first, cancel it and raise `ClientDisconnect`."""
     try:
         await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
@@ -278,7 +279,7 @@ async def _until_left(work: asyncio.Future[_Result], leaving: asyncio.Future[Non
         if not work.done():
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-    work.result()  # raises its error
+    work.result()  # raises its error, if there was one
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -330,7 +331,7 @@ def _status(error: Exception) -> int:
 
 
 async def _send_error(text: str, status: int, exchange: _Exchange, send: Send) -> None:
-    """Answer with an error in the form of the provider, so that its client shows the message."""
+    """Answer with an error in the provider's own format, so that the client shows the message."""
     told = f"turnfold: {text}"
     provider = exchange.format.provider if exchange.format else ""
     kind = "invalid_request_error" if status < 500 else "api_error"

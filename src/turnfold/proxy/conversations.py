@@ -1,9 +1,10 @@
 """Keeps the log of each session in agreement with the histories that its client sends.
 
-A client sends its whole history with every request. What continues the log is appended. A history that leaves the log
-(an edited message, another answer asked for, a second agent that uses the same session id) gets a conversation of its
-own: the log is forked where the two part, so that both keep their summaries, and a client that goes back and forth
-between them finds each as it left it. The id of a fork follows from where it begins, so that every process finds it.
+A client sends its whole history with every request. Messages that continue the log are appended. A history that differs
+from the log (an edited message, a second answer to the same question, a second agent with the same session id) gets a
+conversation of its own: a fork of the log at the point where they differ. Both keep their summaries, and a client that
+goes back and forth between them finds each as it left it. The id of a fork is computed from the point where it begins,
+so that every process finds it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from weakref import WeakValueDictionary
 from turnfold.budget import Budget
 from turnfold.errors import Conflict
 from turnfold.memory import AsyncSession, MemoryConfig, SessionCache
-from turnfold.proxy.formats import GivenMessage, message_key
+from turnfold.proxy.request_bodies import GivenMessage, message_key
 from turnfold.records import CLEARED, SESSION, ClearedNote, longest_overlap, read_note
 from turnfold.stores import Head, Scope
 from turnfold.tokens import CalibrationLog, counter_for
@@ -30,12 +31,15 @@ __all__ = ("Conversations", "PlacedHistory")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _PAGE: Final = 500
+"""Entries that are read or appended at a time."""
 _MOST_LOGS: Final = 256
+"""The most conversations whose message keys are cached."""
 _MOST_MODELS: Final = 32
+"""The most combinations of tenant, model and budget whose session handles are cached."""
 _MOST_BYTES: Final = 8 << 20
-"""Bytes of the session handles of one model and budget."""
+"""The most bytes of cached session handles of one tenant, model and budget."""
 _MOST_FORKS: Final = 200
-"""Forks that are followed from the first log of a session; more of them in a row are an error."""
+"""The most forks that are followed from the first log of a session; more in a row are an error."""
 _TRIES: Final = 16
 _MARK: Final = "~"
 """Separates the id of a session from the digest in the id of its forks."""
@@ -43,7 +47,7 @@ _MARK: Final = "~"
 
 @dataclass(slots=True)
 class _KnownLog:
-    """The keys of a conversation's visible messages."""
+    """Cached keys and seqs of a conversation's messages, without system messages and cleared ones."""
 
     head: Head = field(default_factory=Head)
     cleared: int = 0
@@ -53,7 +57,7 @@ class _KnownLog:
 
 @dataclass(frozen=True, slots=True)
 class PlacedHistory:
-    """A client's history, and where it is in the log."""
+    """The position of a client's history in the log."""
 
     session: AsyncSession
     seqs: tuple[int, ...]
@@ -61,11 +65,11 @@ class PlacedHistory:
     head: int
     """Seq of the newest entry of the log."""
     from_start: bool
-    """False if the client left out the beginning of what is in the log."""
+    """False if the history begins later than the log, because the client dropped older messages."""
 
 
 class Conversations:
-    """The conversations of all sessions, of all tenants and models."""
+    """Finds or creates the conversation that a client's history belongs to, for all tenants and models."""
 
     def __init__(self, config: MemoryConfig) -> None:
         self.config = config
@@ -74,7 +78,7 @@ class Conversations:
         )
         self._logs: OrderedDict[tuple[str, str], _KnownLog] = OrderedDict()
         self._newest: OrderedDict[tuple[str, str], str] = OrderedDict()
-        """The conversation that a session used last: tried first."""
+        """The conversation that each session used last, which is tried first."""
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     def session(
@@ -108,7 +112,7 @@ class Conversations:
         model: str,
         budget: Budget,
     ) -> PlacedHistory:
-        """Make a log of the session end with the given history, and return where it is."""
+        """Store a client's history in a conversation of its session, as the end of the log; return its position."""
         keys = [one.key for one in given]
         lock = self._locks.setdefault((tenant, name), asyncio.Lock())
         async with lock:
@@ -133,7 +137,7 @@ class Conversations:
         keys: Sequence[str],
         system: Sequence[str],
     ) -> PlacedHistory | None:
-        """Append what is new of a history that continues the log; None if it does not continue it."""
+        """Append the new messages of a history; None if the history does not continue the log."""
         log = await self._log(session.scope.tenant, session.id)
         if (
             system and not log.keys
@@ -152,7 +156,7 @@ class Conversations:
         return PlacedHistory(session, tuple(seqs), head, from_start=start == 0)
 
     async def _conversation(self, tenant: str, name: str, keys: Sequence[str]) -> str:
-        """Return the conversation that a history continues; makes a fork where it leaves all that there are."""
+        """Return the conversation that a history continues; create a fork if it continues none of the session's."""
         newest = self._newest.get((tenant, name), name)
         if newest != name and _continues((await self._log(tenant, newest)).keys, keys):
             return newest
@@ -181,7 +185,7 @@ class Conversations:
         return await self.config.store.head(Scope(tenant), conversation)
 
     async def _log(self, tenant: str, conversation: str) -> _KnownLog:
-        """Return the keys of a conversation's visible messages; reads only what was written since the last time."""
+        """Return the keys of a conversation's visible messages; reads only entries that are not cached."""
         store, scope = self.config.store, Scope(tenant)
         place = tenant, conversation
         head = await self._head(tenant, conversation)
@@ -206,9 +210,9 @@ class Conversations:
             log = _KnownLog(cleared=cleared)
         after = log.seqs[-1] if log.seqs else cleared
         while page := await store.read(scope, conversation, after=after, limit=_PAGE):
-            told = [entry for entry in page if entry.message.role != "system"]
-            log.keys += [message_key(entry.message) for entry in told]
-            log.seqs += [entry.seq for entry in told]
+            shown = [entry for entry in page if entry.message.role != "system"]
+            log.keys += [message_key(entry.message) for entry in shown]
+            log.seqs += [entry.seq for entry in shown]
             after = page[-1].seq
         return log
 
@@ -219,8 +223,8 @@ def _continues(log: Sequence[str], given: Sequence[str]) -> bool:
 
 
 def _overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
-    """Return where in the log a history begins, and how many of its messages follow there."""
-    if given[: len(log)] == log:  # by far the most common: compared at once
+    """Return the index in the log at which a history begins, and how many of its messages are there."""
+    if given[: len(log)] == log:  # by far the most common case, and fast to compare
         return 0, len(log)
     return longest_overlap(log, given)
 

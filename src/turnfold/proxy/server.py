@@ -1,4 +1,4 @@
-"""Runs the proxy with uvicorn; on SIGINT or SIGTERM it finishes its requests first, on a second signal it does not."""
+"""Runs the proxy with uvicorn; SIGINT or SIGTERM lets running requests finish, a second signal ends them at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Finds the session that a request belongs to, by what the client sends anyway.
+"""Finds the id of the session that a request belongs to, in its path, headers or body.
 
-Agent programs identify their session in a header or in a field of the body, each in its own way. What a user configures
-(the path, the header of turnfold) comes first.
+Agent programs already send such an id, each in a header or body field of its own. An id that the user configured (in
+the path or in the header X-Turnfold-Session) is preferred.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PREFIX: Final = re.compile(r"/s/([^/]+)(/.*)")
 _HEADERS: Final = (
     "session-id",  # Codex
     "session_id",  # Codex before it changed the spelling; pi
-    "x-litellm-session-id",  # OpenHands, and whatever else is used with LiteLLM
+    "x-litellm-session-id",  # OpenHands, and other programs that use LiteLLM
     "x-session-id",
     "x-session-affinity",  # opencode
 )
@@ -84,6 +84,7 @@ def _text(fields: Mapping[str, msgspec.Raw], name: str) -> str:
 
 
 def _name(given: str) -> str:
+    """Return an id that can name a conversation: unchanged, or its digest if it is too long or not printable."""
     if len(given) <= _LONGEST and given.isprintable():
         return given
     return f"digest:{blake2b(given.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"

@@ -26,6 +26,7 @@ class ProxyOptions:
     upstream: str
     """Address of the provider, without the path of an interface: `https://api.anthropic.com`."""
     store: str = "sqlite://"
+    """Address of the store that keeps the conversations; the default keeps them in memory."""
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(
         default=None, repr=False, kw_only=True
     )
@@ -33,20 +34,22 @@ class ProxyOptions:
     budget: int = 0
     """Tokens that a request may have; 0 for three quarters of the model's context window."""
     model_budgets: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The same for models whose name begins with the key; the longest that fits is used."""
+    """Budgets by the beginning of a model's name; of several that match, the longest counts."""
     session: str = ""
     """Session of requests that name none; empty: they are passed through unchanged."""
     host: str = "127.0.0.1"
     port: int = 8789
     tokens_file: Path | None = None
-    """Access tokens, in the header X-Turnfold-Token; required to listen on other addresses than loopback."""
+    """File of access tokens, sent in the header X-Turnfold-Token; required for other than loopback addresses."""
     tenant: str = "default"
     """Tenant of all requests if there is no tokens file."""
     allow_hosts: tuple[str, ...] = ()
+    """Further host names that the Host header of a request may have."""
     limits: Limits = field(default_factory=_limits)
     connect_seconds: float = 10.0
+    """Seconds within which the provider must accept a connection."""
     read_seconds: float = 600.0
-    """Seconds in which the provider may send nothing."""
+    """Seconds without any data from the provider after which a request fails."""
     drain: float = 60.0
     """Seconds that running requests get to finish at shutdown."""
 

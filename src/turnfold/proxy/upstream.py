@@ -1,7 +1,7 @@
-"""Sends requests on to the provider and streams their responses; the only file of the proxy that imports httpx2.
+"""Forwards requests to the provider and streams the responses; the only file of the proxy that imports httpx2.
 
-Requests go through the transport and not through a client: it adds no header, follows no redirect, keeps no cookies,
-and does not log addresses, in which a key may be.
+Requests go through httpx2's transport and not through its client, because the transport adds no header, follows no
+redirect, keeps no cookies, and does not log addresses, which may contain a key.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_CONNECTIONS: Final = 1_000
 def end_to_end(
     headers: Iterable[tuple[bytes, bytes]], *, without: Iterable[bytes] = ()
 ) -> RawHeaders:
-    """Return the headers that a proxy passes on: without those of one connection, and without others."""
+    """Return the headers that a proxy passes on: no hop-by-hop headers, and none of the names in `without`."""
     given = [(name.lower(), value) for name, value in headers]
     named = {
         each.strip().lower()
@@ -59,7 +59,7 @@ def end_to_end(
 
 @dataclass(slots=True)
 class UpstreamResponse:
-    """The response of the provider: its body is read as it arrives, byte for byte."""
+    """The response of the provider; its body is read unchanged, as it arrives."""
 
     status: int
     headers: RawHeaders
@@ -79,7 +79,7 @@ class UpstreamResponse:
 
 
 class Upstream:
-    """The provider behind the proxy."""
+    """Connections to the provider that the proxy forwards requests to."""
 
     def __init__(self, url: str, *, connect_seconds: float, read_seconds: float) -> None:
         parts = urlsplit(url)
@@ -89,7 +89,8 @@ class Upstream:
             )
         if parts.username or parts.password:
             raise InvalidOption(
-                f"--upstream {shown_address(url)!r} holds a password: clients send their own keys, leave it out"
+                f"--upstream {shown_address(url)!r} contains a user name or password: remove it; "
+                "clients send their own keys"
             )
         self._base = url.rstrip("/")
         self._versioned = self._base.endswith("/v1")
@@ -102,7 +103,7 @@ class Upstream:
         limits = httpx2.Limits(
             max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_CONNECTIONS
         )
-        # Certificates take a while to load: only where they are used.
+        # Certificates take a while to load: only if they are used.
         self._transport = httpx2.AsyncHTTPTransport(verify=parts.scheme == "https", limits=limits)
         self._stack = AsyncExitStack()
 
@@ -123,7 +124,7 @@ class Upstream:
     ) -> UpstreamResponse:
         """Send a request to `path`, with its query; raises `ModelUnavailable` if there is no response."""
         if self._versioned and path.startswith("/v1/"):
-            path = path.removeprefix("/v1")  # in the address and in the path
+            path = path.removeprefix("/v1")  # the upstream address has it already
         try:
             request = httpx2.Request(
                 method,

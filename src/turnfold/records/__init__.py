@@ -42,7 +42,7 @@ from turnfold.records.frozen_json import (
     thaw_object,
 )
 from turnfold.records.message_groups import Grouper, Misplaced, Placement, Span, group_spans
-from turnfold.records.message_keys import content_key, longest_overlap
+from turnfold.records.message_identity import content_key, longest_overlap
 from turnfold.records.messages import (
     ROLES,
     Message,
@@ -50,6 +50,8 @@ from turnfold.records.messages import (
     Role,
     assistant,
     erased_message,
+    has_compaction,
+    is_compaction,
     is_erased,
     system,
     tool,
@@ -73,6 +75,7 @@ from turnfold.records.session_state import (
     FINDING,
     FINDINGS,
     FOLDING,
+    ORIGIN,
     PIN,
     RULES,
     SESSION,
@@ -85,6 +88,7 @@ from turnfold.records.session_state import (
     ClearedNote,
     FindingsNote,
     FoldingNote,
+    OriginNote,
     PinNote,
     StandIn,
     StandInNote,
@@ -119,6 +123,7 @@ __all__ = (
     "LATEST_TURN",
     "MAX_DEPTH",
     "NEUTRAL",
+    "ORIGIN",
     "PIN",
     "RESULT",
     "ROLES",
@@ -150,6 +155,7 @@ __all__ = (
     "NewEntry",
     "OpaquePart",
     "Origin",
+    "OriginNote",
     "Part",
     "PinNote",
     "Placement",
@@ -189,6 +195,8 @@ __all__ = (
     "freeze_object",
     "get_field",
     "group_spans",
+    "has_compaction",
+    "is_compaction",
     "is_erased",
     "longest_overlap",
     "plain_text",

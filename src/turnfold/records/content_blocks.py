@@ -1,14 +1,14 @@
-"""Read content blocks of OpenAI and Anthropic into parts, and write parts as blocks.
+"""Converts content blocks of OpenAI and Anthropic to message parts, and parts to blocks.
 
 Reading: content is text, a list of block dictionaries, or a list of objects with the same attributes, in the shapes of
 OpenAI (`image_url`, `input_audio`, `file`, `tool_calls`) or Anthropic (`image`, `document`, `tool_use`, `tool_result`,
-`thinking`). The block types do not collide, so one reader handles both. An unknown field is kept in the part's `extra`,
+`thinking`). No type name has two meanings, so one reader handles both. An unknown field is kept in the part's `extra`,
 an unknown block is kept whole, a broken block is rejected. Message and block objects of SDKs and frameworks are read by
 the names of their fields, which are the same in all of them.
 
-Writing: OpenAI's shape if it can express everything, otherwise blocks. OpenAI's message has one list of calls after the
-content and one result per tool message. A message whose calls are interleaved with text, or that has several results,
-is written with Anthropic's blocks instead, which are read back to the same parts.
+Writing: OpenAI's shape if it can express all parts, otherwise Anthropic's blocks. OpenAI's message has one list of
+calls after the content and one result per tool message, so a message whose calls are interleaved with text, or that has
+several results, is written as Anthropic's blocks. Both are read back to the same parts.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ __all__ = (
 )
 
 
+_IN_RESULT = "Give text, images, audio or files"
+
+
 def get_field(value: object, name: str) -> object:
     """Return a field of a mapping or an attribute of an object; None if it does not exist."""
     if isinstance(value, Mapping):
@@ -60,7 +63,7 @@ def as_fields(value: object, path: str = "") -> dict[str, object]:
         fields = dict(cast("Mapping[str, object]", value))
     else:
         found = _dumped(value) or _attributes(value)
-        # An object lists every field it could have; empty ones mean nothing.
+        # An object has an attribute for every possible field; those that are None were not set.
         fields = {key: item for key, item in found.items() if item is not None and key[:1] != "_"}
         if not fields:
             raise InvalidRecord(
@@ -73,7 +76,7 @@ def as_fields(value: object, path: str = "") -> dict[str, object]:
 
 
 def _dumped(value: object) -> Mapping[str, object] | None:
-    """Return the fields of a Pydantic model."""
+    """Return the fields of a Pydantic model; None for any other value."""
     dump = getattr(value, "model_dump", None)
     found = dump() if callable(dump) and not isinstance(value, type) else None
     return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else None
@@ -172,7 +175,7 @@ def is_modelled(role: str, key: str, value: object) -> bool:
 
 
 def read_block(block: object, path: str, *, in_result: bool = False) -> Part:
-    """Read one content block."""
+    """Convert one content block of OpenAI or Anthropic to a part."""
     if isinstance(block, str):
         return TextPart(plain_text(block, path=path))
     if isinstance(block, Part):
@@ -181,8 +184,8 @@ def read_block(block: object, path: str, *, in_result: bool = False) -> Part:
     kind = fields.get("type")
     if not isinstance(kind, str):
         raise InvalidRecord("the content block has no type", path=path, remedy='Add "type"')
-    if in_result and kind == "tool_result":  # a chain of them, once read, would overflow the stack
-        raise InvalidRecord("a tool result cannot hold a ToolResult", path=path)
+    if in_result and kind == "tool_result":  # deeply nested results would overflow the stack
+        raise InvalidRecord("a tool result cannot hold a ToolResult", path=path, remedy=_IN_RESULT)
     read = _READERS.get(kind)
     if read is None:
         return OpaquePart(freeze(fields, path=path))
@@ -190,7 +193,7 @@ def read_block(block: object, path: str, *, in_result: bool = False) -> Part:
 
 
 def read_call(call: object, path: str) -> ToolCall:
-    """Read one item of OpenAI's `tool_calls`."""
+    """Convert one item of OpenAI's `tool_calls` to a part."""
     if isinstance(call, ToolCall):
         return call
     fields = as_fields(call, path)
@@ -309,7 +312,9 @@ def _file(block: Block, path: str) -> Part:
     file_id = _optional(file, "file_id", where)
     url = f"file:{file_id}" if file_id else _optional(file, "file_data", where)
     if not url:
-        raise InvalidRecord("the file has neither file_id nor file_data", path=where)
+        raise InvalidRecord(
+            "the file has neither file_id nor file_data", path=where, remedy="Add one of them"
+        )
     media_type = _optional(file, "media_type", where) or declared_media_type(url)
     filename = _optional(file, "filename", where)
     return FilePart(url, media_type, filename, _rest(block, path, "file", file))
@@ -330,7 +335,7 @@ def _tool_use(block: Block, path: str) -> Part:
     del block["type"]
     call_id, name = _take(block, "id", path), _take(block, "name", path)
     arguments = block.pop("input", {})
-    if not isinstance(arguments, str):  # text is what the model wrote: kept verbatim
+    if not isinstance(arguments, str):  # text is kept exactly as the model wrote it
         arguments = freeze(arguments, path=f"{path}.input")
     return ToolCall(call_id, name, plain_text(arguments, path=path), _rest(block, path))
 
@@ -343,7 +348,7 @@ def _tool_result(block: Block, path: str) -> Part:
     is_error = block.get("is_error")
     if is_error is True:
         del block["is_error"]
-    elif is_error not in (None, False):  # an explicit False is kept, to be written again
+    elif is_error not in (None, False):  # an explicit False is kept in `extra`
         raise InvalidRecord(f"is_error is {is_error!r}", path=path, remedy="Use true or false")
     return ToolResult(call_id, content, is_error is True, _rest(block, path))
 
@@ -353,7 +358,9 @@ def _result_content(parts: Iterable[Part], path: str) -> tuple[ContentPart, ...]
     for index, part in enumerate(parts):
         if isinstance(part, ToolCall | ToolResult | ThinkingPart):
             raise InvalidRecord(
-                f"a tool result cannot hold a {type(part).__name__}", path=f"{path}[{index}]"
+                f"a tool result cannot hold a {type(part).__name__}",
+                path=f"{path}[{index}]",
+                remedy=_IN_RESULT,
             )
         content.append(part)
     return tuple(content)
@@ -425,14 +432,14 @@ def message_fields(
 
 
 def write_call(call: ToolCall) -> Block:
-    """Write a call as an item of OpenAI's `tool_calls`."""
+    """Return a tool call as an item of OpenAI's `tool_calls`."""
     fields: Block = {"id": call.id, "type": "function"}
     fields["function"] = {"name": call.name, "arguments": call.arguments}
     return _with_extra(fields, call.extra)
 
 
 def write_block(part: Part) -> Block:
-    """Write a part as a content block."""
+    """Return a part as a content block."""
     match part:
         case TextPart():
             fields: Block = {"type": "text", "text": part.text}
@@ -516,7 +523,7 @@ def _thinking_block(part: ThinkingPart) -> Block:
 
 
 def _arguments(text: str) -> object:
-    """Return the arguments as a value if writing it gives the same text; otherwise the text itself."""
+    """Return tool arguments as a JSON value if writing that value gives the same text again; otherwise the text."""
     try:
         value = thaw(text)
         same = not isinstance(value, str) and freeze(value, path="") == text

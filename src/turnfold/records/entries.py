@@ -1,7 +1,7 @@
-"""Log entries, checkpoints (summaries) and documents as a store keeps them, and messages in any accepted shape.
+"""Log entries, checkpoints (summaries) and documents as a store keeps them; conversion of messages of any shape.
 
-A message is a value; an entry is that value at a place in a conversation, with seq, time and token count. The store
-alone assigns `seq`, without gaps, from 1; ordering never depends on a clock.
+A message is a value; an entry is a message stored in a conversation, with seq, time and token count. The store alone
+assigns `seq`, without gaps, from 1; ordering never depends on a clock.
 
 `decode_message(encode_message(m)) == m` for every message. Old versions of the JSON form are upgraded in `_upgrade`
 alone. Decoding builds only the structs of this module, so stored data never runs code.
@@ -123,7 +123,7 @@ def entries_of(messages: object, client_id: str) -> list[NewEntry]:
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """A message to append."""
+    """A message to append to a log."""
 
     message: Message
     client_id: str = ""
@@ -132,7 +132,7 @@ class NewEntry:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A stored message."""
+    """A message stored in the log of a conversation."""
 
     seq: int
     """Position in the conversation: 1, 2, 3 ... without gaps."""
@@ -143,12 +143,12 @@ class Entry:
     turn: int
     """Number of user messages up to and including this entry."""
     tokens: int
-    """Tokens by the conversation's counter."""
+    """Tokens of the message, by the token counter of the conversation."""
     running: int
     """Tokens of everything up to and including this entry."""
     epoch: int = field(default=0, compare=False, repr=False)
-    """Random number of the write that stored it; 0 if unknown. Entries with equal seq and epoch are the same and have
-    the same history, also after a failover or a restored backup."""
+    """Random number of the write that stored it; 0 if unknown. If seq and epoch of two entries are equal, the entries
+    and everything before them are the same, also after a failover or a restored backup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +157,17 @@ class Checkpoint:
 
     id: str
     previous: str
-    """The checkpoint it replaces; empty for the first."""
+    """Id of the checkpoint it replaces; empty for the first."""
     upto: int
     """The last seq it covers."""
     text: str
+    """The summary."""
     digest: str
     """Digest of the entries it covers, to prove what was summarised."""
     model: str = ""
-    """The model that wrote it; empty for the extractive summariser."""
+    """Name of the model that wrote the summary; empty for the extractive summariser."""
     trust: str = "mixed"
-    """The lowest trust of the entries it covers."""
+    """The least trusted role among the entries it covers."""
     fidelity: float = 1.0
     """Share of the hard facts in the covered entries that the summary states, 0 to 1."""
     created: int = 0
@@ -187,9 +188,12 @@ class Document:
 
 
 SCHEMA_VERSION = 1
+"""Version of the JSON form of messages that this release writes."""
 
 
 class _Form(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A message as it is stored in JSON."""
+
     v: int
     role: Role
     parts: tuple[Part, ...]

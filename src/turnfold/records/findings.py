@@ -1,8 +1,8 @@
 """Findings: remembered tool results, with everything needed to use them later.
 
 A finding holds the call and its arguments, the result, its relevance, when and where in the conversation it was made,
-until when it is valid and which tools invalidate it. The rules of a tool are code that only one process may have, so
-their decision about a result is stored with it, and every process follows the same decision.
+until when it is valid and which tools invalidate it. The functions that decide this for a tool may exist in one process
+only, so their decision is stored with the finding, and every process follows it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = (
 NEUTRAL = 0.5
 """Relevance of a result without a score."""
 RESULT = "result"
-"""Kind of a result that belongs to one question and is dropped with it."""
+"""Kind of an ordinary result: it belongs to one question and is dropped when the question is over."""
 TOC = "toc"
-"""Kind of a table of contents: shown first, kept when the question is over."""
+"""Kind of a table of contents of some source: it is shown first, and kept when the question is over."""
 
 
 class Finding(
@@ -56,7 +56,7 @@ class Finding(
     since: int = 0
     """The newest seq when it was recorded: it is shown from the next user turn on."""
     asked: int = 0
-    """The newest seq when the call was made: changes from then on make it stale."""
+    """The newest seq when the call was made; the finding is stale if an invalidating tool ran from then on."""
     call: str = ""
     """Id of the call."""
     created: int = 0
@@ -68,13 +68,15 @@ class Finding(
 
     def __post_init__(self) -> None:
         if not self.tool:
-            raise InvalidRecord("the finding has no tool name", path="tool")
+            raise InvalidRecord(
+                "the finding has no tool name", path="tool", remedy="Give the name of the tool"
+            )
         check_score(self.score, path="score")
         check_text(self.content, path="content")
 
     @property
     def key(self) -> str:
-        """Its key in the store: equal calls have equal keys."""
+        """The key of the finding in the store: equal calls have equal keys."""
         return finding_key(self.tool, self.arguments)
 
 

@@ -1,9 +1,9 @@
-"""JSON values stored as text, so that records with them are immutable, hashable and small; checks of JSON and text.
+"""Keeps JSON values as text, so that records with them are immutable, hashable and small; checks JSON and text.
 
-Providers send objects turnfold does not model. As dictionaries they could be changed inside a frozen message and would
-take several times the memory; JSON text cannot be changed. The order of keys is kept, because some providers sign the
-objects they send. Values that JSON cannot express (NaN, lone surrogates, bytes, nesting deep enough to overflow a
-parser) are rejected here, with an error that names their place.
+Providers send objects that turnfold does not model. As dictionaries they could be changed inside an immutable message
+and would take several times the memory; JSON text cannot be changed. The order of keys is kept, because some providers
+sign the objects they send. Values that JSON cannot express (NaN, lone surrogates, bytes, nesting deep enough to
+overflow a parser) are rejected here, with an error that names their place.
 """
 
 from __future__ import annotations

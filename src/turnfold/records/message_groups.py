@@ -1,4 +1,4 @@
-"""Group the messages of a log into spans (atomic groups) and turns.
+"""Groups the messages of a log into spans (atomic groups) and turns.
 
 A provider rejects a tool result without its call and a call without its result, so no cut may fall between them. A
 **span** is the smallest group that may be kept or left out: an assistant message with tool calls together with all
@@ -32,13 +32,13 @@ class Misplaced(StrEnum):
     """Why a message, or a result in it, is not shown where it was logged."""
 
     LATE = "late"
-    """Its call is in an earlier span: shown there."""
+    """The call of this result is in an earlier span: the result is shown there."""
     ORPHAN = "orphan"
-    """No call with its id came before it: not shown."""
+    """No call with the id of this result came before it: the result is not shown."""
     DUPLICATE = "duplicate"
-    """Its call was answered already: not shown."""
+    """The call of this result was already answered: the second result is not shown."""
     EMPTY = "empty"
-    """It has no content, which providers refuse: not shown."""
+    """The message has no content, which providers refuse: it is not shown."""
 
 
 class Placement:
@@ -109,8 +109,8 @@ class Grouper:
             else:
                 here += 1
         if last < 0 or (not here and len(message.results) < len(message.parts)):
-            # Text that came with results shown elsewhere would be between a call and its results: a span of its own.
-            # Before the first span even a lone result needs a place in the log: a span that shows nothing.
+            # The text of a message whose results are shown elsewhere must not be between a call and its results, so it
+            # gets a span of its own. A result before the first span gets a span that shows nothing.
             self.firsts.append(position)
             placement.span, placement.opens = last + 1, True
         return placement

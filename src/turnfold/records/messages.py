@@ -1,15 +1,15 @@
-"""Messages: immutable values of role and parts, checked when they are made, and where each was read from.
+"""`Message`: an immutable value of role and parts, checked when it is made; and `Origin`, the provider it came from.
 
-Messages are equal if their content is equal; they have no id and no time. Those belong to the stored entry, so two
-processes, a cache and a test can compare messages, and windows share them without copying.
+Messages are equal if their content is equal; they have no id and no time. Id and time belong to the stored entry, so
+two processes, a cache and a test can compare messages, and windows share them without copying.
 
 Parts may come from a constructor, from a store or from another program, and neither Python nor the decoder checks their
-texts. So a message is checked once, and everything that would fail or change later is rejected: values that are no
-text, lone surrogates, invalid JSON text, extra fields that contradict the part.
+texts. So a message is checked once, when it is made, and values that could not be stored or sent are rejected: values
+that are no text, lone surrogates, invalid JSON text, extra fields that contradict the part.
 
-Providers verify what they once sent: thinking is signed, an item refers to another by id, a prompt cache compares
-bytes. The parts hold the content of a message. Its origin names the provider and model that wrote it, and how the
-original differed from what turnfold writes for the same parts. The origin is stored and never sent.
+Providers verify messages that they sent before: thinking is signed, an item refers to another by id, a prompt cache
+compares bytes. The parts hold the content of a message. Its origin holds the provider and model that wrote it, and how
+the original differed from what turnfold writes for the same parts. The origin is stored and never sent.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ __all__ = (
     "Role",
     "assistant",
     "erased_message",
+    "has_compaction",
+    "is_compaction",
     "is_erased",
     "system",
     "tool",
@@ -205,7 +207,7 @@ _ERASED = "erased"
 
 
 def erased_message(message: Message, reason: str = "") -> Message:
-    """Return the placeholder of an erased message: its role, ids and tool names, and the reason; nothing else of it.
+    """Return the placeholder of an erased message, with its role, call ids, tool names and the reason, but no content.
 
     Ids and names of tool calls stay, because a provider refuses a call without a result and a result without a call.
     """
@@ -226,6 +228,20 @@ def is_erased(message: Message) -> bool:
     """Return True if a message is the placeholder of an erased one."""
     reason = message.metadata.get(_ERASED) if message.labels else None
     return isinstance(reason, str) and message == erased_message(message, reason)
+
+
+def is_compaction(part: Part) -> bool:
+    """Return True for an item in which a provider compacted the messages before it; False if the item is empty."""
+    if not isinstance(part, OpaquePart) or "compaction" not in part.json:
+        return False
+    block = thaw_object(part.json)
+    filled = block.get("encrypted_content") or block.get("content")
+    return block.get("type") == "compaction" and isinstance(filled, str)
+
+
+def has_compaction(message: Message) -> bool:
+    """Return True if the message holds a compaction item."""
+    return any(map(is_compaction, message.parts))
 
 
 def _fill(
@@ -282,18 +298,24 @@ def _check_parts(role: str, parts: tuple[Part, ...]) -> None:
             and type(part.text) is str
             and part.text.isascii()
         ):
-            continue  # by far the most common part, and nothing can be wrong with it
+            continue  # plain ASCII text needs no check, and is by far the most common part
         path = f"content[{index}]"
         if type(part) is ToolCall:
             path = f"tool_calls[{calls}]"
             calls += 1
             if role != "assistant":
-                raise InvalidRecord(f"a message of role {role!r} cannot call tools", path=path)
+                raise InvalidRecord(
+                    f"a message of role {role!r} cannot call tools",
+                    path=path,
+                    remedy="Use role 'assistant'",
+                )
         elif type(part) is ToolResult:
             results += 1
             if role != "tool":
                 raise InvalidRecord(
-                    f"a message of role {role!r} cannot have tool results", path=path
+                    f"a message of role {role!r} cannot have tool results",
+                    path=path,
+                    remedy="Use role 'tool'",
                 )
         _check_part(part, path)
     if role == "tool" and results == 0:
@@ -364,7 +386,9 @@ def _check_field(name: str, value: object, path: str) -> None:
             for inner in cast("tuple[object, ...]", value):
                 if isinstance(inner, ToolCall | ToolResult | ThinkingPart):
                     raise InvalidRecord(
-                        f"a tool result cannot hold a {type(inner).__name__}", path=path
+                        f"a tool result cannot hold a {type(inner).__name__}",
+                        path=path,
+                        remedy="Give text, images, audio or files",
                     )
         case _:
             check_text(value, path=path)
@@ -390,14 +414,14 @@ def _read_again(part: _Modelled, path: str) -> Iterator[Part]:
 
 
 def _meaning(part: _Modelled) -> tuple[Part, dict[str, object]]:
-    """Return the part and its extra fields for comparing: spacing and order of the JSON text do not matter."""
+    """Return the part without its extra fields, and these as a dictionary, which ignores the form of their JSON."""
     if isinstance(part, ThinkingPart):  # no block holds its provider and model
         part = msgspec.structs.replace(part, provider="", model="")
     return msgspec.structs.replace(part, extra=""), thaw_object(part.extra)
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
-    """Which provider and model wrote a message, and how."""
+    """The provider and model that wrote a message, and details of its original form."""
 
     provider: str
     """The wire format it was read from."""

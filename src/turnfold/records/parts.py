@@ -1,8 +1,8 @@
-"""Parts: what a message is made of.
+"""The parts of a message: text, image, audio, file, thinking, tool call, tool result, opaque block.
 
-One small frozen struct per kind, discriminated by `kind`. A part holds content and nothing about where it is stored.
-`extra` keeps, as JSON text, the provider's fields that are not modelled here, so that they can be sent back unchanged;
-a block that is not modelled at all becomes an `OpaquePart`.
+Each kind is a small frozen struct; the field `kind` tells them apart in JSON. A part holds content and nothing about
+where it is stored. `extra` keeps, as JSON text, the provider's fields that are not modelled here, so that they can be
+sent back unchanged; a block that is not modelled at all becomes an `OpaquePart`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FilePart(_Part, frozen=True, tag="file"):
 
 
 class ThinkingPart(_Part, frozen=True, tag="thinking"):
-    """Reasoning of a model, with the signature the provider needs back; the text is empty if it was redacted."""
+    """Reasoning of a model, with the signature that the provider verifies; the text is empty if it was redacted."""
 
     text: str
     signature: str = ""
@@ -90,11 +90,11 @@ class ThinkingPart(_Part, frozen=True, tag="thinking"):
     provider: str = ""
     """The provider that signed it, the only one it may be sent to; empty if unknown."""
     model: str = ""
-    """The model it belongs to: a signature is valid for no other."""
+    """The model that wrote it: the signature is valid for no other model."""
 
 
 class OpaquePart(_Part, frozen=True, tag="opaque"):
-    """A block turnfold does not model, kept as the JSON text it came as."""
+    """A block of a provider that turnfold does not model, kept as its JSON text."""
 
     json: str
     provider: str = ""
@@ -136,6 +136,6 @@ Part: TypeAlias = (
 
 
 def declared_media_type(url: str) -> str:
-    """Return the media type that a `data:` URL declares; the unknown type for any other URL."""
+    """Return the media type that a `data:` URL declares; `application/octet-stream` for any other URL."""
     declared = url[5:].split(",", 1)[0].split(";", 1)[0] if url.startswith("data:") else ""
     return declared or _UNKNOWN_MEDIA

@@ -1,8 +1,8 @@
 """Notes: the small versioned documents that a session stores in addition to the log.
 
 The log holds the messages. The notes hold what another process needs to continue the session: where the window begins,
-the current system messages, pins, state, how far it was cleared, who is folding (compacting). No note is needed to read
-the log, and losing all notes loses no message.
+the current system messages, pins, state, up to which entry it was cleared, which process is folding (compacting). No
+note is needed to read the log, and losing all notes loses no message.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = (
     "FINDING",
     "FINDINGS",
     "FOLDING",
+    "ORIGIN",
     "PIN",
     "RULES",
     "SESSION",
@@ -34,6 +35,7 @@ __all__ = (
     "ClearedNote",
     "FindingsNote",
     "FoldingNote",
+    "OriginNote",
     "PinNote",
     "StandIn",
     "StandInNote",
@@ -48,8 +50,8 @@ __all__ = (
 
 
 SESSION: Final = "session"
-"""Kind of the notes that exist once; keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `STATE`, `FINDINGS`,
-`RULES`, `CALIBRATION`."""
+"""Kind of the notes of which a session has one each; keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `STATE`,
+`FINDINGS`, `RULES`, `CALIBRATION`, `ORIGIN`, `STAND_IN`."""
 SYSTEM: Final = "system"
 CLEARED: Final = "cleared"
 FOLDING: Final = "folding"
@@ -57,6 +59,7 @@ STATE: Final = "state"
 FINDINGS: Final = "findings"
 TAKEN_BACK: Final = "taken-back"
 CALIBRATION: Final = "calibration"
+ORIGIN: Final = "origin"
 FINDING: Final = "finding"
 """Kind of the findings (remembered tool results), one document each."""
 WINDOW: Final = "window"
@@ -70,6 +73,8 @@ STAND_IN: Final = "stand-in"
 
 
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all notes; `v` is the version of their form."""
+
     v: int = 1
 
 
@@ -101,6 +106,13 @@ class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
     """(seq, pieces kept) of entries of which only the end was removed."""
 
 
+class OriginNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """The conversations that a fork was copied from, oldest first, as digests instead of ids."""
+
+    ancestors: tuple[tuple[str, str], ...] = ()
+    """(salt, digest of the id with this salt)."""
+
+
 class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     """The beginning of the window of one budget, so that every process builds the same window."""
 
@@ -111,12 +123,13 @@ class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     caps: tuple[tuple[int, int], ...] = ()
     """(seq, most tokens of a single part) of the entries shown shortened."""
     reason: str = ""
+    """Why the entries before the anchor are not shown."""
     turn: int = 0
     """Seq of the user message whose turn `tail` was made for; 0 for none."""
     query: str = ""
-    """The query that `recalled` answers."""
+    """The query for which the entries in `recalled` were found."""
     tail: str = ""
-    """The tail of that turn, unchanged during its tool loop."""
+    """The tail (pins, rules, state, findings, recalled passages) of that turn; the same during its tool loop."""
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the entries recalled into the tail."""
     recall_room: int = 0
@@ -173,9 +186,9 @@ class StandInNote(_Note, frozen=True, forbid_unknown_fields=True):
     """The extract shown for entries whose fold is not finished yet."""
 
     key: str = ""
-    """Key of the document with its text; empty for none."""
+    """Key of the document with the text of the extract; empty for none."""
     upto: int = 0
-    """The last seq it covers."""
+    """The last seq that the extract covers."""
 
 
 class _StandInText(_Note, frozen=True, forbid_unknown_fields=True):

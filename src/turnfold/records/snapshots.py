@@ -1,8 +1,8 @@
-"""Snapshots: the workspace of an agent as it was at a turn, as a value.
+"""`Snapshot`: the workspace of an agent at a turn, as an immutable value.
 
 The workspace (the rendered context, files, state) is in no message and is lost with the next turn unless it is stored.
-A snapshot's id is derived from its content, so two snapshots are equal exactly if their ids are, and a stored one can
-be verified.
+A snapshot's id is derived from its content, so two snapshots are equal exactly if their ids are equal, and a stored
+snapshot can be verified.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Snapshot:
     summary: str = ""
     insights: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
-    """Ids of related things: other snapshots, documents, tickets."""
+    """Ids of related objects: other snapshots, documents, tickets."""
     created: int = 0
     """Microseconds since 1970; 0: set when it is stored. For display, never for ordering."""
 

@@ -1,7 +1,8 @@
-"""Standing rules as pure functions: what users and the system message lay down, kept word for word."""
+"""Standing rules: extracts rules, decisions, preferences, tasks and lasting facts from messages, word for word."""
 
 from __future__ import annotations
 
+from turnfold.rules.classifier import likely_rule
 from turnfold.rules.display import render_rules, shown_rules
 from turnfold.rules.extract import extract_rules
 from turnfold.rules.ledger import LedgerChange, replacements, update_ledger
@@ -14,7 +15,6 @@ from turnfold.rules.record import (
     StandingRule,
     new_rule,
 )
-from turnfold.rules.sentences import likely_rule
 
 __all__ = (
     "LONGEST_RULE",

@@ -1,11 +1,11 @@
-"""What a sentence does to what was said before: replace it, lift it, cancel it or report it as done, by its words."""
+"""Classifies sentences by what they do to an earlier rule: change, permit again, cancel or report as done, by words."""
 
 from __future__ import annotations
 
 import re
 
+from turnfold.rules.classifier import Language
 from turnfold.rules.record import RuleAct
-from turnfold.rules.sentences import Language
 
 __all__ = ("act_of", "is_negative", "is_weak_change", "reports_done")
 
@@ -113,7 +113,7 @@ _NEGATIVE: dict[Language, re.Pattern[str]] = {
 
 
 def act_of(text: str, language: Language) -> RuleAct:
-    """Return what a sentence does; "state" if it says nothing about anything said before."""
+    """Return what a sentence does to an earlier rule; "state" if it refers to nothing that was said before."""
     for act, pattern in _ACTS[language]:
         if pattern.search(text):
             return act
@@ -121,7 +121,7 @@ def act_of(text: str, language: Language) -> RuleAct:
 
 
 def is_weak_change(text: str, language: Language) -> bool:
-    """Return True if a sentence says that it holds now: it may replace what was said before, or just begin."""
+    """Return True if a sentence says what holds "now" or "again": it may replace an earlier rule, or be a new one."""
     return _WEAK[language].search(text) is not None
 
 
@@ -131,5 +131,5 @@ def reports_done(text: str, language: Language) -> bool:
 
 
 def is_negative(text: str, language: Language) -> bool:
-    """Return True if a sentence says what is not to be done or is not so."""
+    """Return True if a sentence forbids or denies something."""
     return _NEGATIVE[language].search(text) is not None

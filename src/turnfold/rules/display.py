@@ -1,18 +1,20 @@
-"""Choose which standing rules a model is shown, and write them.
+"""Chooses which standing rules a model is shown within a token limit, and writes them as text.
 
-While everything fits, everything is shown, in the order in which it was said: a new rule is a new last line, and
-what is before it stays the same for the provider's cache. Where it does not fit, no kind and no message can crowd
-out the others:
+While all rules fit, all are shown in the order in which they were said: a new rule is a new last line, and the text
+before it stays the same for the provider's prompt cache. If they do not fit, they are ranked so that no kind of rule
+and no single message takes all the room:
 
-- Each kind has a share of the room; what it leaves over goes to the others in order of rank.
-- Within a kind the oldest and the newest rules take turns. Rules said early stay, however many are said later, and so
-  does what was said last.
-- Of one message, and of rules that begin alike ("never use a1", "never use a2", ...), the first few count as usual; the
-  others come after everything else, and so does what was barely taken for a rule.
+- Rules with explicit words ("never", "we decided", "allergic", 必须, 过敏) come before sentences without such words.
+- Each kind has a share of the room; room that a kind does not use goes to the others in order of rank.
+- Within a kind the newest and the oldest rules are taken in turns, so that early rules stay, however many are said
+  later, and so do the newest ones.
+- Of one message, and of rules that begin alike ("never use a1", "never use a2", ...), the first few are ranked as
+  usual; the others come last, together with sentences that hardly count as rules (`weak`).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
@@ -33,12 +35,21 @@ _KINDS: tuple[tuple[tuple[RuleKind, ...], int], ...] = (
     (("preference",), 10),
     (("task",), 10),
 )
-"""Kinds by rank, and the percentage of the room each has for itself."""
+"""Kinds of rules by rank, each with its share of the room in percent."""
 _FROM_ONE_MESSAGE = 3
-"""Rules of one message and kind before they come last."""
+"""Rules of one message and kind that are ranked as usual; further ones come last."""
 _ALIKE = 6
-"""Rules with the same beginning before they come last."""
+"""Rules with the same beginning that are ranked as usual; further ones come last."""
 _BEGINNING = late_pattern(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W_]+(?:['’]\w+)?)?")
+
+_IN_SO_MANY_WORDS = late_pattern(
+    r"\b(?:never|always|must|mustn't|don't|do\s+not|cannot|can't|no|not|only|avoid|stop|every|each|from\s+now\s+on|decid\w+"
+    r"|agreed|settled|chose|go(?:ing)?\s+with|instead|actually|prefer\w*|hate|allerg\w+|intoleran\w+|vegan|vegetarian"
+    r"|diabet\w+|pregnant|call\s+me|my\s+name|remind|deadline|at\s+most|at\s+least|no\s+more\s+than)\b"
+    r"|不|别|勿|禁|必须|务必|一定|只|都要|每次|以后|今后|决定|定下|改成|改为|换成|选|过敏|忌|素食|吃素|孕|糖尿|喜欢|讨厌|叫我|我叫"
+    r"|提醒|截止|最多|至少|以内",
+    re.IGNORECASE,
+)
 
 _HEADINGS = {
     "en": "Laid down earlier in this conversation, word for word (number: log entry; a later line "
@@ -56,7 +67,7 @@ def shown_rules(
     """Return the active rules to show within `limit_tokens`, and those left out, both in the order they were said."""
     require_limit(limit_tokens)
     active = sorted((rule for rule in rules if rule.state == "active"), key=_order)
-    # Each line is counted alone, so that a counter that remembers counts none twice; together they cost no more.
+    # Each line is counted alone, so that a counter with a cache counts no line twice; joined lines cost no more.
     joint = joint_cost(count)
     costs = {rule.id: count(_line(rule, "en")) + joint for rule in active}
     room = limit_tokens - max(map(count, _HEADINGS.values()))
@@ -86,22 +97,27 @@ def _order(rule: StandingRule) -> tuple[int, int]:
 def rank_rules(
     rules: Sequence[StandingRule], *, limit_tokens: int, cost: Callable[[StandingRule], int]
 ) -> list[StandingRule]:
-    """Return all rules, those to be kept first in front; `cost` gives the tokens of a rule."""
-    first: list[StandingRule] = []
-    later: list[StandingRule] = []
+    """Return all rules, the most important first; `cost` returns the tokens of a rule."""
+    plain = {rule.id for rule in rules if _IN_SO_MANY_WORDS.search(rule.text)}
+    ordered: list[StandingRule] = []
     crowd: list[StandingRule] = []
-    for kinds, share in _KINDS:
-        usual, crowding = _in_turns([rule for rule in rules if rule.kind in kinds])
-        room = limit_tokens * share // 100
-        for rule in usual:
-            room -= cost(rule)
-            (first if room >= 0 else later).append(rule)
-        crowd += crowding
-    return [*first, *later, *sorted(crowd, key=lambda rule: not rule.weak)]
+    for said in (True, False):
+        first: list[StandingRule] = []
+        later: list[StandingRule] = []
+        for kinds, share in _KINDS:
+            of_kind = [each for each in rules if each.kind in kinds and (each.id in plain) is said]
+            usual, crowding = _in_turns(of_kind)
+            room = limit_tokens * share // 100
+            for rule in usual:
+                room -= cost(rule)
+                (first if room >= 0 else later).append(rule)
+            crowd += crowding
+        ordered += [*first, *later]
+    return [*ordered, *sorted(crowd, key=lambda rule: not rule.weak)]
 
 
 def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[StandingRule]]:
-    """Return the rules of a kind, newest and oldest in turns, and those that crowd."""
+    """Return the rules of a kind, newest and oldest in turns, and likewise those that come last (see above)."""
     messages: Counter[tuple[str, int]] = Counter()
     beginnings: Counter[tuple[str, str]] = Counter()
     usual: list[StandingRule] = []
@@ -135,11 +151,10 @@ def _beginning(text: str) -> str:
 def render_rules(
     rules: Iterable[StandingRule], language: Literal["zh", "en"] | None = None, *, left_out: int = 0
 ) -> str:
-    """Return a section with a line per rule, word for word; empty if there are none.
+    """Return a heading and a line per rule, word for word; empty if there are no rules.
 
-    Every rule is one line behind a dash and the number of its log entry, so nothing in it can pass for another
-    line; rules that are clauses of one sentence share a line. The language of the heading is that of most rules if it
-    is not given.
+    Every rule is a single line after a dash and the number of its log entry, so its text cannot look like another line;
+    rules that are clauses of one sentence share a line. By default the heading is in the language of most rules.
     """
     lines: list[tuple[StandingRule, str]] = []
     for rule in rules:
@@ -160,6 +175,6 @@ def render_rules(
 
 
 def _is_next_clause(before: StandingRule, words: str, rule: StandingRule) -> bool:
-    """Return True if `rule` goes on in the sentence of the rule before it, whose text is `words`."""
+    """Return True if `rule` is the next clause of the sentence of `before`, whose line so far is `words`."""
     same = (before.trust, before.seq) == (rule.trust, rule.seq)
     return same and bool(rule.joint) and words[-1:] not in _ENDS

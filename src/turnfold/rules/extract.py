@@ -1,8 +1,8 @@
-"""Extract standing rules from a message of a user or from the system message, without a model.
+"""Extracts standing rules from a user's message or from the system message, without a model.
 
-Only what the author says himself is read (see `own_words`). A sentence is kept if its score is high enough (see
-`sentences`): less is asked of one that is the whole message than of one among chatter. What is kept is a slice of the
-message.
+Only the author's own sentences count, not quoted or pasted text (see `own_words`). A sentence is a rule if its score is
+high enough (see `sentences`); the score it needs is lower for a sentence that is the whole message than for one among
+small talk. The text of a rule is an unchanged slice of the message.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 
 from turnfold._late_names import late_pattern
 from turnfold.rules.acts import act_of, is_negative, is_weak_change, reports_done
+from turnfold.rules.classifier import Language, kind_of, score
 from turnfold.rules.own_words import OwnSentence, own_sentences
 from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
-from turnfold.rules.sentences import Language, kind_of, score
 from turnfold.rules.topics import rule_terms
 
 __all__ = ("extract_rules",)
@@ -26,17 +26,17 @@ __all__ = ("extract_rules",)
 _HAN = late_pattern("[\u3400-\u4dbf\u4e00-\u9fff]")
 _LATIN_WORD = late_pattern(r"[A-Za-z]+")
 _ALONE: dict[Language, float] = {"en": -1.2, "zh": -1.1}
-"""The score from which a sentence is kept that is the whole message, or stands among others of its kind."""
+"""Score that a sentence needs to be a rule if it is the whole message, or if the other sentences are rules too."""
 _AMONG_OTHERS = 2.6
-"""How much more is asked of it where the other sentences lay nothing down,"""
+"""Added to the needed score if the other sentences of the message are no rules."""
 _AMONG_CHATTER = 6.0
-"""and where they are chatter among friends, in which people say a lot about themselves in passing."""
+"""Added to the needed score if the other sentences are small talk, in which people mention much about themselves."""
 _CHANGE = 0.7
-"""How much less is asked of a sentence that says it changes something."""
+"""Subtracted from the needed score of a sentence that says that it changes something."""
 _WEAK = 0.7
-"""How much more than that it needs to be shown before others."""
+"""A rule whose score is less than this above the needed one is `weak`: it is shown after the others."""
 _REPORTED = 2.0
-"""How much less likely a sentence is that begins with what somebody else said."""
+"""Subtracted from the score of a sentence that reports what somebody else said."""
 _OTHERS_SAID: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^(?:my|the|our|a|an)?\s*(?:boss|manager|mom|mum|mother|dad|father|friends?|colleagues?|teacher|coach|neighbou?r|he"
@@ -49,10 +49,26 @@ _OTHERS_SAID: dict[Language, re.Pattern[str]] = {
         "[^,，。我]{0,3}(?:说|讲|告诉|认为|建议|写着|要求|规定)(?!.*我)"
     ),
 }
+_SMALL_TALK: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:please\s+)?(?:don'?t\s+(?:worry|mention\s+it|be\s+(?:silly|shy|sorry|sad)|get\s+me\s+wrong|sweat)"
+        r"|never\s?mind)\b(?!.*\b(?:from\s+now\s+on|about\s+\w+ing)\b)",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^\\W*(?:请)?(?:别|不要|不用)(?:紧[,，。！!]|闹|担心|客气|着?急|介意|提了|逗|难过|伤心|害羞|生气)"
+    ),
+}
+"""Matches phrases that only look like a prohibition: "don't worry"."""
+_DEMAND = late_pattern("不要|别|不得|不能|不许|禁止|严禁|必须|务必|一定要|只[用能要发做]|每次")
+"""Matches a Chinese clause that demands something, even if the rest of the sentence is only the reason for it."""
+_BESIDE_A_REASON = 1.0
+"""Added to the score that such a clause needs, compared with a whole sentence."""
 _CLAUSE = 0.7
-"""The score from which a clause is a rule of its own."""
+"""Score from which each clause of a sentence is a rule of its own."""
 _SHORT = 4
-"""Words (pairs of characters) of a sentence that says nothing about the message around it: "Thanks."."""
+"""Words (Chinese: pairs of characters) below which a sentence, such as "Thanks.", tells nothing about its message."""
+# Words of small talk.
 _CHATTER = late_pattern(
     r"!|\b(?:awesome|amazing|great|lov(?:e|ed|ely|ing)|fun|excit\w+|happy|glad|proud|beautiful|wonderful|cool|wow|yay|haha"
     r"|lol|hope|hoping|dreams?|feel(?:s|ing)?|felt|support\w*|memor\w+|enjoy\w*|inspir\w+|joy|peace\w*|passion\w*|blast"
@@ -80,6 +96,16 @@ _QUESTION: dict[Language, re.Pattern[str]] = {
     "en": re.compile(r"\?\W*$"),
     "zh": re.compile("[?？]\\W*$|(?:吗|呢|来着)[。！!~～\\s]*$"),
 }
+_ASKED_AFTER: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^(?=.*\b(?:never|don'?t|do\s+not|always|must)\b).*,\s*(?:ok(?:ay)?|alright|all\s+right|got\s+it|understood)\s*\?+\W*$",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?=.*(?:不要|别|不得|不能|禁止|必须|务必|一定要|以后|每次)).*[,，]\\s*(?:好吗|好不好|行吗|明白吗|知道吗|记住了吗)[?？]*\\W*$"
+    ),
+}
+"""Matches a demand that ends like a question: "never do that, ok?"."""
 _CLAUSES: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\s*[;,]\s+(?:and\s+|but\s+|also\s+)?|\s+(?:and|but)\s+(?=(?:i|my|we|our|never|don't|please|the)\b)",
@@ -104,10 +130,12 @@ _HEADINGS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = (
 
 
 _LONGEST_JOINT = 8
-"""Characters between two clauses: a comma, a space, a word such as "and"."""
+"""Most characters between two clauses of a sentence: a comma, a space, a word such as "and"."""
 
 
 class _Part(NamedTuple):
+    """A slice of a sentence that is a rule, with its kind and what it does to earlier rules."""
+
     start: int
     end: int
     language: Language
@@ -117,33 +145,38 @@ class _Part(NamedTuple):
 
 
 class _Read(NamedTuple):
+    """A sentence with the score of how likely it is a rule."""
+
     sentence: OwnSentence
     language: Language
     score: float
     words: int
-    """0 if it is no sentence; of Chinese, pairs of characters."""
+    """Number of words, or of pairs of Chinese characters; 0 if the text is no sentence."""
     is_chatter: bool = False
 
     @property
     def talk(self) -> float:
-        """How surely it lays nothing down, 0 to 1; of a short one this says nothing."""
+        """How certain it is that the sentence is no rule, 0 to 1; 0 for a short sentence."""
         return max(0.0, min(1.0, -self.score / 2)) if self.words >= _SHORT else 0.0
 
 
 class _Around(NamedTuple):
-    """Totals of all sentences of a message."""
+    """Totals over all sentences of a message."""
 
     sentences: int
     long: int
+    """Sentences of at least `_SHORT` words."""
     talk: float
+    """Sum of `_Read.talk`."""
     chatter: int
+    """Sentences with words of small talk."""
 
 
 def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRule, ...]:
-    """Return what a message lays down beyond its turn, in order.
+    """Return the standing rules of a message (statements that hold beyond its turn), in order.
 
-    `text` is what a user or the system message says, never a tool result or an answer of a model; what it quotes is
-    left out. Reports that something is done are returned as well (`act="done"`): they end tasks and are not kept.
+    `text` must be a user's message or the system message, never a tool result or a model's answer; text that it quotes
+    is ignored. Reports that something is done are returned too (`act="done"`): they end tasks and are not kept.
     """
     read = [_read(sentence) for sentence in own_sentences(text)]
     around = _Around(
@@ -170,14 +203,22 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
 
 
 def _read(sentence: OwnSentence) -> _Read:
+    """Score a sentence; a question gets a low score unless it is a request that lasts ("could you always ...?")."""
     text = sentence.text
     chinese = 0 if text.isascii() else len(_HAN.findall(text))
     words = len(_LATIN_WORD.findall(text))
     language: Language = "zh" if chinese >= max(2, words) else "en"
-    if _is_babble(text) or not chinese + words or text[0] in "[【":
+    if (
+        _is_babble(text)
+        or not chinese + words
+        or text[0] in "[【"
+        or _SMALL_TALK[language].search(text)
+    ):
         return _Read(sentence, language, -9.0, 0)
-    if _QUESTION[language].search(text) and not (
-        _ASKED[language].search(text) and _LASTS[language].search(text)
+    if (
+        _QUESTION[language].search(text)
+        and not _ASKED_AFTER[language].search(text)
+        and not (_ASKED[language].search(text) and _LASTS[language].search(text))
     ):
         return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
     likely = score(text, language) - (_REPORTED if _OTHERS_SAID[language].search(text) else 0.0)
@@ -195,7 +236,7 @@ def _is_babble(text: str) -> bool:
 
 
 def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
-    """Yield what a sentence lays down: mostly itself, or several clauses; without `around` it counts as alone."""
+    """Yield the rules in a sentence: usually the sentence itself, or several clauses; without `around` as if alone."""
     sentence, language = each.sentence, each.language
     text = sentence.text
     if text[-1] in ":：" or not each.words:
@@ -204,6 +245,10 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     act = act_of(text, language)
     wanted = _wanted(each, around)
     if kind is None and each.score < wanted:
+        demand = _demand(text, language, wanted + _BESIDE_A_REASON)
+        if demand:
+            yield _Part(0, len(text), language, kind_of(demand, language), act)
+            return
         if reports_done(text, language) and not _QUESTION[language].search(text):
             yield _Part(0, len(text), language, "task", "done")
         return
@@ -218,8 +263,19 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     yield _Part(0, len(text), language, kind, act, weak)
 
 
+def _demand(text: str, language: Language, wanted: float) -> str:
+    """Return the clause of a Chinese sentence that demands something, if its score is at least `wanted`; else "".
+
+    Chinese often joins a demand and its reason in one sentence; the reason alone would make the score too low.
+    """
+    clauses = _CLAUSES["zh"].split(text) if language == "zh" else []
+    found = [clause for clause in clauses if _DEMAND.search(clause)]
+    best = max(found, key=lambda clause: score(clause, "zh"), default="")
+    return best if len(clauses) > 1 and best and score(best, "zh") >= wanted else ""
+
+
 def _wanted(each: _Read, around: _Around | None) -> float:
-    """Return the score from which a sentence is kept, by the sentences around it."""
+    """Return the score that a sentence needs to be a rule, given the other sentences of its message."""
     wanted = _ALONE[each.language]
     if around is None or around.sentences < 2:
         return wanted - (_CHANGE if act_of(each.sentence.text, each.language) != "state" else 0.0)
@@ -233,7 +289,7 @@ def _wanted(each: _Read, around: _Around | None) -> float:
 
 
 def _clauses(text: str, language: Language) -> Iterator[_Part]:
-    """Yield the clauses of a sentence that are rules of their own, each with what follows it."""
+    """Yield the clauses of a sentence that are separate rules, each up to the next of them; none if fewer than two."""
     cuts = [match.span() for match in _CLAUSES[language].finditer(text)]
     starts = [0, *(end for _, end in cuts)]
     ends = [*(start for start, _ in cuts), len(text)]
@@ -251,7 +307,7 @@ def _clauses(text: str, language: Language) -> Iterator[_Part]:
 
 
 def _listed(sentence: OwnSentence) -> RuleKind | None:
-    """Return the kind of a list item by the heading of its list."""
+    """Return the kind of rule of a list item by the heading of its list ("Rules:"); None if the heading names none."""
     heading, text = sentence.heading, sentence.text
     if not heading or not 4 <= len(text) <= LONGEST_RULE or text == heading or text[-1] in ":：?？":
         return None
@@ -266,8 +322,8 @@ def _rule(
     terms = rule_terms(said)
     act, kind = part.act, part.kind
     negative = is_negative(said, part.language)
-    if kind == "prohibition" and act == "change" and not negative:
-        kind = "rule"  # "change the port" forbids nothing, whatever it sounds like
+    if kind == "prohibition" and (act == "permit" or (act == "change" and not negative)):
+        kind = "rule"  # "change the port" forbids nothing
     negative = negative or kind == "prohibition"
     if act == "state" and is_weak_change(said, part.language):
         act = "renew"
@@ -278,7 +334,7 @@ def _rule(
 
 
 def _cut(said: str) -> str:
-    """Return the text without a connecting sign at its ends, cut at a clause if it is too long."""
+    """Return the text without commas at its ends, cut at the end of a clause if it is longer than a rule may be."""
     if len(said) > LONGEST_RULE:
         ends = [
             match.start() for match in _CLAUSE_END.finditer(said, LONGEST_RULE // 3, LONGEST_RULE)

@@ -1,8 +1,8 @@
-"""Features of a sentence by which a table of weights tells what lays something down from talk.
+"""Features of a sentence for the classifier that tells rules, decisions and preferences from other talk.
 
-A sentence is read twice: by its words, and by its form, where words that carry content are replaced by their class
-(`X`, `VERB`, `NUM`, ...) and small words stand for themselves. "Never push to main" and "never feed the dog" have the
-form "never VERB X" in common, so a weight learnt from the one holds for the other.
+A sentence has features of two kinds: its words, and its form, in which content words are replaced by their class (`X`,
+`VERB`, `NUM`, ...) and function words are kept. "Never push to main" and "never feed the dog" have the form "never VERB
+X" in common, so a weight learnt from one of them applies to the other too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ("chinese_features", "english_features", "has_known_word")
 
 _TOKEN = late_pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d[\d.,:/%-]*|[^\w\s]|\x1a+")
 _SPELLINGS: dict[str, str] = {}
-"""Ways to write a word that are common in chats."""
+"""Spelling that is common in chats -> standard spelling."""
 for _pair in """
     dont=don't cant=can't wont=won't im=i'm ive=i've id=i'd isnt=isn't doesnt=doesn't didnt=didn't lets=let's
     shouldnt=shouldn't mustnt=mustn't couldnt=couldn't havent=haven't havn't=haven't youre=you're thats=that's
@@ -29,6 +29,7 @@ for _pair in """
     """.split():
     _spelling, _, _word = _pair.partition("=")
     _SPELLINGS[_spelling] = _word
+# Function words and other common words, which stay as they are in the form of a sentence.
 _SMALL = frozenset(
     """
     i you he she it we they me him her us them my your his its our their mine yours ours this that these those
@@ -91,7 +92,7 @@ _VERBS = frozenset(
     """.split()
 )
 _CLASSES: dict[str, str] = {}
-"""Word to its class."""
+"""Word -> its class."""
 for _name, _members in {
     "DATE": """
     monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays
@@ -214,7 +215,7 @@ def _spelled(token: str) -> str:
 
 
 def has_known_word(text: str) -> bool:
-    """Return True if a text has an English word of which anything is known."""
+    """Return True if a text has at least one English word of the lists above."""
     return any(
         word in _SMALL or word in _VERBS or word in _CLASSES
         for word in map(_spelled, _tokens(text))
@@ -222,7 +223,7 @@ def has_known_word(text: str) -> bool:
 
 
 def _form(word: str, original: str) -> str:
-    """Return the class of a word, or the word itself if it is a small one."""
+    """Return the class of a word, or the word itself if it is a function word; `original` is the word as written."""
     if word in _SMALL:
         return word
     if word in _CLASSES:
@@ -247,7 +248,7 @@ def english_features(text: str) -> Iterator[str]:
     words = [_spelled(token) for token in originals]
     form: list[str] = []
     for number, word in enumerate(words):
-        # The first word has a capital in any case.
+        # The first word of a sentence is always capitalised, so its capital does not mark a name.
         name = _form(word, originals[number] if number else word)
         if name != "X" or not form or form[-1] != "X":
             form.append(name)

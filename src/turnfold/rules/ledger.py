@@ -1,9 +1,9 @@
-"""Update the ledger of standing rules with what a new message lays down.
+"""Updates the ledger (list) of standing rules: adds new rules, and ends those that new ones replace or cancel.
 
-A later sentence ends an earlier rule only on evidence: it restates it, gives another value for the same attribute,
-forbids what was asked for (or the other way round), or says with a word of change ("actually", "instead", 改成) or
-by name what it replaces. In every case the two share terms of their scope. Rules of the system message are ended by
-the system message alone: no user can talk them away.
+A later sentence ends an earlier rule only on evidence: it restates the rule, gives another value for the same
+attribute, forbids what the rule asks for (or the reverse), or refers to it by name or with a word of change
+("actually", "instead", 改成). In every case both share terms of their scope. Rules of the system message are ended only
+by the system message, never by a user.
 """
 
 from __future__ import annotations
@@ -25,44 +25,49 @@ __all__ = ("LedgerChange", "replacements", "update_ledger")
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """A ledger after an update, and what the update did to it."""
+    """A ledger after an update, and the rules that the update added, ended and removed."""
 
     rules: tuple[StandingRule, ...]
     """The whole ledger in the order in which its rules were said, ended ones included."""
     added: tuple[StandingRule, ...]
     ended: tuple[StandingRule, ...]
-    """Rules that were active before and are no longer, with their new state."""
+    """Rules that were active before the update and are not active any more, with their new state."""
     evicted: tuple[StandingRule, ...]
-    """Rules left out because the ledger exceeded its limit: ended ones first, then those that would be shown last."""
+    """Rules removed because the ledger exceeded its limit: ended ones first, then those of the lowest rank."""
 
 
 _RESTATED = 0.8
-"""Share of common terms from which two rules say the same."""
+"""Share of common terms from which two rules count as the same."""
 _SAME_TOPIC = 0.6
-"""Share of common words from which two rules without a word of change are about the same thing."""
+"""Share of common words from which two rules count as being about the same thing, without a word of change."""
 _SAME_NOW = 0.5
-"""The same for a sentence that says what holds now."""
+"""Share of common words from which a sentence that says what holds now replaces an earlier rule."""
 _NAMED = 0.3
-"""Share of the terms of the shorter rule that a word of change needs to refer to an earlier rule."""
+"""Share of the terms of the shorter rule that must be common for a sentence with a word of change to refer to it."""
 _SAME_CLASS = 0.2
-"""How likely a word of change refers to a rule that only has a value of the same class ("make it Thursday")."""
+"""Score for a sentence with a word of change and a rule that share only the class of a value ("make it Thursday")."""
 _DONE = 0.5
-"""Share of the terms of a task that a report must have to close it."""
+"""Share of a task's terms that a report must contain to close the task."""
 _REPORTED = 0.75
-"""or share of the terms of the report that the task must have."""
+"""Share of a report's terms that a task must contain for the report to close it."""
 _STEM = 4
-"""Letters that two forms of a word have in common at least."""
+"""Least number of letters that two forms of a word have in common."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@job", "@diet"})
-"""Known attributes that have one value at a time, whatever words name them."""
+"""Attributes of a person that have one value at a time, so that a new value replaces the old one."""
 _LIMIT = late_pattern(
     r"\b(?:before|after|until|than|over|under|above|below|beyond|past|earlier|later|exceed\w*|within|up\s+to)\b"
     r"|超|以[上下内前后外]|之[前后]|[早晚少多高低大小长短]于",
     re.IGNORECASE,
 )
-"""Words of a prohibition that sets a limit: another limit for the same thing replaces it."""
+"""Matches words of a prohibition that sets a limit; another limit for the same thing replaces it."""
+_CONDITION = late_pattern(
+    r"\b(?:without|unless|until|before|except|only\s+(?:if|when|after|with))\b|除非|未经|没有?.{0,8}前|之前|以前|先.{0,10}再",
+    re.IGNORECASE,
+)
+"""Matches words of a prohibition with a condition under which the thing is allowed."""
 _MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
 _NO_TOPIC = frozenset({"@number", "@reply", "@count"})
-"""Classes that say nothing about what a sentence is about."""
+"""Classes of values that do not show the topic of a sentence."""
 
 
 def update_ledger(
@@ -72,7 +77,7 @@ def update_ledger(
     limit_tokens: int,
     count: Callable[[str], int],
 ) -> LedgerChange:
-    """Return the ledger with `new` rules added, and those they replace, cancel or complete ended.
+    """Return the ledger with `new` rules added, and the rules that they replace, cancel or complete ended.
 
     `rules` is the ledger so far; `new` are the rules of later entries, in order. Rules already in the ledger are
     not added again. `limit_tokens` bounds the texts of the whole ledger, counted with `count`.
@@ -90,7 +95,7 @@ def update_ledger(
             ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.seq)
             ended[target.id] = None
         if rule.act == "done":
-            # The report of a task that was open says nothing else.
+            # If the report closed a task, the same sentence is not added as a rule.
             reports.update([rule.id] if targets else [])
         else:
             linked = tuple(target.id for target, _ in targets)
@@ -110,7 +115,7 @@ def update_ledger(
 
 
 def replacements(rules: Iterable[StandingRule]) -> dict[str, StandingRule]:
-    """Return, by the id of a rule that was replaced, lifted or cancelled, the rule that did it."""
+    """Return the id of each rule that was replaced, lifted or cancelled -> the rule that did it."""
     return {ended: rule for rule in rules for ended in rule.supersedes}
 
 
@@ -134,7 +139,7 @@ def _targets(
 
 
 def _kind(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> RuleKind:
-    """Return the kind of a rule: "switch to MySQL" is no task but a decision if it replaces one."""
+    """Return the kind of a rule; a "task" that replaces another rule gets its kind ("switch to MySQL": a decision)."""
     if rule.kind == "task":
         for target, state in targets:
             if state == "superseded":
@@ -152,7 +157,7 @@ def _classes(rule: StandingRule) -> set[str]:
 
 
 def _common(first: set[str], second: set[str]) -> set[str]:
-    """Return the terms of the first set that the second has too, in the same form or another one of the stem."""
+    """Return the terms of the first set that the second set has too, in the same form or with the same stem."""
     shared = first & second
     rest = [term for term in second - shared if _has_stem(term)]
     if not rest:
@@ -177,7 +182,7 @@ def _alike(term: str, other: str) -> bool:
 
 
 def _is_done(rule: StandingRule, task: StandingRule) -> bool:
-    """Return True if most of what a task is about is reported as done."""
+    """Return True if a report has enough terms in common with a task to close it."""
     about, told = _parts(_words(task) or task.terms), _parts(_words(rule) or rule.terms)
     common = _common(about, told)
     return bool(common) and (
@@ -186,7 +191,7 @@ def _is_done(rule: StandingRule, task: StandingRule) -> bool:
 
 
 def _parts(terms: Iterable[str]) -> set[str]:
-    """Return words, and the single characters of Chinese terms: a task and its report rarely have the same pairs."""
+    """Return English terms whole and Chinese ones as single characters, since pairs of characters rarely match."""
     return {
         part for term in terms for part in ([term] if term.isascii() or term[0] == "=" else term)
     }
@@ -198,7 +203,7 @@ def _similar(first: set[str], second: set[str]) -> float:
 
 
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if `rule` restates the other one, contradicts it or gives its attribute another value."""
+    """Return True if `rule` restates the other rule, contradicts it, or gives another value for its attribute."""
     if one := _ONE_AT_A_TIME & set(rule.scope) & set(other.scope):
         return rule.act != "state" or not one.isdisjoint({"@name", "@home"})
     words, others = _words(rule), _words(other)
@@ -206,9 +211,7 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
         same = rule.scope == other.scope and bool(words or rule.value)
         return same or _similar(set(rule.terms), set(other.terms)) >= _RESTATED
     if rule.negative != other.negative:
-        return bool(_common(words, others)) and (
-            _common(others, words) == others or _similar(words, others) >= _RESTATED
-        )
+        return _is_opposite(rule, other)
     if rule.kind == other.kind == "task":
         return False
     if any(term.startswith("@is:") for term in _classes(rule) & _classes(other)):
@@ -220,15 +223,29 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     if rule.negative and not _LIMIT.search(rule.text):
         return False  # "never call customer 7", "never call customer 9": both hold
     if not words and not others:
-        # "Reply in French", "answer in English": the class of what they set is all they have.
+        # "Reply in French", "answer in English": they have no words besides the values they set.
         return "@reply" in rule.scope and "@reply" in other.scope
     if rule.act == "renew":
         return bool(_common(words, others))
     return _similar(words, others) >= _SAME_TOPIC
 
 
+def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if one rule forbids what the other asks for.
+
+    A request without a word of change lifts a prohibition only if it is about exactly the same: "please order it, quote
+    NH-4410" does not lift "never order anything without asking me first".
+    """
+    words, others = _words(rule), _words(other)
+    if not _common(words, others):
+        return False
+    if other.negative and rule.act == "state":
+        return not _CONDITION.search(other.text) and _similar(words, others) >= _SAME_TOPIC
+    return _common(others, words) == others or _similar(words, others) >= _RESTATED
+
+
 def _conflict(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if both give a value of the same class, and not the same one."""
+    """Return True if both rules give a value of the same class (`@day`), and the values differ."""
     shared = {
         term for term in _classes(rule) & _classes(other) if not term.startswith(("@is:", "@reply"))
     }
@@ -236,7 +253,7 @@ def _conflict(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the rule that a sentence with a word of change refers to: the likeliest, of equals the latest."""
+    """Return the rule that a sentence with a word of change most likely refers to, as a list; of equals the latest."""
     scored = [(_aimed(rule, each), each.seq, each) for each in active]
     likely = [each for each in scored if each[0] > 0]
     if not likely:
@@ -245,14 +262,14 @@ def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingR
 
 
 def _aimed(rule: StandingRule, other: StandingRule) -> float:
-    """Return how likely a sentence with a word of change is about the other rule, 0 to 1."""
+    """Return a score for how likely a sentence with a word of change refers to the other rule; 0 if not at all."""
     if rule.act == "permit" and not other.negative and not _conflict(rule, other):
         return 0.0
     mine, theirs = _words(rule) | set(rule.value), _words(other) | set(other.value)
     shared = _common(theirs, mine)
     classes = _classes(rule) & _classes(other) - _NO_TOPIC
     if rule.act == "renew" and not _conflict(rule, other):
-        # "... now" may as well begin something: it must be about most of what the other rule is about.
+        # "... now" may also state something new: it must share most of its words with the other rule.
         share = len(shared) / max(1, len(theirs), len(mine) - 1)
         return share if share >= _SAME_NOW else 0.0
     if other.negative and rule.act == "change" and not _is_negative(rule):
@@ -261,21 +278,21 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
             return 0.0
     if not shared:
         return _SAME_CLASS if classes and _conflict(rule, other) else 0.0
-    # Words of which both languages have one term name what rules are often about: they count twice.
+    # Terms that are the same in both languages ("=deadline") are frequent topics of rules: they count twice.
     known = sum(term.startswith("=") for term in shared)
     share = (len(shared) + known) / max(1, min(len(mine), len(theirs)))
     return share + 0.1 * len(classes) if share >= _NAMED else 0.0
 
 
 def _is_negative(rule: StandingRule) -> bool:
-    """Return True if a rule forbids in so many words: its kind alone may be a guess."""
+    """Return True if a rule forbids with an explicit word; its kind alone may be a wrong guess."""
     return rule.negative and (is_negative(rule.text, "en") or is_negative(rule.text, "zh"))
 
 
 def _names_what_is_forbidden(shared: set[str], forbidden: set[str]) -> bool:
-    """Return True if the shared terms are most of what a prohibition is about, beyond the topic it has in common.
+    """Return True if the shared terms include most of the specific terms of a prohibition, not only its general topic.
 
-    "Book another hotel" is about hotels, and lifts nothing of "no hotel in Chaoyang".
+    "Book another hotel" shares the topic of "no hotel in Chaoyang", but does not lift it.
     """
     special = {term for term in forbidden if not term.startswith("=")}
     return 2 * len(shared & special) >= len(special) and (bool(special) or shared == forbidden)

@@ -1,8 +1,9 @@
-"""Tell what a user says from what he quotes, and cut it into sentences.
+"""Separates a user's own words from quoted and pasted text, and splits them into sentences.
 
-Users paste documents, logs, e-mails and code. None of that is their word: it is blanked out before anything is read.
-The blanked text has the same length as the message, so that every position means the same in both, and what is found
-in it can be cut from the message unchanged. Everything here is linear in the length of the text.
+Users paste documents, logs, e-mails and code. These are not the user's own statements, so they are replaced by blanks
+before sentences are read. The blanked text has the same length as the message, so that positions are the same in both,
+and a sentence found in it can be cut from the message unchanged. All functions take time linear in the length of the
+text.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ __all__ = ("BLANK", "OwnSentence", "blank_quotes", "own_sentences")
 
 
 BLANK = "\x1a"
-"""Stands for a character of quoted text; a control character, so that no pattern takes it for a letter or a space."""
+"""Replaces each character of quoted text; a control character, so that no pattern takes it for a letter or a space."""
 _MOST_READ = 24_000
-"""Characters of a message that are read, half from each end."""
+"""Most characters of a message that are read; of a longer message, half of them from each end."""
 _LONGEST_SENTENCE = 600
 
 _FENCE = late_pattern(r"[ \t]*(?:```|~~~)")
@@ -125,7 +126,7 @@ _WRAPPED_LINE = 50
 
 
 class OwnSentence(NamedTuple):
-    """A sentence the speaker says himself."""
+    """A sentence in the author's own words, with its place in the message."""
 
     start: int
     end: int
@@ -136,7 +137,7 @@ class OwnSentence(NamedTuple):
 
 
 def own_sentences(text: str) -> Iterator[OwnSentence]:
-    """Yield the sentences of a message that its author says himself, in order."""
+    """Yield the sentences of a message that are its author's own words, in order."""
     if len(text) <= _MOST_READ:
         yield from _sentences(text, 0)
         return
@@ -146,7 +147,7 @@ def own_sentences(text: str) -> Iterator[OwnSentence]:
     start = len(text) - half
     start = text.find("\n", start, start + half // 2) + 1 or start
     yield from _sentences(head, 0)
-    # What is left out may hold the end of a quotation that begins before it, and the other way round.
+    # The skipped middle may contain the end of a quotation that begins before it, or the beginning of one.
     open_fence = text.count("```", 0, start) % 2 == 1
     if not _ends_pasted(head):
         tail = text[start:]
@@ -156,7 +157,7 @@ def own_sentences(text: str) -> Iterator[OwnSentence]:
 
 
 def _ends_pasted(head: str) -> bool:
-    """Return True if the text is still inside a quotation where it ends."""
+    """Return True if the text ends inside a quotation."""
     return BLANK in _blank_lines(head + "\nx")[-1:]
 
 
@@ -188,7 +189,7 @@ def _sentences(text: str, offset: int, *, read_from: int = 0) -> Iterator[OwnSen
 
 
 def _follows(own: str, start: int) -> bool:
-    """Return True if the line right above is not empty: the line still belongs to the list."""
+    """Return True if the line above is not empty, so that this line still belongs to the same list."""
     return own[max(0, start - 2) : start] not in {"\n\n", "\r\n"}
 
 

@@ -1,4 +1,4 @@
-"""The record of one standing rule: a sentence of the user or the system message that holds beyond its turn."""
+"""`StandingRule`: a sentence of the user or the system message that still applies after its turn."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ __all__ = (
 
 RuleKind = Literal["rule", "prohibition", "decision", "preference", "task", "fact"]
 RuleAct = Literal["state", "renew", "change", "permit", "cancel", "done"]
-"""What a sentence does: state something, say what holds now, replace something said before, lift a prohibition, cancel,
-report as done."""
+"""What a sentence does: state something, say what holds now (`renew`), replace an earlier rule, lift a prohibition,
+cancel an earlier rule, report a task as done."""
 RuleState = Literal["active", "superseded", "done", "dropped"]
-"""`dropped` is a rule the user took back without putting another in its place."""
+"""`superseded`: replaced by a later rule; `done`: a finished task; `dropped`: taken back without a replacement."""
 RuleTrust = Literal["user", "system"]
 
 LONGEST_RULE = 300
-"""Characters of the text of a rule."""
+"""Most characters of a rule."""
 
 
 class StandingRule(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A rule, prohibition, decision, preference, open task or standing fact, in the words it was said in."""
+    """A rule, prohibition, decision, preference, open task or lasting fact, quoted word for word."""
 
     v: int = 1
     id: str
     text: str
-    """A slice of the message, unchanged."""
+    """The words of the rule: a slice of the message, unchanged."""
     kind: RuleKind
     seq: int
     """The log entry it was said in."""
     trust: RuleTrust = "user"
     act: RuleAct = "state"
     negative: bool = False
-    """True if it says what is not to be done."""
+    """True if the rule forbids or denies something."""
     scope: tuple[str, ...] = ()
-    """Sorted terms of what it is about; `@` marks classes of values (`@day`) and known attributes (`@home`)."""
+    """Sorted terms of its topic; `@` marks classes of values (`@day`) and known attributes (`@home`)."""
     value: tuple[str, ...] = ()
     """Sorted terms of the values it gives: numbers, and members of a class such as weekdays."""
     joint: str = ""
-    """What stands between it and the clause of the same sentence that is the rule before it; empty for the first."""
+    """The text between the previous rule, a clause of the same sentence, and this one; empty if there is none."""
     weak: bool = False
-    """True if it was barely taken for a rule: it gives way to others where there is no room."""
+    """True if the sentence hardly scored as a rule: it is the first to be left out if there is no room."""
     state: RuleState = "active"
     ended: int = 0
     """The log entry that ended it; 0 if it is active or was dropped by hand."""
@@ -65,10 +65,10 @@ class StandingRule(
 
     def __post_init__(self) -> None:
         if not self.text.strip():
-            raise InvalidRecord("a rule without text", path="text")
+            raise InvalidRecord("the rule has no text", path="text", remedy="Give it one")
         if len(self.text) > LONGEST_RULE:
             raise InvalidRecord(
-                f"a rule of {len(self.text)} characters; at most {LONGEST_RULE}",
+                f"the rule has {len(self.text)} characters; it may have at most {LONGEST_RULE}",
                 path="text",
                 remedy="Cut the text at the end of a clause",
             )

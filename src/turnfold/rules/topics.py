@@ -1,8 +1,8 @@
-"""Terms by which two rules are known to be about the same thing, in English and Chinese.
+"""Finds the topic terms and the values of a rule, to recognise two rules about the same thing, in English and Chinese.
 
-Words of small closed classes (weekdays, languages, databases, ...) and numbers are values; their class is part of what
-a rule is about, so that "reply in French" and "请用英文回复" meet in `@reply` and `@language` and differ in the value.
-Words with the same meaning in both languages have one term.
+Words of small closed classes (weekdays, languages, databases, ...) and numbers are values, and their class is a topic
+term: "reply in French" and "请用英文回复" share the terms `@reply` and `@language` and differ in the value. Words with
+the same meaning in both languages have the same term, such as `=deadline`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Terms(NamedTuple):
     """The terms of a sentence, sorted."""
 
     scope: tuple[str, ...]
-    """Words it is about, and after `@` the classes of its values and the known attributes it names."""
+    """Topic words; and with `@`, the classes of its values and the attributes of a person that it names."""
     value: tuple[str, ...]
+    """Values that it gives: numbers and members of a class, such as `monday`."""
 
 
 _STOP = frozenset(
@@ -49,8 +50,9 @@ _STOP = frozenset(
     """.split()
 )
 _SYNONYMS: dict[str, str] = {}
+"""Word -> the term that all its synonyms have."""
 _CLASSES: dict[str, tuple[str, str]] = {}
-"""Word to its class and its value."""
+"""Word -> its class and its value."""
 
 
 def _synonyms(table: str) -> None:
@@ -274,7 +276,7 @@ _UNITS = {
 
 
 def _unit(found: re.Match[str]) -> str:
-    """Return the class of a number: what stands beside it says what it counts."""
+    """Return the class of a number (`@money`, `@time`) by the unit or currency beside it."""
     unit = (found["unit"] or "").lower()
     if found["before"]:
         return "@money"
@@ -322,7 +324,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("@favorite", re.compile(r"\bfavou?rite\b|\bfave?\b|最喜欢|最爱", re.IGNORECASE)),
 )
-"""Attributes that are named by the form of a sentence, whatever words it uses: "I live in Oslo", "I moved to Rome"."""
+"""Attributes of a person that a sentence names by its form, in different words: "I live in Oslo", "I moved to Rome"."""
 
 
 _ATTRIBUTE = late_pattern(
@@ -337,7 +339,7 @@ _ATTRIBUTE = late_pattern(
 
 
 def _attribute(text: str) -> str:
-    """Return the term of the attribute that a sentence of the form "the X is ..." gives a value; "" if it does not."""
+    """Return the term of X for a sentence of the form "the X is ..."; "" for other sentences."""
     found = _ATTRIBUTE.match(text)
     if found is None:
         return ""
@@ -346,7 +348,7 @@ def _attribute(text: str) -> str:
 
 
 def rule_terms(text: str) -> Terms:
-    """Return what a sentence is about and the values it gives."""
+    """Return the topic terms of a sentence and the values it gives."""
     scope = {name for name, pattern in _TAGS if pattern.search(text)}
     if attribute := _attribute(text):
         scope.add(attribute)

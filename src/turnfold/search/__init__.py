@@ -1,4 +1,4 @@
-"""Search as pure functions: index terms, filters, matching, ranking, passages and excerpts."""
+"""Search without I/O: filters, matching of query terms, ranking, and the passages and excerpts that are shown."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from turnfold.search.ranking import (
     query_terms,
     rank,
     ranked_places,
+    trust_in_words,
     worth_of_places,
 )
 from turnfold.search.term_matches import QueryTerms, TermMatches
@@ -71,5 +72,6 @@ __all__ = (
     "required_marks",
     "snippet",
     "telling_part",
+    "trust_in_words",
     "worth_of_places",
 )

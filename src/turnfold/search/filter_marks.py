@@ -1,7 +1,7 @@
-"""Index entries of a message: its text, and the marks that filters match.
+"""Filter marks: index terms for the role, tools and paths of a message, by which a search is filtered.
 
 A mark is a role, a tool or a path (`role:user`, `tool:grep`, `path:src`). Marks are indexed together with the terms of
-the text; a term is letters and digits only and a mark never is, so no text can forge a mark.
+the text. A term consists of letters and digits only, and a mark contains a colon, so no text can forge a mark.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ __all__ = (
 
 
 CALL_REACH = 256
-"""Most entries between a tool call and its result for the result to be indexed under the tool's name."""
+"""A tool result is indexed under its tool's name if its call is at most this many entries before it."""
 _MOST_CALLS = 4 * CALL_REACH
 
 
 @dataclass(frozen=True, slots=True)
 class Findable:
-    """A text to index, with its marks."""
+    """A text to index, with its filter marks."""
 
     text: str
     marks: frozenset[str]
 
 
 def findable(message: Message, tools: Iterable[str]) -> Findable:
-    """Return the text and marks of an entry; `tools` are those it calls or has results of."""
+    """Return the text and filter marks of a message; `tools` are the tools that it calls or has results of."""
     text = message.text
     marks = {f"role:{message.role}", *(f"tool:{name}" for name in tools)}
     return Findable(text, marks_of_text(text) | marks)
 
 
 def marks_of_text(text: str) -> frozenset[str]:
-    """Return the marks of a text: the paths it mentions."""
+    """Return the filter marks of a text: one for each path that it mentions."""
     return frozenset(f"path:{path}" for path in paths_in(text))
 
 
 def required_marks(within: Within) -> list[list[str]]:
-    """Return lists of marks; a match must have at least one mark of each list."""
+    """Return the filters as lists of marks; a search result must have at least one mark of each list."""
     filters = (
         [f"role:{role}" for role in within.roles],
         [f"tool:{name}" for name in within.tools],
@@ -59,11 +59,11 @@ def required_marks(within: Within) -> list[list[str]]:
 
 
 class ToolNames:
-    """Finds the tool of a result by the calls before it in the conversation.
+    """Finds the tool name of a tool result by the tool calls before it in the conversation.
 
-    Entries are passed in order, beginning after the seq `after`. `earlier` returns the messages before that (at most
-    `CALL_REACH`, oldest first); it is called once, for the first result whose call was not seen. `calls` are the calls
-    seen before.
+    The messages of a log are passed to `of` in order, beginning after the entry `after`. `earlier` returns the messages
+    up to that entry (at most `CALL_REACH`, oldest first); it is called once, for the first result whose call was not
+    seen. `calls` are calls that are already known: seq and tool name by call id.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class ToolNames:
 
     @property
     def calls(self) -> Mapping[str, tuple[int, str]]:
-        """The calls seen: seq and tool name by call id."""
+        """The tool calls seen so far: seq and tool name by call id."""
         return self._calls
 
     def of(self, message: Message) -> list[str]:
-        """Return the tools that the next entry calls or has results of."""
+        """Return the names of the tools that `message`, the next entry of the log, calls or has results of."""
         self._at += 1
         names = [call.name for call in message.calls]
         for result in message.results:
@@ -100,7 +100,7 @@ class ToolNames:
         return names
 
     def needs_earlier(self, messages: Iterable[Message]) -> bool:
-        """Return True if some of these next entries hold results of calls that were not seen and are not among them."""
+        """Return True if one of the next `messages` has the result of a call that is neither known nor among them."""
         seen = set(self._calls)
         for message in messages:
             if not message.name and any(each.call_id not in seen for each in message.results):
@@ -109,7 +109,7 @@ class ToolNames:
         return False
 
     def skip(self) -> None:
-        """Skip an entry that cannot be read."""
+        """Skip one entry of the log, because its message cannot be read."""
         self._at += 1
 
     def learn(self, earlier: Sequence[Message | None]) -> None:

@@ -1,7 +1,7 @@
-"""Search filters: typed, checked once, with the same meaning on every backend.
+"""Search filters: by role, tool, turn, path, time and kind, with the same meaning on every backend.
 
-A filter never changes the weight of a word: its rarity is counted over everything the search could return, so the
-result with a filter is the result without it, less what the filter excludes.
+A filter never changes the weight of a word: how rare a word is, is counted over everything that could be found without
+the filter. So a filtered search returns the results of the unfiltered one, less those that the filter excludes.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ __all__ = (
 
 
 ENTRY = ""
-"""The kind of an entry of the log."""
+"""Kind of a search result that is an entry of the log."""
 CHECKPOINT = "checkpoint"
-"""The kind of a checkpoint's summary."""
+"""Kind of a search result that is the summary of a checkpoint."""
 
 _FURTHEST = (1 << 62) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within:
-    """Filters of a search. All filters that are set must match; for each, any of its values is enough."""
+    """Filters of a search. A result must match every filter that is set, and of each filter at least one value."""
 
     roles: frozenset[str] = frozenset()
     """Roles of the message; only entries have a role."""
     tools: frozenset[str] = frozenset()
     """Tools an entry calls or holds a result of: by the result's name, or by its call at most 256 entries before."""
     turns: tuple[int, int] | None = None
-    """The first and the last turn; only entries have one."""
+    """The first and the last turn, both included; only entries have a turn."""
     paths: frozenset[str] = frozenset()
-    """Paths the text mentions, or folders such a path lies in."""
+    """Files or folders: the text must mention one of them, or a path inside one of them."""
     since: int | None = None
-    """Written at this time or later, in microseconds since 1970."""
+    """Only results written at this time or later, in microseconds since 1970."""
     until: int | None = None
-    """Written before this time, in microseconds since 1970."""
+    """Only results written before this time, in microseconds since 1970."""
     kinds: frozenset[str] | None = frozenset({ENTRY})
-    """`ENTRY`, `CHECKPOINT` or kinds of documents; None for all kinds."""
+    """Kinds of results: `ENTRY`, `CHECKPOINT` or kinds of documents; None for all kinds."""
 
     def __post_init__(self) -> None:
         _check_names("role", self.roles, known=ROLES)
@@ -53,46 +53,48 @@ class Within:
         _check_names("path", self.paths)
         for path in self.paths:
             if not plain_path(path):
-                raise InvalidOption(f"path {path!r} names no file or folder")
+                raise InvalidOption(
+                    f"path {path!r} names no file or folder: give one such as src/app.py"
+                )
         _check_turns(self.turns)
         _check_times(self.since, self.until)
         self._check_kinds()
 
     @property
     def entries_only(self) -> bool:
-        """True if a filter is set that only entries can pass."""
+        """True if a filter is set that only log entries can match: roles, tools or turns."""
         return bool(self.roles or self.tools or self.turns is not None)
 
     def counts(self, kind: str) -> bool:
-        """Return True if this kind counts for the rarity of a word: all entries, and all documents and checkpoints."""
+        """Return True if texts of this kind are counted to find out how rare a word is."""
         if kind == ENTRY:
             return self.kinds is None or ENTRY in self.kinds
         return self.counts_documents
 
     @property
     def counts_documents(self) -> bool:
-        """True if documents and checkpoints count for the rarity of a word."""
+        """True if documents and checkpoints are counted to find out how rare a word is."""
         return self.kinds is None or bool(self.kinds - {ENTRY})
 
     @property
     def includes_documents(self) -> bool:
-        """True if documents or checkpoints can be found."""
+        """True if the search can return documents or checkpoints."""
         return self.counts_documents and not self.entries_only
 
     def includes(self, kind: str) -> bool:
-        """Return True if this kind can be found."""
+        """Return True if the search can return results of this kind."""
         if kind != ENTRY and self.entries_only:
             return False
         return self.kinds is None or kind in self.kinds
 
     def includes_time(self, created: int) -> bool:
-        """Return True if something written at this time can be found."""
+        """Return True if the search can return results written at this time."""
         return (self.since is None or created >= self.since) and (
             self.until is None or created < self.until
         )
 
     def includes_turn(self, turn: int) -> bool:
-        """Return True if an entry of this turn can be found."""
+        """Return True if the search can return entries of this turn."""
         return self.turns is None or self.turns[0] <= turn <= self.turns[1]
 
     def _check_kinds(self) -> None:
@@ -111,11 +113,13 @@ class Within:
 
 
 def _check_names(what: str, names: frozenset[str], *, known: frozenset[str] | None = None) -> None:
-    if not isinstance(names, frozenset):  # pyright: ignore[reportUnnecessaryIsInstance] (a string is taken for its letters)
-        raise InvalidOption(f"{what}s must be a frozenset, not {type(names).__name__}")
+    if not isinstance(names, frozenset):  # pyright: ignore[reportUnnecessaryIsInstance] (a plain string would be read as a set of letters)
+        raise InvalidOption(
+            f"{what}s must be a frozenset of text, got {type(names).__name__} {names!r}"
+        )
     for name in names:
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidOption(f"a {what} must be a name, not {name!r}")
+            raise InvalidOption(f"a {what} must be text that is not empty, got {name!r}")
         if known is not None and name not in known:
             raise InvalidOption(f"unknown {what} {name!r}: use one of {', '.join(sorted(known))}")
 

@@ -1,18 +1,18 @@
-"""Recalled passages: which search results a model is shown under a token limit, and their text.
+"""Recalled passages: choose the search results that a model is shown under a token limit, and write them as text.
 
-Relevance: a search always finds something. A passage recalled without a request is shown only if it shares two telling
-terms with the user's message, or one that is an identifier (`A-4711`, `src/app.py`, `gpt4`), or if it is next to such a
-passage: an answer follows its question. Single CJK characters are in every text and count for nothing.
+Relevance: a search always finds something. A passage that nobody asked for is shown only if it shares two terms with
+the user's message, or one term that is an identifier (`A-4711`, `src/app.py`, `gpt4`), or if it is next to such a
+passage: an answer follows its question. Single CJK characters are in every text and do not count.
 
-Selection: the best come first as long as they fit. Length counts against an entry, by the square root of its tokens: it
-must be worth the shorter ones it displaces, and a long answer matches many words by chance. One that would take more
-than half of the limit is shown as an excerpt. Equal texts are shown once. The text that is really sent is counted at
-the end, headings included, so the limit holds whatever was estimated before.
+Selection: the best entries are taken first, as long as they fit. The score of an entry is divided by the square root of
+its length in tokens: a long entry must be worth the shorter ones it displaces, and it matches many words by chance. An
+entry that would take more than half of the limit is shown as an excerpt. Equal texts are shown once. The text that is
+really sent is counted at the end, headings included, so the limit holds whatever was estimated before.
 
 Text: entries next to each other in the log are shown together, under a line with their turn and time, so that the model
 sees who answered whom and a reader can find the place. A line with the time also stands where another day begins. The
 time is left out if it is within an hour of the one before, to save tokens. That line and the first line of each message
-begin at the margin, every other line is indented, so that nobody can write what reads like a message of somebody else.
+begin at the margin, every other line is indented, so that no text can imitate a message of another speaker.
 
 Excerpts and snippets show the part of a long text that matches a query. An excerpt is cut by tokens, for a model: the
 beginning of a tool result or a pasted file is rarely what is needed, so the sentences around the best match are taken.
@@ -64,11 +64,11 @@ _PIECE = late_pattern(
 )
 _CUT = "…"
 _MARKS = 4
-"""Tokens that the two ellipses may take."""
+"""Tokens reserved for the ellipses before and after an excerpt."""
 
 
 def excerpt(text: str, terms: Collection[str], limit: int, count: Callable[[str], int]) -> str:
-    """Return a part of `text` that costs at most `limit` tokens, around the sentence with the most of the terms."""
+    """Return a part of `text` of at most `limit` tokens, around the sentence that matches the terms best."""
     if count_upto(text, limit, count) <= limit:
         return text
     pieces = [match.span() for match in _PIECE.finditer(text) if match[0]]
@@ -85,7 +85,7 @@ def excerpt(text: str, terms: Collection[str], limit: int, count: Callable[[str]
 
 
 def _best_piece(found: Sequence[Collection[str]]) -> int:
-    """Return the index of the first piece with the best terms: the fewer pieces have a term, the more it tells."""
+    """Return the index of the piece that matches best: the fewer pieces contain a term, the more the term weighs."""
     holding = Counter(term for terms in found for term in terms)
     weights = {term: math.log(1 + len(found) / count) for term, count in holding.items()}
     scores = [math.fsum(map(weights.__getitem__, terms)) for terms in found]
@@ -99,7 +99,7 @@ def _widened(
     room: int,
     count: Callable[[str], int],
 ) -> tuple[int, int]:
-    """Return start and end of the best piece with its neighbours, more of them after it than before, while it fits."""
+    """Return start and end of the best piece and as many neighbours as fit `room` tokens, more after it than before."""
     first = last = best
     room -= count_upto(text[slice(*pieces[best])], room, count)
     while room > 0:
@@ -115,14 +115,14 @@ def _widened(
 
 
 class _TermMatcher:
-    """Counts matching terms in the pieces of one text; each distinct word is analysed once."""
+    """Finds the terms of a query in the pieces of one text; each distinct word is split into terms once."""
 
     def __init__(self, terms: Collection[str]) -> None:
         self._terms = frozenset(terms)
         self._of_run: dict[str, frozenset[str]] = {}
 
     def found_in(self, piece: str) -> set[str]:
-        """Return those of the terms that a piece contains."""
+        """Return the terms of the query that a piece contains."""
         found: set[str] = set()
         for run in RUN.findall(plain_text(piece)):
             of_run = self._of_run.get(run)
@@ -133,8 +133,9 @@ class _TermMatcher:
 
 
 SNIPPET_CHARACTERS = 160
+"""Default length of a snippet."""
 _LEAD = 0.25
-"""Share of the remaining room that is shown before the match."""
+"""Share of the characters left over by the match that are shown before it; the rest are shown after it."""
 _LONGEST_WORD = 24
 """Most characters dropped at either end so that a snippet begins and ends with a whole word."""
 
@@ -147,9 +148,9 @@ class Snippet:
     marks: tuple[tuple[int, int], ...] = ()
     """Start and stop, within `text`, of the matches; in order, none touching another."""
     before: bool = False
-    """True if there is text before it."""
+    """True if the full text has more before the snippet."""
     after: bool = False
-    """True if there is text after it."""
+    """True if the full text has more after the snippet."""
 
     def shown(self, begin: str, end: str, cut: str = "…") -> str:
         """Return the text with every match between `begin` and `end`, and `cut` where text was left out."""
@@ -162,9 +163,9 @@ class Snippet:
 
 
 def snippet(text: str, terms: Collection[str], *, characters: int = SNIPPET_CHARACTERS) -> Snippet:
-    """Return at most `characters` of the text, where most of the different terms are."""
+    """Return the part of `text`, at most `characters` long, that contains the most different terms."""
     if characters < 1:
-        raise InvalidOption(f"a snippet has at least 1 character, got {characters}")
+        raise InvalidOption(f"characters must be at least 1, got {characters}")
     found = occurrences(text, terms)
     start, stop = _best(found, characters) if found else (0, 0)
     start, stop = _widened_snippet(text, start, stop, characters)
@@ -238,7 +239,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """An entry found by a search."""
+    """A log entry found by a search, as it is shown to a model."""
 
     seq: int
     turn: int
@@ -246,23 +247,23 @@ class Recalled:
     created: int
     """Microseconds since 1970."""
     score: float
-    """Higher is better; comparable within one answer only."""
+    """Relevance: higher is better. Scores of different searches cannot be compared."""
     excerpt: str = ""
-    """The part shown of a text that is too long; empty if all of it is shown."""
+    """The part of a long text that is shown; empty if the whole text is shown."""
 
     @property
     def shown(self) -> str:
-        """The text that is shown."""
+        """The text that is shown: the excerpt, or the whole text without one."""
         return self.excerpt or self.message.text
 
 
 def passages_text(recalled: Sequence[Recalled]) -> str:
-    """Return the entries as the text a model is shown, in log order."""
+    """Return the text that shows these entries to a model, in log order, with their turns and times."""
     return "\n".join(_lines(sorted(recalled, key=lambda entry: entry.seq)))
 
 
 def _entry_text(recalled: Recalled) -> str:
-    """Return one entry as it is shown: speaker and text."""
+    """Return the text that shows one entry: its speaker and what was said."""
     message = recalled.message
     name = plain_name(message.name) if message.name else ""
     who = f"{message.role} ({name})" if name else message.role
@@ -284,15 +285,15 @@ def _lines(recalled: Sequence[Recalled]) -> Iterator[str]:
 
 
 _ENOUGH = 2
-"""Telling terms that a passage and a query must share."""
+"""Number of terms that a passage and the user's message must share."""
 _LONGEST_QUERY = 8_000
-"""Most characters of a user's message that are searched for; of a longer one, half of them from each end."""
+"""Most characters of a user's message that are searched for; of a longer message, its beginning and its end."""
 
 
 def telling_part(message: str) -> str:
-    """Return the part of a user's message to recall passages for: all of it, or both ends of a huge one.
+    """Return the part of a user's message to search for: all of it, or the beginning and the end of a very long one.
 
-    Every word is looked up, so a pasted file would take minutes; the request itself is before or after it.
+    Every word is looked up, so a pasted file would take minutes; the request itself stands before or after the file.
     """
     if len(message) <= _LONGEST_QUERY:
         return message
@@ -301,15 +302,16 @@ def telling_part(message: str) -> str:
 
 
 def _is_relevant(text: str, query: QueryTerms) -> bool:
-    """Return True if a text shares enough of the query's terms to be recalled without a request."""
+    """Return True if a text shares enough terms with the query to be shown although nobody asked for it."""
     shared = [term for term in query.count_in(text).counts if not is_character(term)]
     return len(shared) >= _ENOUGH or any(map(_is_identifier, shared))
 
 
 def is_telling(terms: Collection[str]) -> bool:
-    """Return True if a query has enough telling terms for its best matches to mean something: not "OK, thanks!".
+    """Return True if a query has enough terms for a search to make sense; "OK, thanks!" has not.
 
-    A Chinese word makes a pair, and two words three of them, so a pair counts half of an English word.
+    A Chinese word of two characters gives one pair of characters, and two such words give three pairs, so a pair counts
+    half as much as an English word.
     """
     pairs = sum(is_cjk(term) and not is_character(term) for term in terms)
     words = sum(not is_cjk(term) for term in terms)
@@ -319,10 +321,9 @@ def is_telling(terms: Collection[str]) -> bool:
 def relevant_places(
     places: Iterable[tuple[int, float]], entries: Mapping[int, Entry], terms: Sequence[str]
 ) -> list[tuple[int, float]]:
-    """Return those of `places` (seq, score) whose entry, or one right before or after it, is relevant."""
-    query = QueryTerms(
-        terms
-    )  # the search has just counted most of these texts, and kept the counts
+    """Return the `places` (seq, score) whose entry, or one right before or after it, shares enough of the terms."""
+    # Fast: the search has just counted the terms of most of these texts, and has cached the counts.
+    query = QueryTerms(terms)
     close = {
         neighbour
         for seq, entry in entries.items()
@@ -340,9 +341,9 @@ def _is_identifier(term: str) -> bool:
 _HEADING = 8
 """Average tokens of the line above a passage."""
 _ROUNDS = 3
-"""How often room that was left over because estimates were too high is filled again."""
+"""How often tokens that are left over, because estimates were too high, are filled with more entries."""
 _DAMPED_TOKENS = 100
-"""Tokens from which the length of an entry counts against it."""
+"""Length in tokens from which the score of an entry is reduced noticeably; see `_offers`."""
 _FEWEST_READ = 100
 _MOST_READ = 600
 _GAP = 8
@@ -352,7 +353,7 @@ _GAP = 8
 def places_to_read(
     places: Sequence[tuple[int, float]], *, tokens: int, mean_tokens: float
 ) -> list[tuple[int, int]]:
-    """Return the ranges (first seq, last seq) with enough of the best places to fill `tokens` twice."""
+    """Return the ranges (first seq, last seq) to read: enough of the best entries to fill `tokens` about twice."""
     enough = int(2 * tokens / max(mean_tokens, 1.0))
     wanted = sorted(seq for seq, _ in places[: min(max(enough, _FEWEST_READ), _MOST_READ)])
     ranges: list[tuple[int, int]] = []
@@ -373,10 +374,10 @@ def fill(
     count: Callable[[str], int],
     measure: Callable[[Sequence[Recalled]], int],
 ) -> list[Recalled]:
-    """Return the best of `places`, in log order, so that `measure` of them is at most `tokens`.
+    """Return the best entries that fit into `tokens` together, in log order.
 
-    `places` are (seq, score), best first; those without an entry in `entries` are skipped. `count` counts a text,
-    `measure` everything that is sent for a selection.
+    `places` are (seq, score), best first; a place without an entry in `entries` is skipped. `count` returns the tokens
+    of a text, `measure` the tokens of everything that is sent for a selection of entries.
     """
     offers = _offers(places, entries, terms, tokens, count)
     taken: dict[int, Recalled] = {}
@@ -394,7 +395,7 @@ def fill(
 
 
 class _Offer(NamedTuple):
-    """An entry that may be shown, with its tokens."""
+    """An entry that may be shown, its cost in tokens, and its value: the score, reduced for a long entry."""
 
     entry: Recalled
     tokens: int
@@ -402,7 +403,7 @@ class _Offer(NamedTuple):
 
 
 def _take(offers: Iterable[_Offer], taken: dict[int, Recalled], room: int) -> bool:
-    """Add to `taken` what fits the room, best first; return True if anything did."""
+    """Add the entries that fit into `room` tokens to `taken`, best first; return True if any did."""
     before = len(taken)
     for entry, tokens, _ in offers:
         if entry.seq in taken:
@@ -422,7 +423,7 @@ def _offers(
     tokens: int,
     count: Callable[[str], int],
 ) -> list[_Offer]:
-    """Return what may be shown, best value first: each distinct text once, long ones as excerpts."""
+    """Return the entries that may be shown, best value first: each distinct text once, long ones as excerpts."""
     seen: set[str] = set()
     offers: list[_Offer] = []
     for seq, score in places:

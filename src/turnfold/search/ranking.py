@@ -1,22 +1,24 @@
-"""Rank search results, the same on every backend.
+"""Rank search results, with the same order on every backend.
 
-Scoring is BM25 with the counts of the caller's own scope. A backend's built-in ranking counts over the whole index, so
-one tenant's results would shift with another's data; here nothing outside the scope counts.
+Scoring is BM25 with the word counts of the caller's own tenant. A backend's built-in ranking counts over the whole
+index, so one tenant's results would shift with another's data.
 
-Scoring an entry needs its text, so of very many matching entries only some are scored: those with the rarest terms, by
-integer sums that are the same on every backend, and of equals the newest. To avoid reading the long lists of common
-words, only the rarest terms select candidates if all together match very many entries; all terms count in the score. A
-single Chinese character occurs in so many words that it adds mostly noise: if there are more matches than can be
-scored, it selects only if no pair of the query with it occurs anywhere.
+Scoring an entry needs its text, so if very many entries match, only some (the candidates) are scored: those with the
+rarest terms, by integer sums that are the same on every backend, and among equals the newest. To avoid reading the long
+lists of common words, only the rarest terms select candidates if all terms together match very many entries; all terms
+count in the score. A single Chinese character occurs in so many words that it adds mostly noise: if more entries match
+than can be scored, a character selects candidates only if no pair of the query's characters with it occurs anywhere.
 
 Neighbours: an answer is often next to the words of its question, in the reply or some turns on. So an entry gets the
-score of its own match and a share of its neighbours' scores. The reach is a length of text, not a number of entries:
-several short turns, or hardly the next long one. Before the entries are read, their average length stands for it. Of
-two equal entries the newer ranks a little higher.
+score of its own match and a share of its neighbours' scores; weak matches give a smaller share. The share falls with
+the distance in tokens, not in entries: it reaches several short turns, but hardly past one long turn. Before the
+entries are read, their average length is used. Of two equal entries the newer ranks a little higher.
 
-Fusion: a name or a number is found by its letters, a paraphrase by its meaning. Ranks alone would lose how much better
-the best match is, so scores are added: words as a share of the best, meaning by how far an entry stands out from the
-conversation around it.
+Fusion of two searches: a name or a number is found by its letters, a paraphrase by its meaning (embeddings). Ranks
+alone would lose how much better the best match is, so scores are added: the score by words as a share of the best one,
+and the score by meaning, which says how far an entry stands out from the conversation around it. If the words of the
+query match only by chance ("what should I order tonight?" after "peanuts nearly killed me"), the score by words counts
+less: see `trust_in_words`.
 """
 
 from __future__ import annotations
@@ -44,22 +46,24 @@ __all__ = (
     "query_terms",
     "rank",
     "ranked_places",
+    "trust_in_words",
     "worth_of_places",
 )
 
 
 MOST_CANDIDATES = 400
-"""Most entries that are scored; of more matches, those whose selecting terms are rarest."""
+"""Most entries that are scored; if more match, those with the rarest terms are."""
 MOST_WALKED = 10_000
-"""Most entries that the rarest terms may match together for all of these entries to be read."""
+"""Rare terms are used as long as they match at most this many entries together; all of those are looked at."""
 COMMON_CHOOSING = 3
-"""Further, more common terms that take part in selecting."""
+"""Number of terms, the next rarest after those within `MOST_WALKED`, that select candidates too."""
 
 _SATURATION = 1.2
 _LENGTH_WEIGHT = 0.2
 _CHARACTER_WEIGHT = 0.3
-"""A character occurs in many words, and always where the pairs of a word occur."""
+"""Weight of a single CJK character, which occurs in many words, and in every pair of characters with it."""
 _USUAL_LENGTH = 60
+"""Number of terms of a text of average length."""
 _TOGETHER = 1.0
 """Bonus, as a share of the score, if the whole query occurs in one piece."""
 _PAIR = 2
@@ -71,13 +75,13 @@ class Hit:
 
     conversation: str
     seq: int
-    """The seq of an entry; 0 for anything else."""
+    """Seq (position in the log) of an entry; 0 for a checkpoint or document."""
     score: float
-    """Higher is better; comparable within one answer only."""
+    """Relevance: higher is better. Scores of different searches cannot be compared."""
     kind: str = ""
     """Empty for an entry, `checkpoint`, or the kind of a document."""
     key: str = ""
-    """The checkpoint's id, or the document's key."""
+    """Id of a checkpoint, or key of a document; empty for an entry."""
 
 
 class Candidate(NamedTuple):
@@ -92,23 +96,23 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TermChoice:
-    """The terms that select the candidates to score."""
+    """The query terms that select the candidates, that is the entries to score."""
 
     walked: tuple[str, ...]
-    """Rare terms: everything that matches one of these is a candidate."""
+    """Rare terms: every entry that contains one of them is a candidate."""
     common: tuple[str, ...]
-    """Common terms: of what matches only these, the newest with the most of them are candidates."""
+    """Common terms: of the entries that contain only these, the newest with the most of them are candidates."""
     rarities: Mapping[str, int]
-    """Weight of each of these terms in millionths: integers, so that every backend computes the same sums."""
+    """Weight of each selecting term in millionths: integers, so that every backend computes the same sums."""
 
 
 def query_terms(terms: Iterable[str]) -> list[str]:
-    """Return the distinct index terms of the given texts, sorted; anything else in them is dropped."""
+    """Return the distinct index terms of the given query words, sorted; punctuation is dropped."""
     return sorted({term for text in terms for term in terms_of(text)})
 
 
 def choosing_terms(holding: Mapping[str, int], *, total: int) -> TermChoice:
-    """Return the terms that select candidates; `holding` has how many of `total` entries match each term."""
+    """Return the terms that select candidates; `holding` says how many of `total` entries contain each term."""
     weights = _weights(holding, total)
     # Ordered by the number of matches, not by weight: a single character weighs less than its rarity says.
     order = sorted(_worth_walking(holding), key=lambda term: (holding[term], term))
@@ -124,7 +128,7 @@ def choosing_terms(holding: Mapping[str, int], *, total: int) -> TermChoice:
 
 
 def _worth_walking(holding: Mapping[str, int]) -> list[str]:
-    """Return the terms with matches; if there are very many, without characters that are in a pair with matches."""
+    """Return the terms that occur; if they occur very often, without single characters that are part of a pair."""
     found = [term for term, count in holding.items() if count]
     if sum(holding.values()) <= MOST_CANDIDATES:
         return found
@@ -144,7 +148,7 @@ def rank(
     total: int,
     limit: int,
 ) -> list[Hit]:
-    """Return the best of the candidates; `holding` has how many of `total` entries match each term."""
+    """Score the candidates, return the best `limit`; `holding` says how many of `total` entries contain each term."""
     weights = _weights(holding, total)
     hits = [
         Hit(name, seq, round(_score(matches, weights), 9), kind, key)
@@ -179,19 +183,22 @@ def _weights(holding: Mapping[str, int], total: int) -> dict[str, float]:
 def _weight(count: int, total: int) -> float:
     if not 0 <= count <= total:
         raise StoreError(
-            f"the search index is damaged: {count} of {total} entries match a term; restore the store from a backup"
+            f"the search index is damaged: by its counts {count} of {total} entries contain a term; restore the store "
+            "from a backup"
         )
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
 
 _SHARE = 0.6
-"""Share of a score that a neighbour gets at distance 0."""
+"""Share of a match's score that a neighbouring entry gets at distance 0."""
 _REACH_TOKENS = 150.0
-"""Distance in tokens over which that share falls to about a third."""
+"""Distance in tokens over which the share of a neighbour falls to about a third."""
 _FURTHEST = 10
-"""Most entries a match reaches to either side."""
+"""Most neighbours on either side that get a share of a match's score."""
+_SHARPNESS = 0.5
+"""Exponent: a match at a quarter of the best score gives half of its share. Many weak matches are not a strong one."""
 _RECENCY = 0.1
-"""How much more the newest entry counts than the first, as a share of the score."""
+"""How much higher the newest entry scores than the first one, as a share of the score."""
 
 
 def ranked_places(
@@ -203,11 +210,11 @@ def ranked_places(
     before: int | None = None,
     positions: Mapping[int, float] | None = None,
 ) -> list[tuple[int, float]]:
-    """Return the hits and their neighbours between `after` and `before` as (seq, score), best first.
+    """Return the hits and their neighbours with `after < seq < before` as (seq, score), best first.
 
-    `hits` are (seq, score) of a search, `newest` is the last seq of the conversation, `mean_tokens` the average cost of
-    its entries. With `positions` (tokens from the start of the log to the middle of each entry) only these entries
-    count, at their real distances.
+    `hits` are the results of a search as (seq, score), `newest` is the last seq of the conversation, `mean_tokens` the
+    average token count of its entries. `positions` says how many tokens lie between the start of the log and the middle
+    of each entry: with it, only these entries are returned, and real distances are used.
     """
     worth = worth_of_places(
         hits,
@@ -234,51 +241,81 @@ def worth_of_places(
     before: int | None = None,
     positions: Mapping[int, float] | None = None,
 ) -> dict[int, float]:
-    """Return the score of each place with shares of its neighbours' scores, by seq; age does not count here."""
+    """Return the score of each entry by seq, with shares of its neighbours' scores; newer entries are not preferred."""
     stop = newest + 1 if before is None else min(before, newest + 1)
     shares = [
         _SHARE * math.exp(-distance * max(mean_tokens, 1.0) / _REACH_TOKENS)
         for distance in range(_FURTHEST + 1)
     ]
     worth: defaultdict[int, float] = defaultdict(float)
-    for seq, score in sorted(hits):  # float sums depend on their order
+    found = sorted(hits)  # float sums depend on their order
+    best = max((score for _, score in found), default=0.0)
+    for seq, score in found:
         if not after < seq < stop or (positions is not None and seq not in positions):
             continue
         first, last = max(after + 1, seq - _FURTHEST), min(stop, seq + _FURTHEST + 1)
+        given = score * (score / best) ** _SHARPNESS if best > 0 else 0.0
         for neighbour in range(first, last):
             if neighbour == seq:
                 worth[seq] += score
             elif positions is None:
-                worth[neighbour] += shares[abs(neighbour - seq)] * score
+                worth[neighbour] += shares[abs(neighbour - seq)] * given
             elif neighbour in positions:
                 distance = abs(positions[neighbour] - positions[seq])
-                worth[neighbour] += _SHARE * math.exp(-distance / _REACH_TOKENS) * score
+                worth[neighbour] += _SHARE * math.exp(-distance / _REACH_TOKENS) * given
     return worth
 
 
 _WEIGHT = 0.9
-"""Score of the closest match by meaning; the best match by words scores 1."""
-_STEEPNESS = 2.0
-"""Exponent: the score falls faster than the closeness."""
+"""Score of the closest match by meaning; the best match by words scores 1, or less if words are not trusted."""
+_SURE_SHARE = 0.5
+"""Share of the query's terms in one match from which matches by words are trusted fully."""
+_SURE_SCORE = 2.0
+"""Score of the best match from which they are trusted fully, in units of the logarithm of the number of entries."""
+_DOUBT = 3.0
+"""Exponent: trust falls faster than the share or the score."""
+
+
+def trust_in_words(best: float, *, share: float, entries: int) -> float:
+    """Return how far matches by words are trusted beside matches by meaning, 0 to 1.
+
+    `best` is the highest score, `share` the largest share of the query's terms in one match, `entries` the number of
+    entries searched. Of many entries some share a rare word with any query by chance, with a score near log(entries).
+    """
+    by_score = best / (_SURE_SCORE * math.log(entries + 1)) if entries > 0 else 1.0
+    return min(max(share / _SURE_SHARE, by_score, 0.0), 1.0) ** _DOUBT
 
 
 def fuse(
-    words: Sequence[tuple[int, float]], meaning: Iterable[tuple[int, float]]
+    words: Sequence[tuple[int, float]],
+    meaning: Iterable[tuple[int, float]],
+    *,
+    trust: float = 1.0,
 ) -> list[tuple[int, float]]:
-    """Return places as (seq, score), best first, from matches by words (score) and by meaning (closeness, 0 to 1)."""
-    parts = fused_parts(words, meaning)
+    """Merge matches by words (seq, score) and by meaning (seq, closeness 0 to 1) into (seq, score), best first.
+
+    `trust` (0 to 1) is the score of the best match by words.
+    """
+    parts = fused_parts(words, meaning, trust=trust)
     return _best_first(
         (seq, by_words + by_meaning) for seq, (by_words, by_meaning) in parts.items()
     )
 
 
 def fused_parts(
-    words: Sequence[tuple[int, float]], meaning: Iterable[tuple[int, float]]
+    words: Sequence[tuple[int, float]],
+    meaning: Iterable[tuple[int, float]],
+    *,
+    trust: float = 1.0,
 ) -> dict[int, tuple[float, float]]:
-    """Return the scores by words and by meaning of each place, by seq; their sum is its score."""
+    """Return two scores of each entry by seq: by words and by meaning; `fuse` adds them.
+
+    The score by meaning is proportional to the closeness if words are not trusted, to its square if they are: then only
+    the closest entries compete with matches by words.
+    """
     best = max((score for _, score in words), default=0.0)
-    worth = {seq: (score / best, 0.0) for seq, score in words} if best > 0 else {}
+    worth = {seq: (trust * score / best, 0.0) for seq, score in words} if best > 0 else {}
     for seq, closeness in meaning:
         by_words, _ = worth.get(seq, (0.0, 0.0))
-        worth[seq] = by_words, _WEIGHT * min(max(closeness, 0.0), 1.0) ** _STEEPNESS
+        worth[seq] = by_words, _WEIGHT * min(max(closeness, 0.0), 1.0) ** (1.0 + trust)
     return worth

@@ -1,9 +1,9 @@
 """Match query terms in a text: how often they occur, and where.
 
-Counting: a search ranks some hundred texts. Making all terms of each to look up a few of them was most of its cost, so
-the few are counted in the text itself, with the same result. Character pairs have no position: a text may contain both
-pairs of a three-character word in different sentences, or a Latin word far from the character it belongs to in the
-query (`X线`, `CT检查`). So a match also says whether the whole query occurs in one piece.
+Counting: a search ranks some hundred texts. Splitting each text into all its terms would be most of the cost, so only
+the terms of the query are counted, in the text itself, with the same result. Character pairs have no position: a text
+may contain both pairs of a three-character word in different sentences, or a Latin word far from the character it
+belongs to in the query (`X线`, `CT检查`). So a match also says whether the whole query occurs in one piece.
 
 Positions, for highlighting: terms are made from normalized text, so a position there is mapped back to the text as it
 was written. A whole word is marked if its stem is in the query. A single Chinese character is marked only if the query
@@ -46,26 +46,26 @@ __all__ = (
 
 _PAIR = 2
 _LONGEST_TOGETHER = 24
-"""Most terms of a query that is matched as a whole; a longer quotation is found by its pairs anyway."""
+"""Most terms of a query that is also matched as one phrase; a longer quotation is found by its pairs anyway."""
 _LONG = 20_000
-"""Characters from which each distinct word of a text is analysed once: most occur more than once."""
+"""In a text longer than this many characters, each distinct word is split into terms once: most words repeat."""
 _LONG_RUN = 20_000
-"""Characters of a CJK run that are counted in one call."""
+"""Most characters of a run of CJK characters that are counted in one call."""
 _CACHED_LENGTH = 2_000
 _CACHED_TEXTS = 1_024
-"""Texts of at most `_CACHED_LENGTH` characters whose terms are kept: about 20 MB if all are long."""
+"""Number of texts of at most `_CACHED_LENGTH` characters whose terms are cached: about 20 MB if all are long."""
 _FEW = 128
-"""Most CJK terms for which searching one by one is faster than making all terms of a text."""
+"""Up to this many CJK terms are counted one by one; for more, counting all terms of the text is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class TermMatches:
-    """Occurrences of query terms in a text."""
+    """How often the terms of a query occur in a text."""
 
     counts: dict[str, int]
-    """Occurrences by term; terms that do not occur are not in it."""
+    """Number of occurrences by term; terms that do not occur are left out."""
     length: int
-    """Number of terms of the text."""
+    """Number of all terms of the text, with repetitions."""
     together: bool = False
     """True if all query terms, at least two and one of them CJK, occur next to each other as in the query."""
 
@@ -75,11 +75,11 @@ class _Counted(NamedTuple):
 
     plain: str
     runs: Sequence[str]
-    """Its runs of characters of scripts written without spaces."""
+    """Runs of CJK characters in the text."""
     words: dict[str, int]
-    """Occurrences of every other term."""
+    """Number of occurrences by term, for all terms that are not CJK."""
     length: int
-    """Number of its terms."""
+    """Number of all terms of the text, with repetitions."""
 
 
 def _counted(text: str) -> _Counted:
@@ -122,14 +122,14 @@ class QueryTerms:
         }
 
     def count_in(self, text: str) -> TermMatches:
-        """Count the terms in a text."""
+        """Return how often each term of the query occurs in `text`."""
         found = _counted_again(text) if len(text) <= _CACHED_LENGTH else _counted(text)
         counts = self._counts(found.plain, found.runs)
         counts |= {term: found.words[term] for term in self._words if term in found.words}
         return TermMatches(counts, found.length, self._is_together(found.plain, counts))
 
     def _counts(self, plain: str, runs: Sequence[str]) -> dict[str, int]:
-        """Count the CJK terms."""
+        """Return how often each CJK term of the query occurs, by term."""
         if len(self._characters) <= _FEW:
             count = plain.count
             counts = {term: times for term in self._characters if (times := count(term))}
@@ -177,7 +177,7 @@ class Occurrence(NamedTuple):
 
 
 def occurrences(text: str, terms: Collection[str]) -> list[Occurrence]:
-    """Return the positions of the terms in order; two ranges may touch or overlap."""
+    """Return the ranges of `text` that match one of the terms, in order; two ranges may touch or overlap."""
     wanted = frozenset(terms)
     alone = _single_characters(wanted)
     plain, origins = _plain(text)
@@ -213,7 +213,7 @@ def _characters(
 
 
 def _terms_in(run: str, wanted: frozenset[str], cache: dict[str, frozenset[str]]) -> frozenset[str]:
-    """Return the wanted terms that a run contains."""
+    """Return the wanted terms that a run of text without spaces contains."""
     found = cache.get(run)
     if found is None:
         found = cache[run] = wanted.intersection(terms_of(run))
@@ -221,7 +221,7 @@ def _terms_in(run: str, wanted: frozenset[str], cache: dict[str, frozenset[str]]
 
 
 def _words(run: str, at: int, whole: frozenset[str]) -> Iterator[Occurrence]:
-    """Yield the positions of the terms `whole` that a run contains."""
+    """Yield the positions of the terms `whole`, all of which the run contains."""
     if not whole:
         return
     found: set[str] = set()
@@ -253,7 +253,7 @@ def _plain(text: str) -> tuple[str, list[int] | None]:
 
 
 def _joins(character: str) -> bool:
-    """Return True if a character may combine with those before it."""
+    """Return True if a character may combine with the characters before it when the text is normalised."""
     first = unicodedata.normalize("NFKD", character)[:1]
     return unicodedata.combining(first) > 0 or "\u1160" <= first <= "\u11ff"
 

@@ -1,7 +1,7 @@
-"""The page `/docs`: the operations of the API with parameters, bodies and curl lines, made from the OpenAPI document.
+"""The documentation page `/docs`: each operation with its parameters, bodies and a curl line, made from OpenAPI.
 
 It is one static page without scripts and loads nothing from elsewhere, so it works offline and under a strict content
-security policy. Like the OpenAPI document it contains nothing stored, and needs no token.
+security policy. Like the OpenAPI document, it contains no stored data and needs no token.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ th, .soft { color: var(--soft); font-weight: 400; }
 
 
 def api_page(document: Mapping[str, object], language: str) -> bytes:
-    """Return the page for an OpenAPI document in a language."""
+    """Return the documentation page of an OpenAPI document, in the language `en` or `zh`."""
     words = _WORDS[language]
     info = _object(document["info"])
     components = _object(_object(document["components"])["schemas"])
@@ -170,7 +170,7 @@ def _operation(
 
 
 def curl_line(path: str, method: str, operation: _Schema, components: _Schema) -> str:
-    """Return a command that makes a request of the operation, with its required parameters and fields."""
+    """Return a curl command that calls the operation, with sample values for its required parameters and fields."""
     parameters = [_object(each) for each in cast("Sequence[object]", operation["parameters"])]
     query = [
         f"{each['name']}={sample_value(_object(each['schema']), components)}"
@@ -194,7 +194,7 @@ def curl_line(path: str, method: str, operation: _Schema, components: _Schema) -
 
 
 def sample_value(schema: _Schema, components: _Schema, *, depth: int = 0) -> object:
-    """Return a value that a schema allows, with the required fields only."""
+    """Return a sample value that a schema allows; objects have the required fields only."""
     schema = _resolved(schema, components)
     if depth and schema.get("default") is not None:
         return schema["default"]
@@ -246,7 +246,7 @@ def _resolved(schema: _Schema, components: _Schema) -> _Schema:
 
 
 def _fields(schema: _Schema, words: Mapping[str, str]) -> str:
-    """Return the fields of an object as a table; of anything else its type."""
+    """Return the fields of an object schema as an HTML table; for any other schema its type."""
     properties = _object(schema.get("properties", {}))
     if not properties:
         return f"<p>{_type(schema)}</p>"
@@ -266,7 +266,7 @@ def _fields(schema: _Schema, words: Mapping[str, str]) -> str:
 
 
 def _type(schema: _Schema) -> str:
-    """Return the type of a schema as HTML, with links to the schemas it names."""
+    """Return the type of a schema as HTML, with links to the schemas that it refers to."""
     if "$ref" in schema:
         name = escape(str(schema["$ref"]).removeprefix(_REF))
         return f'<a href="#schema-{name}"><code>{name}</code></a>'
@@ -297,5 +297,5 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _object(value: object) -> dict[str, object]:
-    """Return a JSON object; a schema may also be true or false, which says nothing of a type."""
+    """Return a JSON object; an empty one for the schemas `true` and `false`, which name no type."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}

@@ -1,8 +1,8 @@
-"""The ASGI application: all operations behind one authorization check, what every response has, and OpenAPI.
+"""The ASGI application: routes of all operations, the outermost layer of every request, and the OpenAPI document.
 
-Request ids, the check of Host and Origin, problem details instead of tracebacks, and a log line without content are
-added outermost, so routes mounted beside the API have them too. The OpenAPI document is generated from the table of
-operations and their structs.
+The outermost layer gives each request an id, checks Host and Origin, turns errors into problem details, and writes a
+log line without content; routes mounted beside the API (inspector, MCP) get all of this too. The OpenAPI document is
+generated from the table of operations and their structs.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _WRITE: Final = (409, 415, 502)
 
 
 def openapi(table: Collection[AnyOperation]) -> dict[str, object]:
-    """Return the document of these operations."""
+    """Return the OpenAPI document of these operations."""
     types = sorted({*_types(table), Problem, CallEvent}, key=lambda each: each.__name__)
     shapes, components = msgspec.json.schema_components(
         types, schema_hook=_any_value, ref_template=_REFERENCE
@@ -207,10 +207,10 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SCHEMA: Final = "/v1/openapi.json"
 _DOCS: Final = "/docs"
 _PROCESS: Final = secrets.token_hex(4)
-"""Distinguishes request ids of this process from others'; they identify log lines and are not secret."""
+"""Prefix that distinguishes the request ids of this process from those of others; not secret."""
 _NUMBERS: Final = count(1)
 _DISCONNECTED: Final = 499
-"""Status in the log and metrics of a request whose client disconnected before the response; never sent."""
+"""Status logged and counted for a request whose client disconnected before the response; it is never sent."""
 
 
 def make_app(
@@ -223,9 +223,9 @@ def make_app(
 ) -> ASGIApp:
     """Return the service as an ASGI application; its shutdown closes the state.
 
-    `mounts` are routes beside the API: wrap what they serve in `GuardedApp`, so that it needs a token too. `beside` are
-    the context managers they need while the service runs; they are entered at startup. `home` is the page that `/`
-    leads to; by default the documentation of the API.
+    `mounts` are routes beside the API; wrap their applications in `GuardedApp`, so that they need a token too. `beside`
+    are context managers that these routes need while the service runs; they are entered at startup. `/` redirects to
+    the page `home`, by default the documentation of the API.
     """
 
     @asynccontextmanager
@@ -301,7 +301,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class GuardedApp:
-    """An application mounted beside the API that needs a token; it finds the `Caller` in its ASGI scope."""
+    """Wrapper that requires a token for an application beside the API, and puts the `Caller` into its ASGI scope."""
 
     def __init__(self, app: ASGIApp, state: ServiceState, *, right: Right) -> None:
         self._app = app
@@ -309,7 +309,7 @@ class GuardedApp:
         self._right = right
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authorize the request and pass it on."""
+        """Authorize the request and pass it on to the application."""
         if scope["type"] == "http":
             caller = scope[CALLER] = self._state.gate.caller(Headers(scope=scope))
             caller.require(self._right)
@@ -365,7 +365,7 @@ class _RequestFrame:
             _check_framing(headers)
             self._state.gate.check_host(headers)
             await self._app(scope, receive, answer.send)
-        except ClientDisconnect:  # nobody to respond to, and not a failure
+        except ClientDisconnect:  # not a failure, and there is no client to respond to
             answer.status = answer.status or _DISCONNECTED
         except Exception as error:
             await self._fail(error, scope, receive, answer)
@@ -419,7 +419,7 @@ class _RequestFrame:
 
 
 def _check_framing(headers: Headers) -> None:
-    """Refuse a body with two lengths: a proxy that reads it by the other one would take the rest for a request."""
+    """Refuse a request with two body lengths: a proxy that uses the other length could smuggle a second request."""
     if "transfer-encoding" in headers and "content-length" in headers:
         raise RequestRefused(
             "the request has both Content-Length and Transfer-Encoding: send one of them",
@@ -449,7 +449,7 @@ class _ResponseSender:
 
 
 def error_frames(error: Exception) -> str:
-    """Return where an error was raised; not its message, which may contain user content."""
+    """Return the stack frames of an error for the log, without its message, which may contain user content."""
     frames = traceback.extract_tb(error.__traceback__)[-8:]
     return " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
 

@@ -1,8 +1,8 @@
-"""The audit log of a service: who did what to which conversation, and whether it was allowed; never what was said.
+"""Audit log of the service: which token called which operation on which conversation, with which status; no content.
 
-Each authorized request is a record of the logger `turnfold.audit`, with fields. `write_audit_log` writes them to a
-file, one JSON object per line, which only its owner can read. Conversations appear as marks: the same conversation has
-the same mark, and the mark does not tell its id. The records reach no other log, because they name tenants.
+Each authorized request is a record of the logger `turnfold.audit`, with fields. `write_audit_log` writes the records to
+a file that only its owner can read, one JSON object per line. A conversation appears as a hash, so that its requests
+can be matched without revealing its id. The records reach no other log, because they name tenants.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = ("record_request", "write_audit_log")
 
 
 _AUDIT = logging.getLogger("turnfold.audit")
-_AUDIT.propagate = False  # it names tenants, which belong in no other log
-_AUDIT.setLevel(logging.CRITICAL)  # until somebody asks for it
+_AUDIT.propagate = False  # its records name tenants, which belong in no other log
+_AUDIT.setLevel(logging.CRITICAL)  # off until write_audit_log() is called
 _FIELDS: Final = ("request_id", "token", "tenant", "operation", "conversation", "status")
 
 
 def record_request(
     caller: Caller, operation: str, params: Mapping[str, str], *, status: int, request_id: str
 ) -> None:
-    """Record one request of a caller, if anybody asked for the log; `params` are those of its path, percent-encoded."""
+    """Log one request of a caller, if the audit log is on; `params` are its path parameters, percent-encoded."""
     if not _AUDIT.isEnabledFor(logging.INFO):
         return
     name = params.get("session") or params.get("conversation_id") or ""
@@ -54,7 +54,7 @@ def record_request(
 
 
 def write_audit_log(path: Path) -> None:
-    """Write the records of the audit log to a file from now on; it is appended to, and never read."""
+    """Turn on the audit log: append its records to a file from now on."""
     try:
         handler = _PrivateFile(path, encoding="utf-8")
     except OSError as error:

@@ -1,14 +1,14 @@
-"""Tokens and authorization: who may send a request, and for which tenant.
+"""Access tokens and authorization: which requests are allowed, and for which tenant.
 
-A token is `tf_NAME_SECRET`. The name finds its line in the token file; the secret has 256 random bits, so its SHA-256
-is enough to store, and a stolen file gives no token away. Secrets are compared in constant time, and an unknown name
-costs the same comparison as a known one. The file is read again when it changes, so a token is revoked without a
-restart; while it cannot be read, no token is accepted. Changes to it are made under a lock, so that two of them at once
-cannot undo each other.
+A token is `tf_NAME_SECRET`. The name selects its line in the token file. The secret has 256 random bits, and only its
+SHA-256 hash is stored, so a stolen file contains no usable token. Hashes are compared in constant time, and an unknown
+name takes as long as a known one. The file is read again when it changes, so a token is revoked without a restart;
+while the file cannot be read, no token is accepted. Changes to the file are made under a lock, so that two writers at
+once do not undo each other's change.
 
-`RequestGate` authorizes every request from its headers alone, before anything of the body is read: requests to the
-API, to the inspector and to MCP. It refuses a browser that was lured to a name pointing at this machine, by its Host
-and Origin headers.
+`RequestGate` authorizes every request (API, inspector, MCP) from its headers alone, before the body is read. By the
+Host and Origin headers it also refuses requests that a foreign web page makes through a name pointing at this machine
+(DNS rebinding).
 
 A service without a token file is for one person, but every user of the machine can reach its port. `LocalAccess` makes
 one token for that person's programs, and links that each sign one browser in.
@@ -61,12 +61,12 @@ __all__ = (
 _log = logging.getLogger(__name__)
 _NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 _UNKNOWN: Final = sha256(b"").hexdigest()
-"""Compared with the secret of an unknown name, so that it takes the same time as a known one."""
+"""Hash that the secret of an unknown name is compared with, so that it takes as long as a known name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The tenant and rights of a request, as its token gives them."""
+    """Tenant and rights of the token that a request was sent with."""
 
     tenant: str
     rights: frozenset[Right]
@@ -88,7 +88,7 @@ class Caller:
 class TokenLine(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
 ):
-    """One token as the file stores it."""
+    """One token as stored in the token file: with the hash of its secret, not the secret."""
 
     name: str
     tenant: str
@@ -102,7 +102,7 @@ class TokenLine(
     previous_expires: int = 0
 
     def accepts(self, given: str, now: float) -> bool:
-        """Return True if the hash of a secret is that of this token now; takes the same time for any hash."""
+        """Return True if `given` is the hash of this token's secret and the token has not expired, in constant time."""
         current = hmac.compare_digest(given, self.hash)
         previous = hmac.compare_digest(given, self.previous or _UNKNOWN)
         if 0 < self.expires <= now:
@@ -120,7 +120,7 @@ class _TokenList(msgspec.Struct, forbid_unknown_fields=True):
 def new_token(
     name: str, tenant: str, rights: Iterable[str], *, now: float, days: float = 0
 ) -> tuple[str, TokenLine]:
-    """Make a token: the text to show once, and the line to store."""
+    """Make a token; return its text, to be shown once, and the line to store."""
     if not _NAME.fullmatch(name):
         raise InvalidOption(f"invalid token name {name!r}: use 1 to 64 of a-z, 0-9 and '-'")
     check_name(tenant, "tenant")
@@ -183,7 +183,7 @@ class TokenFile:
             self._write([each for each in known if each is not self._named(name, known)])
 
     def rotate(self, name: str, *, now: float, overlap: float = 0) -> str:
-        """Give a token a new secret and return its text; the old one is accepted for `overlap` more seconds."""
+        """Give a token a new secret and return its new text; the old text is accepted for `overlap` more seconds."""
         if overlap < 0:
             raise InvalidOption(
                 f"overlap={overlap} must not be negative; 0 ends the old secret now"
@@ -201,14 +201,14 @@ class TokenFile:
         return f"tf_{name}_{secret}"
 
     def last_used(self) -> dict[str, int]:
-        """Return when each token was last used, in seconds since 1970, to within a minute; unused ones are absent."""
+        """Return the time of each token's last use, in seconds since 1970, to a minute; unused tokens are absent."""
         try:
             return msgspec.json.decode(self._used_path.read_bytes(), type=dict[str, int])
         except (OSError, msgspec.MsgspecError):
             return {}
 
     def note_used(self, times: Mapping[str, int]) -> None:
-        """Store when tokens were last used, in a file beside this one; later times stored by others are kept."""
+        """Store the times of last use in a file beside this one; later times stored by other processes are kept."""
         stored = self.last_used()
         merged = {name: max(at, stored.get(name, 0)) for name, at in times.items()}
         _replace_file(self._used_path, msgspec.json.encode({**stored, **merged}), durable=False)
@@ -227,7 +227,7 @@ class TokenFile:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Hold the lock of this file; it is a file of its own, because the token file is replaced when it changes."""
+        """Hold the lock of the token file; it is on a separate file, because the token file is replaced on a change."""
         lock = os.open(
             self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
         )
@@ -270,14 +270,14 @@ class TokenRing:
     check_every: float = 1.0
     """Seconds between two checks of the file; a revoked token is accepted for at most that long."""
     note_every: float = 60.0
-    """Seconds between two writes of when the tokens were last used."""
+    """Seconds between two writes of the tokens' times of last use."""
     _lines: dict[str, TokenLine] = field(default_factory=dict[str, TokenLine])
     _seen: tuple[int, int, int] | None = None
     _checked: float = float("-inf")
     _used: dict[str, int] = field(default_factory=dict[str, int])
     _noted: float = float("-inf")
     _failing: set[str] = field(default_factory=set[str])
-    """Events logged as failing and not yet working again."""
+    """Names of failures that have been logged and not yet ended."""
 
     def __post_init__(self) -> None:
         self._lines = {line.name: line for line in self.file.lines()}
@@ -294,13 +294,15 @@ class TokenRing:
         line = self._lines.get(name) if kind == "tf" else None
         given, now = _hashed(secret), self.clock()
         if not (line or _NOBODY).accepts(given, now) or line is None:
-            raise AccessDenied("unknown or expired token")
+            raise AccessDenied(
+                "unknown or expired token: ask the operator of the service for a new one"
+            )
         self._used[line.name] = int(now)
         self._note_used()
         return Caller(line.tenant, frozenset(line.rights), line.name, given)
 
     def admits(self, caller: Caller) -> bool:
-        """Return True if the token of a caller still gives the rights it had when the request was authorized."""
+        """Return True if the caller's token still has the tenant and rights that it had when the request began."""
         self._refresh()
         line = self._lines.get(caller.name)
         return (
@@ -323,7 +325,8 @@ class TokenRing:
             self._failing.discard("tokens_unreadable")
         except (InvalidOption, OSError) as error:
             self._lines, self._seen = {}, None
-            self._warn("tokens_unreadable", f"no token is accepted until it can be read: {error}")
+            text = f"no token is accepted until the token file can be read: {error}"
+            self._warn("tokens_unreadable", text)
 
     def _fingerprint(self) -> tuple[int, int, int]:
         try:
@@ -344,17 +347,17 @@ class TokenRing:
             self._warn("tokens_last_used", f"cannot store when tokens were last used: {error}")
 
     def _warn(self, event: str, text: str) -> None:
-        """Log a failure once, until it works again."""
+        """Log a failure, unless it was logged already and still goes on."""
         if event not in self._failing:
             self._failing.add(event)
             _log.error("%s", text, extra={"event": event})
 
 
 class LocalAccess:
-    """Access to a service without a token file: a token of its own, until the process ends.
+    """Access to a service without a token file: one token that is valid until the process ends, and sign-in links.
 
-    A link is seen by more than its reader (it is an argument of the browser's process), so each works once, and gives
-    a cookie instead of the token in its place.
+    Other users of the machine can see a link, because it is an argument of the browser's process. So each link works
+    once, and contains a one-time key instead of the token; opening it sets a cookie with the token.
     """
 
     def __init__(self, tenant: str = "default") -> None:
@@ -367,7 +370,9 @@ class LocalAccess:
         """Return the caller; raises `AccessDenied` for any other token."""
         given = _hashed(token.rpartition("_")[2])
         if not self._line.accepts(given, 0.0):
-            raise AccessDenied("unknown token: use the one that was printed when the service began")
+            raise AccessDenied(
+                "unknown token: use the token that was printed when the service started"
+            )
         return Caller(self._line.tenant, frozenset(self._line.rights), self._line.name, given)
 
     def admits(self, caller: Caller) -> bool:
@@ -375,13 +380,13 @@ class LocalAccess:
         return self._line.accepts(caller.hash, 0.0)
 
     def link(self, address: str) -> str:
-        """Return the link of the inspector at this address that signs in whoever opens it first."""
+        """Return a link to the inspector at this address; the first browser that opens the link is signed in."""
         return f"{address}/open?key={self._key}"
 
     def use(self, key: str) -> str:
-        """Return the token for the key of the link, which then no longer works; raises `AccessDenied` otherwise."""
+        """Return the token in exchange for the key of the newest link, and make a new key; else `AccessDenied`."""
         if not hmac.compare_digest(key.encode("utf-8", "replace"), self._key.encode()):
-            raise AccessDenied("this link was used before: open the newest one that was printed")
+            raise AccessDenied("this link was already used: open the newest link that was printed")
         self._key = secrets.token_urlsafe(32)
         if self.on_used is not None:
             self.on_used()
@@ -408,10 +413,10 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(slots=True)
 class RequestGate:
-    """Authorizes requests."""
+    """Authorizes requests by their headers: Host, Origin, token and rate limit."""
 
     ring: TokenRing | LocalAccess | None = None
-    """None: no token is needed, and every caller is `tenant` with all rights. Loopback only."""
+    """Checks tokens. None: no token is needed, and every caller has all rights of `tenant`; loopback only."""
     tenant: str = "default"
     hosts: Collection[str] = LOOPBACK
     """Accepted values of the Host header, without port; "*" for any."""
@@ -420,7 +425,7 @@ class RequestGate:
     rate_limit: RateLimit = field(default_factory=RateLimit)
 
     def check_host(self, headers: Mapping[str, str]) -> None:
-        """Refuse a request with an unknown Host, or from a page of an unknown Origin."""
+        """Raise `AccessDenied` for an unknown Host header, and for a web page of an unknown Origin."""
         host = headers.get("host", "")
         if "*" not in self.hosts and _without_port(host) not in self.hosts:
             raise AccessDenied(
@@ -444,16 +449,16 @@ class RequestGate:
         return caller
 
     def admits(self, caller: Caller) -> bool:
-        """Return True if a caller is still admitted: its token was neither revoked nor did it expire."""
+        """Return True if the caller's token is still valid: neither revoked nor expired."""
         return self.ring is None or self.ring.admits(caller)
 
 
 def check_listening(host: str, ring: TokenRing | None, allowed: Collection[str] = ()) -> None:
-    """Refuse to listen on a public address, or to accept any Host header, without tokens."""
+    """Raise `InvalidOption` if a service without tokens would listen on a public address or accept any Host header."""
     if ring is None and "*" in allowed:
         raise InvalidOption(
-            "--allow-host '*' without --tokens-file would let any web page read and delete everything, by a name that "
-            "it points at this machine. Create a token (turnfold tokens create), or name the hosts"
+            "--allow-host '*' without --tokens-file would let any web page read and delete everything, through a host "
+            "name that resolves to this machine. Create a token (turnfold tokens create), or name the hosts"
         )
     if ring is None and not is_loopback(host):
         raise InvalidOption(

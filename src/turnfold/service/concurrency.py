@@ -1,11 +1,12 @@
-"""Keeps one tenant from taking the processor from the others: places for requests, and counting off the event loop.
+"""Limits on concurrent requests per tenant, and token counting off the event loop, so that no tenant blocks the others.
 
-Requests of a tenant beyond its number wait for its own, first come first served, and too many of those are refused.
-Requests that search, rank, count or fold have a smaller number of their own: what they compute shares the processor
-with everybody. A request that takes too long is cancelled.
+Each tenant has a number of requests that may run at once. Further requests wait in the tenant's own queue, first come
+first served; when the queue is full, they are refused. Requests that search, rank, count or fold have a smaller limit,
+because their computing slows down everybody. A request that takes too long is cancelled.
 
-The tokens of a long text are counted in a thread before it is stored, and remembered for a moment, so that neither the
-store nor the session counts it on the event loop (`CountedTexts`). The counting itself needs no interpreter lock.
+The tokens of a long text are counted in a thread before the text is stored, and the count is cached for a moment, so
+that neither the store nor the session counts on the event loop (`CountedTexts`). Counting releases the interpreter
+lock (GIL).
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ __all__ = ("CountedTexts", "RequestSlots", "count_ahead", "with_counted_texts")
 
 _RETRY_SECONDS: Final = 1.0
 _LONG_TEXT: Final = 10_000
-"""Characters of a text that is counted off the event loop."""
+"""Texts of this many characters or more are counted off the event loop."""
 _REMEMBERED: Final = 16_000_000
-"""Characters of counted texts that are remembered together."""
+"""Most characters that the texts in the cache of counts may have together."""
 
 
 class CountedTexts:
-    """A text counter that remembers the newest long texts it counted."""
+    """Text counter with a cache of its results for the newest long texts."""
 
     def __init__(self, inner: TextCounter) -> None:
         self.name = inner.name
@@ -63,7 +64,7 @@ class CountedTexts:
 
 
 def with_counted_texts(counter: TokenCounter) -> TokenCounter:
-    """Return a counter with the same results that remembers long texts; a counter of another kind is left as it is."""
+    """Return a counter that caches the results for long texts; a counter of another class is returned unchanged."""
     if type(counter) is not TokenCounter:
         return counter
     texts = CountedTexts(counter.text)
@@ -71,7 +72,7 @@ def with_counted_texts(counter: TokenCounter) -> TokenCounter:
 
 
 async def count_ahead(counter: TokenCounter, messages: Sequence[Message]) -> None:
-    """Count the long messages in a thread, so that they need not be counted on the event loop."""
+    """Count the long messages in a thread; later counts on the event loop then find the result in the cache."""
     long = [each for each in messages if len(each.text) >= _LONG_TEXT]
     if long:
         loop = asyncio.get_running_loop()
@@ -80,34 +81,38 @@ async def count_ahead(counter: TokenCounter, messages: Sequence[Message]) -> Non
 
 @dataclass(slots=True)
 class _Lane:
-    """The requests of one tenant."""
+    """Semaphores of one tenant for light and heavy requests."""
 
     light: asyncio.Semaphore
     heavy: asyncio.Semaphore
     inside: int = 0
-    """Requests that run or wait."""
+    """Number of requests that run or wait."""
 
 
 @dataclass(slots=True)
 class RequestSlots:
-    """Places for the requests of each tenant."""
+    """Limits how many requests of each tenant run at once, and how many wait."""
 
     limits: Limits
     _lanes: dict[str, _Lane] = field(default_factory=dict[str, _Lane])
-    """By tenant, while it has requests."""
+    """Semaphores by tenant; a tenant without requests has none."""
 
     @asynccontextmanager
     async def hold(self, tenant: str, *, heavy: bool) -> AsyncGenerator[None]:
-        """Wait for a place and hold it; raises `LimitExceeded` if too many wait, or if it is held for too long."""
+        """Run one request of a tenant when its turn comes; `heavy` ones have a smaller limit.
+
+        Raises `LimitExceeded` if too many wait, or if the request takes too long.
+        """
         limits = self.limits
         lane = self._lanes.get(tenant)
         if lane is None:
             light, few = (asyncio.Semaphore(n) for n in (limits.concurrent, limits.heavy))
             lane = self._lanes[tenant] = _Lane(light, few)
-        if lane.inside >= limits.concurrent + limits.queued:
+        most = limits.concurrent + limits.queued
+        if lane.inside >= most:
             raise LimitExceeded(
-                f"{lane.inside} requests of this tenant run or wait, the limit is {lane.inside}; try again later",
-                allowed=limits.concurrent + limits.queued,
+                f"{lane.inside} requests of this tenant run or wait, the limit is {most}; try again later",
+                allowed=most,
                 used=lane.inside,
                 asked=1,
                 again=_RETRY_SECONDS,

@@ -1,7 +1,7 @@
-"""Turns an HTTP request into an operation request and its result into a response.
+"""ASGI endpoint of the API: decodes an HTTP request, runs its operation and encodes the response.
 
-Checks run in this order: method, token, right, body size, body and query. Nothing of the body is read before the
-caller is authorized.
+Checks run in this order: method, token, right, body size, body and query. The body is not read before the caller is
+authorized.
 """
 
 from __future__ import annotations
@@ -44,29 +44,30 @@ __all__ = (
 CALLER: Final = "turnfold.caller"
 """Key of the request's `Caller` in the ASGI scope."""
 OPERATION: Final = "turnfold.operation"
+"""Key of the operation's name in the ASGI scope, for logs and metrics."""
 TOOL: Final = "turnfold.tool"
-"""Key of the tool that an MCP request calls, for the audit log."""
+"""Key of the name of the tool that an MCP request calls in the ASGI scope, for the audit log."""
 _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"
 _LARGE: Final = 64 * 1024
-"""Bytes of a body that is decoded off the event loop."""
+"""Bodies of more bytes than this are decoded off the event loop."""
 _HEAVY: Final = frozenset(
     "fold recall search rules explain diff findings_text note_finding search_snapshots recall_snapshots "
     "diff_snapshots take_snapshot fork checkpoint_short_memory erase verify_erasure".split()
 )
-"""Operations that search, rank, count or fold."""
+"""Operations that search, rank, count or fold, and so need much computing."""
 _LONG_QUERY: Final = 2_000
-"""Bytes of a body that brings so many words to look for, or so much to count, that any operation is heavy."""
+"""Of the operations in `_COUNTED`, a request with more bytes than this counts as heavy."""
 _COUNTED: Final = frozenset(
     "system context preview fold pin findings_text note_finding query_memory_context write_turn "
     "checkpoint_short_memory set_short_memory".split()
 )
-"""Operations that count the tokens of what is sent beside the log."""
+"""Operations that search for, or count the tokens of, text in the request itself."""
 
 
 class Endpoint:
-    """The operations of one path, by method."""
+    """ASGI application for one path; runs the operation of the request's method."""
 
     def __init__(
         self, state: ServiceState, operations: Mapping[str, tuple[AnyOperation, RunOperation]]
@@ -120,7 +121,7 @@ class Endpoint:
         keeps_reply = operation.keyed and bool(request.key)
 
         async def result() -> object:
-            # Whoever is over the quota may still free room, but not fill it with stored responses.
+            # A tenant over its quota may still delete, but not if the response would be stored as well.
             if operation.writes and (keeps_reply or not operation.frees):
                 await state.quota.check(caller.tenant, brings=len(sent), log=operation.grows)
             return await run(request)
@@ -151,7 +152,9 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 
 def _decoded(sent: bytes, kind: type, headers: Headers) -> object:
     if sent and headers.get("content-type", _JSON).partition(";")[0].strip().lower() != _JSON:
-        raise RequestRefused("the body must be application/json", status=415)
+        raise RequestRefused(
+            f"the body must be JSON: send the header Content-Type: {_JSON}", status=415
+        )
     try:
         return cast("object", msgspec.json.decode(sent or b"{}", type=kind))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -159,15 +162,17 @@ def _decoded(sent: bytes, kind: type, headers: Headers) -> object:
 
 
 def query_params(request: Request) -> dict[str, str]:
-    """Return the query parameters of a request; each may be given once."""
+    """Return the query parameters of a request; raises `InvalidOption` if one is given twice."""
     text = cast("bytes", request.scope["query_string"]).decode("latin-1")
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
     except (UnicodeError, ValueError):
-        raise InvalidOption("the query parameters are not UTF-8") from None
+        raise InvalidOption("the query parameters are not percent-encoded UTF-8") from None
     params = dict(pairs)
     if len(params) < len(pairs):
-        raise InvalidOption("a query parameter is given twice")
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidOption(f"the query parameter {twice[:40]!r} is given twice; give it once")
     return params
 
 
@@ -176,11 +181,11 @@ def decode_query(params: Mapping[str, str], kind: type) -> object:
     try:
         return cast("object", msgspec.convert(params, kind, strict=False))
     except msgspec.ValidationError as error:
-        raise InvalidOption(f"query parameters: {error}") from None
+        raise InvalidOption(f"invalid query parameters: {error}") from None
 
 
 def path_params(request: Request) -> dict[str, str]:
-    """Return the path parameters, decoded and checked; they arrive percent-encoded, so a name may hold a slash."""
+    """Return the path parameters, decoded and checked; a name may contain a slash if it is percent-encoded."""
     params = {key: _unquoted(cast("str", text)) for key, text in request.path_params.items()}
     for key, name in params.items():
         check_name(name, "conversation id" if key in ("session", "conversation_id") else key)

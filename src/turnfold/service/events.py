@@ -1,10 +1,10 @@
-"""Server-sent events of calls as they are made: of one session, or of a whole tenant.
+"""Server-sent events for new calls, of one session or of a whole tenant.
 
-Any process on the store may make a call, so a stream polls the store; calls made through this process signal the stream
-and arrive at once, others within a second. Of an unchanged conversation only the head is read. An event's id resumes
-the stream (`Last-Event-ID`): a session's stream continues after that call. A tenant's stream has no total order, so it
-continues from a moment before that event and may repeat some; their ids show it. A stream remembers a bounded number
-of conversations: those without changes for longest are dropped, and read again when they change.
+Other processes may use the same store, so a stream polls the store once a second; calls made through this process wake
+the stream at once. Of an unchanged conversation only the head is read. A client resumes with the id of the last event
+it got (`Last-Event-ID`). A session's stream continues after that call. A tenant's stream has no total order, so it
+continues from a moment before that event and may repeat some events, with the same ids. A stream remembers a bounded
+number of conversations: those unchanged for longest are dropped, and read again when they change.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ __all__ = (
 _POLL: Final = 1.0
 """Seconds between two polls of the store."""
 _SHARE: Final = 20
-"""A stream spends at most one part in so many of its time on polling."""
+"""A tenant's stream rests this many times as long as its last poll took, so that it polls 5 % of the time at most."""
 _LONGEST_REST: Final = 10.0
 _KEEP_ALIVE: Final = 15.0
 """Seconds without events after which a stream sends a keep-alive comment."""
 _PAGE: Final = 200
 _SENT: Final = 10_000
 _MARGIN: Final = 2_000_000
-"""Microseconds by which the clocks of processes may differ without a call being missed."""
+"""Microseconds by which the clocks of processes may differ without a stream missing a call."""
 _FOLLOWED: Final = 10_000
-"""Conversations one stream remembers; more only while more than that change within seconds."""
+"""Number of conversations that one stream remembers; more only while more of them change within seconds."""
 _LONGEST_CALL: Final = 600_000_000
-"""Microseconds between the start of a call and its being stored, at most."""
+"""Longest time between the start of a call and its storage, in microseconds."""
 
 
 @dataclass(slots=True)
 class _Followed:
-    """How far one conversation has been read."""
+    """Position up to which a stream has read one conversation."""
 
     state: State = (-1, 0)
     seq: int = 0
@@ -86,9 +86,9 @@ class _Stream:
         return updated < max(self.since, self.quiet) and conversation not in self.followed
 
     def forget_quiet(self, polled: int) -> None:
-        """Drop the conversations unchanged for longest, after a poll of all that began at `polled`.
+        """Forget the conversations unchanged for longest, after a complete poll that began at `polled`.
 
-        Whatever is stored from now on has a timestamp at most a margin before that, by any clock.
+        Changes stored after that have a timestamp of at least `polled` minus the clock margin, so none is missed.
         """
         if len(self.followed) <= _FOLLOWED:
             return
@@ -108,7 +108,7 @@ class _Stream:
         known.updated = updated
         if known.state == head.state:
             return []
-        # Start a little earlier: a call begun before others may be stored after them.
+        # Start one entry earlier, because a call that began before others may be stored after them.
         after = max(self.floor, call_key(max(known.seq - 1, 0), 0) if known.seq > 1 else "")
         session = self.state.memory(self.caller.tenant).session(conversation)
         found: list[tuple[str, Manifest]] = []
@@ -142,25 +142,27 @@ class _Stream:
 def session_events(
     state: ServiceState, caller: Caller, session: str, after: str
 ) -> StreamingResponse:
-    """Stream the calls of one session after the call `after`; without it, those made from now on."""
+    """Stream the calls of one session after the call `after`; if it is empty, the calls made from now on."""
     stream = _Stream(state, caller, floor=after)
     return _CountedResponse(stream, _of_session(stream, session))
 
 
 def tenant_events(state: ServiceState, caller: Caller, after: str) -> StreamingResponse:
-    """Stream the calls of all sessions after the event `after`; without it, those made from now on."""
+    """Stream the calls of all sessions after the event `after`; if it is empty, the calls made from now on."""
     since = time.time_ns() // 1000
     if after:
         made = after.partition(".")[0]
         if not (made.isascii() and made.isdecimal() and len(made) < 18):
-            raise InvalidOption(f"{after!r} is not an event id of this stream")
+            raise InvalidOption(
+                f"{after!r} is not an event id of this stream; leave it out to start with new calls"
+            )
         since = max(int(made) - _MARGIN, 1)
     stream = _Stream(state, caller, since=since)
     return _CountedResponse(stream, _of_tenant(stream))
 
 
 class _CountedResponse(StreamingResponse):
-    """A stream that counts from before its first byte until it ends, however it ends."""
+    """Response with an event stream, which counts against the token's limit of open streams until it ends."""
 
     def __init__(self, stream: _Stream, frames: AsyncIterator[bytes]) -> None:
         self._stream = stream
@@ -170,12 +172,13 @@ class _CountedResponse(StreamingResponse):
         )
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Send the stream; raises `LimitExceeded` if the token has too many of them."""
+        """Send the stream; raises `LimitExceeded` if the token has too many open streams."""
         state, name = self._stream.state, self._stream.caller.name
-        # No await between the check and the count: streams that are opened together see each other.
+        # No await between the check and the count, so that two streams opened at once cannot both pass the check.
         if state.streams[name] >= state.limits.streams:
             raise LimitExceeded(
-                f"this token has {state.streams[name]} open event streams, the limit is {state.limits.streams}",
+                f"this token has {state.streams[name]} open event streams, the limit is {state.limits.streams}; "
+                "close one first",
                 allowed=state.limits.streams,
                 used=state.streams[name],
                 asked=1,

@@ -1,15 +1,16 @@
 """Limits of a service: body size, request rate per token, and the stored tokens and bytes of a tenant.
 
-Each error shows the numbers and, if waiting helps, how long. The rate is limited per token and process.
+Each error shows the numbers and, if waiting helps, how long to wait. The rate is limited per token and process.
 
-The quota in tokens is summed from the listing of conversations, without reading a message. The quota in bytes covers
-messages, summaries and the documents stored with them (pins, state, snapshots, findings, manifests, idempotent
-replies), and `ROW_BYTES` for each. A log only grows, so of a changed conversation only new entries and its documents
-are read; the first check of a tenant after startup reads all of it. Services without a byte quota do not pay for this.
+The token quota is checked against the token totals in the listing of conversations, without reading messages. The byte
+quota covers messages, summaries and the documents stored with them (pins, state, snapshots, findings, manifests, stored
+responses), each with `ROW_BYTES` added. The bytes are found by a scan, at most once a minute: it reads the new entries
+and the documents of changed conversations; only the first scan of a tenant after startup reads everything. Services
+without a byte quota do not scan.
 
-Between two scans a process adds what it writes itself: `Quota.metered` wraps the store, and the store behind its cache,
-so every write counts, whatever operation made it. Several processes together may exceed the limit by what they write in
-that time. Usage is remembered for a bounded number of tenants and evicted least recently used first.
+Between two scans a process adds the bytes that it writes itself: `Quota.metered` wraps the store, and the store behind
+its cache, so that every write counts. Several processes together may exceed the quota by what they write between two
+scans. The usage of a bounded number of tenants is cached; the least recently used is evicted.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ __all__ = (
 
 
 ROW_BYTES: Final = 100
-"""Bytes that each message, summary and document counts beside its content: its keys and its place in indexes."""
+"""Bytes added to the content of each message, summary and document, for its keys and index entries."""
 
 
 _MOST_BUCKETS: Final = 10_000
@@ -72,21 +73,21 @@ class Limits:
     concurrent: int = 64
     """Requests of a tenant that run at once."""
     heavy: int = 2
-    """Of those, requests that search, rank, count or fold."""
+    """Requests of a tenant that run at once and search, rank, count or fold."""
     queued: int = 64
-    """Requests of a tenant that wait for its others; more are refused."""
+    """Requests of a tenant that wait until others end; more are refused."""
     request_seconds: float = 300.0
     """Seconds after which a request is cancelled."""
     message: int = 1_000_000
     """Longest text of a message in characters; media do not count."""
     counted: int = 256 * 1024
-    """Largest body of an operation that counts what is sent beside the log: contexts, pins, summaries."""
+    """Largest body, in bytes, of operations whose text is counted at once: contexts, pins, summaries."""
     connections: int = 1_000
-    """Open connections; fewer where the system lets the process open fewer files."""
+    """Open connections; fewer if the system allows the process fewer open files."""
     header_seconds: float = 10.0
-    """Seconds in which the headers of a request must have arrived."""
+    """Seconds within which the headers of a request must arrive."""
     body_seconds: float = 120.0
-    """Seconds in which its body must have arrived."""
+    """Seconds within which the body of a request must arrive."""
 
     def __post_init__(self) -> None:
         at_least_one = ("body", "burst", "concurrent", "connections", "heavy", "message")
@@ -111,10 +112,10 @@ class Limits:
         return message
 
     def check_counted(self, size: int) -> None:
-        """Raise `LimitExceeded` if a body whose content is counted at once has more bytes than the limit."""
+        """Raise `LimitExceeded` if a body whose text is counted at once has more bytes than the limit."""
         if size > self.counted:
             raise LimitExceeded(
-                f"the body has {size:,} bytes, the limit of this operation is {self.counted:,}",
+                f"the body has {size:,} bytes, the limit of this operation is {self.counted:,}; send less",
                 allowed=self.counted,
                 asked=size,
                 status=413,
@@ -133,7 +134,7 @@ class Limits:
 
 @dataclass(slots=True)
 class RateLimit:
-    """Token bucket per access token: it refills at `rate` and holds `burst`."""
+    """Rate limiter with one bucket per access token: a bucket refills at `rate` per second and holds `burst`."""
 
     rate: float = 0.0
     burst: int = 100
@@ -161,7 +162,7 @@ class RateLimit:
             self._evict_idle(now)
 
     def _evict_idle(self, now: float) -> None:
-        """Drop the buckets that are full again, which equal new ones, or else the fullest ones."""
+        """Drop the buckets that are full again, which equal new ones; if these are too few, the fullest of the rest."""
 
         def used(name: str) -> float:
             level, at = self._buckets[name]
@@ -175,11 +176,11 @@ class RateLimit:
 
 _PAGE: Final = 1_000
 _MOST_TENANTS: Final = 1_024
-"""Tenants whose usage is remembered."""
+"""Most tenants whose usage is cached."""
 _MOST_DOCUMENTS: Final = 10_000
-"""Documents written between two scans that are remembered by name."""
+"""Most documents written between two scans whose sizes are kept by name; after more, a scan is due."""
 _MOST_CONVERSATIONS: Final = 200_000
-"""Conversations whose usage is remembered, of all tenants but the newest together."""
+"""Most conversations whose usage is cached, for all tenants together; the tenant used last is always cached."""
 
 
 @dataclass(slots=True)
@@ -188,12 +189,12 @@ class _ConversationUsage:
 
     tokens: int = 0
     seq: int = 0
-    """Entries up to this one are counted in `log_bytes`."""
+    """Last entry that is counted in `log_bytes`."""
     state: State = (-1, 0)
     """State of the conversation when `other_bytes` was counted."""
     log_bytes: int = 0
     other_bytes: int = 0
-    """Bytes of its documents and checkpoints."""
+    """Bytes of the documents and checkpoints of the conversation."""
 
     @property
     def bytes(self) -> int:
@@ -202,15 +203,18 @@ class _ConversationUsage:
 
 @dataclass(slots=True)
 class _TenantUsage:
+    """Stored tokens and bytes of one tenant: those found by the last scan, and those written since."""
+
     at: float
+    """Time of the scan."""
     conversations: dict[str, _ConversationUsage]
     tokens: int = 0
     bytes: int = 0
     put: dict[tuple[str, str, str], int] = field(default_factory=dict[tuple[str, str, str], int])
-    """Bytes of the documents written since the scan, by conversation, kind and key: one that is written again counts
-    once. Its version from before the scan counts too until the next one."""
+    """Bytes of the documents written since the scan, by conversation, kind and key, so that a document written twice
+    counts once. Until the next scan, its version from before this scan counts as well."""
     stale: bool = False
-    """True if something was removed since the scan that may still be counted."""
+    """True if something was removed since the scan, so that the sums may be too high."""
 
     def forget(self, conversation: str) -> None:
         gone = self.conversations.pop(conversation, None)
@@ -221,18 +225,18 @@ class _TenantUsage:
 
 @dataclass(slots=True)
 class _ScanLock:
-    """Lets one request at a time scan a tenant."""
+    """Lock that lets one request at a time scan a tenant."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
-    """Requests that hold the lock or wait for it."""
+    """Number of requests that hold the lock or wait for it."""
     usage: _TenantUsage | None = None
-    """While a scan runs, what was written meanwhile."""
+    """Sums of what is written while a scan runs; None if none runs."""
 
 
 @dataclass(slots=True)
 class Quota:
-    """Limits on what each tenant may store; 0 for no limit."""
+    """Limits on the tokens and bytes that each tenant may store; 0 for no limit."""
 
     store: Store
     tokens: int = 0
@@ -240,11 +244,11 @@ class Quota:
     scan_every: float = 60.0
     clock: Callable[[], float] = time.monotonic
     _used: OrderedDict[str, _TenantUsage] = field(default_factory=OrderedDict[str, _TenantUsage])
-    """By tenant, least recently used first."""
+    """Cached usage by tenant, least recently used first."""
     _scanning: dict[str, _ScanLock] = field(default_factory=dict[str, _ScanLock])
 
     def metered(self) -> Store:
-        """Return the store with everything written to it counted; the store itself if there is no quota."""
+        """Return a wrapper of the store that counts all writes; the store itself if there is no quota."""
         if not self.tokens and not self.bytes:
             return self.store
         return cast("Store", _MeteredStore(self.store, self))
@@ -252,7 +256,7 @@ class Quota:
     async def check(self, tenant: str, *, brings: int = 0, log: bool = True) -> None:
         """Raise `LimitExceeded` if the tenant is over its quota, or would be with `brings` bytes more.
 
-        `log` is False for a request that adds no message, which the quota in tokens does not concern.
+        `log` is False for a request that adds no message; the token quota does not apply to it.
         """
         if not self.bytes and not (self.tokens and log):
             return
@@ -262,7 +266,9 @@ class Quota:
         except LimitExceeded:
             if not used.stale:
                 raise
-            used.at = float("-inf")  # room was freed since the scan: scan again before refusing
+            used.at = float(
+                "-inf"
+            )  # something was removed since the scan: scan again before refusing
             self._refuse(await self._usage(tenant), brings, log=log)
 
     def _refuse(self, used: _TenantUsage, brings: int, *, log: bool) -> None:
@@ -289,7 +295,7 @@ class Quota:
             )
 
     def wrote(self, tenant: str, conversation: str, tokens: int) -> None:
-        """Record that a conversation now has so many tokens."""
+        """Record that a conversation now has `tokens` tokens in all."""
         used = self._used.get(tenant)
         if used is not None:
             usage = used.conversations.setdefault(conversation, _ConversationUsage())
@@ -297,7 +303,7 @@ class Quota:
             usage.tokens = tokens
 
     def took(self, tenant: str, size: int) -> None:
-        """Record that so many bytes were written for a tenant."""
+        """Record that `size` bytes were written for a tenant."""
         for used in self._recorded(tenant):
             used.bytes += size
 
@@ -319,13 +325,13 @@ class Quota:
             used.stale = True
 
     def check_copy(self, tenant: str, size: int) -> None:
-        """Raise `LimitExceeded` if so many bytes, which are being copied, are too many; uses the known usage."""
+        """Raise `LimitExceeded` if a copy of `size` bytes does not fit the quota, by the cached usage."""
         used = self._used.get(tenant)
         if used is not None:
             self._check_bytes(used.bytes, size)
 
     def _recorded(self, tenant: str) -> Iterator[_TenantUsage]:
-        """Yield the records of a tenant: its usage, and that of a scan under way, which may have passed this place."""
+        """Yield the sums to add a write to: the cached usage, and that of a running scan, which may miss the write."""
         known = self._used.get(tenant)
         if known is not None:
             yield known
@@ -375,7 +381,7 @@ class Quota:
     async def _scan(
         self, tenant: str, before: _TenantUsage | None, meanwhile: _TenantUsage
     ) -> _TenantUsage:
-        """Sum what a tenant stores; what is written meanwhile is added, and may count twice until the next scan."""
+        """Sum what a tenant stores. Writes during the scan are added, and may count twice until the next scan."""
         known = before.conversations if before else {}
         found: dict[str, _ConversationUsage] = {}
         after = ""
@@ -393,12 +399,12 @@ class Quota:
     async def _measure(
         self, tenant: str, info: ConversationInfo, known: dict[str, _ConversationUsage]
     ) -> _ConversationUsage:
-        """Return the usage of a conversation; only its new part is read."""
+        """Return the usage of a conversation; only entries after the last scan and its documents are read."""
         usage, head = replace(known.get(info.conversation, _ConversationUsage())), info.head
         if head.seq < usage.seq or (
             head.state != usage.state and head.generation <= usage.state[0]
         ):
-            # Deleted and begun anew, or the store was restored: what was counted may be gone.
+            # The conversation was deleted and created again, or the store was restored: count from the start.
             usage = _ConversationUsage()
         usage.tokens = head.tokens
         if not self.bytes or usage.state == head.state:
@@ -422,9 +428,9 @@ class Quota:
 
 
 class _MeteredStore:
-    """A store that records in a quota what is written to it: after each call of a method in `_METERED`.
+    """Wrapper of a store that records in a quota what is written, after each call of a method in `_METERED`.
 
-    It has the methods of a store and nothing else: any other attribute of a store may be a way to write past the quota.
+    It has no other attributes than the methods of a store, because another attribute could allow uncounted writes.
     """
 
     def __init__(self, inner: Store, quota: Quota) -> None:
@@ -433,7 +439,7 @@ class _MeteredStore:
         self.abilities, self.blocking = inner.abilities, inner.blocking
         self.redaction = redaction_of(inner)
         self.session_values: object = getattr(inner, "session_values", None)
-        """Copies of sessions in Redis, if there is a cache: they expire, and are not what a quota counts."""
+        """Copies of sessions in Redis, if there is a cache; they expire, so the quota does not count them."""
         durable = cast("Store | None", getattr(inner, "durable", None))
         self.durable = None if durable is None else _MeteredStore(durable, quota)
         """The store behind a cache, to which `ShortMemory` writes."""
@@ -476,7 +482,7 @@ class _MeteredStore:
 
         try:
             done = await self._inner.restore(scope, counted())
-        except StoreError:  # a store wraps what ends its iteration
+        except StoreError:  # a store wraps an error raised while it iterates
             if refusal is not None:
                 raise refusal from None
             raise
@@ -522,7 +528,7 @@ def _dropped(
 
 
 def _erased(quota: Quota, tenant: str, _done: object, conversation: str, *_entry: object) -> None:
-    quota.erased(tenant, conversation)  # the next scan measures what is left of it
+    quota.erased(tenant, conversation)  # after an erased entry, the next scan measures the rest
 
 
 _METERED: Final[dict[str, Callable[..., None]]] = {
@@ -534,7 +540,7 @@ _METERED: Final[dict[str, Callable[..., None]]] = {
     "erase": _erased,
     "delete": _erased,
 }
-"""What records a call of each method: it gets the quota, the tenant, the result and the other positional arguments."""
+"""Method -> function that records its calls, with the quota, the tenant, the result and the positional arguments."""
 
 
 _READS: Final = (

@@ -1,4 +1,4 @@
-"""Requests of operations, and the table that binds each operation of the API to the function that carries it out."""
+"""Table that binds each operation of the API to the function that runs it, and the request that function gets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OperationRequest(Generic[_Body, _Query]):
 
     @property
     def memory(self) -> AsyncMemory:
-        """Memory of the caller's tenant; a request cannot reach another tenant's."""
+        """Memory of the caller's tenant; a request cannot reach that of another tenant."""
         return self.state.memory(self.caller.tenant)
 
     @property
@@ -61,14 +61,14 @@ class OperationRequest(Generic[_Body, _Query]):
 
     @property
     def conversation_id(self) -> str:
-        """Short-term memory conversation named in the path."""
+        """Id of the short-term memory conversation named in the path."""
         return self.params["conversation_id"]
 
     def number(self, name: str) -> int:
-        """Return a path parameter that is the number of a turn."""
-        text = self.params[name]
+        """Return the path parameter `name`, the number of a turn or the seq of an entry, as an integer."""
+        text, kind = self.params[name], "seq" if name == "seq" else "turn"
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
-            raise InvalidOption(f"turn {text[:40]!r} is not a whole number from 0")
+            raise InvalidOption(f"{kind} {text[:40]!r} is not a whole number from 0")
         return int(text)
 
     async def add(
@@ -80,11 +80,11 @@ class OperationRequest(Generic[_Body, _Query]):
         for message in messages:
             self.state.limits.check_message(message)
         await count_ahead(self.state.config.counter, messages)
-        own = any(isinstance(each, NewEntry) for each in entries)  # with client ids of their own
+        own = any(isinstance(each, NewEntry) for each in entries)  # these have their own client ids
         return await self.session.add(given, client_id="" if own else self.key, expect=expect)
 
     async def is_unused(self, conversation: str) -> bool:
-        """Return True if a conversation was never written to; to delete it would only leave a mark in the store."""
+        """Return True if a conversation was never written to; deleting it would only add a record to the store."""
         scope = Scope(self.caller.tenant)
         return not (await self.state.config.store.head(scope, conversation)).generation
 
@@ -94,12 +94,12 @@ _Run: TypeAlias = Callable[[OperationRequest[_Body, _Query]], Awaitable[_Answer 
 
 
 class OperationTable(dict[AnyOperation, RunOperation]):
-    """Operations, each with the function that carries it out."""
+    """Functions that run the operations, by operation."""
 
     def bind(
         self, operation: Operation[_Body, _Query, _Answer]
     ) -> Callable[[_Run[_Body, _Query, _Answer]], _Run[_Body, _Query, _Answer]]:
-        """Decorate the function that carries out `operation`."""
+        """Decorator: put the function that runs `operation` into the table."""
 
         def bound(run: _Run[_Body, _Query, _Answer]) -> _Run[_Body, _Query, _Answer]:
             self[operation] = run

@@ -1,4 +1,4 @@
-"""The metrics of the service in the Prometheus text format; loaded only where the extra `prometheus` is installed."""
+"""Metrics of the service in the Prometheus text format; needs the extra `prometheus`."""
 
 from __future__ import annotations
 

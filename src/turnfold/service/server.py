@@ -1,14 +1,14 @@
-"""Runs the service with uvicorn, and shuts it down gracefully.
+"""Starting, running (with uvicorn) and graceful shutdown of the service, and limits on its connections.
 
-On SIGINT or SIGTERM it stops accepting connections, finishes its requests, ends its event streams, and then finishes
-the running folds, for up to `drain` seconds each; after that it cancels them: a cancelled fold releases its lease, so
-another process takes it up at once. On a second signal it cancels and exits immediately.
+On SIGINT or SIGTERM the service stops accepting connections, ends its event streams, and finishes first its running
+requests and then its running folds, for up to `drain` seconds each. After that it cancels them. A cancelled fold
+releases its lease, so another process can fold at once. On a second signal it cancels and exits immediately.
 
-Connections have limits that hold before anybody is authorized, for every request of a connection. One that has not sent
-the headers of a request in time is closed, and so is one whose body does not arrive. If there are as many as the
-service takes, the one that has been waiting longest for its headers makes room for a new one: whoever opens connections
-and says nothing keeps nobody else out. The number stays below what the system lets the process open, where nothing
-could be accepted any more. `LogThrottle` bounds what strangers can write into the log.
+Connections have limits that apply before authorization. A connection is closed if the headers or the body of a request
+do not arrive in time. If the largest number of connections is reached, the one that has waited longest for its headers
+is closed for a new one, so that clients that open connections and send nothing cannot block others. The number stays
+below the system's limit of open files, at which nothing could be accepted any more. `LogThrottle` limits how much
+unauthorized clients can write to the log.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ __all__ = (
 )
 
 
-_start_log = logging.getLogger("turnfold.service.server")  # shown without the requests
+_start_log = logging.getLogger(
+    "turnfold.service.server"
+)  # a logger of its own, shown without request lines
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
@@ -88,7 +90,7 @@ class ServiceOptions:
     port: int = 8787
     tokens_file: Path | None = None
     local: LocalAccess | None = None
-    """Access if there is no tokens file; None admits every user and program of this machine."""
+    """Token and links for a service without a tokens file; None admits every user and program of this machine."""
     tenant: str = "default"
     """Tenant of all requests if there is no tokens file."""
     allow_hosts: tuple[str, ...] = ()
@@ -103,7 +105,7 @@ class ServiceOptions:
     redact: Redactor | None = None
     """Replaces secrets and personal data with labels before anything is stored."""
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(default=None, repr=False)
-    """Encrypts everything before it reaches the store or the cache."""
+    """Key that encrypts stored content before it reaches the store or the cache; of several, the first encrypts."""
     drain: float = 60.0
     """Seconds that running requests, and then running folds, get to finish at shutdown."""
 
@@ -121,7 +123,7 @@ class ExtraRoutes:
     mounts: Sequence[BaseRoute] = ()
     running: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = ()
     home: str = ""
-    """Path of the page that `/` leads to; empty if none of these is."""
+    """Path of the page that `/` redirects to; empty for none."""
 
 
 def make_state(
@@ -130,9 +132,9 @@ def make_state(
     summarizer: Summaries | None = None,
     embedder: Embedder | None = None,
 ) -> ServiceState:
-    """Make the state of a service; refuses to listen on a public address without tokens.
+    """Make the state of a service; raises `InvalidOption` for a public address without tokens.
 
-    With an embedder, recall also finds by meaning, for every tenant; `options.semantic` selects the built-in one.
+    With an embedder, recall also finds by meaning, for every tenant; `options.semantic` selects the built-in embedder.
     """
     file = options.tokens_file
     ring = TokenRing(TokenFile(file)) if file is not None else None
@@ -176,8 +178,8 @@ def _named_embedder(options: ServiceOptions) -> Embedder | None:
 
 
 def server_config(app: ASGIApp, limits: Limits, *, drain: float) -> uvicorn.Config:
-    """Return the configuration of the server for an application; `drain` is how long requests may take to finish."""
-    for name in ("asyncio", "uvicorn.error"):  # what strangers can make them say
+    """Return the uvicorn configuration for an application; at shutdown, requests get `drain` seconds to finish."""
+    for name in ("asyncio", "uvicorn.error"):  # loggers that unauthorized clients can make write
         logger = logging.getLogger(name)
         if not any(isinstance(each, LogThrottle) for each in logger.filters):
             logger.addFilter(LogThrottle())
@@ -206,11 +208,11 @@ async def serve(
 ) -> bool:
     """Serve until SIGINT or SIGTERM; a second signal exits immediately.
 
-    `beside` makes the routes mounted beside the API from the state, so that they share its authorization.
+    The functions in `beside` get the state and return routes to mount beside the API, which share its authorization.
     `on_listening` is called with the address once the socket is open.
 
-    Returns True if all running work was finished. If not, a thread may still wait for a model, and the process should
-    exit without joining threads, as `run` does.
+    Returns True if all running work was finished. If it returns False, a thread may still wait for a model, and the
+    process should exit without joining threads, as `run` does.
     """
     state = make_state(options, summarizer=summarizer, embedder=embedder)
     extras = [make(state) for make in beside]
@@ -246,7 +248,7 @@ def run(
     table: Mapping[AnyOperation, RunOperation] = TABLE,
     on_listening: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve, and exit the process even if a thread still waits for a model."""
+    """Serve until a signal; then exit the process even if a thread still waits for a model."""
 
     async def main() -> None:
         finished = await serve(
@@ -261,13 +263,13 @@ def run(
             logging.shutdown()
             os._exit(1)
 
-    # Threads that compute must not keep the event loop waiting: it gets its turn after 1 ms instead of 5.
+    # Threads that compute must not keep the event loop waiting: switch threads after 1 ms instead of 5.
     sys.setswitchinterval(0.001)
     asyncio.run(main())
 
 
 class _Server(uvicorn.Server):
-    """Server that shuts the state down on a signal."""
+    """uvicorn server that ends event streams and folds when a signal arrives."""
 
     def __init__(self, config: uvicorn.Config, state: ServiceState, drain: float) -> None:
         super().__init__(config)
@@ -278,7 +280,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Handle signals in the loop, so that the process exits normally and not by the signal."""
+        """Handle signals in the event loop, so that the process exits normally and is not killed by a signal."""
         loop = asyncio.get_running_loop()
         for each in _SIGNALS:
             loop.add_signal_handler(each, self._on_signal)
@@ -298,7 +300,7 @@ class _Server(uvicorn.Server):
             self._cancel_folds(self._drain)
 
     def _cancel_folds(self, seconds: float) -> None:
-        """Cancel the folds that still run after so many seconds."""
+        """Cancel the folds that still run after `seconds`."""
         task = asyncio.get_running_loop().create_task(self._cancel_after(seconds))
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
@@ -326,14 +328,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 _IDLE_SECONDS: Final = 30
-"""Seconds after which a connection is closed that asks for nothing more."""
+"""Seconds after which a connection without a further request is closed."""
 _RESERVED: Final = 128
 """Files that the process may need beside its connections: stores, logs, connections to models."""
 _LEAST: Final = 16
 
 
 def most_connections(wanted: int) -> int:
-    """Return how many connections to take: as many as wanted, if the system lets the process open that many files."""
+    """Return the number of connections to accept: `wanted`, or fewer if the process may open fewer files."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -345,19 +347,19 @@ def most_connections(wanted: int) -> int:
 
 
 class _LimitedProtocol(_Protocol):
-    """An HTTP connection with deadlines; a server has a subclass of its own."""
+    """HTTP connection with deadlines for headers and bodies; `limited_protocol` makes a subclass for each server."""
 
     limits: ClassVar[Limits]
     most: ClassVar[int]
     waiting: ClassVar[OrderedDict[_LimitedProtocol, None]]
-    """Connections whose headers have not arrived, the longest waiting first."""
+    """Connections whose request headers have not arrived, the longest waiting first."""
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 (those of the server)
         super().__init__(*args, **options)
         self._deadline: asyncio.TimerHandle | None = None
         self._phase = ""
         self._begun = False
-        """True while the headers of a request arrive, if httptools reads them; h11 tells by what it has not used."""
+        """True while the headers of a request arrive; set only with httptools (see `_has_begun` for h11)."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -379,12 +381,12 @@ class _LimitedProtocol(_Protocol):
         self._enter(self._current_phase())
 
     def on_message_begin(self) -> None:
-        """Note that a request begins; only httptools calls this."""
+        """Set the flag that a request has begun; only httptools calls this."""
         self._begun = True
         super().on_message_begin()  # pyright: ignore (H11Protocol has none, and does not call it)
 
     def on_headers_complete(self) -> None:
-        """Note that the headers of a request have arrived; only httptools calls this."""
+        """Clear the flag once the headers of a request have arrived; only httptools calls this."""
         self._begun = False
         super().on_headers_complete()  # pyright: ignore (H11Protocol has none, and does not call it)
 
@@ -401,16 +403,16 @@ class _LimitedProtocol(_Protocol):
             return "headers"
         if not self.cycle.response_complete:
             return "body" if self.cycle.more_body else ""
-        # Between two requests the time-out of the server for idle connections holds.
+        # Between two requests, uvicorn's own time-out for idle connections applies.
         return "headers" if self._has_begun() else ""
 
     def _has_begun(self) -> bool:
-        """Return True if a part of the next request has arrived, perhaps together with the one before it."""
+        """Return True if a part of the next request has arrived, perhaps together with the previous request."""
         reader = getattr(self, "conn", None)
         return self._begun if reader is None else bool(reader.trailing_data[0])
 
     def _enter(self, phase: str) -> None:
-        """Begin what the connection waits for now, and its deadline."""
+        """Change to the phase `headers`, `body` or "" (waits for nothing), and start its deadline."""
         if phase == self._phase:
             return
         self._phase = phase
@@ -427,7 +429,9 @@ class _LimitedProtocol(_Protocol):
 
     def _expire(self) -> None:
         self._deadline = None
-        if self._phase == "body" and self.flow.read_paused:  # the service does not read it yet
+        if (
+            self._phase == "body" and self.flow.read_paused
+        ):  # the service itself has not read the body yet
             self._phase = ""
             self._enter("body")
         else:
@@ -435,14 +439,14 @@ class _LimitedProtocol(_Protocol):
 
 
 def limited_protocol(limits: Limits) -> type[asyncio.Protocol]:
-    """Return the protocol of a server whose connections keep to these limits."""
+    """Return a uvicorn protocol class whose connections have these limits."""
     most = most_connections(limits.connections)
     own = {"limits": limits, "most": most, "waiting": OrderedDict[_LimitedProtocol, None]()}
     return type("LimitedProtocol", (_LimitedProtocol,), own)
 
 
 class LogThrottle(logging.Filter):
-    """Passes on a number of records of each kind in a period, and then says how many were left out."""
+    """Log filter that passes `most` records per source line and period; the next period says how many were dropped."""
 
     def __init__(
         self, most: int = 20, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic
@@ -452,15 +456,13 @@ class LogThrottle(logging.Filter):
         self._kinds: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True for a record that is to be logged."""
+        """Return True if a record is to be logged."""
         kind, now = (record.pathname, record.lineno), self._clock()
         began, number = self._kinds.get(kind, (now, 0))
         if now - began >= self._seconds:
             if number > self._most:
                 left_out = number - self._most
-                record.msg = (
-                    f"{record.getMessage()} ({left_out:,} more like the last ones were left out)"
-                )
+                record.msg = f"{record.getMessage()} ({left_out:,} earlier records from the same place were dropped)"
                 record.args = ()
             began, number = now, 0
         self._kinds[kind] = began, number + 1

@@ -1,12 +1,12 @@
 """State shared by all requests of a running service: the store, memories, authorization, limits, stored responses.
 
-Every tenant has its own memory over the one store, and a request sees only that of its tenant, which is decided by the
-token and never by the request.
+Every tenant has its own memory over the shared store. The token decides the tenant of a request; a request cannot name
+another.
 
-Responses are stored under their Idempotency-Key for writes that are not appends (an append finds its first result in
-the log). A repeated fold, fork or removal would get another response ("nothing to fold", "exists already", "was not
-there"), so the first response is stored with the conversation and sent again, by any process. If a process dies after
-the work and before it stored the response, the repetition does the work again and gets its own response.
+Responses to writes that are not appends are stored under their Idempotency-Key (a repeated append finds its first
+result in the log). Without this, the retry of a fold, fork or removal would get another response, such as "nothing to
+fold" or "exists already". The stored response is kept with the conversation, and any process can send it again. If a
+process dies after the work but before it stored the response, the retry does the work again and gets a new response.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from turnfold.errors import Conflict, ConversationDeleted, IdReused, TurnfoldErr
 from turnfold.memories import AsyncShortMemory
 from turnfold.memory import AsyncMemory, AsyncSession, MemoryConfig, SessionCache
 from turnfold.records import Document
+from turnfold.runtime import LimitedRuntime
 from turnfold.service.auth import RequestGate
 from turnfold.service.concurrency import RequestSlots
 from turnfold.service.limits import Limits, Quota
@@ -43,10 +44,10 @@ __all__ = (
 
 _REPLY: Final = "reply"
 _PAGE: Final = 500
-"""Stored responses one request scans; the next request continues after them."""
+"""Number of stored responses that one request scans for expired ones; the next request continues after them."""
 _MOST_SCANNED: Final = 10_000
 _SCANS: Final = 24
-"""Scans of a conversation in the time a response is kept."""
+"""Number of scans of a conversation within the time for which a response is kept."""
 
 
 class _ReplyRecord(msgspec.Struct, frozen=True):
@@ -58,14 +59,14 @@ class _ReplyRecord(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class IdempotentReplies:
-    """The stored responses of a service, and how long they are kept."""
+    """Stored responses of a service, by conversation and Idempotency-Key; expired ones are deleted."""
 
     store: Store
     seconds: float = 24 * 3_600.0
     """Seconds a response is kept; 0 for ever."""
     clock: Callable[[], float] = time.time
     kept: int = 0
-    """Responses this process stored, sent again (`repeated`) and deleted (`pruned`)."""
+    """Number of responses this process stored; `repeated` and `pruned` count those sent again and deleted."""
     repeated: int = 0
     pruned: int = 0
     _scans: OrderedDict[tuple[Scope, str], tuple[float, str]] = field(
@@ -74,15 +75,15 @@ class IdempotentReplies:
     """Time of the next scan of each conversation, and the key it starts after."""
 
     def of(self, scope: Scope, conversation: str, key: str, request: bytes) -> StoredReply:
-        """Return the handle on the stored response of one request."""
+        """Return the handle for reading and storing the response of one request."""
         return StoredReply(self, scope, conversation, key, request)
 
     def is_expired(self, at: float) -> bool:
-        """Return True if a response stored at that time has expired."""
+        """Return True if a response stored at the time `at` has expired."""
         return bool(self.seconds) and self.clock() - at >= self.seconds
 
     async def prune(self, scope: Scope, conversation: str) -> None:
-        """Delete expired responses of a conversation, one page of them, if a scan is due."""
+        """Delete the expired responses on the next page of a conversation, if a scan is due."""
         now, place = self.clock(), (scope, conversation)
         due, after = self._scans.pop(place, (0.0, ""))
         if not self.seconds or now < due:
@@ -98,7 +99,7 @@ class IdempotentReplies:
         self.pruned += sum(await asyncio.gather(*(self._drop(place, each) for each in old)))
 
     async def _drop(self, place: tuple[Scope, str], document: Document) -> bool:
-        """Delete one, unless its key was taken by a new request meanwhile."""
+        """Delete one stored response, unless a new request took its key meanwhile."""
         try:
             return await self.store.drop_document(
                 *place, _REPLY, document.key, expect=document.version
@@ -113,7 +114,7 @@ class IdempotentReplies:
 
 
 class StoredReply:
-    """The stored response of one request."""
+    """Handle for the stored response of one request: reads it, or stores it under the Idempotency-Key."""
 
     def __init__(
         self, replies: IdempotentReplies, scope: Scope, conversation: str, key: str, request: bytes
@@ -125,7 +126,7 @@ class StoredReply:
         self._version = 0
 
     async def stored(self) -> bytes | None:
-        """Return the stored response, if any; raises `IdReused` if the key belongs to another request."""
+        """Return the stored response, None if there is none; raises `IdReused` if another request used the key."""
         document = await self._replies.store.get_document(*self._place, _REPLY, self._key)
         if document is None:
             return None
@@ -141,7 +142,9 @@ class StoredReply:
     async def store(self, answer: bytes) -> bytes:
         """Store a response and return it; if the same request stored one meanwhile, return that one."""
         record = _ReplyRecord(self._digest, msgspec.Raw(answer), self._replies.clock())
-        with suppress(ConversationDeleted):  # the work is done, there is nothing to store it with
+        with suppress(
+            ConversationDeleted
+        ):  # the work is done, but there is no conversation to store it with
             try:
                 document = Document(_REPLY, self._key, msgspec.json.encode(record), 0)
                 await self._replies.store.put_document(*self._place, document, expect=self._version)
@@ -157,13 +160,13 @@ def _decoded_reply(document: Document) -> _ReplyRecord:
 
 
 _PROBE_EVERY: Final = 0.5
-"""Seconds between two checks of the store for probes, which anybody may send."""
+"""Least seconds between two checks of the store for health probes, which need no token."""
 _MOST_TENANTS: Final = 1_024
-"""Tenants whose memories are cached; everything is in the store."""
+"""Most tenants whose memory objects are cached; an evicted one is made again from the store."""
 
 
 class ChangeSignal:
-    """Wakes the event streams of a tenant when a call was made."""
+    """Signal that wakes the event streams of a tenant when a call was made."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
@@ -176,7 +179,7 @@ class ChangeSignal:
         self._waiting.clear()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for the next signal, at most so many seconds."""
+        """Wait for the next signal, but at most `seconds`."""
         signal = asyncio.get_running_loop().create_future()
         self._waiting.add(signal)
         try:
@@ -187,13 +190,13 @@ class ChangeSignal:
 
 @dataclass(slots=True)
 class ServiceState:
-    """State shared by all requests."""
+    """State shared by all requests of a running service."""
 
     config: MemoryConfig
     gate: RequestGate = field(default_factory=RequestGate)
     limits: Limits = field(default_factory=Limits)
     stopping: bool = False
-    """True while the service shuts down: streams end, and it is not ready."""
+    """True while the service shuts down: event streams end, and the readiness probe fails."""
     answered: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
     """Number of responses by operation and status."""
     streams: Counter[str] = field(default_factory=Counter[str])
@@ -209,10 +212,14 @@ class ServiceState:
     _signals: WeakValueDictionary[str, ChangeSignal] = field(
         default_factory=WeakValueDictionary[str, ChangeSignal]
     )
-    """By tenant, while a stream uses it."""
+    """Signals by tenant; one exists while an event stream uses it."""
+    _runtimes: WeakValueDictionary[str, LimitedRuntime] = field(
+        default_factory=WeakValueDictionary[str, LimitedRuntime]
+    )
+    """Runtimes by tenant; one exists while a session uses it."""
     _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _probed: tuple[float, bool] = (float("-inf"), False)
-    """When the store was last asked whether it is ready, and what it said."""
+    """Time and result of the last check of the store for readiness probes."""
 
     def __post_init__(self) -> None:
         store, limits = self.config.store, self.limits
@@ -230,18 +237,19 @@ class ServiceState:
         return self._memories_of(tenant)[1]
 
     def fresh_session(self, tenant: str, conversation: str) -> AsyncSession:
-        """Return a session that no other request shares, for settings of one request."""
-        return AsyncSession(conversation, replace(self.config, scope=Scope(tenant)))
+        """Return a new session that no other request shares, for settings that apply to one request."""
+        own = replace(self.config, scope=Scope(tenant), runtime=self._runtime(tenant))
+        return AsyncSession(conversation, own)
 
     def signal(self, tenant: str) -> ChangeSignal:
-        """Return the signal of calls made for a tenant through this process."""
+        """Return the signal that is sent when a call is made for a tenant through this process."""
         signal = self._signals.get(tenant)
         if signal is None:
             self._signals[tenant] = signal = ChangeSignal()
         return signal
 
     async def is_store_ready(self) -> bool:
-        """Return True if the store can serve requests; it is asked at most twice a second, whoever asks."""
+        """Return True if the store can serve requests; it is checked at most twice a second."""
         async with self._probing:
             checked, ready = self._probed
             if time.monotonic() - checked >= _PROBE_EVERY:
@@ -259,7 +267,7 @@ class ServiceState:
             signal.send()
 
     def stop(self) -> None:
-        """Begin the shutdown: end the event streams."""
+        """Begin the shutdown: fail readiness probes, and end the event streams."""
         self.stopping = True
         for signal in list(self._signals.values()):
             signal.send()
@@ -270,10 +278,23 @@ class ServiceState:
         await self.config.runtime.finish(cancel=cancel)
         await self.config.store.close()
 
+    def _runtime(self, tenant: str) -> LimitedRuntime:
+        """Return the runtime of a tenant, which computes as much at once as the tenant has heavy requests."""
+        runtime = self._runtimes.get(tenant)
+        if runtime is None:
+            runtime = LimitedRuntime(self.config.runtime, most=self.limits.heavy)
+            self._runtimes[tenant] = runtime
+        return runtime
+
     def _memories_of(self, tenant: str) -> tuple[AsyncMemory, AsyncShortMemory]:
         known = self._memories.get(tenant)
         if known is None:
-            own = replace(self.config, scope=Scope(tenant), calibrating=CalibrationLog())
+            own = replace(
+                self.config,
+                scope=Scope(tenant),
+                calibrating=CalibrationLog(),
+                runtime=self._runtime(tenant),
+            )
             memory = AsyncMemory.over(own, owns=False, handles=self.handles)
             known = memory, AsyncShortMemory.over(own, owns=False)
             self._memories[tenant] = known

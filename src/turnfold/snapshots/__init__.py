@@ -1,4 +1,4 @@
-"""Workspace snapshots turn by turn: storage, comparison and recall."""
+"""Workspace snapshots (context, files and state of an agent at each turn): storage, comparison and recall."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Snapshots:
         return drive(self._awaiting.files(turn))
 
     def read(self, turn: int, path: str) -> str | bytes:
-        """Read one file as it was at a turn."""
+        """Read one file of the snapshot of a turn; `InvalidOption` if that turn has none."""
         return drive(self._awaiting.read(turn, path))
 
     def diff(self, before: int, after: int, *, path: str = "", tokens: int = 2000) -> SnapshotDiff:

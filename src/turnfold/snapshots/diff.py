@@ -162,7 +162,7 @@ def _hunk(group: Sequence[_Block], old: Sequence[str], new: Sequence[str]) -> It
 
 def _range(start: int, stop: int) -> str:
     length = stop - start
-    # An empty range is named by the line before it.
+    # The unified format names an empty range by the line before it.
     return f"{start + 1 if length else start},{length}"
 
 

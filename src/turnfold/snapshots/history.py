@@ -140,7 +140,7 @@ class AsyncSnapshots:
         return {item.path: item.size for item in items if item.kind == "file"}
 
     async def read(self, turn: int, path: str) -> str | bytes:
-        """Read one file as it was at a turn."""
+        """Read one file of the snapshot of a turn; `InvalidOption` if that turn has none."""
         for item in await self._storage.listing(await self._require(turn)):
             if item.place == ("file", path):
                 [data] = await self._storage.contents([item])
@@ -267,7 +267,7 @@ def _rebuild(
     )
     if snapshot.id != head.id:
         raise InvalidRecord(
-            f"the content has the id {snapshot.id}, but the document names {head.id}",
+            f"the content read back has the id {snapshot.id}, but was stored with the id {head.id}",
             path=f"turn {head.turn}",
             remedy="Restore the store from a backup",
         )

@@ -49,7 +49,7 @@ __all__ = (
 
 
 MIN_TOKENS: Final = 64
-"""Least tokens of a recall: enough for the note about missing lines."""
+"""The smallest token limit of a recall; the note about missing lines needs as much."""
 _LINES_BEFORE: Final = 3
 """Lines shown before the matching one."""
 _MAX_SCANNED: Final = 400_000
@@ -57,7 +57,7 @@ _MAX_SCANNED: Final = 400_000
 _STEM_LENGTH: Final = 4
 """Number of characters at the start of a term that its inflected forms share."""
 _MIN_PART_TOKENS: Final = 48
-"""Least tokens of a part; with less room it is only counted."""
+"""The fewest tokens with which a part is shown; with less room it is only counted as not shown."""
 _HEADING_SHARE: Final = 6
 """A heading may take at most 1/6 of the tokens."""
 _OMITTED_TOKENS: Final = 32
@@ -67,7 +67,7 @@ _Count = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPart:
-    """A text to show under a heading."""
+    """A text of a recall result, and the heading above it."""
 
     heading: str
     text: str
@@ -76,13 +76,13 @@ class SnapshotPart:
     lines: int = 0
     """Number of lines of the whole text; 0 if its lines cannot be requested one by one."""
     ask: tuple[tuple[str, object], ...] = ()
-    """The arguments that recall the whole text; `lines` is added to them."""
+    """Arguments of the `recall_context` call that returns the whole text; a note about missing lines adds `lines`."""
     starts_late: bool = False
     """True if the lines before `first` were left out although no lines were requested."""
     whole_first: bool = False
     """True if the part is shown whole before other parts get a share."""
     mark: str = ""
-    """The start of headings and notes; set when parts are shown."""
+    """Prefix of headings and notes, which no shown text contains; set by `show_parts`."""
 
 
 def show_parts(
@@ -90,7 +90,9 @@ def show_parts(
 ) -> tuple[str, bool]:
     """Render parts and remarks in at most `tokens`; return the text and True if anything was left out."""
     if tokens < MIN_TOKENS:
-        raise InvalidOption(f"tokens={tokens} is too few to show anything; give {MIN_TOKENS}")
+        raise InvalidOption(
+            f"tokens={tokens} is too few to show anything; give at least {MIN_TOKENS}"
+        )
     room = tokens
     mark = fence_mark("\n".join(text for part in parts for text in (part.heading, part.text)))
     parts = [_with_heading(part, mark, tokens // _HEADING_SHARE, count) for part in parts]
@@ -118,6 +120,7 @@ def _with_heading(part: SnapshotPart, mark: str, tokens: int, count: _Count) -> 
 def _shown(
     parts: Sequence[SnapshotPart], remarks: Sequence[str], tokens: int, count: _Count
 ) -> tuple[str, bool]:
+    """Render as many parts as fit and a line about the others; return the text and True if anything was left out."""
     spare = room = tokens - sum(count(remark) + 1 for remark in remarks)
     number = 0
     for part in parts:
@@ -184,7 +187,10 @@ def _missing_lines(part: SnapshotPart, first: int, last: int) -> str:
 
 
 def best_line(text: str, terms: Sequence[str]) -> tuple[int, bool]:
-    """Return the number (from 1) of the line at which to begin, and True if any line has one of the terms."""
+    """Find the line that has most of the terms; return the line number (from 1) at which to begin showing the text.
+
+    The second value is True if any line has one of the terms.
+    """
     wanted = frozenset(terms)
     stems = tuple({term[:_STEM_LENGTH] for term in wanted})
     lines = text.split("\n")
@@ -244,11 +250,12 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """A selection of snapshots and of their content."""
+    """A request for content of workspace snapshots, by turn, keyword, id or path."""
 
     turn_numbers: tuple[int, ...] = ()
     keywords: tuple[str, ...] = ()
     context_ids: tuple[str, ...] = ()
+    """Ids of snapshots, or other ids that snapshots link to."""
     path: str = ""
     """Only this file."""
     lines: tuple[int, int] | None = None
@@ -256,20 +263,22 @@ class RecallRequest:
 
 
 def parse_request(given: RecallRequest | Mapping[str, object]) -> RecallRequest:
-    """Parse and check the arguments of a call."""
+    """Parse and check the arguments of a `recall_context` call."""
     if isinstance(given, RecallRequest):
         return given
     if not isinstance(cast("object", given), Mapping):
-        raise InvalidOption(f"a recall is asked with an object, not {type(given).__name__}")
+        raise InvalidOption(
+            f"the arguments of recall_context must be an object with names, not {type(given).__name__}"
+        )
     fields: dict[str, object] = {}
     for name, value in given.items():
         known = _NAMES.get(name)
         if known is None:
             raise InvalidOption(
-                f"recall_context knows no {name!r}; it takes turn_numbers, keywords, context_ids, path, lines"
+                f"recall_context has no argument {name!r}; it takes turn_numbers, keywords, context_ids, path, lines"
             )
         if known in fields:
-            raise InvalidOption(f"{known} is given twice, in two spellings")
+            raise InvalidOption(f"{known} is given twice, in two spellings; give it once")
         if value is not None:
             fields[known] = value
     request = RecallRequest(
@@ -301,12 +310,14 @@ def _as_list(value: object, name: str) -> list[object]:
 def _turn(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LATEST_TURN:
         return value
-    raise InvalidOption(f"{value!r} is no turn number: they count from 1")
+    raise InvalidOption(f"{value!r} is not a turn number; turns are counted from 1")
 
 
 def _text(value: object, name: str) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > _MAX_LENGTH:
-        raise InvalidOption(f"{name}: a text of 1 to {_MAX_LENGTH} characters is wanted")
+        raise InvalidOption(
+            f"{name}: {value!r:.80} must be a text of 1 to {_MAX_LENGTH} characters"
+        )
     return value
 
 
@@ -356,6 +367,8 @@ class RecalledContext:
 
 @dataclass(slots=True)
 class _Found:
+    """Parts, remarks and snapshots that one recall has collected so far."""
+
     parts: list[SnapshotPart] = field(default_factory=list[SnapshotPart])
     remarks: list[str] = field(default_factory=list[str])
     shown: list[StoredSnapshot] = field(default_factory=list[StoredSnapshot])
@@ -437,7 +450,7 @@ class WorkspaceRecall:
         return list(turns)
 
     async def _turns_of_id(self, name: str) -> list[int]:
-        """Return the turn of a context id, or the turns whose snapshots link to another id."""
+        """Return the turn whose snapshot has this id; for any other id, the turns whose snapshots link to it."""
         named = _ID.fullmatch(name)
         stored = await self.storage.stored(int(named[1])) if named else None
         if stored is not None and stored.head.id == name:

@@ -19,7 +19,7 @@ import json
 import re
 import threading
 import zlib
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -61,11 +61,13 @@ __all__ = (
 
 
 _SHORTEST: Final = 1 << 10
+"""Bytes after which a chunk may end."""
 LONGEST_CHUNK: Final = 1 << 14
+"""Bytes after which a chunk ends at the next character."""
 _ONE_CUT_IN: Final = 8
-"""One candidate in so many becomes a cut; candidates are 256 bytes apart on average."""
+"""One in this many candidate positions becomes the end of a chunk; candidates are 256 bytes apart on average."""
 _HASHED_BYTES: Final = 32
-"""Number of bytes before a candidate that decide if it becomes a cut."""
+"""Number of bytes before a candidate position that decide if a chunk ends there."""
 _CLASSES = (
     b"[" + re.escape(bytes(byte for byte in range(256) if byte % 4 == rest)) + b"]"
     for rest in range(4)
@@ -114,7 +116,7 @@ _DIGEST = 20
 
 
 class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A reference to a chunk."""
+    """Reference to a stored chunk, by digest and turn."""
 
     digest: bytes
     turn: int
@@ -122,7 +124,7 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class ListedItem(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One item of a snapshot and its chunks, in order."""
+    """Entry of a snapshot's listing: one item (context, state or file) with references to its chunks, in order."""
 
     kind: ItemKind
     path: str
@@ -159,8 +161,8 @@ def read_listing(data: bytes, *, turn: int) -> tuple[ListedItem, ...]:
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InvalidRecord(f"the stored data is not a snapshot listing: {error}") from None
     places = [item.place for item in items]
-    if len(set(places)) != len(places):
-        raise InvalidRecord("the listing contains an item twice")
+    if twice := [place for place, number in Counter(places).items() if number > 1]:
+        raise InvalidRecord(f"the snapshot listing of turn {turn:,} contains {twice[0]} twice")
     for item in items:
         _check_item(item, turn)
     return items
@@ -180,7 +182,9 @@ def _check_ref(ref: ChunkRef, turn: int, where: str) -> None:
     """Raise `InvalidRecord` if a snapshot of `turn` cannot have this reference."""
     if len(ref.digest) != _DIGEST or not 0 < ref.turn <= min(turn, LATEST_TURN):
         raise InvalidRecord(
-            f"turn {turn:,} cannot refer to a chunk of turn {ref.turn:,}", path=where
+            f"the snapshot of turn {turn:,} has an impossible chunk reference: turn {ref.turn:,}, "
+            f"digest of {len(ref.digest)} bytes",
+            path=where,
         )
 
 
@@ -212,6 +216,8 @@ class SnapshotHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class _Version(msgspec.Struct):
+    """The format version alone, read from heads of other versions."""
+
     v: int
 
 
@@ -228,7 +234,7 @@ _version_decoder = msgspec.msgpack.Decoder(tuple[_Version, bytes])
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A snapshot in the form of a document body."""
+    """A snapshot encoded as the body of a document."""
 
     id: str
     body: bytes
@@ -349,7 +355,9 @@ def unpack(body: bytes, *, turn: int) -> StoredSnapshot:
     if head.v != _VERSION:
         raise _format_error(body, None, where)
     if head.turn != turn:
-        raise InvalidRecord(f"the document holds the snapshot of turn {head.turn:,}", path=where)
+        raise InvalidRecord(
+            f"the document of turn {turn:,} holds the snapshot of turn {head.turn:,}", path=where
+        )
     for ref in head.listing:
         _check_ref(ref, turn, where)
     return StoredSnapshot(head, _unpack_chunks(found.chunks, head.lengths, where))
@@ -364,7 +372,10 @@ def _unpack_chunks(data: bytes, lengths: tuple[int, ...], where: str) -> dict[by
         # At most the announced size, and one byte more to detect an excess.
         whole = inflater.decompress(data, size + 1)
     except zlib.error as error:
-        raise InvalidRecord(f"the chunks cannot be decompressed: {error}", path=where) from None
+        raise InvalidRecord(
+            f"the stored content of this snapshot is damaged and cannot be decompressed: {error}",
+            path=where,
+        ) from None
     if len(whole) != size or not inflater.eof or inflater.unused_data:
         raise InvalidRecord(
             f"the chunks have {len(whole):,} bytes, {size:,} were expected", path=where
@@ -453,7 +464,7 @@ _MAX_CACHED_BYTES = 16 << 20
 
 
 class SnapshotStorage:
-    """The snapshot documents of one conversation."""
+    """Reads and writes the snapshot documents of one conversation, and caches the chunks that were read."""
 
     def __init__(self, store: Store, scope: Scope, conversation: str) -> None:
         self.store = store
@@ -476,7 +487,7 @@ class SnapshotStorage:
         self._newest = max(self._newest, turn)
 
     async def stored(self, turn: int) -> StoredSnapshot | None:
-        """Read the snapshot of a turn from the store."""
+        """Read the snapshot document of a turn from the store; None if the turn has none."""
         page = await self.page(after=turn - 1, limit=1)
         return page[0] if page and page[0].head.turn == turn else None
 
@@ -547,7 +558,10 @@ class SnapshotStorage:
         return chunks
 
     def _add_to_cache(self, stored: StoredSnapshot) -> None:
-        """Cache a document. It is used only for a snapshot that was just read, so an erased one is never shown."""
+        """Cache the chunks of a document.
+
+        Only a snapshot that was just read from the store refers to them, so erased content is never shown.
+        """
         turn = stored.head.turn
         with self._cache_lock:
             if turn in self._cached or stored.size > _MAX_CACHED_BYTES:

@@ -1,4 +1,7 @@
-"""Stores of the append-only log behind one protocol: in memory, SQLite, PostgreSQL, with a Redis cache."""
+"""Stores keep conversations: in memory, in SQLite or in PostgreSQL, behind one protocol.
+
+Other stores wrap one of these: a Redis cache, encryption, and redaction of secrets.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,7 @@ from turnfold._late_names import late_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from turnfold.stores.addresses import (
-        may_hold_password,
-        open_store,
-        shown_address,
-        split_address,
-        with_cache,
-    )
-    from turnfold.stores.derived import (
+    from turnfold.stores.adapter_conversations import (
         ADAPTER_HOMES,
         CLAUDE_HOMES,
         LANGGRAPH_HOMES,
@@ -25,9 +21,17 @@ if TYPE_CHECKING:
         erase_derived,
         is_adapter_conversation,
         is_home,
+        list_sessions,
         name_digest,
         new_home,
         short_name,
+    )
+    from turnfold.stores.addresses import (
+        may_hold_password,
+        open_store,
+        shown_address,
+        split_address,
+        with_cache,
     )
     from turnfold.stores.encryption.keyless import refuse_encrypted
     from turnfold.stores.encryption.keys import EncryptionKey, read_key_file
@@ -101,6 +105,7 @@ __all__ = (
     "import_from",
     "is_adapter_conversation",
     "is_home",
+    "list_sessions",
     "log_mark",
     "may_hold_password",
     "name_digest",
@@ -120,8 +125,10 @@ __all__ = (
 
 _HOMES = {
     "turnfold.stores.addresses": "split_address may_hold_password open_store shown_address with_cache",
-    "turnfold.stores.derived": "ADAPTER_HOMES CLAUDE_HOMES LANGGRAPH_HOMES PYDANTIC_AI_HOMES AdapterHomes adapters_in "
-    "derived_conversations document_name erase_derived is_adapter_conversation is_home name_digest new_home short_name",
+    "turnfold.stores.adapter_conversations": "ADAPTER_HOMES CLAUDE_HOMES LANGGRAPH_HOMES PYDANTIC_AI_HOMES "
+    "AdapterHomes adapters_in "
+    "derived_conversations document_name erase_derived is_adapter_conversation is_home list_sessions "
+    "name_digest new_home short_name",
     "turnfold.stores.encryption.keys": "EncryptionKey read_key_file",
     "turnfold.stores.encryption.keyless": "refuse_encrypted",
     "turnfold.stores.encryption.store": "EncryptedStore",

@@ -1,4 +1,4 @@
-"""Store addresses: open the store at an address, and show an address without its password.
+"""Store addresses (URLs): open the store at an address, and show an address without its password.
 
 `sqlite:///chat.db` (relative), `sqlite:////var/lib/chat.db` (absolute), `sqlite://` (in memory), `postgresql://...`,
 each optionally with `cache="redis://..."` (or `redis+cluster://...`) in front of it. A backend is imported when it is
@@ -51,18 +51,19 @@ _PLAIN_OPTIONS: Final = frozenset(
 
 
 class Address(NamedTuple):
-    """The parts of an address, not decoded; joined, they give the address again."""
+    """The parts of an address, still percent-encoded."""
 
     scheme: str
-    """Empty if there is none; `path` is then the whole text."""
+    """The part before ://; empty if there is none, and `path` is then the whole text."""
     authority: str
+    """User, password, host and port."""
     path: str
     options: str
     """The part from the first ? or # on."""
 
 
 def split_address(address: str) -> Address:
-    """Return the parts of an address. Never raises an error, unlike `urllib`, whose errors show the address."""
+    """Return the parts of an address. Never raises an error; those of `urllib` would show the address."""
     scheme, separator, rest = address.lstrip().partition("://")
     if not separator or not _SCHEME.fullmatch(scheme):
         return Address("", "", address, "")
@@ -101,9 +102,11 @@ def _until(text: str, separators: str) -> tuple[str, str]:
 
 
 def _shown_user(scheme: str, user: str) -> str:
-    name, colon, _ = user.partition(":")
+    name, colon, password = user.partition(":")
     if name and not _NAME.fullmatch(name):
         name = _HIDDEN
+    if colon and not password:
+        return _HIDDEN  # before an empty password a key may stand in the place of the name
     if colon:
         return f"{name}:{_HIDDEN}"
     return name if scheme.lower().startswith("postgres") else _HIDDEN  # elsewhere it may be a key

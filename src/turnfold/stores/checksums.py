@@ -1,8 +1,8 @@
-"""Checksums of stored records, so that damage on the disk raises an error and is never served as text.
+"""Checksums of stored rows, so that damage on the disk raises an error and damaged text is never returned.
 
-A checksum covers the fields a caller gets and the place of the row, but not token costs, which change with the counter.
-Rows written by a release without checksums have none (NULL; 0 for an entry in SQLite) and are not checked. If a
-damaged row has columns of a wrong type, the same error is raised.
+A checksum covers the fields that a caller gets and the key of the row, but not token counts, which change with the
+counter. Rows written by a release without checksums have none (NULL; 0 for an entry in SQLite) and are not verified. If
+a damaged row has columns of a wrong type, the same error is raised.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = (
 
 
 LogMark: TypeAlias = Callable[[], str]
-"""Returns the log mark of the conversation that is read; called only if something is damaged."""
+"""A function that returns the pseudonym of the conversation (`log_mark`), for the error about a damaged row."""
 
 _PRIME = 4294967291
 _SPREAD = 961
@@ -41,9 +41,10 @@ _CHECKPOINT = [str, str, int, str, str, str, str, float, int]
 
 
 def damaged(what: str, mark: LogMark) -> InvalidRecord:
-    """Return the error for a record that fails its check."""
+    """Return the error for a stored row that is missing or damaged; `what` names it, such as "entry 7"."""
     return InvalidRecord(
-        f"{what} of conversation {mark()} is not what was written: the storage is damaged",
+        f"{what} of conversation {mark()} is missing or was changed after it was written: the storage is "
+        "damaged",
         remedy="Restore the store from a backup; `turnfold doctor` finds other damage",
     )
 
@@ -74,9 +75,10 @@ def is_sound_entry(place: int, fields: tuple[str, int, int, bytes], checksum: in
 def checked_columns(
     found: Iterable[Sequence[object]], base: int, mark: LogMark, *, first: int = 0, step: int = 0
 ) -> Iterator[Columns]:
-    """Yield the rows of entries, each verified against its checksum; the key of each row is `base | seq`.
+    """Yield rows of entries, each verified against its checksum; raise `InvalidRecord` for a damaged one.
 
-    With `step` (1 or -1), no seq may be missing; `first` is the seq of the first row, or 0 if any is accepted.
+    The key of each row is `base | seq`. With `step` (1 or -1), seqs must go up or down by one, without a gap; `first`
+    is the seq of the first row, or 0 if any is accepted.
     """
     start = base * _SPREAD % _PRIME
     for columns in cast("Iterable[Columns]", found):
@@ -99,7 +101,7 @@ def checked_columns(
 
 
 def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
-    """Return one entry's row, verified as by `checked_columns`."""
+    """Return one entry's row, verified against its checksum."""
     [columns] = checked_columns((found,), base, mark)
     return Row(*columns[:8])
 
@@ -108,7 +110,7 @@ def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
 
 
 def _text_checksum(text: str) -> int:
-    """Return the upper half of a checksum. It covers only the text, because a search reads nothing else."""
+    """Return the checksum of a text: the upper half of a row's checksum, for a search, which reads only the text."""
     return crc32(text.encode()) & 0x7FFFFFFF
 
 
@@ -127,7 +129,7 @@ def document_checksum(fields: tuple[str, str, bytes, int, int, str]) -> int:
 
 
 def checked_document(found: Sequence[object], mark: LogMark) -> Document:
-    """Return a document from its columns (kind, key, body, version, created, text) and its checksum."""
+    """Return a document from its columns (kind, key, body, version, created, text, checksum), verified."""
     kind, key, body, version, created, text, checksum = cast(
         "tuple[str, str, bytes, int, int, str, int | None]", found
     )
@@ -150,12 +152,12 @@ def checkpoint_checksum(checkpoint: Checkpoint) -> int:
 
 
 def record_checksum(record: bytes) -> int:
-    """Return the checksum of a checkpoint that is stored as one record."""
+    """Return the checksum of a checkpoint that is stored as bytes in one column (PostgreSQL)."""
     return crc32(record)
 
 
 def checked_checkpoint(found: Sequence[object], mark: LogMark) -> Checkpoint:
-    """Return a checkpoint from its columns, in the order of its fields, and its checksum."""
+    """Return a checkpoint from its columns (its fields in order, then the checksum), verified."""
     *values, checksum = found
     if [*map(type, values)] != _CHECKPOINT:
         raise damaged(f"checkpoint {values[0]!r}", mark)

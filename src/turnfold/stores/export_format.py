@@ -1,13 +1,13 @@
-"""The export file: its lines (one JSON object each), a reader that validates them, a writer of consistent snapshots.
+"""The export file: its lines (one JSON object each), a reader that validates them, and a writer of conversations.
 
-A line is accepted only if decoding and encoding it gives the same bytes. That rules out duplicate keys, unknown
-fields, NaN, lone surrogates, other spacing and other ways to write a number. Files with equal content have equal bytes.
+A line is accepted only if decoding and encoding it gives the same bytes. That rules out duplicate keys, unknown fields,
+NaN, lone surrogates, other spacing and other ways to write a number. Files with equal content have equal bytes.
 
-An export is read twice. The first pass only validates, so that an invalid file never keeps a store busy. The second
-pass yields the pieces and validates again, so that a file that changed meanwhile makes the transaction fail.
+An import reads the file twice. The first pass only validates, so that an invalid file never keeps a store busy. The
+second pass yields the pieces to restore and validates again: if the file has changed meanwhile, the transaction fails.
 
-Each conversation is written to a temporary file first: if it is deleted while its entries are read, no part of it gets
-into the export.
+An export writes each conversation to a temporary file first: if the conversation is deleted while its entries are read,
+no part of it gets into the export.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ VERSION = 1
 class _Form(
     msgspec.Struct, frozen=True, tag_field="line", tag=str.lower, forbid_unknown_fields=True
 ):
-    """Base of all lines; the field `line` names the kind of the line."""
+    """Base class of all lines; the field `line` names the kind of the line."""
 
 
 class Header(_Form, frozen=True):
-    """The first line of an export."""
+    """The first line of an export: format, format version, and the turnfold release that wrote it."""
 
     format: str
     version: int
@@ -66,7 +66,7 @@ class Header(_Form, frozen=True):
 
 
 class Conversation(_Form, frozen=True):
-    """The first line of a conversation."""
+    """The first line of a conversation: its name, its times, and the highest version of a removed document."""
 
     name: str
     created: int
@@ -75,7 +75,7 @@ class Conversation(_Form, frozen=True):
 
 
 class DocumentLine(_Form, frozen=True, tag="document", omit_defaults=True):
-    """A document, with its body in base64, and its searchable text if it has one."""
+    """The line of a document, with its body in base64, and its searchable text if it has one."""
 
     kind: str
     key: str
@@ -86,7 +86,7 @@ class DocumentLine(_Form, frozen=True, tag="document", omit_defaults=True):
 
 
 class EntryLine(_Form, frozen=True, tag="entry"):
-    """An entry, with the message in its canonical form."""
+    """The line of an entry, with the message in its canonical JSON form."""
 
     seq: int
     turn: int
@@ -96,7 +96,7 @@ class EntryLine(_Form, frozen=True, tag="entry"):
 
 
 class CheckpointLine(_Form, frozen=True, tag="checkpoint"):
-    """A checkpoint."""
+    """The line of a checkpoint."""
 
     id: str
     previous: str
@@ -143,12 +143,12 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
 
 def write_line(line: Line) -> bytes:
-    """Return the bytes of a line, with its newline."""
+    """Return the bytes of a line of the export, with its newline."""
     return _encoder.encode(line) + b"\n"
 
 
 def write_piece(piece: Piece) -> bytes:
-    """Return the bytes of the line for a piece."""
+    """Return the bytes of the export line for a piece: a conversation's opening, document, entry or checkpoint."""
     match piece:
         case ConversationOpening():
             line = Conversation(piece.conversation, piece.created, piece.updated, piece.dropped)
@@ -187,7 +187,10 @@ def read_header(data: bytes) -> Header:
             remedy=f'Its first line must be a JSON object with "format": "{FORMAT}" and a version',
         ) from None
     if any_header.format != FORMAT:
-        raise InvalidExport(f"the format is {any_header.format!r}, not {FORMAT!r}", line=1)
+        raise InvalidExport(
+            f"the format is {any_header.format!r}, not {FORMAT!r}: this is no export of turnfold",
+            line=1,
+        )
     if any_header.version != VERSION:
         raise InvalidExport(
             f"the format has version {any_header.version}; this release reads version {VERSION}",
@@ -201,7 +204,7 @@ def read_header(data: bytes) -> Header:
 
 
 def read_line(data: bytes, number: int) -> Line:
-    """Decode a line; `number` is its line number, for the error."""
+    """Decode a line and check that it is in canonical form; `number` is its line number, for the error."""
     try:
         line = _decoder.decode(data)
         canonical = write_line(line)
@@ -217,7 +220,7 @@ def read_line(data: bytes, number: int) -> Line:
 
 
 def read_piece(line: Line, number: int) -> Piece | None:
-    """Return the conversation, entry, checkpoint or document of a line; None for header, end and footer."""
+    """Return the opening, entry, checkpoint or document that a line contains; None for header, end and footer."""
     match line:
         case Conversation():
             return ConversationOpening(line.name, line.created, line.updated, line.dropped)
@@ -274,7 +277,7 @@ class Readable(Protocol):
 
 
 class ExportReader:
-    """One pass over an export. `on_progress` is called with the bytes read, about once per megabyte."""
+    """Reads an export once and validates it. `on_progress` is called with the bytes read, about once per megabyte."""
 
     def __init__(
         self, file: Readable, *, longest_line: int, on_progress: Callable[[int], None]
@@ -296,7 +299,7 @@ class ExportReader:
         self.size = 0
         """Bytes read so far; at the end, the size of the export."""
         self.digest = ""
-        """Digest of the file, once the footer was verified."""
+        """SHA-256 of the file up to its footer; empty until the footer was verified."""
 
     def check(self) -> None:
         """Read the whole export; raise `InvalidExport` if any line cannot be restored."""
@@ -308,7 +311,7 @@ class ExportReader:
                 raise InvalidExport(str(error), line=self.line) from None
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces; raise `InvalidExport` at the end if the footer is wrong or data follows it."""
+        """Yield the pieces of all conversations; raise `InvalidExport` for an invalid line, digest or footer."""
         data = self._next()
         read_header(data)
         self._whole.update(data)
@@ -335,7 +338,7 @@ class ExportReader:
         self.size += len(data)
         if len(data) > self._longest_line:
             raise InvalidExport(
-                f"it is longer than {self._longest_line:,} bytes",
+                f"the line is longer than {self._longest_line:,} bytes",
                 line=self.line,
                 remedy="If you trust the file, raise longest_line",
             )
@@ -349,7 +352,7 @@ class ExportReader:
         return data
 
     def _accept(self, line: Line, data: bytes) -> Piece | None:
-        """Check a line against those before it; return its piece, if it has one."""
+        """Check that a line may follow the lines before it; return its piece, if it has one."""
         if isinstance(line, End):
             self._end(line)
             return None
@@ -357,9 +360,12 @@ class ExportReader:
         if isinstance(piece, ConversationOpening):
             self._begin(piece)
         elif piece is None or isinstance(line, Header):
-            raise InvalidExport("a second header", line=self.line)
+            raise InvalidExport("this is a second header; only line 1 may be one", line=self.line)
         elif self._opening is None:
-            raise InvalidExport("this line is outside of a conversation", line=self.line)
+            raise InvalidExport(
+                "this line is outside of a conversation: a conversation line must come before it",
+                line=self.line,
+            )
         else:
             self._content.update(data)
             kind = ("Document", "Entry", "Checkpoint").index(type(piece).__name__)
@@ -388,7 +394,10 @@ class ExportReader:
 
     def _end(self, end: End) -> None:
         if self._opening is None:
-            raise InvalidExport("an end line outside of a conversation", line=self.line)
+            raise InvalidExport(
+                "an end line outside of a conversation: a conversation line must come before it",
+                line=self.line,
+            )
         self._compare_counts((end.documents, end.entries, end.checkpoints), self._part)
         if end.digest != content_digest(self._content, self._opening.created):
             raise InvalidExport(
@@ -416,22 +425,24 @@ class ExportReader:
                 remedy="Export it again",
             )
         if self._file.readline(1):
-            raise InvalidExport("data follows the footer", line=self.line + 1)
+            raise InvalidExport(
+                "data follows the footer, which must be the last line", line=self.line + 1
+            )
         self.digest = footer.digest
         self._on_progress(self.size)
 
     def _compare_counts(self, stated: tuple[int, ...], found: Sequence[int]) -> None:
         if list(stated) != list(found):
             raise InvalidExport(
-                f"this line counts {', '.join(map(str, stated))} lines by kind, but {', '.join(map(str, found))} were "
-                "read",
+                f"the counts in this line are {', '.join(map(str, stated))}, but {', '.join(map(str, found))} were "
+                "read: lines are missing or were added",
                 line=self.line,
                 remedy="Export it again",
             )
 
 
 def content_digest(content: hashlib._Hash, created: int) -> str:  # pyright: ignore[reportPrivateUsage] (its only name)
-    """Return the digest of a conversation's lines and creation time; it does not cover token costs and the name."""
+    """Return the SHA-256 of a conversation's lines and creation time; its name and token counts are not part of it."""
     whole = content.copy()
     whole.update(b"%d" % created)
     return whole.hexdigest()
@@ -459,7 +470,10 @@ def write_all(file: Writable, data: bytes) -> None:
 
 
 class ExportedConversation:
-    """Writes the lines of one conversation between its first and its last line, and computes their digest."""
+    """Writes the documents, entries and checkpoints of one conversation as lines, and computes their digest.
+
+    `file` is None to compute the digest only.
+    """
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.file = file
@@ -467,18 +481,18 @@ class ExportedConversation:
         self._content = hashlib.sha256()
 
     def add_document(self, document: Document) -> None:
-        """Write a document."""
+        """Write the line of a document."""
         self.documents += 1
         self._add(write_piece(document))
 
     def add_entries(self, entries: list[Entry]) -> None:
-        """Write entries."""
+        """Write the lines of entries."""
         self.entries += len(entries)
         for entry in entries:
             self._add(write_piece(entry))
 
     def add_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Write checkpoints."""
+        """Write the lines of checkpoints."""
         self.checkpoints += len(checkpoints)
         for checkpoint in checkpoints:
             self._add(write_piece(checkpoint))
@@ -507,7 +521,7 @@ async def export_conversation(
     *,
     on_progress: Callable[[int], None],
 ) -> Captured | None:
-    """Write a snapshot of a conversation; return None if it does not exist or is deleted meanwhile."""
+    """Write a consistent snapshot of a conversation to `exported`; return None if it does not exist or is deleted."""
     captured = await store.capture(scope, conversation, exported.add_document)
     if captured is None:
         return None
@@ -528,7 +542,7 @@ async def export_conversation(
 
 @contextmanager
 def atomic_file(path: Path) -> Generator[IO[bytes]]:
-    """Open a file that replaces `path` once it is written and synced; until then `path` is unchanged."""
+    """Open a temporary file that replaces `path` once it is completely written and synced to disk."""
     path = path.absolute()
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
     try:

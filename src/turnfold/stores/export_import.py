@@ -55,7 +55,7 @@ class Progress:
     """Progress of an export or import."""
 
     what: str
-    """The step: `exporting` (counts entries), or `checking` and then `restoring` (count bytes of the file)."""
+    """The current step: `exporting` (counts entries), or `checking` and then `restoring` (count bytes of the file)."""
     done: int
     total: int
     """The total of the step, as far as known; equal to `done` at its end."""
@@ -132,13 +132,15 @@ async def export_to(
 
 
 async def digest(store: Store, scope: Scope, conversation: str) -> str:
-    """Return the digest of a conversation's content, which is the same in every store with the same content."""
+    """Return the SHA-256 of a conversation's content, the same in every store that has the same content."""
     exported = ExportedConversation(None)
     captured = await export_conversation(
         store, scope, conversation, exported, on_progress=lambda _: None
     )
     if captured is None:
-        raise InvalidOption(f"conversation {conversation!r} does not exist")
+        raise InvalidOption(
+            f"conversation {conversation!r} does not exist: conversations() lists them"
+        )
     return exported.digest(captured.opening.created)
 
 
@@ -166,6 +168,8 @@ async def _names(store: Store, scope: Scope, wanted: Iterable[str] | None) -> tu
 
 
 class _Export:
+    """Writes an export to a file: header, conversations, footer."""
+
     def __init__(
         self, store: Store, scope: Scope, file: Writable, steps: _ProgressReporter
     ) -> None:
@@ -245,7 +249,7 @@ async def import_from(
     longest_line: int = LONGEST_LINE,
     progress: ProgressCallback | None = None,
 ) -> Transferred:
-    """Restore all conversations of an export, or none: after any error nothing was written.
+    """Restore all conversations of an export; if there is any error, none of them is written.
 
     The whole file is checked before anything is written. Identical conversations that already exist are left
     alone, so an import can be repeated. `progress` is called from time to time, possibly from another thread.
@@ -266,7 +270,8 @@ async def import_from(
             raise InvalidExport(str(error), line=line) from None
         except InvalidRecord as error:
             raise InvalidExport(
-                f"the file changed while it was imported: {error}", line=again.line
+                f"the file changed while it was imported, and nothing was written: {error}",
+                line=again.line,
             ) from None
     steps.finish()
     return Transferred(

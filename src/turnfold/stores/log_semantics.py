@@ -1,7 +1,8 @@
 """The rules of the log, the same for every backend: appends, retries, checkpoints, document versions, epochs.
 
-A backend reads the head of the conversation and looks up the batch's client ids; `plan_append` decides whether the
-batch is new, a retry of a stored one, or a conflict. The backend then only writes rows.
+For an append, a backend reads the head of the conversation and looks up the batch's client ids; `plan_append` decides
+whether the batch is new, a retry of a stored batch, or a conflict. The backend then only writes the rows. The functions
+named `check_...` raise an error if a write is not allowed.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ def new_epoch() -> int:
 
 
 class Row(NamedTuple):
-    """An entry as a backend writes it: with its message encoded and its tokens counted."""
+    """An entry as a backend writes it, with its message encoded as bytes (`body`) and its tokens counted.
+
+    `running` is the sum of the tokens of this entry and all before it.
+    """
 
     seq: int
     client_id: str
@@ -125,7 +129,7 @@ class Batch(NamedTuple):
 
 
 def prepare(entries: Sequence[NewEntry], counter: TokenCounter) -> Batch:
-    """Check, encode and count a batch."""
+    """Check the entries of an append, encode their messages and count their tokens."""
     check_batch(entries)
     bodies = tuple([encode_message(entry.message) for entry in entries])
     costs = tuple([counter.count_message(entry.message) for entry in entries])
@@ -133,9 +137,9 @@ def prepare(entries: Sequence[NewEntry], counter: TokenCounter) -> Batch:
 
 
 def check_batch(entries: Sequence[NewEntry]) -> None:
-    """Raise `InvalidOption` for a batch without entries, or with client ids that cannot be used."""
+    """Raise `InvalidOption` for an append without entries, or with missing, repeated or invalid client ids."""
     if not entries:
-        raise InvalidOption("an append needs at least one entry")
+        raise InvalidOption("the batch to append is empty: give at least one entry")
     ids = [entry.client_id for entry in entries if entry.client_id]
     if ids:
         _check_ids(ids, len(entries))
@@ -165,7 +169,11 @@ def plan_append(
     epoch: int,
     expect: int | None,
 ) -> list[Row] | Stored:
-    """Return the rows to write, or the first stored entry if the batch repeats a stored one."""
+    """Return the rows to write or, if the batch is a retry of a stored one, the first stored entry.
+
+    `known` are the stored entries with one of the batch's client ids. Raises `IdReused` if they are not a stored copy
+    of the batch, `Conflict` if `expect` is not the newest seq.
+    """
     if known:
         return _repeated(batch, known)
     if expect is not None and expect != head.seq:
@@ -187,6 +195,7 @@ def plan_append(
 
 
 def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
+    """Return the first stored entry of a repeated batch; raise `IdReused` if the stored entries differ from it."""
     first = 0
     for offset, (entry, body) in enumerate(zip(batch.entries, batch.bodies, strict=True)):
         if not entry.client_id:
@@ -200,10 +209,11 @@ def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
         if stored.body != body:
             if is_erased(decode_message(stored.body)):
                 raise IdReused(
-                    f"client id {entry.client_id!r} names entry {stored.seq}, which was erased: it is not stored again"
+                    f"client id {entry.client_id!r} names entry {stored.seq}, which was erased: use a new id to store "
+                    "it again"
                 )
             raise IdReused(
-                f"client id {entry.client_id!r} already names entry {stored.seq} with another body: use a new id"
+                f"client id {entry.client_id!r} already names entry {stored.seq} with other content: use a new id"
             )
         if not first:
             first = stored.seq - offset
@@ -215,7 +225,7 @@ def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
 
 
 def entry_row(entry: Entry) -> Row:
-    """Return the row of an entry."""
+    """Return the row that a backend writes for an entry."""
     return Row(
         entry.seq,
         entry.client_id,
@@ -229,19 +239,19 @@ def entry_row(entry: Entry) -> Row:
 
 
 def row_entry(row: Row) -> Entry:
-    """Return the entry of a row."""
+    """Return the entry that a row stands for, with its message decoded."""
     seq, client_id, created, turn, tokens, running, body, epoch = row
     return Entry(seq, decode_message(body), client_id, created, turn, tokens, running, epoch)
 
 
 def columns_entry(columns: Columns) -> Entry:
-    """Return the entry of a row as a backend read it."""
+    """Return the entry that `Columns` stand for, with its message decoded; the checksum is not verified here."""
     seq, client_id, created, turn, tokens, running, body, epoch, _ = columns
     return Entry(seq, decode_message(body), client_id, created, turn, tokens, running, epoch)
 
 
 def check_checkpoint(checkpoint: Checkpoint) -> None:
-    """Raise `InvalidOption` for a checkpoint that some backend could not store exactly."""
+    """Raise `InvalidOption` unless every backend can store this checkpoint exactly."""
     check_name(checkpoint.id, "checkpoint id")
     for part in ("text", "digest", "model", "trust"):
         check_text(getattr(checkpoint, part), path=f"checkpoint.{part}")
@@ -250,7 +260,7 @@ def check_checkpoint(checkpoint: Checkpoint) -> None:
 
 
 def check_document(document: Document) -> None:
-    """Raise `InvalidOption` for a document that some backend could not store exactly."""
+    """Raise `InvalidOption` unless every backend can store this document exactly."""
     check_document_name(document.kind, document.key)
     if not document.text:
         return
@@ -289,7 +299,7 @@ def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head
 def split_checkpoints(
     known: Sequence[Checkpoint], name: str
 ) -> tuple[list[Checkpoint], list[Checkpoint]]:
-    """Return the checkpoints before the one with this id, and it with those after it; `NotFound` without it."""
+    """Split checkpoints into those before the id `name` and the rest; raise `NotFound` if there is no such id."""
     at = next((index for index, each in enumerate(known) if each.id == name), None)
     if at is None:
         raise NotFound(f"there is no checkpoint {name!r} to drop: checkpoints() lists them")
@@ -297,7 +307,10 @@ def split_checkpoints(
 
 
 def check_seen(seen: tuple[int, int], found: int) -> None:
-    """Raise `Conflict` if the writer saw an entry of another history; `found` is the stored entry's epoch, or -1."""
+    """Raise `Conflict` if the entry that a writer has seen (seq, epoch) is not the stored one.
+
+    `found` is the epoch of the stored entry, or -1 if there is none. Epoch 0 is not compared.
+    """
     seq, epoch = seen
     if epoch and epoch != found:
         raise Conflict(
@@ -307,7 +320,7 @@ def check_seen(seen: tuple[int, int], found: int) -> None:
 
 
 def check_erasure(row: Row | None, seq: int, message: Message) -> bytes:
-    """Return the body that replaces an entry's; raise an error without the entry, or if the role would change."""
+    """Return `message` encoded, to replace that of `row`; raise an error if there is no row or the role differs."""
     if row is None:
         raise NotFound(f"there is no entry {seq} to erase: history() lists the entries")
     role = decode_message(row.body).role
@@ -327,7 +340,7 @@ def check_version(expect: int | None, version: int, kind: str, key: str) -> None
 
 
 def check_state(expected: State, head: Head) -> None:
-    """Raise `Conflict` if the conversation has changed since `expected`, or has another history."""
+    """Raise `Conflict` if the conversation is not in the state `expected`: it has changed, or was restored."""
     if expected[0] != head.generation:
         raise Conflict(
             f"the conversation is at generation {head.generation}, not {expected[0]}: read it again, then retry"
@@ -340,5 +353,9 @@ def check_state(expected: State, head: Head) -> None:
 
 
 def next_version(version: int, dropped: int) -> int:
-    """Return the next version of a document: one above its current version and the highest dropped one."""
+    """Return the next version of a document: one above `version`, its current one.
+
+    For a new document (`version` 0) it is one above `dropped`, the highest version of any removed document, so that no
+    version is used twice.
+    """
     return (version or dropped) + 1

@@ -1,6 +1,6 @@
-"""The in-process store, used by tests and as the reference that the other backends must agree with.
+"""The store in the memory of the process, for tests and as the reference that other backends are compared with.
 
-It has one lock and plain dictionaries, and is not durable. Messages are stored encoded, as in every other store, so
+It consists of dictionaries and one lock, and is not durable. Messages are stored encoded, as in every other store, so
 that a message that fails in another store fails here too. A search scans everything.
 """
 
@@ -103,7 +103,7 @@ class _Conversation:
 
 
 class MemoryStore:
-    """Conversations in dictionaries. Thread-safe; everything is lost when the process ends."""
+    """Store that keeps conversations in dictionaries. Thread-safe; everything is lost when the process ends."""
 
     abilities = frozenset({Ability.SEARCH, Ability.ERASES_BYTES, Ability.IN_ORDER})
     blocking = True
@@ -595,9 +595,11 @@ class _SearchedConversation(NamedTuple):
 
 
 class _Place(NamedTuple):
+    """An entry, checkpoint or document that a search looks at, with the values that filters compare."""
+
     candidate: Candidate
     arrival: int
-    """Position of its conversation in the scope, by time of creation."""
+    """Position of its conversation among those of the tenant, by time of creation."""
     marks: frozenset[str]
     created: int
     turn: int
@@ -606,7 +608,7 @@ class _Place(NamedTuple):
 def _search(
     searched: Sequence[_SearchedConversation], terms: Sequence[str], *, limit: int, within: Within
 ) -> list[Hit]:
-    """Return the best matches in conversations, which are given in the order of their creation."""
+    """Return the best search results in these conversations, which are given in the order of their creation."""
     query = QueryTerms(terms)
     places = [
         place

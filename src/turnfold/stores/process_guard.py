@@ -1,4 +1,4 @@
-"""Processes and threads of a store: a guard against forked handles, and blocking work kept off the event loop.
+"""Guard against the use of a store in a forked process, and a helper that runs blocking work off the event loop.
 
 A forked child inherits its parent's sockets, open files and locks. Two processes that talk through one socket read each
 other's responses; SQLite's locks belong to one process only; a lock that another thread held at the fork is never
@@ -6,7 +6,7 @@ released in the child. So every engine checks its `ProcessGuard` before anything
 a fork raises `WrongProcess`, and closing it in the child does nothing.
 
 Finalizers would still do harm: they close connections, which ends the parent's session on the server or changes memory
-that SQLite shares between processes. So a child never frees the handles it inherits.
+that SQLite shares between processes. So a child keeps a reference to every handle it inherits, and none is finalized.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ _Result = TypeVar("_Result")
 _FileId = tuple[int, int]
 _guards: weakref.WeakSet[ProcessGuard] = weakref.WeakSet()
 _inherited_files: dict[_FileId, int] = {}
-"""Files that the parent had open at the fork, with its process id: here SQLite treats the parent's locks as its own."""
+"""Files that a parent had open at the fork, with its process id; in this process SQLite would mistake the parent's
+locks for its own."""
 _never_freed: list[object] = []
 
 
 class ProcessGuard:
-    """Remembers which process opened a handle, and refuses its use in any other.
+    """Remembers which process opened a store, and refuses its use in any other process.
 
-    `owner` is the object with the connections. Processes forked while its `file` is open may not open that file.
+    `owner` is the object with the connections. A process that was forked while `file` is open may not open that file.
     """
 
     def __init__(self, owner: object, *, file: str = "") -> None:
@@ -49,11 +50,11 @@ class ProcessGuard:
 
     @property
     def is_own(self) -> bool:
-        """True in the process that opened the handle."""
+        """True in the process that opened the store."""
         return os.getpid() == self.opened_in
 
     def check(self) -> None:
-        """Raise `WrongProcess` in any process but the one that opened the handle."""
+        """Raise `WrongProcess` in any process but the one that opened the store."""
         if os.getpid() != self.opened_in:
             close = "close it before the fork and " if self.file else ""
             raise WrongProcess(
@@ -62,17 +63,17 @@ class ProcessGuard:
             )
 
     def release(self) -> None:
-        """Stop guarding the handle, after its connections have been closed."""
+        """Stop guarding the store, after its connections have been closed."""
         _guards.discard(self)
 
 
 async def run_off_loop(work: Callable[[], _Result], *, blocking: bool) -> _Result:
-    """Run blocking work in the calling thread if the store is blocking, else in another, to free the event loop."""
+    """Return the result of `work`: run in the calling thread if the store is blocking, else in another thread."""
     return work() if blocking else await asyncio.to_thread(work)
 
 
 def check_not_inherited(path: str) -> None:
-    """Refuse to open a file that a parent of this process had open when it forked."""
+    """Raise `WrongProcess` for a file that a parent of this process had open when it forked."""
     opened_in = _inherited_files.get(_file_id(path) or (-1, -1)) if _inherited_files else None
     if opened_in is not None:
         raise WrongProcess(
@@ -90,7 +91,7 @@ def _file_id(path: str) -> _FileId | None:
 
 
 def _after_fork() -> None:
-    """Run in the child: record the inherited handles, and never free them."""
+    """In the child process, record the inherited files and keep the inherited stores from being freed."""
     for guard in list(_guards):
         if guard.file is not None:
             _inherited_files[guard.file] = guard.opened_in

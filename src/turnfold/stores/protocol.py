@@ -1,10 +1,14 @@
 """The protocol every store implements, and the values its methods take and return.
 
-`append` stores a batch completely or not at all, and assigns seqs under the conversation's lock. A retry with known
-client ids returns the first result; `expect` refuses a writer that has not seen the newest entry. Checkpoints (the
-results of folds, that is of compactions) and documents change by compare-and-swap and never change the log. Every
-method takes a `Scope`, so no call can forget the tenant. A backend lists its optional features in `abilities`; no
-method raises "not implemented".
+A store keeps conversations. A conversation is an append-only log of entries (messages with a number, the seq), plus its
+checkpoints (summaries of the log up to an entry, the results of folds, that is of compactions) and documents (other
+data, by kind and key).
+
+`append` stores a batch of entries completely or not at all, and assigns seqs under the conversation's lock. A retry
+with the same client ids returns the first result; with `expect`, a writer that has not seen the newest entry gets
+`Conflict`. Checkpoints and documents change by compare-and-swap and never change the log. Every method takes a `Scope`,
+so no call can forget the tenant. A backend lists its optional features in `abilities`; no method raises "not
+implemented".
 """
 
 from __future__ import annotations
@@ -49,7 +53,10 @@ _LARGEST_COUNT = (1 << 63) - 1
 
 
 def check_name(value: str, what: str) -> None:
-    """Raise `InvalidOption` for a name that some backend could not store exactly."""
+    """Raise `InvalidOption` unless `value` is a name that every backend can store: 1 to 512 characters, no NUL.
+
+    `what` says in the error which name it is, such as "client id".
+    """
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may not check types)
         raise InvalidOption(f"{what} must be text, got {value!r}: write {str(value)!r}")
     if not value or len(value) > _LONGEST_NAME or "\x00" in value:
@@ -61,42 +68,42 @@ def check_name(value: str, what: str) -> None:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidOption(
-                f"{what} contains a lone surrogate at character {error.start}"
+                f"{what} is not valid Unicode: remove the lone surrogate at character {error.start}"
             ) from None
 
 
 def check_document_name(kind: str, key: str) -> None:
-    """Raise `InvalidOption` for a kind or key that some backend could not store exactly."""
+    """Raise `InvalidOption` unless every backend can store the kind and the key of a document."""
     check_name(kind, "document kind")
     check_name(key, "document key")
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Raise `InvalidOption` for a kind of documents that some backend could not store exactly."""
+    """Raise `InvalidOption` unless every backend can store these kinds of documents."""
     for kind in kinds:
         check_name(kind, "document kind")
 
 
 def check_range(after: int, upto: int | None, limit: int) -> None:
-    """Raise `InvalidOption` for a range that no log can have."""
+    """Raise `InvalidOption` if a bound of a range of entries, or its limit, is negative or beyond 64 bits."""
     _check_count(after, "after")
     _check_count(0 if upto is None else upto, "upto")
     _check_count(limit, "limit")
 
 
 def check_turn(turn: int) -> None:
-    """Raise `InvalidOption` for a turn that no log can have."""
+    """Raise `InvalidOption` if the number of a turn is negative or beyond 64 bits."""
     _check_count(turn, "turn")
 
 
 def check_budget(tokens: int, messages: int) -> None:
-    """Raise `InvalidOption` for a budget out of range."""
+    """Raise `InvalidOption` if a limit of tokens or messages is negative or beyond 64 bits."""
     _check_count(tokens, "tokens")
     _check_count(messages, "messages")
 
 
 def check_page(after: str, limit: int) -> None:
-    """Raise `InvalidOption` for an invalid start or length of a page."""
+    """Raise `InvalidOption` if the name that a page starts after, or the length of the page, is not valid."""
     if after:
         check_name(after, "the name a page starts after")
     _check_count(limit, "limit")
@@ -126,7 +133,7 @@ class Ability(StrEnum):
     SHARED = "shared"
     """Several processes may use the store at once."""
     SEARCH = "search"
-    """`search` is indexed."""
+    """`search` uses an index."""
     ERASES_BYTES = "erases-bytes"
     """After `delete`, no byte of the text remains in the store's files."""
     BACKUP = "backup"
@@ -138,42 +145,48 @@ class Ability(StrEnum):
 
 
 State: TypeAlias = tuple[int, int]
-"""A generation and its epoch. Equal states are the same state of the same history; equal generations may not be."""
+"""Version of a conversation: its generation and the epoch of that generation (see `Head`).
+
+Equal states mean that nothing has changed. Equal generations alone do not: after a failover or a restored backup, a
+generation number can stand for another change.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The current position of a conversation: newest entry, totals, live checkpoint, generation."""
+    """The current state of a conversation in numbers: newest entry, totals, live checkpoint, generation."""
 
     seq: int = 0
     """Seq of the newest entry; 0 if there is none."""
     tokens: int = 0
-    """Token cost of all entries, counted by `counter`."""
+    """Number of tokens of all entries, counted by `counter`."""
     turns: int = 0
+    """Number of turns; each user message begins one."""
     checkpoint: str = ""
-    """Id of the live checkpoint; empty before the first."""
+    """Id of the live (newest) checkpoint; empty before the first."""
     generation: int = 0
     """Incremented by every change of any kind."""
     counter: str = ""
-    """Name of the token counter that made the stored costs."""
+    """Name of the token counter that made the stored token counts."""
     epoch: int = 0
     """A random number drawn by the change that made this generation; 0 before the first change, and for changes made by
-    a release that had no epochs. After a failover or a restored backup a lost generation is reached again, with another
-    epoch."""
+    a release that had no epochs. After a failover or a restored backup, the next changes reuse the generation numbers
+    of lost changes, but with other epochs."""
 
     @property
     def state(self) -> State:
-        """Generation and epoch of this head: caches are keyed by it, conditional writes compare it."""
+        """Generation and epoch: the version of the conversation, used as a cache key and for compare-and-swap."""
         return self.generation, self.epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The result of an append."""
+    """The result of an append: the seqs of the batch, and the head after it."""
 
     first: int
     """Seq of the first entry of the batch."""
     last: int
+    """Seq of its last entry."""
     repeated: bool
     """True if the batch was already stored and nothing was written."""
     head: Head
@@ -194,7 +207,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A conversation at one moment: its head, its live checkpoint and its documents of some kinds."""
+    """A conversation at one moment: its head, its live checkpoint and its documents of the requested kinds."""
 
     head: Head = field(default_factory=Head)
     checkpoint: Checkpoint | None = None
@@ -204,7 +217,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ConversationInfo:
-    """A conversation in a listing."""
+    """A conversation in a listing; times are in microseconds since 1970."""
 
     conversation: str
     head: Head
@@ -229,18 +242,21 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class ConversationOpening:
-    """The first piece of a conversation in a stream of pieces: its name and times."""
+    """The header of a conversation in a stream of pieces (an export or a restore): its name and times."""
 
     conversation: str
     created: int
     updated: int
     dropped: int = 0
-    """The highest version of any dropped document: the next new document gets a higher one."""
+    """The highest version of any removed document: the next new document gets a higher one."""
 
 
 Piece: TypeAlias = ConversationOpening | Document | Entry | Checkpoint
-"""The unit in which conversations are copied between stores. An opening, its documents by kind and key, its entries,
-its checkpoints oldest first, then the next opening. Token costs of entries are ignored: the target counts again."""
+"""The unit in which conversations are copied between stores.
+
+A stream of pieces has, for each conversation, its opening, its documents by kind and key, its entries, and its
+checkpoints, oldest first. Token counts of entries are ignored: the target store counts again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +265,7 @@ class Captured:
 
     opening: ConversationOpening
     head: Head
-    """The snapshot has the entries up to `head.seq`; later entries do not change it, because a log only grows."""
+    """The snapshot includes the entries up to `head.seq`, which the caller reads itself: a log only grows."""
     checkpoints: tuple[Checkpoint, ...]
 
 
@@ -266,7 +282,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Health of a store, with details and warnings for its operator."""
+    """Whether a store can serve requests, with details and warnings for its operator."""
 
     ok: bool
     backend: str
@@ -289,11 +305,11 @@ class Store(Protocol):
         *,
         expect: int | None = None,
     ) -> Appended:
-        """Append a batch, all or nothing. With `expect`, raise `Conflict` unless that is the newest seq."""
+        """Append entries, all or none of them; with `expect`, raise `Conflict` unless it is the newest seq."""
         ...
 
     async def head(self, scope: Scope, conversation: str) -> Head:
-        """Return the head of a conversation; that of an unknown one has seq 0."""
+        """Return the head of a conversation; the head of an unknown conversation has seq 0."""
         ...
 
     async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
@@ -323,7 +339,10 @@ class Store(Protocol):
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
-        """Return the newest entries that cost at most `tokens` together, oldest first; reads no other rows."""
+        """Return the newest entries that have at most `tokens` tokens together, oldest first; reads no other rows.
+
+        `messages` limits their number; 0 means no limit.
+        """
         ...
 
     async def add_checkpoint(
@@ -334,17 +353,17 @@ class Store(Protocol):
         *,
         seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
-        """Make a checkpoint live if `checkpoint.previous` is still the live one; otherwise raise `Conflict`.
+        """Store a checkpoint and make it the live one; raise `Conflict` unless `checkpoint.previous` is live now.
 
         `seen` is the seq and epoch of an entry that the author of the summary has read, ideally the newest one. If the
-        store has no such entry (it was restored or failed over), that is a `Conflict` too. Epoch 0 is not compared.
+        store has no such entry (it was restored or failed over), `Conflict` is raised too. Epoch 0 is not compared.
 
-        A checkpoint that is already stored (ignoring `created`) is returned as stored, live or not.
+        If the same checkpoint is already stored (ignoring `created`), the stored one is returned, live or not.
         """
         ...
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
-        """Return the newest checkpoint, or None before the first; reads no other."""
+        """Return the newest checkpoint, or None before the first; reads no other checkpoint."""
         ...
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
@@ -361,13 +380,14 @@ class Store(Protocol):
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        """Remove a checkpoint and those after it, which were made from it; return them, oldest first.
+        """Remove a checkpoint and all later ones, which were made from it; return the removed ones, oldest first.
 
-        The one before it becomes live again, or none. Every entry that is no longer covered gets a new epoch: readers
-        that cached them read them again, and a checkpoint or note by somebody who saw the removed text is refused by
-        its `seen`. Documents in `put` and `drop` are written and removed in the same transaction. If one does not have
-        the version it is given with (0: it must not exist), or if `state` is given and is not the conversation's state,
-        nothing is changed and `Conflict` is raised. Raises `NotFound` without such a checkpoint.
+        The checkpoint before it, if there is one, becomes live again. Every entry that is no longer summarised gets a
+        new epoch: readers that cached it read it again, and a checkpoint or note by a writer that saw the removed
+        summary is refused because of its `seen`. Documents in `put` and `drop` are written and removed in the same
+        transaction. If a document does not have the version it is given with (0: it must not exist), or if `state` is
+        given and is not the conversation's state, nothing is changed and `Conflict` is raised. Raises `NotFound` if
+        there is no such checkpoint.
         """
         ...
 
@@ -381,7 +401,7 @@ class Store(Protocol):
         state: State | None = None,
         seen: tuple[int, int] | None = None,
     ) -> Written:
-        """Write a document. `expect` is the version it must have now (0: it must not exist); None writes anyway.
+        """Write a document. `expect` is the version it must have now (0: it must not exist); None: any version.
 
         Raises `Conflict` if `expect` does not match, if `state` is given and is not the conversation's state, or if
         `seen` is given and there is no entry with that seq and epoch.
@@ -403,25 +423,25 @@ class Store(Protocol):
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
     ) -> Document | None:
-        """Return one document, or None."""
+        """Return one document, or None if there is none with this kind and key."""
         ...
 
     async def documents(
         self, scope: Scope, conversation: str, kind: str, *, after: str = "", limit: int = 1000
     ) -> list[Document]:
-        """Return the documents of a kind with `key > after`, in key order."""
+        """Return the documents of a kind with `key > after`, in key order, at most `limit`."""
         ...
 
     async def drop_document(
         self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
     ) -> bool:
-        """Remove a document; return True if it existed."""
+        """Remove a document; return True if it existed. With `expect`, raise `Conflict` if it has another version."""
         ...
 
     async def conversations(
         self, scope: Scope, *, after: str = "", limit: int = 100
     ) -> list[ConversationInfo]:
-        """Return the scope's conversations with id > `after`, in id order, without deleted ones."""
+        """Return the conversations of a tenant with id > `after`, in id order, without deleted ones."""
         ...
 
     async def search(
@@ -447,7 +467,9 @@ class Store(Protocol):
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]
     ) -> Captured | None:
-        """Return a consistent snapshot of a conversation, or None; pass each document to `take`, by kind and key.
+        """Return a consistent snapshot of a conversation, or None if it does not exist.
+
+        Its documents are passed to `take` one by one, sorted by kind and key.
 
         `take` may be called from another thread and must not use the store; an exception it raises ends the call.
         """
@@ -456,9 +478,9 @@ class Store(Protocol):
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
         """Write whole conversations exactly as given, all of them or none.
 
-        An identical existing conversation is left alone; one that differs raises `Conflict`, a deleted one
-        `ConversationDeleted`. Token costs are counted again. `pieces` is iterated once, in the thread that writes, and
-        never kept in memory as a whole.
+        If a conversation already exists, it is left alone if it is identical; if it differs, `Conflict` is raised, if
+        it was deleted, `ConversationDeleted`. Tokens are counted again. `pieces` is iterated once, in the thread that
+        writes, and never kept in memory as a whole.
         """
         ...
 
@@ -476,19 +498,19 @@ class Store(Protocol):
         replace: Sequence[Document] = (),
         drop: Sequence[Document] = (),
     ) -> Erasure:
-        """Replace the message of one entry by `message` of the same role, and remove what was made from the old one.
+        """Replace the message of one entry by `message` of the same role, and remove the summaries that cover it.
 
-        Checkpoints that cover the entry are removed, the search index follows, token costs are counted again. Every
-        entry from this one on gets a new epoch: readers that cached them read them again, and a checkpoint or note made
-        from the old text is refused by its `seen`. If the entry has this message already, no entry and no checkpoint
-        changes (`already`). Documents in `replace` and `drop` are replaced and removed in the same transaction; if one
-        does not have the version it is given with, nothing is changed and `Conflict` is raised. Raises `NotFound`
-        without such an entry.
+        Checkpoints that cover the entry are removed, the search index is updated, tokens are counted again. Every entry
+        from this one on gets a new epoch: readers that cached it read it again, and a checkpoint or note made from the
+        old text is refused because of its `seen`. If the entry has this message already, no entry and no checkpoint
+        changes (`already` in the result). Documents in `replace` and `drop` are replaced and removed in the same
+        transaction; if one does not have the version it is given with, nothing is changed and `Conflict` is raised.
+        Raises `NotFound` if there is no such entry.
         """
         ...
 
     async def health(self) -> Health:
-        """Report whether the store can serve requests."""
+        """Return whether the store can serve requests, with details and warnings."""
         ...
 
     async def close(self) -> None:

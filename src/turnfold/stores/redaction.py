@@ -1,13 +1,14 @@
 """A store that replaces secrets and personal data with labels before another store sees them.
 
-`RedactingStore` rewrites everything on its way in: messages, checkpoints, documents and restored conversations, so
-that no database, index, cache or export behind it ever holds what was found. It rewrites JSON documents text by text. A
-document in a binary form that cannot be rewritten is refused, unless what made it has redacted it before it was packed.
+`RedactingStore` rewrites messages, checkpoints, documents and restored conversations before they are written, so that
+no database, index, cache or export behind it ever contains a secret that was found. In a JSON document every string is
+redacted. A document in a binary form cannot be rewritten and is refused, unless its kind is one that is made from
+redacted texts.
 
 A label has a number, `[redacted: email 2]`, that is the same for the same value within a conversation. The numbers are
-in a document of the conversation, which holds keyed hashes of the values and never a value. They are assigned by
-compare-and-swap, so two processes never give one number to two values. A conversation that is restored gets numbers by
-their order in it, as the restore is one write that cannot wait for another.
+stored in a document of the conversation, which contains keyed hashes of the values and never a value. They are assigned
+by compare-and-swap, so two processes never give one number to two values. In a restored conversation, values are
+numbered in the order in which they occur, because a restore is one write that cannot wait for another.
 """
 
 from __future__ import annotations
@@ -77,26 +78,27 @@ _PAGE: Final = 500
 _MAX_LEDGERS: Final = 1_024
 _MAX_SNAPSHOT: Final = 256 << 20
 _METADATA: Final = "redacted"
-"""Field of a message's metadata that counts what was redacted in it, by kind."""
+"""Field of a message's metadata with the number of redacted values, by kind."""
 _SNAPSHOT: Final = "snapshot"
 _DERIVED: Final = frozenset({"call", "fold-call", WINDOW, STAND_IN, _KIND})
-"""Kinds of documents that are made from stored texts, or from texts that a session has redacted."""
+"""Kinds of documents that are made from texts that are already redacted, and need not be redacted again."""
 _PASSED: Final = frozenset(
     """blocking head view read read_turn find tail live_checkpoint checkpoints get_document documents drop_document
     conversations search capture health close""".split()
 )
-"""Attributes of a store through which nothing is written."""
+"""Attributes that are passed on to the store behind unchanged: none of them writes."""
 _VECTORS: Final = "meaning:"
 _NUMBERED: Final = re.compile(r"(\[redacted: [a-z][a-z -]{0,39}?) \d{1,9}\]")
 
 
 class _Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The numbers of a conversation's labels, as stored."""
+    """The numbers of a conversation's labels, as stored in a document."""
 
     salt: str
     first: dict[str, int] = {}
-    """By kind, the number before the first hash: labels up to it are in use, and their values are not known."""
+    """By kind, the highest number of labels whose values are not known; the first hash has the next number."""
     hashes: dict[str, list[str]] = {}
+    """By kind, the keyed hashes of the values in the order of their numbers."""
     v: int = 1
 
 
@@ -107,7 +109,7 @@ class _Ledger:
     labels: _Labels
     version: int = 0
     numbers: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """By kind and hash."""
+    """Number of a label by kind and hash of the value."""
 
     def __post_init__(self) -> None:
         for kind, hashes in self.labels.hashes.items():
@@ -117,13 +119,14 @@ class _Ledger:
 
 
 def redaction_of(store: Store) -> Redaction | None:
-    """Return the redaction of a store, or None if it stores texts as they are."""
-    found: object = getattr(store, "redaction", None)  # wrappers pass on what they do not have
+    """Return the `Redaction` of a store, or None if the store does not redact."""
+    # Stores that wrap a redacting store pass its attribute on.
+    found: object = getattr(store, "redaction", None)
     return found if isinstance(found, Redaction) else None
 
 
 class Redaction:
-    """Redacts texts, messages and values of conversations, with the labels that belong to each conversation."""
+    """Replaces secrets in texts, messages and JSON values with labels, numbered for each conversation."""
 
     def __init__(self, store: Store, redactor: Redactor) -> None:
         self._store = store
@@ -134,9 +137,10 @@ class Redaction:
     async def apply(
         self, scope: Scope, conversation: str, change: Callable[[Redact], _T]
     ) -> tuple[_T, Counter[str]]:
-        """Call `change` with a function that redacts a text; return its result and what was redacted, by kind.
+        """Call `change` with a function that redacts a text; return its result and how much was redacted, by kind.
 
-        `change` is called again if anything was found, because numbers of new values are stored in between.
+        `change` is called a second time if anything was found: the first call collects the values, which then get their
+        numbers.
         """
         found: dict[tuple[str, str], None] = {}
 
@@ -153,24 +157,27 @@ class Redaction:
         return await self._run(change, redact), counts
 
     async def _run(self, change: Callable[[Redact], _T], redact: Redact) -> _T:
-        # A long text takes a second: with an event loop it is searched in a thread, and others are served.
+        # Searching a long text takes a second: with an event loop, that is done in a thread.
         if self._store.blocking:
             return change(redact)
         return await asyncio.to_thread(change, redact)
 
     async def text(self, scope: Scope, conversation: str, text: str) -> str:
-        """Return a text with labels in place of what was found in it."""
+        """Return a text with labels in place of the secrets found in it."""
         return (await self.apply(scope, conversation, lambda redact: redact(text)))[0]
 
     async def value(self, scope: Scope, conversation: str, value: _T) -> _T:
-        """Return a JSON value with labels in place of what was found in it, long integers included."""
+        """Return a JSON value with labels in place of the secrets found in its texts and long integers."""
         made, _ = await self.apply(scope, conversation, lambda redact: redact_value(value, redact))
         return cast("_T", made)
 
     async def messages(
         self, scope: Scope, conversation: str, messages: Sequence[Message]
     ) -> tuple[list[Message], int]:
-        """Return messages with labels in place of what was found, counted in their metadata and all together."""
+        """Return messages with labels in place of secrets, and the number of replaced secrets.
+
+        The metadata of each message gets the numbers of that message.
+        """
         made: list[Message] = []
         total = 0
         for message in messages:
@@ -180,7 +187,7 @@ class Redaction:
         return made, total
 
     async def snapshot(self, scope: Scope, conversation: str, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with labels in its texts; files that are not UTF-8 are not searched."""
+        """Return a snapshot with labels in place of secrets; files that are not UTF-8 are not searched."""
 
         def change(redact: Redact) -> Snapshot:
             return _redact_snapshot(snapshot, redact)
@@ -188,14 +195,17 @@ class Redaction:
         return (await self.apply(scope, conversation, change))[0]
 
     def unnumbered(self, message: Message) -> Message:
-        """Return a message with labels without numbers, to compare it with another; needs no conversation."""
+        """Return a message with labels without numbers (`[redacted: email]`), to compare it with another message."""
         counts: Counter[str] = Counter()
         made = redact_message(message, self._redact(_without_number, counts))
         made = redact_message(made, lambda text: _NUMBERED.sub(r"\1]", text))
         return _with_counts(made, counts)
 
     def numbered(self, numbers: dict[tuple[str, str], int] | None) -> Callable[[_T], _T]:
-        """Return a function that redacts pieces of a conversation, with numbers in their order; None: without any."""
+        """Return a function that redacts the pieces of a restored conversation.
+
+        `numbers` collects the numbers of the values, in the order in which they occur; None: labels without numbers.
+        """
         highest: Counter[str] = Counter()
 
         def number_of(kind: str, value: str) -> int:
@@ -210,7 +220,7 @@ class Redaction:
         return lambda piece: cast("_T", self._piece(cast("Piece", piece), number_of))
 
     async def document(self, scope: Scope, conversation: str, document: Document) -> Document:
-        """Return a document with labels in its texts; raises `InvalidRecord` if it cannot be rewritten."""
+        """Return a document with labels in place of secrets; raises `InvalidRecord` if it is not JSON."""
         if _is_derived(document):
             return document
         made, _ = await self.apply(
@@ -219,7 +229,7 @@ class Redaction:
         return made
 
     def forget(self, scope: Scope, conversation: str) -> None:
-        """Drop what is cached of a conversation."""
+        """Drop the cached label numbers of a conversation."""
         self._ledgers.pop((scope.tenant, conversation), None)
 
     async def _message(
@@ -262,7 +272,7 @@ class Redaction:
     async def _numbers(
         self, scope: Scope, conversation: str, found: Iterable[tuple[str, str]]
     ) -> Mapping[tuple[str, str], int]:
-        """Return the numbers of these values; new ones are assigned and stored."""
+        """Return the label numbers of these values; new values get new numbers, which are stored."""
         place = scope.tenant, conversation
         for _ in range(_TRIES):
             ledger = self._ledgers.get(place) or await self._load(scope, conversation)
@@ -282,7 +292,8 @@ class Redaction:
                 }
             self._ledgers.pop(place, None)
         raise Conflict(
-            f"other writers numbered redacted values {_TRIES} times in a row; nothing was written: try again"
+            f"other writers changed the numbers of redacted values {_TRIES} times in a row, and nothing was written: "
+            "try again"
         )
 
     async def _load(self, scope: Scope, conversation: str) -> _Ledger:
@@ -291,7 +302,7 @@ class Redaction:
             path = f"{_KIND}/{_KEY}"
             labels = decode_struct(stored.body, _Labels, name="numbers of labels", path=path)
             return _Ledger(labels, stored.version)
-        # Labels of a copied or restored conversation have numbers whose values are not known: they stay theirs.
+        # The values of the labels in a copied or restored conversation are not known: their numbers are not used again.
         highest: dict[str, int] = {}
         after = 0
         while page := await self._store.read(scope, conversation, after=after, limit=_PAGE):
@@ -308,7 +319,7 @@ class Redaction:
         ledger: _Ledger,
         missing: Iterable[tuple[str, str]],
     ) -> _Ledger | None:
-        """Store the ledger with new hashes; None if another writer changed it."""
+        """Store the label numbers with new hashes added; return None if another writer changed them meanwhile."""
         hashes = {kind: list(known) for kind, known in ledger.labels.hashes.items()}
         for kind, digest in missing:
             hashes.setdefault(kind, []).append(digest)
@@ -340,14 +351,14 @@ def _without_number(kind: str, value: str) -> int:  # noqa: ARG001 (the signatur
 
 
 def _same_value(kind: str, value: str) -> str:
-    """Return a form of the value that does not depend on how it is written."""
+    """Return a value without differences of spelling, such as spaces in a card number or capitals in an email."""
     if kind in ("card number", "id number", "phone"):
         return re.sub(r"[\s().+-]", "", value).upper()
     return value.casefold() if kind == "email" else value
 
 
 def _with_counts(message: Message, counts: Mapping[str, int]) -> Message:
-    """Add to the metadata of a message how much was redacted in it."""
+    """Return the message with the numbers of redacted values, by kind, added to its metadata."""
     if not counts:
         return message
     metadata = thaw_object(message.labels) if message.labels else {}
@@ -389,13 +400,13 @@ def _redact_document(document: Document, redact: Redact) -> Document:
 
 
 def _refuse_packed(document: Document, find: Callable[[str], Sequence[Secret]]) -> None:
-    """Raise `InvalidRecord` if a packed snapshot contains a secret: its content cannot be changed any more."""
+    """Raise `InvalidRecord` if a packed snapshot, whose content must not change, contains a secret."""
     try:
         head, chunks = cast("tuple[object, bytes]", msgspec.msgpack.decode(document.body))
         data = zlib.decompressobj().decompress(chunks, _MAX_SNAPSHOT)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, TypeError, zlib.error):
         raise InvalidRecord(
-            "not a stored snapshot", path=f"{document.kind}/{document.key}"
+            "not a stored snapshot: it cannot be decoded", path=f"{document.kind}/{document.key}"
         ) from None
     kinds: set[str] = set()
 
@@ -442,16 +453,16 @@ def _redact_content(content: str | bytes, redact: Redact) -> str | bytes:
 
 
 class RedactingStore:
-    """A store in front of another one, that redacts everything that is written."""
+    """A store in front of another one that replaces secrets with labels in everything that is written."""
 
     def __init__(self, inner: Store, redactor: Redactor) -> None:
         self._inner = inner
         self.redaction = Redaction(inner, redactor)
-        # Labels are numbered before an entry is stored: two appends of one caller could overtake each other.
+        # Labels are numbered before an entry is stored, so two appends that a caller did not await could change places.
         self.abilities = inner.abilities - {Ability.IN_ORDER}
 
     def __getattr__(self, name: str) -> object:
-        # Listed by name: another way into the store, such as the session values of a cache, would not be redacted.
+        # Only listed names: any other attribute, such as the session values of a cache, might write without redaction.
         if name not in _PASSED:
             raise AttributeError(f"a redacting store has no {name!r}")
         return getattr(self._inner, name)
@@ -464,7 +475,7 @@ class RedactingStore:
         *,
         expect: int | None = None,
     ) -> Appended:
-        """Append a batch, redacted; a retry of a stored batch is known even if its labels have other numbers now."""
+        """Redact and append a batch; a retry is recognised even if its labels would get other numbers now."""
         redaction = self.redaction
         messages = [one.message for one in entries]
         made, count = await redaction.messages(scope, conversation, messages)
@@ -483,7 +494,7 @@ class RedactingStore:
     async def _same_stored(
         self, scope: Scope, conversation: str, entries: Sequence[NewEntry]
     ) -> list[NewEntry] | None:
-        """Return the stored entries with these ids if they differ in the numbers of labels only."""
+        """Return the stored entries with these client ids if only the numbers of their labels differ, else None."""
         ids = [one.client_id for one in entries if one.client_id]
         stored = {one.client_id: one for one in await self._inner.find(scope, conversation, ids)}
         known: list[NewEntry] = []
@@ -504,7 +515,7 @@ class RedactingStore:
         *,
         seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
-        """Add a checkpoint with a redacted text."""
+        """Redact the text of a checkpoint and add it."""
         text = await self.redaction.text(scope, conversation, checkpoint.text)
         return await self._inner.add_checkpoint(
             scope, conversation, replace(checkpoint, text=text), seen=seen
@@ -520,7 +531,7 @@ class RedactingStore:
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        """Drop a checkpoint; the documents that are written with it are redacted."""
+        """Drop a checkpoint; the documents in `put` are redacted."""
         redacted = [await self.redaction.document(scope, conversation, each) for each in put]
         return await self._inner.drop_checkpoint(
             scope, conversation, checkpoint, put=redacted, drop=drop, state=state
@@ -536,7 +547,7 @@ class RedactingStore:
         state: State | None = None,
         seen: tuple[int, int] | None = None,
     ) -> Written:
-        """Write a redacted document."""
+        """Redact and write a document."""
         document = await self.redaction.document(scope, conversation, document)
         return await self._inner.put_document(
             scope, conversation, document, expect=expect, state=state, seen=seen
@@ -545,12 +556,12 @@ class RedactingStore:
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Write a redacted note."""
+        """Redact and write a note."""
         document = await self.redaction.document(scope, conversation, document)
         return await self._inner.note(scope, conversation, document, state=state)
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        """Write whole conversations, redacted."""
+        """Redact and write whole conversations."""
         refusal: InvalidRecord | None = None
 
         def redacted() -> Iterator[Piece]:
@@ -570,7 +581,7 @@ class RedactingStore:
 
         try:
             return await self._inner.restore(scope, redacted())
-        except StoreError:  # a store wraps what ends its iteration
+        except StoreError:  # a store may wrap an error raised by the iterator
             if refusal is not None:
                 raise refusal from None
             raise
@@ -585,7 +596,7 @@ class RedactingStore:
         replace: Sequence[Document] = (),
         drop: Sequence[Document] = (),
     ) -> Erasure:
-        """Erase an entry; the placeholder and the documents that change with it are redacted."""
+        """Erase an entry; the message that replaces it and the documents in `replace` are redacted."""
         redaction = self.redaction
         [placeholder], _ = await redaction.messages(scope, conversation, [message])
         documents = [await redaction.document(scope, conversation, each) for each in replace]

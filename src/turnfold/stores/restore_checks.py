@@ -1,8 +1,8 @@
-"""The rules of a restore, the same for every backend.
+"""Checks of a restore, the same for every backend.
 
-Pieces come from a file and are not trusted: `PieceOrder` rejects the first piece that a log could not have at that
-place, and token costs are counted here, by the counter of the target store. `Pieces` gives a backend one batch at a
-time, so that a conversation of any length needs only a few megabytes of memory.
+The pieces of a restore (documents, entries, checkpoints) come from a file and are not trusted: `PieceOrder` rejects the
+first piece that a log could not have at that place. Tokens are counted here, by the counter of the target store.
+`Pieces` gives a backend one batch at a time, so that a conversation of any length needs only a few megabytes of memory.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class RepeatedId(IdReused):
         self.conversation = conversation
         self.seq = seq
         super().__init__(
-            f"entry {seq:,} of conversation {conversation!r} has the client id of an earlier entry"
+            f"entry {seq:,} of conversation {conversation!r} has the client id of an earlier entry: each needs its own"
         )
 
 
 class PieceOrder:
-    """Checks that the pieces of a stream come in an order that a log can have."""
+    """Checks that the pieces of a restore are valid and in order; counts those of the current conversation."""
 
     def __init__(self) -> None:
         self.opening: ConversationOpening | None = None
@@ -65,11 +65,13 @@ class PieceOrder:
         self._names: set[str] = set()
 
     def take(self, piece: Piece) -> None:
-        """Accept the next piece, or raise `InvalidRecord`."""
+        """Check the next piece; raise `InvalidRecord` if it may not come next."""
         if isinstance(piece, ConversationOpening):
             self._take_opening(piece)
         elif self.opening is None:
-            raise InvalidRecord(f"{type(piece).__name__} before the first conversation")
+            raise InvalidRecord(
+                f"{type(piece).__name__} before the first conversation: an opening must come first"
+            )
         elif isinstance(piece, Entry):
             self._take_entry(piece)
         elif isinstance(piece, Document):
@@ -140,7 +142,7 @@ class PieceOrder:
 
 
 class RestoreBatch(NamedTuple):
-    """Consecutive pieces of one conversation, as a backend writes them."""
+    """Consecutive pieces of one conversation that a backend writes together."""
 
     documents: list[Document]
     rows: list[Row]
@@ -155,7 +157,7 @@ class RestoreBatch(NamedTuple):
 
 
 class Pieces:
-    """A stream of pieces, checked and counted, in batches."""
+    """Reads the pieces of a restore: checks their order, counts tokens, and returns them in batches."""
 
     def __init__(self, pieces: Iterable[Piece], counter: TokenCounter) -> None:
         self._pieces = iter(pieces)
@@ -170,7 +172,7 @@ class Pieces:
         self._total = Restored()
 
     def next_conversation(self) -> ConversationOpening | None:
-        """Return the next conversation, after all batches of the current one were taken; None at the end."""
+        """Return the opening of the next conversation, when all batches of this one were taken; None at the end."""
         opening, self._ahead = self._ahead, None
         if opening is None:
             piece = next(self._pieces, None)
@@ -186,7 +188,7 @@ class Pieces:
         return opening
 
     def next_batch(self, *, counted: bool = True) -> RestoreBatch | None:
-        """Return the next batch of the conversation; None at its end. Without counting, rows have a cost of 0."""
+        """Return the next batch of the conversation, None at its end; with `counted=False`, rows have 0 tokens."""
         batch = RestoreBatch([], [], [], [])
         count = size = 0
         while count < _LARGEST_BATCH and size < _LARGEST_BATCH_BYTES:
@@ -238,16 +240,16 @@ class Pieces:
         )
 
     def found(self) -> None:
-        """Count the current conversation as already existing."""
+        """Count the current conversation as one that already exists."""
         self._total = replace(self._total, already=self._total.already + 1)
 
     def restored(self) -> Restored:
-        """Return the totals so far."""
+        """Return the result of the restore so far."""
         return self._total
 
 
 class KnownPieces(NamedTuple):
-    """The stored pieces that correspond to a batch."""
+    """The pieces in the store that have the same keys as those of a batch, to compare both."""
 
     documents: Mapping[tuple[str, str], Document]
     rows: Mapping[int, Row]
@@ -256,7 +258,7 @@ class KnownPieces(NamedTuple):
 
 
 def check_new(conversation: str, batch: RestoreBatch, known_ids: Iterable[str]) -> None:
-    """Raise `RepeatedId` if a client id of the batch occurs twice, or is among those already written."""
+    """Raise `RepeatedId` if a client id of the batch occurs twice, or is one of `known_ids`, already written."""
     ids = set(known_ids)
     for row in batch.rows:
         if row.client_id and row.client_id in ids:
@@ -265,7 +267,7 @@ def check_new(conversation: str, batch: RestoreBatch, known_ids: Iterable[str]) 
 
 
 def check_same(conversation: str, batch: RestoreBatch, known: KnownPieces) -> None:
-    """Raise `Conflict` if the stored conversation differs from the batch to restore."""
+    """Raise `Conflict` if the stored pieces differ from the batch to restore."""
     for document in batch.documents:
         what = f"document {document.kind}/{document.key}"
         found = known.documents.get((document.kind, document.key))
@@ -280,7 +282,10 @@ def check_same(conversation: str, batch: RestoreBatch, known: KnownPieces) -> No
 
 
 def check_same_whole(order: PieceOrder, *, created: int, counts: Sequence[int]) -> None:
-    """Raise `Conflict` if creation time or numbers differ; `counts` are the stored entries, checkpoints, documents."""
+    """Raise `Conflict` if the stored conversation has another creation time, or other numbers of pieces.
+
+    `counts` are the numbers of stored entries, checkpoints and documents.
+    """
     opening = order.opening
     assert opening is not None  # noqa: S101 (a conversation was opened)
     if opening.created != created:

@@ -1,4 +1,4 @@
-"""Metrics of a memory, a timer for store calls, and exporters to Prometheus and OpenTelemetry.
+"""Metrics and trace spans of a memory, a timer for store calls, and exporters to Prometheus and OpenTelemetry.
 
 An exporter is imported only when it is used, because each needs an optional package.
 """
@@ -7,25 +7,40 @@ from __future__ import annotations
 
 from turnfold._late_names import late_names
 from turnfold.telemetry.metrics import METRICS, Distribution, Meter
+from turnfold.telemetry.spans import (
+    RETRIEVAL,
+    Tracer,
+    context_attributes,
+    fold_attributes,
+    model_call,
+    recall_attributes,
+)
 from turnfold.telemetry.timed_store import redis_listener, time_store_calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from turnfold.telemetry.otel import export_to_otel
+    from turnfold.telemetry.otel import export_to_otel, trace_to_otel
     from turnfold.telemetry.prometheus import export_to_prometheus
 
 __all__ = (
     "METRICS",
+    "RETRIEVAL",
     "Distribution",
     "Meter",
+    "Tracer",
+    "context_attributes",
     "export_to_otel",
     "export_to_prometheus",
+    "fold_attributes",
+    "model_call",
+    "recall_attributes",
     "redis_listener",
     "time_store_calls",
+    "trace_to_otel",
 )
 
 _HOMES = {
-    "turnfold.telemetry.otel": "export_to_otel",
+    "turnfold.telemetry.otel": "export_to_otel trace_to_otel",
     "turnfold.telemetry.prometheus": "export_to_prometheus",
 }
 

@@ -1,4 +1,4 @@
-"""Metrics of a memory: counters and distributions in a `Meter`, and the list of all metrics.
+"""Metrics of a memory: `METRICS` lists them all, and a `Meter` counts events and collects values under their names.
 
 The list has name, unit, description and buckets of each metric; the meter, the exporters and the documentation use it.
 A meter does not depend on any monitoring system: exporters subscribe to it or read a snapshot. Metrics never contain
@@ -12,8 +12,11 @@ import logging
 import threading
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
+
+from turnfold.telemetry.spans import NO_SPAN, Attributes, SpanNote, Tracer
 
 __all__ = (
     "METRICS",
@@ -42,7 +45,7 @@ class Metric:
     """The unit in the Unified Code for Units of Measure: `s`, `1` for a share, `{token}` for countable things."""
     description: str
     bounds: tuple[float, ...] = ()
-    """Upper bounds of the buckets of a distribution; one more bucket is for larger values."""
+    """Upper bounds of the histogram buckets of a distribution; one more bucket is for larger values."""
 
 
 METRICS: Final = (
@@ -51,7 +54,10 @@ METRICS: Final = (
     Metric("checkpoints", "count", "{checkpoint}", "Checkpoints stored"),
     Metric("fold_failures", "count", "{attempt}", "Attempts to fold that failed"),
     Metric(
-        "folds_lost", "count", "{fold}", "Folds dropped because another one was faster or running"
+        "folds_lost",
+        "count",
+        "{fold}",
+        "Folds dropped because another fold was stored first or was running",
     ),
     Metric("fold_requests", "count", "{request}", "Requests to a model that writes summaries"),
     Metric("meaning_entries", "count", "{entry}", "Entries whose vectors were computed"),
@@ -60,7 +66,7 @@ METRICS: Final = (
         "cache_misses",
         "count",
         "{call}",
-        "Calls for which a provider reported no cached tokens although the prompt began as the one shortly before it",
+        "Calls for which a provider reported no cached tokens although the prompt began like the previous one",
     ),
     Metric("database_errors", "count", "{call}", "Calls of the durable store that failed"),
     Metric("redis_failures", "count", "{call}", "Redis requests that failed"),
@@ -75,27 +81,31 @@ METRICS: Final = (
         "prefix_share",
         "distribution",
         "1",
-        "Share of the previous prompt that a context begins with",
+        "Share of the previous prompt that a context repeats at its beginning",
         _SHARES,
     ),
     Metric(
         "count_ratio",
         "distribution",
         "1",
-        "Tokens a provider reported for a prompt, over the tokens counted",
+        "Tokens a provider reported for a prompt, divided by the tokens counted",
         _RATIOS,
     ),
     Metric(
-        "checkpoint_entries", "distribution", "{entry}", "Entries one checkpoint folded", _ENTRIES
+        "checkpoint_entries",
+        "distribution",
+        "{entry}",
+        "Entries that one checkpoint folded",
+        _ENTRIES,
     ),
     Metric(
-        "summary_tokens", "distribution", "{token}", "Length of a checkpoint's summary", _TOKENS
+        "summary_tokens", "distribution", "{token}", "Tokens of a checkpoint's summary", _TOKENS
     ),
     Metric(
         "summary_fidelity",
         "distribution",
         "1",
-        "Share of the hard facts of what was folded that the summary states",
+        "Share of the hard facts (numbers, ids, dates, paths, negations) of the folded entries that the summary states",
         _SHARES,
     ),
     Metric(
@@ -109,7 +119,7 @@ METRICS: Final = (
         "fold_cached_share",
         "distribution",
         "1",
-        "Share of those tokens that came from the provider's prompt cache",
+        "Share of the prompt tokens of such a request that came from the provider's prompt cache",
         _SHARES,
     ),
     Metric(
@@ -137,7 +147,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Distribution:
-    """A histogram of values."""
+    """A histogram of values, with their number, sum, minimum and maximum."""
 
     bounds: tuple[float, ...] = ()
     """Upper bounds of the buckets."""
@@ -146,13 +156,13 @@ class Distribution:
     least: float = 0.0
     most: float = 0.0
     buckets: list[int] = field(default_factory=list[int])
-    """Number of values in each bucket: up to its bound, and above the bound before. The last bucket has no bound."""
+    """Number of values per bucket: at most its bound, and above the previous bound. The last bucket has no bound."""
 
     def __post_init__(self) -> None:
         self.buckets = list(self.buckets) or [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
-        """Add a value."""
+        """Add a value: to its bucket, and to number, sum, minimum and maximum."""
         self.least = value if self.count == 0 else min(self.least, value)
         self.most = value if self.count == 0 else max(self.most, value)
         self.count += 1
@@ -183,6 +193,8 @@ class Meter:
             for metric in METRICS
             if metric.kind == "distribution"
         }
+        self.tracer: Tracer | None = None
+        """Creates trace spans for the memories that use this meter; set by `trace_to_otel`, None for no tracing."""
         self._lock = threading.Lock()
         self._count_listeners: tuple[_Listener, ...] = ()
         self._value_listeners: tuple[_Listener, ...] = ()
@@ -206,6 +218,14 @@ class Meter:
         with self._lock:
             self._count_listeners += (counts,)
             self._value_listeners += (values,)
+
+    def span(
+        self, name: str, conversation: str, attributes: Attributes
+    ) -> AbstractContextManager[SpanNote]:
+        """Return a context manager that traces work on a conversation; it does nothing without a tracer."""
+        if self.tracer is None:
+            return NO_SPAN
+        return self.tracer.span(name, conversation, attributes)
 
     def snapshot(self) -> _MeterReading:
         """Return a consistent copy of all metrics."""

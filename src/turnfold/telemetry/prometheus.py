@@ -1,4 +1,4 @@
-"""Exports the metrics of a memory to Prometheus; they are read only when Prometheus scrapes."""
+"""Export the metrics of a memory to Prometheus; the meter is read when Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _family(metric: Metric) -> CounterMetricFamily | HistogramMetricFamily:
 
 
 def _cumulative(found: Distribution) -> Iterator[tuple[str, float]]:
-    """Yield cumulative buckets, as Prometheus expects them."""
+    """Yield (upper bound, number of values up to it) of each bucket, cumulative as Prometheus expects it."""
     bounds = (*(repr(float(bound)) for bound in found.bounds), "+Inf")
     reached = 0
     for bound, count in zip(bounds, found.buckets, strict=True):

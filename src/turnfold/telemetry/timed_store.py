@@ -1,6 +1,6 @@
-"""A store wrapper that measures how long each call of a durable store takes.
+"""Store wrapper that measures how long each call of a durable store takes.
 
-It wraps the durable store, not the cache in front of it, so that it measures the database. Calls that copy whole
+It wraps the durable store, not the cache in front of it, so that database times are measured. Calls that copy whole
 conversations, and calls without database access, are not measured: their times would distort the others.
 """
 
@@ -48,7 +48,7 @@ def time_store_calls(store: Store, meter: Meter) -> Store:
 
 
 def redis_listener(meter: Meter) -> Callable[[float, bool], None]:
-    """Return a callback for a cache; it records the time of each Redis request in `meter`."""
+    """Return a callback for a Redis cache that records the time and the failure of each request in `meter`."""
 
     def listen(seconds: float, answered: bool) -> None:  # noqa: FBT001 (the signature of the callback)
         meter.observe("redis_seconds", seconds)
@@ -66,7 +66,7 @@ def _timed(
         try:
             answer = await getattr(store, name)(*args, **options)
         except WrongProcess:
-            raise  # nothing was done, and in a forked process the lock of the meter may never be released
+            raise  # nothing was done; in a forked process the meter's lock may never be released
         except BaseException as error:
             if isinstance(error, Exception) and not isinstance(error, _REFUSALS):
                 meter.add("database_errors")

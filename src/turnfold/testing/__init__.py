@@ -1,7 +1,7 @@
-"""Tools for your tests: a store conformance suite, a scripted chat model, an auditor of conversations.
+"""Tools for your own tests: a scripted chat model, a local model server, a store conformance suite, and `audit`.
 
-These are the tools of turnfold's own tests. The scripted model and the auditor need nothing else; the conformance suite
-needs pytest and Hypothesis (the extra `testing`), and is loaded on first use. Nothing else in the library imports this
+turnfold's own tests use them too; `audit` checks conversations. The conformance suite needs pytest and Hypothesis (the
+extra `testing`) and is loaded on first use; the others need no other package. Nothing else in the library imports this
 package.
 """
 
@@ -12,6 +12,16 @@ from turnfold._late_names import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.inspect import AuditFault, AuditRule, audit
+    from turnfold.testing.model_replies import ModelReply, ReplyCall
+    from turnfold.testing.model_server import (
+        ModelServer,
+        ReplyBytes,
+        ReplyCut,
+        ReplyError,
+        ReplyStall,
+        ReplyTrouble,
+        ServedRequest,
+    )
     from turnfold.testing.scripted_model import ScriptedModel, ScriptedRequest
     from turnfold.testing.stores import StoreConformance
     from turnfold.testing.stores.trial import Trial, case, drive
@@ -19,8 +29,17 @@ if TYPE_CHECKING:
 __all__ = (
     "AuditFault",
     "AuditRule",
+    "ModelReply",
+    "ModelServer",
+    "ReplyBytes",
+    "ReplyCall",
+    "ReplyCut",
+    "ReplyError",
+    "ReplyStall",
+    "ReplyTrouble",
     "ScriptedModel",
     "ScriptedRequest",
+    "ServedRequest",
     "StoreConformance",
     "Trial",
     "audit",
@@ -30,6 +49,8 @@ __all__ = (
 
 _HOMES = {
     "turnfold.inspect": "AuditFault AuditRule audit",
+    "turnfold.testing.model_replies": "ModelReply ReplyCall",
+    "turnfold.testing.model_server": "ModelServer ReplyBytes ReplyCut ReplyError ReplyStall ReplyTrouble ServedRequest",
     "turnfold.testing.scripted_model": "ScriptedModel ScriptedRequest",
     "turnfold.testing.stores": "StoreConformance",
     "turnfold.testing.stores.trial": "Trial case drive",

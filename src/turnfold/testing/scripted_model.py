@@ -1,4 +1,4 @@
-"""A chat model for tests: its responses come from a script, and it records its requests."""
+"""Fake chat model for tests: returns responses from a script and records its requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class ScriptedRequest:
-    """A request that the model got."""
+    """A request that a `ScriptedModel` received."""
 
     messages: tuple[Message, ...]
     tools: ToolSchemas
@@ -27,9 +27,9 @@ class ScriptedRequest:
 class ScriptedModel:
     """Returns the items of a script as its responses, one per call.
 
-    An item is a text, a message (with tool calls, in any shape that messages may have), an exception to raise, or a
-    function from the request's messages to one of these. After the last item a call raises `ModelFailed`, unless
-    `repeat` is set: then the last item is repeated.
+    An item is a text, a message in any accepted form (it may have tool calls), an exception to raise, or a function
+    from the request's messages to one of these. After the last item a call raises `ModelFailed`, unless `repeat` is
+    set: then the last item is repeated.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ScriptedModel:
         self._name = name
         self._repeat = repeat
         self.asked: list[ScriptedRequest] = []
-        """All requests so far."""
+        """All requests so far, oldest first."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class ScriptedModel:
         return self._name
 
     async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """Return the next item of the script."""
+        """Return the next item of the script as the model's response, or raise it if it is an exception."""
         messages = tuple(prompt.messages if isinstance(prompt, Context) else prompt)
         at = len(self.asked)
         self.asked.append(ScriptedRequest(messages, tools))
@@ -67,7 +67,7 @@ class ScriptedModel:
         tools: ToolSchemas = (),
         on_text: Callable[[str], None] | None = None,
     ) -> AnswerStream:
-        """Return the next item with its text in pieces: iterate over them, or await it with `on_text`."""
+        """Return the next item as a stream of text pieces: iterate over it, or await it and get them by `on_text`."""
 
         async def start(take: Callable[[str], None]) -> Answer:
             answer = await self.complete(prompt, tools=tools)

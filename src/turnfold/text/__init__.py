@@ -1,10 +1,14 @@
-"""Text functions shared by folding (compaction) and search: words, stems, CJK, sentences, token limits, fences."""
+"""Text functions shared by folding (compaction) and search.
+
+They split text into words and sentences, find file paths in it, cut it to a token limit, and wrap it in tags (fences).
+"""
 
 from __future__ import annotations
 
-from turnfold.text.cjk import is_chinese
+from turnfold.text.cjk_ranges import is_chinese
 from turnfold.text.data_fences import (
     Fenced,
+    FenceNote,
     fence,
     fence_mark,
     fenced_blocks,
@@ -65,6 +69,7 @@ __all__ = (
     "SIMPLIFIED",
     "TERMS_MADE_BY",
     "WORDS",
+    "FenceNote",
     "Fenced",
     "Sentence",
     "SentenceKind",

@@ -1,12 +1,13 @@
-"""Fences: tags around stored text, so that a model reads it as data.
+"""Fences: a pair of tags around stored text in a prompt, so that a model reads the text as data, not as instructions.
 
 Summaries and recalled passages repeat words of users, tools and models; without a boundary they could read as a system
-message. The tags carry a mark derived from the text, lengthened until the text does not contain it, so nothing inside
-can close the fence. The mark is not random, so that the prompt stays the same and the provider's cache stays valid.
+message. Both tags carry a mark, a few hexadecimal digits of a hash of the text, as many as it takes for the text not to
+contain the mark. So nothing inside can close the fence. The mark is not random, so that the same text gives the same
+prompt and the provider's prompt cache stays valid.
 
 Several texts in one fence are separated by indentation: the first line of a message, an item or a section begins at the
 margin, and every further line of it is indented by one space. A line break is anything `str.splitlines` breaks at,
-because a model may read any of them as one. Removing the space gives the text back exactly.
+because a model may read any of them as one. Removing the spaces gives the text back exactly.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from turnfold._late_names import late_pattern
+from turnfold.text.cjk_ranges import is_chinese
 
 __all__ = (
+    "FenceNote",
     "Fenced",
     "fence",
     "fence_mark",
@@ -32,7 +36,7 @@ __all__ = (
 
 
 _INDENT = " "
-"""Put before every line of a text but its first. One space costs no token in most texts."""
+"""Indentation before every line of a text but its first. One space costs no token in most texts."""
 _BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _LINE_START = late_pattern(f"(?<=[{_BREAKS}])(?=[^{_BREAKS}])")
 """Matches the beginning of each line that is not empty and not the first."""
@@ -44,11 +48,28 @@ _NOT_IN_NAMES = frozenset("():：（）[]<>")
 _LONGEST_NAME = 64
 _OPENING = late_pattern(r"(?P<note>[^\n]*)\n<(?P<label>[^\s<>]+) (?P<mark>[0-9a-f]+)>(?=\n)")
 _GAP = "\n\n"
-_CONTINUATION_NOTE = "An indented line belongs to the line above it."
+_LANGUAGE_SAMPLE = 4_000
+"""Characters at the beginning of a text from which its language is detected."""
+
+
+class FenceNote(NamedTuple):
+    """The line above a fence that tells the model what is inside, in English and in Chinese."""
+
+    en: str
+    zh: str
+
+    def of(self, text: str) -> str:
+        """Return the Chinese line if `text` is Chinese, else the English one."""
+        return self.zh if is_chinese(text[:_LANGUAGE_SAMPLE]) else self.en
+
+
+_CONTINUATION_NOTE = FenceNote(
+    "An indented line belongs to the line above it.", "缩进的行属于它上面的一行。"
+)
 
 
 def fence_mark(text: str) -> str:
-    """Return a short mark that does not occur in `text`; the same text always gets the same mark."""
+    """Return hexadecimal digits that do not occur in `text`, for the tags around it; the same text gets the same."""
     digest = blake2b(text.encode("utf-8"), digest_size=32).hexdigest()
     for length in range(8, len(digest) + 1):
         if digest[:length] not in text:
@@ -57,15 +78,16 @@ def fence_mark(text: str) -> str:
     return fence_mark(text + digest)
 
 
-def fence(text: str, *, label: str, note: str) -> str:
-    """Return `note`, then `text` between two tags that the text cannot contain."""
+def fence(text: str, *, label: str, note: str | FenceNote) -> str:
+    """Return the line `note`, and below it `text` between an opening and a closing tag that the text cannot contain."""
     mark = fence_mark(text)
-    return f"{note}\n<{label} {mark}>\n{text}\n</{label} {mark}>"
+    line = note.of(text) if isinstance(note, FenceNote) else note
+    return f"{line}\n<{label} {mark}>\n{text}\n</{label} {mark}>"
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """A text with the label and the note of its fence."""
+    """A text inside a fence: the line above the fence, the label in its tags, and the text."""
 
     note: str
     label: str
@@ -76,7 +98,7 @@ class Fenced:
 
 
 def fenced_blocks(text: str) -> list[Fenced] | None:
-    """Parse `text` as fenced texts with a blank line between them; None if it holds anything else."""
+    """Parse `text` as fenced texts with a blank line between them; None if there is anything else in it."""
     blocks: list[Fenced] = []
     at = 0
     while opening := _OPENING.match(text, at):
@@ -105,9 +127,11 @@ def indented_whole(text: str) -> str:
     return first + indented(text)
 
 
-def with_continuation_note(note: str, text: str) -> str:
+def with_continuation_note(note: FenceNote, text: str) -> FenceNote:
     """Return `note`; if `text` has an indented line, add a sentence that explains indentation."""
-    return f"{note} {_CONTINUATION_NOTE}" if _INDENTED_LINE.search(text) else note
+    if not _INDENTED_LINE.search(text):
+        return note
+    return FenceNote(f"{note.en} {_CONTINUATION_NOTE.en}", f"{note.zh}{_CONTINUATION_NOTE.zh}")
 
 
 def one_line(text: str) -> str:
@@ -116,7 +140,7 @@ def one_line(text: str) -> str:
 
 
 def json_line(value: object, *, sort_keys: bool = False) -> str:
-    """Return a value as JSON on one line, whatever a reader takes for a line break."""
+    """Return a value as JSON on one line; line breaks that JSON does not escape (such as U+2028) are escaped too."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=sort_keys)
     return _RAW_BREAK.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -1,8 +1,9 @@
-"""Cut text to a token limit, with any counter.
+"""Cut text to a token limit, with any function that counts the tokens of a text.
 
-Works on characters, so it needs no token ids of a tokenizer and never splits a character. Token counts neither add up
-(two lines joined may cost more or less than the lines alone) nor grow steadily with length (one more character can
-merge two tokens into one). Everything here therefore counts the very text it returns and drops parts until it fits.
+Texts are cut between characters, so no token ids of a tokenizer are needed and no character is split. Token counts
+neither add up (two lines joined may cost more or less than the lines alone) nor grow steadily with length (one more
+character can merge two tokens into one). Therefore each function counts the very text it returns, and drops parts of it
+until it fits.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ def count_upto(text: str, limit: int, count: Counter) -> int:
 
 
 def clip(text: str, limit: int, count: Counter) -> str:
-    """Return a beginning of `text` that costs at most `limit` tokens, nearly the longest."""
+    """Return the beginning of `text`, cut to at most `limit` tokens; nearly the longest one that fits."""
     return text[: _fit(len(text), limit, lambda length: count(text[:length]))]
 
 
 def clip_end(text: str, limit: int, count: Counter, *, start: int = 0) -> str:
-    """Return an ending of `text[start:]` that costs at most `limit` tokens, nearly the longest."""
+    """Return the end of `text[start:]`, cut to at most `limit` tokens; nearly the longest one that fits."""
     end = len(text)
     length = _fit(max(0, end - start), limit, lambda length: count(text[end - length :]))
     return text[end - length :]
 
 
 def _fit(longest: int, limit: int, cost_of: Callable[[int], int]) -> int:
-    """Return the greatest length found, up to `longest`, whose cost is at most `limit`."""
+    """Return nearly the greatest length, up to `longest`, for which `cost_of(length)` is at most `limit` tokens."""
     if limit < 0:
         raise InvalidOption(f"cannot clip to {limit} tokens: give a limit of 0 or more")
     if limit == 0 or not longest:
@@ -102,7 +103,7 @@ def _close_in(
 
 
 def require_limit(limit: int) -> None:
-    """Raise `InvalidOption` if no text can be within the limit."""
+    """Raise `InvalidOption` unless `limit` is at least 1 token."""
     if limit <= 0:
         raise InvalidOption(
             f"limit must be at least 1 token, got {limit}. Give the summary a positive limit."
@@ -110,17 +111,17 @@ def require_limit(limit: int) -> None:
 
 
 def joint_cost(count: Counter) -> int:
-    """Return the tokens a line break between two lines adds with this counter."""
+    """Return how many tokens a line break between two lines costs with this counter."""
     return max(0, count("a\nb") - count("a") - count("b"))
 
 
 def best_that_fit(
     ranked: Sequence[int], render: Callable[[Sequence[int]], str], *, limit: int, count: Counter
 ) -> str:
-    """Render the longest beginning of `ranked` that costs at most `limit` tokens; "" if not even one item fits.
+    """Render the first items of `ranked`, as many as fit into `limit` tokens; "" if not even one item fits.
 
-    Bisection finds it if each item adds to the cost. That is not so with every counter, so only a text that was itself
-    counted is returned.
+    The number of items is found by bisection, which assumes that each item adds to the cost. That is not so with every
+    counter, so only a text that was itself counted is returned.
     """
     if not ranked:
         return ""

@@ -1,8 +1,8 @@
-r"""Find the paths a text mentions, so that a search can be limited to a file or a folder.
+r"""Find the file paths that a text mentions, so that a search can be limited to a file or a folder.
 
-A path is found by itself and by every folder it lies in. `.\src\app.py:42` is the same as `src/app.py`. A name alone
-counts if it has an extension (`main.py`). Chinese is written without spaces, so if Chinese characters touch a path, its
-part in Latin letters is taken as a path as well: 看src/app.py文件.
+A text that mentions a path is found by that path and by each of its parent folders. `.\src\app.py:42` is the same as
+`src/app.py`. A name without a folder counts as a path if it has an extension (`main.py`). Chinese is written without
+spaces, so if Chinese characters touch a path, its part in Latin letters is taken as a path as well: 看src/app.py文件.
 
 The time is linear in any text: the scan goes from one run of path characters to the next and never backtracks.
 """
@@ -20,10 +20,11 @@ __all__ = (
 
 
 _MOST_FOLDERS = 16
-"""Most folders by which a path is found, the outermost ones; the path itself is always found."""
+"""At most this many parent folders of a path are returned, the outermost ones; the path itself always is."""
 _LONGEST = 1024
-"""Longest run of characters that is taken for a path; longer ones are data."""
+"""Longest path in characters; a longer run of characters is taken for data, not for a path."""
 _LONGEST_ENDING = 8
+"""Longest file extension in characters."""
 _MAY_BE_PATH = late_pattern(r"[\\/.]")
 _RUN = late_pattern(r"[\w.+@~\\/:-]+")
 _LATIN = late_pattern(r"[A-Za-z0-9_.+@~\\/:-]+")
@@ -33,7 +34,7 @@ _SENTENCE_END = ".:-"
 
 
 def paths_in(text: str) -> frozenset[str]:
-    """Return the paths mentioned and the folders they lie in, each as `plain_path`."""
+    """Return the file paths that `text` mentions and all their parent folders, each normalised by `plain_path`."""
     if not _MAY_BE_PATH.search(text):
         return frozenset()
     return frozenset(
@@ -46,7 +47,7 @@ def paths_in(text: str) -> frozenset[str]:
 
 
 def plain_path(path: str) -> str:
-    """Return a path in the form used for comparing: forward slashes, none at the end, no leading `./`."""
+    """Return a path normalised for comparison: forward slashes, no slash at the end, no leading `./`."""
     plain = _SLASHES.sub("/", path.strip())
     while plain.startswith("./"):
         plain = plain[2:]

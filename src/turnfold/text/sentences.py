@@ -1,8 +1,8 @@
-"""Split a text into sentences: the smallest pieces that still mean something alone.
+"""Split a text into sentences, lines of code, table rows and JSON values: pieces that mean something on their own.
 
-The summariser keeps or drops whole pieces, so a piece must never end inside a number, a version or an abbreviation, and
-tool output (tables, code, JSON) must be cut between rows, lines and values rather than at full stops. Every piece is a
-slice of the cleaned source with runs of white space made one space: nothing is rewritten.
+The extractive summariser keeps or drops whole pieces, so a piece must never end inside a number, a version or an
+abbreviation, and tool output (tables, code, JSON) must be cut between rows, lines and values rather than at full stops.
+Every piece is a slice of the cleaned source with runs of white space made one space: nothing is rewritten.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from turnfold._late_names import late_pattern
-from turnfold.text.cjk import CJK_TEXT
+from turnfold.text.cjk_ranges import CJK_TEXT
 
 __all__ = (
     "LONGEST_SENTENCE",
@@ -99,9 +99,9 @@ def single_line(text: str) -> str:
 
 
 def split_sentences(text: str, *, gap: str = "") -> list[Sentence]:
-    """Return the pieces of `text` in order; at least one unless the cleaned text is blank.
+    """Return the sentences of `text` in order; at least one unless the cleaned text is blank.
 
-    `gap` is a line of the text that marks a part left out of it; it becomes a piece of its own.
+    `gap` is a line of the text that stands for a part that was left out; it becomes a sentence of its own.
     """
     cleaned = clean_text(text)
     is_json = _JSON_START.match(cleaned) is not None and cleaned.rstrip()[-1:] in "}]"
@@ -255,7 +255,7 @@ def _json_tokens(text: str) -> Iterator[re.Match[str]]:
 
 
 def _split_leaf(row: str) -> Iterator[str]:
-    """Yield a row as it is or, if it holds a long text, the sentences of that text."""
+    """Yield a row of JSON as it is or, if it contains a long string, the sentences of that string."""
     if len(row) <= LONGEST_SENTENCE:
         yield row
         return

@@ -1,7 +1,7 @@
-"""Traditional Chinese characters as their simplified forms, so that either script finds the other.
+"""Table from traditional to simplified Chinese characters, so that a search in either script finds both.
 
-Search only needs both spellings of a word to become one, so a table of single characters is enough.
-Written by tools/han_table.py from the character table of OpenCC (Apache-2.0); not by hand.
+Search only needs both spellings of a word to become one, so a table of single characters is enough. Written by
+tools/han_table.py from the character table of OpenCC (Apache-2.0); not by hand.
 """
 
 from __future__ import annotations
@@ -142,4 +142,4 @@ _PAIRS = """
 """.replace("\n", "")
 
 SIMPLIFIED = dict(zip(map(ord, _PAIRS[::2]), _PAIRS[1::2], strict=True))
-"""For `str.translate`: traditional to simplified."""
+"""Table for `str.translate`: traditional to simplified characters."""

@@ -1,11 +1,12 @@
-"""Words of a text: the terms search indexes, and the content words folding (compaction) compares sentences by.
+"""Split text into words: the terms that search indexes, and the content words by which folding compares sentences.
 
-Search terms are made here and indexed as they are, so that every backend finds the same things, even one with other
-rules for words (many treat a Chinese sentence as one word). Words are lower-cased, full-width letters become ASCII, and
-grammatical endings are removed. Compounds (`src/app.py`, `maxTokens`, `A-4711`) are found by their parts and as a
-whole. Runs of Chinese, Japanese and Korean characters give every character and every pair of neighbours, traditional
-characters as simplified ones, so two-character words are found in either script. A term is letters and digits only, so
-it cannot contain query syntax. A term analysed again gives itself, so a query may consist of words or of terms.
+Folding is compaction: old messages are replaced by a summary. Search terms are made here and indexed as they are, so
+that every backend finds the same things, even one with other rules for words (many treat a Chinese sentence as one
+word). Words are lower-cased, full-width letters become ASCII, and grammatical endings are removed. Compounds
+(`src/app.py`, `maxTokens`, `A-4711`) are found by their parts and as a whole. Runs of Chinese, Japanese and Korean
+characters give every character and every pair of neighbours, traditional characters as simplified ones, so
+two-character words are found in either script. A term is letters and digits only, so it cannot contain query syntax. A
+term that is split again gives itself, so a query may consist of words or of terms.
 
 Content words are lightly stemmed English words without stop words, and pairs of neighbouring CJK characters; they are
 never stored, only compared.
@@ -34,7 +35,7 @@ from operator import add
 from typing import Final, Literal, cast
 
 from turnfold._late_names import late_pattern
-from turnfold.text.cjk import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER
+from turnfold.text.cjk_ranges import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER
 from turnfold.text.simplified_chinese import SIMPLIFIED
 
 __all__ = (
@@ -66,7 +67,7 @@ __all__ = (
 
 
 _RUN: Final = 128
-"""From this many marks in a row on, they are sorted here instead of by `unicodedata`."""
+"""A run of at least this many combining marks is sorted here, because `unicodedata` would be slow."""
 _WIDE = late_pattern("[\uff04\uff05\uff0b\uff0d-\uff1a\uff20-\uff3a\uff3f\uff41-\uff5a]")
 _NARROW = {
     code: code - 0xFEE0
@@ -76,7 +77,7 @@ _NARROW = {
 
 
 def normal_form(form: Literal["NFC", "NFKC"], text: str) -> str:
-    """Return the same as `unicodedata.normalize`, in linear time."""
+    """Return the same as `unicodedata.normalize(form, text)`, in linear time for any text."""
     combining = unicodedata.combining
     # A run of twice this length has a mark at one of these places and only marks up to the next.
     if len(text) > _RUN and any(map(combining, text[::_RUN])):
@@ -133,7 +134,7 @@ SEARCH_STOP_WORDS = _SHARED.union(
 )
 
 FOLD_FUNCTION_CHARACTERS = frozenset("的了是吗呢吧啊呀嘛着们么这那哦嗯")
-"""Chinese particles: a pair with one of them is no content word."""
+"""Chinese particles: a pair of characters with one of them is not a content word."""
 SEARCH_FUNCTION_CHARACTERS = FOLD_FUNCTION_CHARACTERS.union(
     "过地得什怎哪谁几我你您他她它咱在有和与或就都也很还又再才只把被让给对从向为以于而但并且所其之个些不没别请能可会要想该应唉"
 )
@@ -224,7 +225,10 @@ def light_stem(word: str) -> str:
 _LONGEST_TERM = 64
 """Most characters of a term; longer words (hashes, base64) are indexed by their beginning."""
 TERMS_MADE_BY = f"2/{unicodedata.unidata_version}"
-"""Version of these rules and of Python's Unicode tables: terms made by another version may differ."""
+"""Version of the rules that make search terms, with that of Python's Unicode tables.
+
+An index whose terms were made by another version must be rebuilt.
+"""
 
 _WORD = rf"[^\W_{CJK_LETTERS}]+"
 CHARACTERS = late_pattern(rf"[{CJK_LETTERS}]+")
@@ -232,11 +236,11 @@ CHARACTERS = late_pattern(rf"[{CJK_LETTERS}]+")
 WORDS = late_pattern(rf"{_WORD}(?:[-_./\\:@#'’]{{1,2}}{_WORD})*")
 """Matches words joined by signs: a path, an identifier, an e-mail address."""
 RUN = late_pattern(f"{CHARACTERS.pattern}|{WORDS.pattern}")
-"""Matches a run without spaces: CJK characters, or words joined by signs."""
+"""Matches a run of text without spaces: CJK characters, or words joined by signs."""
 EDGES = late_pattern(rf"([{CJK_LETTERS}])?({_WORD})(?=([{CJK_LETTERS}])?)")
 """Matches one word; groups: the CJK character right before it, the word, the CJK character right after it."""
 LETTERS = late_pattern(_WORD)
-"""Matches one word."""
+"""Matches one word: letters and digits that are not CJK."""
 _IS_CJK = late_pattern(rf"[{CJK_LETTERS}]")
 _TO_BE_NORMALIZED = late_pattern(r"[^\x00-\x7f\u4e00-\u9fff，。、；！？（）“”]")
 """Matches characters that may need NFKC: not ASCII, common ideographs or punctuation that never joins words."""
@@ -259,12 +263,12 @@ def terms_of(text: str) -> list[str]:
 
 
 def terms_of_run(run: str) -> Sequence[str]:
-    """Return the terms of one run (see `RUN`) of a plain text."""
+    """Return the search terms of one match of `RUN` in a text made by `plain_text`."""
     return [*run, *map(add, run, run[1:])] if is_cjk(run) else terms_of_words(run)
 
 
 def distinct_terms(text: str) -> set[str]:
-    """Return the distinct terms of a text; each distinct word is analysed once."""
+    """Return the distinct search terms of a text; each distinct word is split into terms once."""
     terms: set[str] = set()
     for run in set(found_in(RUN, plain_text(text))):
         if len(run) <= _LONG_RUN or not is_cjk(run):
@@ -276,10 +280,10 @@ def distinct_terms(text: str) -> set[str]:
 
 
 def found_in(pattern: re.Pattern[str], text: str) -> Iterable[str]:
-    """Return all matches of a pattern in a text.
+    """Return all matches of a pattern in a text, as a list or, for a long text, as an iterator.
 
-    Those of a long text are found one by one: a list of them would take ten times its memory, and while a single call
-    made it, no other thread could run.
+    A list of the matches of a long text would take ten times the memory of the text, and no other thread could run
+    while one call builds it.
     """
     if len(text) <= _LONG_TEXT:
         return cast("list[str]", pattern.findall(text))
@@ -287,7 +291,7 @@ def found_in(pattern: re.Pattern[str], text: str) -> Iterable[str]:
 
 
 def plain_text(text: str) -> str:
-    """Return the text that terms are made of: NFKC, without contractions, with simplified characters."""
+    """Return `text` normalised for `terms_of_run`: NFKC, without endings like 's and 'll, in simplified characters."""
     # Checking whether there is anything to do is ten times as fast as doing it.
     plain = normal_form("NFKC", text) if _TO_BE_NORMALIZED.search(text) else text
     if "'" in plain or "’" in plain:
@@ -296,7 +300,7 @@ def plain_text(text: str) -> str:
 
 
 def terms_of_words(run: str) -> Sequence[str]:
-    """Return the terms of words joined by signs (see `WORDS`)."""
+    """Return the search terms of one match of `WORDS`: its words, and all of them joined."""
     return _known_words(run) if len(run) <= _LONGEST_TERM else tuple(_words(run))
 
 
@@ -369,7 +373,7 @@ def _words(run: str) -> Iterator[str]:
 
 
 def _folded(part: str) -> list[str]:
-    # Case folding may produce marks, which are no letters.
+    # Case folding may produce combining marks, which are not letters.
     return LETTERS.findall(part.casefold())
 
 

@@ -1,4 +1,8 @@
-"""Token counts (exact, estimated, calibrated, cached), media, and the tables of models and prices."""
+"""Count the tokens of texts, messages, media and tool schemas; tables of models (counter, context window) and prices.
+
+A count is exact if the model's vocabulary is public; otherwise it is an estimate, which `Calibration` corrects by the
+usage that the provider reports.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ __all__ = (
 
 
 class CacheStats(NamedTuple):
-    """Statistics of a cache."""
+    """Statistics of a `CountCache`: look-ups answered or not, evicted counts, counts held, and most it may hold."""
 
     hits: int
     misses: int
@@ -37,7 +37,7 @@ class CacheStats(NamedTuple):
 
 
 class CountCache:
-    """Message -> tokens, for one counter."""
+    """LRU cache of one counter: message -> number of tokens."""
 
     __slots__ = ("_counts", "_evictions", "_hits", "_lock", "_misses", "_size")
 

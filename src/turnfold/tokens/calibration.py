@@ -6,11 +6,11 @@ model is high on purpose, and this brings it down to the provider's own numbers.
 of the corrected count. Observations take the counts of the uncorrected counter. A calibration is immutable: `observe`
 returns a new one. A corrected counter has another name, so corrected and uncorrected counts never mix in a cache.
 
-Every recorded usage of a memory is one observation of its `CalibrationLog`. A session corrects its estimates by itself:
-by the second largest ratio of the newest reports, so that one odd report changes nothing and the count errs upward,
-within bounds, and in steps, because a corrected counter begins a new window. The factor is stored with the
-conversation, so every process uses the same. Counts in the store stay uncorrected. An exact counter is never corrected;
-`Memory.calibration` and the metric `count_ratio` tell how far off it is.
+Every recorded usage of a memory is one observation of its `CalibrationLog`. A session corrects its estimates by itself,
+with a factor: the second largest ratio of the newest reports, so that one odd report changes nothing and the count is
+rather too high. The factor has bounds (`_BOUNDS`) and changes in steps (`_STEP`), because a corrected counter begins a
+new window. It is stored with the conversation, so every process uses the same. Counts in the store stay uncorrected. An
+exact counter is never corrected; `Memory.calibration` and the metric `count_ratio` tell how far off it is.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ __all__ = (
 
 
 _MEMORY = 0.9
-"""Factor by which each further call reduces the weight of earlier ones: the last ten have about two thirds of it."""
+"""Factor by which each new call reduces the weight of all earlier ones; the last ten have about 2/3 of the weight."""
 
 
 _NEWEST = 9
-"""Newest reports that the factor of a correction depends on,"""
+"""Number of newest reports that the correction factor is computed from."""
 _FEWEST = 3
-"""and how many of them there must be."""
+"""Least number of reports from which a factor is computed."""
 _LEAST_TOKENS = 256
-"""Prompts with fewer tokens are not used for it: what a provider puts around them outweighs an error of the count."""
+"""Reports of prompts with fewer tokens are not used for the factor: the provider's framing distorts their ratio."""
 _BOUNDS = (0.5, 2.0)
 """Smallest and largest factor: beyond them something else is wrong, such as tools that were not counted."""
 _STEP = 0.05
-"""Relative change from which on a new factor replaces the current one."""
+"""Relative change above which a new factor replaces the current one."""
 _FACTOR = re.compile(r"\*(\d+\.\d{4})\+")
 
 
 class Corrected(NamedTuple):
-    """A corrected count with its error."""
+    """A corrected count with the error to expect."""
 
     tokens: int
     error: int
@@ -69,13 +69,13 @@ class Calibration:
 
     observations: int = 0
     counted: float = 0.0
-    """Sum of the counted tokens, with less weight on older calls; it is the total weight of the observations."""
+    """Sum of the counted tokens, with less weight on older calls; also the total weight of the observations."""
     counted_squares: float = 0.0
     reported: float = 0.0
     ratio_squares: float = 0.0
 
     def observe(self, *, counted: int, reported: int) -> Calibration:
-        """Return the calibration after one more call."""
+        """Return the calibration after one more call: tokens that were counted, and tokens the provider reported."""
         if counted <= 0 or reported <= 0:
             raise InvalidOption(
                 f"cannot calibrate with {counted} counted and {reported} reported tokens; both must be positive"
@@ -142,7 +142,7 @@ class ScaledCounter:
         self._factor = factor
 
     def count(self, text: str) -> int:
-        """Tokens of `text`, scaled."""
+        """Return the inner counter's tokens of `text` times the factor, rounded up."""
         return math.ceil(self._count(text) * self._factor)
 
 
@@ -156,12 +156,12 @@ def calibrated(counter: TokenCounter, calibration: Calibration) -> TokenCounter:
 
 
 def can_correct(counter: TokenCounter) -> bool:
-    """Return True if a counter estimates texts; an exact one, and one that asks a model's driver, is not corrected."""
+    """Return True if the counter estimates texts; False if it is exact or counts by a model driver."""
     return counter.is_additive and counter.text.certainty is not Certainty.EXACT
 
 
 def corrected_counter(counter: TokenCounter, factor: float) -> TokenCounter:
-    """Return `counter` with text and framing multiplied by a factor; itself for the factor 1."""
+    """Return `counter` with its text and framing counts multiplied by a factor; unchanged for the factor 1."""
     if factor == 1.0:
         return counter
     text = ScaledCounter(counter.text, factor)
@@ -169,7 +169,7 @@ def corrected_counter(counter: TokenCounter, factor: float) -> TokenCounter:
 
 
 def correction_of(counter: TokenCounter, name: str) -> float | None:
-    """Return the factor by which the counter called `name` corrects `counter`; None if it is another counter."""
+    """Return the factor that a corrected counter's `name` contains; None if it is not `counter` with a correction."""
     if name == counter.name:
         return 1.0
     found = _FACTOR.search(name, len(counter.text.name))
@@ -190,7 +190,7 @@ class CalibrationLog:
         """The calibration after all reports so far."""
 
     def next_factor(self, current: float) -> float:
-        """Return the factor that corrects uncorrected counts: `current`, unless the newest reports differ from it."""
+        """Return the factor to correct counts with: `current`, or a new one if the newest reports differ enough."""
         with self._lock:
             ratios = sorted(self._ratios)
         if len(ratios) < _FEWEST:
@@ -199,7 +199,7 @@ class CalibrationLog:
         return factor if abs(factor / current - 1) > _STEP else current
 
     def observe(self, *, counted: int, reported: int) -> None:
-        """Add a report; a report of 0 tokens, which some providers send, is ignored."""
+        """Add one report of a provider; a report of 0 tokens, which some providers send, is ignored."""
         if counted > 0 and reported > 0:
             with self._lock:
                 self.value = self.value.observe(counted=counted, reported=reported)

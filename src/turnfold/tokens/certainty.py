@@ -55,7 +55,7 @@ class TextCounter(Protocol):
 
     @property
     def certainty(self) -> Certainty:
-        """Certainty of its counts."""
+        """Certainty of the counts of this counter."""
         ...
 
     def count(self, text: str) -> int:

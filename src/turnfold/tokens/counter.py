@@ -1,12 +1,13 @@
 """Count the tokens of messages: their text, media and tool calls, and the framing around them.
 
 Counts are additive: a provider separates messages by marks that no token crosses, so a context costs the sum of its
-messages plus one reply opening. Running sums, windows and receipts depend on that.
+messages plus the tokens that open the reply. Running sums, windows and receipts depend on that.
 
-Framing is what a provider puts around roles, names, calls and tools. Each set of constants names its source. Plain chat
-framing is published for OpenAI and readable in the chat templates of the open families. If one constant holds for every
-role and release, plain messages are counted exactly; if roles or releases differ, the largest is used. How a closed
-model writes tool calls and schemas is not published. Such constants are upper bounds and make the count a bound.
+Framing is the tokens that a provider adds around roles, names, calls and tools. Each set of constants names its source.
+Plain chat framing is published for OpenAI and can be read in the chat templates of the open families. If one constant
+holds for every role and release, plain messages are counted exactly; if roles or releases differ, the largest is used.
+How a closed model writes tool calls and schemas is not published; these constants are upper bounds, and with them a
+count is an upper bound too.
 
 Large batches are counted in a process-wide thread pool, off the event loop. It is made on first use, so importing
 turnfold starts no thread; `shutdown_token_executor()` stops it, and the next batch starts a new one.
@@ -66,7 +67,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framing:
-    """Tokens around the text, for one provider or model family."""
+    """Numbers of tokens that one provider or model family adds around texts, calls, results and tools."""
 
     name: str
     origin: str
@@ -84,9 +85,9 @@ class Framing:
     schema: int = 16
     """Tokens around each tool schema."""
     toolset: int = 16
-    """Tokens once per call that has tools."""
+    """Tokens added once to a call that has tools."""
     certainty: Certainty = Certainty.EXACT
-    """Certainty for plain messages; with calls, results or schemas it is at best a bound."""
+    """Certainty for plain messages; with tool calls, results or schemas it is BOUND at best."""
 
     def scaled(self, factor: float) -> Framing:
         """Return the framing with every number of tokens multiplied by `factor`, rounded up."""
@@ -183,15 +184,15 @@ GENERIC = Framing(
 
 
 _NOT_SENT: Final = frozenset({"cache_control", "role", "type"})
-"""Extra fields that are sent to the provider but that the model does not see as text."""
+"""Extra fields that the provider gets but the model does not see as text: they are not counted."""
 _LONG_TEXT: Final = 16_384
-"""From this many characters on, the count of a text is cached while its message is shortened."""
+"""Least characters of a text whose count `for_message` keeps, so that shortening a message counts it only once."""
 
 
 class TokenCounter:
     """Counts messages and tool schemas for one model family.
 
-    `name` identifies everything that can change a count; caches and stored sums are keyed by it.
+    Counters that may give different counts have different names; caches and stored sums are keyed by `name`.
     """
 
     __slots__ = ("_count", "certainty", "framing", "images", "name", "text")
@@ -218,7 +219,7 @@ class TokenCounter:
 
     @property
     def is_additive(self) -> bool:
-        """True if a message costs the sum of its parts; False if only whole messages can be counted (by a driver)."""
+        """True if a message costs the sum of its parts; False for a model driver, which counts whole messages only."""
         return type(self).count_message is TokenCounter.count_message
 
     def count_text(self, text: str) -> int:
@@ -273,7 +274,7 @@ class TokenCounter:
         return self._count(freeze(fields, path="extra")) if fields else 0
 
     def count_tools(self, tools: Sequence[Mapping[str, object]]) -> int:
-        """Return the tokens of the tool schemas sent with a call: those of their compact JSON, an upper bound."""
+        """Return the tokens of the tool schemas sent with a call, counted as compact JSON, which is an upper bound."""
         if not tools:
             return 0
         total = self.framing.toolset
@@ -305,10 +306,10 @@ class TokenCounter:
         return Count(total, certainty)
 
     def for_message(self, message: Message, tokens: int) -> TokenCounter:
-        """Return a counter with the same results that counts no long text of `message` twice.
+        """Return a counter with the same results that counts each long text of `message` only once.
 
-        `tokens` is this counter's count of the whole message. Costs are additive, so `tokens` minus the cost of the
-        rest of the message is the cost of its longest text, which need not be counted again.
+        `tokens` is this counter's count of the whole message. Costs are additive, so the cost of the longest text is
+        `tokens` minus the cost of the rest, and that text is not counted at all.
         """
         texts = [text for text in _texts_of(message.parts) if len(text) >= _LONG_TEXT]
         if not texts:
@@ -352,7 +353,7 @@ class _MemoizedTexts:
 
 
 def _texts_of(parts: Iterable[Part]) -> Iterator[str]:
-    """Yield the texts of the parts that are counted without changing them."""
+    """Yield the texts of the parts that are counted exactly as they are."""
     for part in parts:
         match part:
             case TextPart():
@@ -398,7 +399,7 @@ def _model_fields(extra: str) -> dict[str, object]:
 
 
 class UpperBoundCounter:
-    """Counts with the rule of thumb (`formula_tokens`) and o200k_base and takes the larger, for an unnamed model.
+    """Counts with the rule of thumb (`formula_tokens`) and with o200k_base, returns the larger; for an unknown model.
 
     The rule of thumb is above most vocabularies on prose, and far above recent ones on Chinese; on numbers, code and
     JSON it is too low. A real tokenizer counts those well, but older vocabularies need more for Chinese.
@@ -418,7 +419,7 @@ class UpperBoundCounter:
 
 
 def cautious_counter() -> TokenCounter:
-    """Return a counter for a model that is not named."""
+    """Return a counter for use when no model is named; its counts are rather too high than too low."""
     return TokenCounter(UpperBoundCounter(), framing=OPENAI)
 
 
@@ -455,7 +456,7 @@ def shutdown_token_executor(*, wait: bool = True) -> None:
 
 
 def _reset_pool() -> None:
-    """Drop the pool after a fork: its threads do not exist in the new process, which would wait for them for ever."""
+    """Drop the pool after a fork: its threads do not exist in the child process, which would wait for them forever."""
     global _lock, _pool
     _lock, _pool = threading.Lock(), None
 

@@ -1,7 +1,7 @@
-"""Count tokens with a model driver's own `count_tokens`.
+"""Count tokens with the `count_tokens` of a model driver (the caller's client of a model).
 
-The driver knows its model best, so it is preferred. It may be remote: whoever counts on an event loop calls this
-counter in a thread. It need not be thread-safe: a counter asks it from one thread at a time. Its counts have a cache of
+The driver knows its model best, so it is preferred to a tokenizer. It may be remote: code on an event loop calls this
+counter in a thread. It need not be thread-safe: a lock lets one thread at a time call it. Its counts have a cache of
 their own, because a driver's and a tokenizer's count of one message may differ.
 """
 
@@ -67,7 +67,7 @@ class DriverCounter(TokenCounter):
         return count
 
     def count_messages(self, messages: Iterable[Message]) -> list[int]:
-        """Return the tokens of each message; a driver with `count_tokens_batch` is asked once for all new ones."""
+        """Return the tokens of each message; all new ones in one call if the driver has `count_tokens_batch`."""
         batch = getattr(self._driver, "count_tokens_batch", None)
         if callable(batch):
             messages = list(messages)
@@ -97,7 +97,7 @@ class DriverCounter(TokenCounter):
         return None
 
     def _answer(self, ask: Callable[[], object]) -> object:
-        """Return what the driver answers; the type of the error if it raises."""
+        """Call the driver and return its result, or the type of the exception that it raised."""
         try:
             with self._lock:
                 answer = ask()
@@ -121,7 +121,7 @@ def _log_unusable(method: str, answer: object) -> None:
         number = f"the number {answer}" if isinstance(answer, int) else type(answer).__name__
         shown, kind = f"returned {number} instead of a count", "unusable answer"
     _log.warning(
-        "%s %s, counting locally",
+        "%s of the model driver %s; counting locally instead",
         method,
         shown,
         extra={"event": "count_tokens_failed", "error": kind},

@@ -12,8 +12,8 @@ provider reports. Only vocabularies of 32,000 entries can be more expensive stil
 Chinese and by a quarter on single texts.
 
 The estimate cuts a text where tokenizers cut it (words with their leading space, groups of digits,
-runs of signs, of blanks), so every piece is at least one token: that part is *sure*. The rest of a
-piece's cost is *doubtful* and estimated by class. The result is `sure + doubt + 1.05 * sqrt(doubt)`
+runs of signs, of blanks), so every piece is at least one token: these tokens are *sure*. Further tokens of
+a piece are *doubtful*, and their number is estimated by class. The result is `sure + doubt + 1.05 * sqrt(doubt)`
 (1.3 in `CL100K_LIKE`, 1.2 in `ENVELOPE`), rounded up; because of the root, the margin becomes relatively
 smaller as a text grows. The prices of `ENVELOPE`, which are not shown here, are in `estimate_profile`.
 
@@ -106,12 +106,12 @@ _RULES: Final = re.compile(r"(.)\1\1")
 _SHORTEST_IN_DOUBT: Final = 3
 """Shortest run of letters, signs or blanks that may cost more than one token."""
 _LONGEST_WORD: Final = 20
-"""Longest run of letters that is taken for a word."""
+"""Longest run of letters that counts as a word; each letter beyond costs extra."""
 _LETTER_OF_NO_WORD: Final = 0.3
 _EXTENDED_LATIN_LETTER: Final = 0.3
 _MIXED_SIGNS: Final = 0.2
 _CHANGES_OF_CODE: Final = 4
-"""Most changes of sign in a run that looks like code; more are noise."""
+"""Most changes from one sign to another in a run that looks like code; more changes cost extra, as noise."""
 _REPEATS_A_TOKEN: Final = 16
 _REPEATED_RULE: Final = 0.1
 _LONG: Final = 1_000_000
@@ -131,7 +131,7 @@ def formula_tokens(text: str) -> int:
 
 
 def _cjk_characters(text: str) -> int:
-    # In pieces: while one call searches a long text, no other thread can run.
+    # In pieces, because no other thread can run while one regex call searches a long text.
     if len(text) <= _PIECE:
         return sum(map(len, CJK.findall(text)))
     return sum(_cjk_characters(text[at : at + _PIECE]) for at in range(0, len(text), _PIECE))

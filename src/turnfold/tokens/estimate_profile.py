@@ -1,4 +1,4 @@
-"""The data of the token estimate: kinds of characters, frequent words and letters, and prices per profile.
+"""Data of the token estimate: kinds of characters, tables of frequent words, and prices in tokens (profiles).
 
 Kinds: vocabularies hold whole words of some scripts, syllables of others and only raw UTF-8 bytes of the
 rest, so prices are set per script. `CharacterKind` names the groups of characters that cost the same; a code
@@ -72,7 +72,7 @@ __all__ = (
 
 
 LATIN: Final = "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"
-"""Latin letters beyond ASCII, written as the inside of a character class."""
+"""Latin letters beyond ASCII, as the inside of a character class of a regular expression."""
 
 CJK: Final = re.compile(
     "["
@@ -92,11 +92,11 @@ CJK: Final = re.compile(
 Punctuation and full-width forms belong to it: an input method types them full-width, they take three
 bytes like an ideograph, and a tokenizer gives each a token of its own, which a quarter token would not
 cover. Emoji, accented Latin, Cyrillic and all other multi-byte characters do not belong to it. (The ranges for
-words and sentences, `turnfold.text.cjk`, are letters only.)"""
+words and sentences, `turnfold.text.cjk_ranges`, are letters only.)"""
 
 
 class CharacterKind(IntEnum):
-    """Groups of characters that cost the same. Letters come first, because only they form words."""
+    """Groups of characters that cost the same number of tokens. Letters come first, because only they form words."""
 
     RUSSIAN = 0
     CYRILLIC = 1
@@ -175,7 +175,7 @@ _FIRST: Final = tuple(first for first, _, _ in _RANGES)
 
 
 def kind_of(code_point: int) -> CharacterKind | None:
-    """Return the kind of a code point; None if it costs its UTF-8 length."""
+    """Return the kind of a code point; None if it is in no group and costs its UTF-8 length."""
     place = bisect_right(_FIRST, code_point) - 1
     if place < 0:
         return None
@@ -330,13 +330,13 @@ _LETTER_TRIPLES: Final = (
 )
 
 HAN_WORDS: Final = frozenset(_HAN_WORDS[at : at + 2] for at in range(0, len(_HAN_WORDS), 2))
-"""Two-character Chinese words that are one token."""
+"""Two-character Chinese words that are one token in all vocabularies compared."""
 
 HAN_CORE: Final = frozenset(_HAN_CORE)
 """The most frequent Chinese characters: one token even in vocabularies with little Chinese."""
 
 HAN_CHARACTERS: Final = HAN_CORE | frozenset(_HAN_OTHER)
-"""Chinese characters that are one token, simplified and traditional."""
+"""Chinese characters, simplified and traditional, that are one token in most vocabularies compared."""
 
 LETTER_TRIPLES: Final = frozenset(
     group[:2] + last for group in _LETTER_TRIPLES.split() for last in group[2:]
@@ -366,7 +366,7 @@ class EstimateProfile:
     han_core: float
     han_familiar: float
     han_rare: float
-    """Price of a Chinese character outside such words: core, familiar or rare; the whole price."""
+    """Prices of a Chinese character outside such words: in `HAN_CORE`, in `HAN_CHARACTERS`, other; the whole price."""
     hangul_rare: float
     """Price of a syllable that is rare in Korean; the whole price."""
     accent: float
@@ -382,7 +382,9 @@ class EstimateProfile:
     spaced_length: float = 0.015
     """Price of each letter after the third of a word that follows a space."""
     spaced_strange: float = 0.55
-    """Price of each letter after the first of such a word, times the root of its share of strange triples."""
+    """Price of each letter after the first of a word after a space, times the root of its share of strange triples.
+
+    A triple of letters is strange if it is not in `LETTER_TRIPLES`."""
     foreign_ending: float = 0.0
     """Price of a word of four letters or more that ends in a, i, o or u, as few English words do."""
     contraction: float = 0.0
@@ -390,6 +392,7 @@ class EstimateProfile:
     bare_length: float = 0.08
     """Price of each letter after the second of a word that follows a line start, a sign or a digit."""
     bare_strange: float = 0.58
+    """As `spaced_strange`, for a word that follows a line start, a sign or a digit."""
     title: float = 0.05
     """Price of a word with at least one capital."""
     capital: float = 0.12
@@ -468,7 +471,7 @@ MODERN: Final = EstimateProfile(
         }
     ),
 )
-"""For vocabularies of 130,000 entries and more, trained on many languages."""
+"""Profile for vocabularies of 130,000 entries and more, trained on many languages."""
 
 SINGLE_DIGITS: Final = replace(MODERN, name="single-digits", digit=1.0)
 """Like `MODERN`, for families in which every digit is a token of its own (Qwen, Gemma and Gemini)."""
@@ -506,7 +509,7 @@ CL100K_LIKE: Final = EstimateProfile(
         }
     ),
 )
-"""For vocabularies of about 100,000 entries with little Chinese: about 1.1 tokens per Chinese character."""
+"""Profile for vocabularies of about 100,000 entries with little Chinese: about 1.1 tokens per Chinese character."""
 
 ENVELOPE: Final = replace(
     CL100K_LIKE,
@@ -576,7 +579,7 @@ CLAUDE_3: Final = replace(
     sign_line_end=0.8,
     spread=1.4,
 )
-"""For Claude 3 to 4.6, whose vocabulary is not public: fitted to an independent reconstruction of its counts."""
+"""Profile for Claude 3 to 4.6, whose vocabulary is not public: fitted to a reconstruction of its counts."""
 
 CLAUDE_4_7: Final = replace(
     CLAUDE_3,
@@ -592,7 +595,7 @@ CLAUDE_4_7: Final = replace(
     sign_line_end=1.4,
     spread=1.9,
 )
-"""For Claude from Opus 4.7 and Sonnet 5 on: Chinese costs the same, English and code about 50 % more tokens."""
+"""Profile for Claude from Opus 4.7 and Sonnet 5 on: Chinese costs the same, English and code about 50 % more."""
 
 PROFILES: Final = (ENVELOPE, MODERN, SINGLE_DIGITS, CL100K_LIKE, CLAUDE_3, CLAUDE_4_7)
-"""All profiles, so that a stored count can be traced to the profile that made it."""
+"""All profiles; `counter_named` finds the counter of a stored count among them."""

@@ -155,11 +155,11 @@ class ImageRule:
     origin: str
     """The document the rule was read from."""
     price: Callable[[int, int], int]
-    """Tokens of an image of this width and height at full detail."""
+    """Function from width and height of an image to its tokens at full detail."""
     most: int
     """Tokens of the most expensive image; used if the size is not known."""
     low: int | None = None
-    """Tokens with `detail="low"`; None if that changes nothing."""
+    """Tokens with `detail="low"`; None if the provider has no such detail."""
 
     def tokens(
         self, *, detail: Literal["low", "high", "auto"] | None, size: tuple[int, int] | None
@@ -287,13 +287,13 @@ _PDF_BYTES_A_PAGE: Final = 20_000
 _MOST_PDF_PAGES: Final = 100
 """Anthropic, 'PDF support': the most pages of one request."""
 _UNKNOWN_PAGES: Final = 10
-"""Pages assumed for a document of unknown size: a convention, not a bound."""
+"""Pages assumed for a document of unknown size: a convention, not an upper bound."""
 _TEXT_BYTES_A_TOKEN: Final = 2
 """Bytes of text per token: English has 4 and more, Chinese 3 to 4, code 3; only keys and base64 have fewer than 2."""
 
 
 def audio_tokens(*, seconds: float | None, size_bytes: int | None) -> int:
-    """Return the tokens of a recording of this length; if unknown, the longest that its bytes allow is assumed."""
+    """Return the tokens of a recording by its length; without `seconds`, of the longest that so many bytes can hold."""
     if seconds is not None:
         if not (math.isfinite(seconds) and seconds >= 0):
             raise InvalidOption(f"a recording cannot last {seconds} seconds; use 0 or more")

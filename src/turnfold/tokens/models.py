@@ -1,4 +1,4 @@
-"""The table of models: how each counts tokens, and its context window.
+"""The table of models: tokenizer or estimate, framing, image rule and context window of each.
 
 Names are matched by their longest known beginning, after dropping a router's prefix (`openai/gpt-4o`), so dated
 releases need no row of their own; a version number must match whole, because the next one may count differently.
@@ -51,7 +51,7 @@ _KIN_FACTOR = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """How a model counts tokens, and its context window."""
+    """One row of the table of models: how tokens are counted for the model, and its context window."""
 
     context_window: int
     encoding: str | None = None
@@ -59,7 +59,7 @@ class ModelInfo:
     factor: float = 1.0
     """Multiplies the counts of a vocabulary that only resembles the model's own."""
     profile: EstimateProfile = ENVELOPE
-    """Profile of the estimate if there is no vocabulary to count with."""
+    """Profile of the token estimate; used if `encoding` is None."""
     framing: Framing = frame.GENERIC
     images: ImageRule = media.GENERIC
 
@@ -243,13 +243,13 @@ def find_model(name: str) -> ModelInfo | None:
 
 
 def counter_for(model: str) -> TokenCounter:
-    """Return a counter for the model: exact if its vocabulary is public, otherwise one with certainty ESTIMATE."""
+    """Return the token counter of a model: exact if its vocabulary is public, otherwise an estimate."""
     info = find_model(model)
     return info.counter() if info is not None else TokenCounter(TextEstimator())
 
 
 def counter_named(name: str) -> TokenCounter | None:
-    """Return the counter of this name, as stored with counts; None if no model of the table uses it."""
+    """Return the counter with this name (`TokenCounter.name`, stored with counts); None if no known counter has it."""
     with _lock:
         of_models = [info.counter() for info in dict.fromkeys(_models.values())]
     estimates = [TokenCounter(TextEstimator(profile=profile)) for profile in PROFILES]

@@ -26,14 +26,14 @@ __all__ = (
 
 
 class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When a provider serves the beginning of a prompt from its prompt cache."""
+    """Rule for which tokens of a prompt a provider reads from its prompt cache, and which it writes there."""
 
     least: int = 0
     """Tokens below which nothing is cached; 0 for a provider without a cache."""
     step: int = 1
-    """A cached beginning is counted in multiples of this many tokens."""
+    """Tokens are cached in multiples of this number."""
     marks: bool = False
-    """True if the provider caches up to marks set by the caller and charges for writing; else it caches by itself."""
+    """True if the provider caches up to marks that the caller sets, and charges for writing; False if automatically."""
 
     def read(self, shared: int, marks: Iterable[int]) -> int:
         """Return the tokens served from the cache, given the tokens `shared` with the previous call and its `marks`."""
@@ -62,7 +62,7 @@ class Above(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
-    """One call as it is billed, in tokens."""
+    """The billed tokens of one call: read from the cache, written to it, other input, and output."""
 
     read: int
     written: int
@@ -81,9 +81,9 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     written: float = 0.0
     """Price of a token written to the cache; 0 if writing costs no more than input."""
     cache: str = "none"
-    """Name of its cache rule."""
+    """Name of the cache rule of the model, in `PriceTable.caches`."""
     seen: str = ""
-    """When it was published or last confirmed."""
+    """Date on which the price was published or last confirmed."""
     above: Above | None = None
 
     def of(self, charge: Charge) -> float:
@@ -156,6 +156,6 @@ def _table(data: bytes, name: str) -> PriceTable:
     missing = sorted({price.cache for price in table.models.values()} - set(table.caches))
     if missing:
         raise InvalidOption(
-            f"{name} uses cache rules that it does not define: {', '.join(missing)}"
+            f"{name} uses cache rules that it does not define: {', '.join(missing)}; add them to `caches`"
         )
     return table

@@ -1,7 +1,7 @@
-"""Exact token counts, offline, with the vocabularies that splintr carries inside its wheel.
+"""Exact token counts, offline, with the vocabularies in the wheel of the tokenizer library splintr.
 
 Nothing is downloaded, so counting also works behind a firewall or in a container. This is the only module that imports
-the tokenizer, and only when a text is really counted.
+splintr, and it does so at the first count.
 
 Content is always encoded as ordinary text: `<|endoftext|>` in a user's message counts as thirteen characters, not as a
 control token. Otherwise a user could exceed the budget on purpose.
@@ -51,7 +51,7 @@ ENCODINGS: dict[str, str] = {
 """Vocabularies with exact counts, and the models that use them."""
 
 _BPE_FAMILY = "BPE"
-"""The family of tokenizers whose control tokens are all listed."""
+"""Family of tokenizers for which splintr lists all control tokens."""
 _ID_BYTES = 4
 _loaded: dict[str, AnyTokenizer] = {}
 _loading = threading.Lock()
@@ -61,7 +61,7 @@ _STRETCH: Final = 65_536
 _JOINT: Final = 512
 """Tokens at the end of a section among which the start of the next section is searched."""
 _TRIES: Final = 4
-"""Places to try before a longer section is encoded instead."""
+"""Most places that are tried as the start of the next section before a longer section is encoded instead."""
 _CACHED_PIECE: Final = 256
 _CACHED_CHARACTERS: Final = 16_000_000
 """Characters of texts longer than `_CACHED_PIECE` after which the tokenizer's cache is cleared.
@@ -152,15 +152,15 @@ class Encoding:
         """Yield places in `text` before `end` to start the next section, best first, each with its index in `ids`."""
         first = len(ids) - _JOINT
         if first < _JOINT:
-            return  # so few tokens, as a run of spaces gives, do not show enough: a longer stretch is needed
+            return  # too few tokens to compare, as in a run of spaces: a longer section is needed
         tokens = [self._bytes_of(token) for token in ids[first:]]
         tail = b"".join(tokens)
-        # Gemma encodes a space as this sign, and decodes the sign as a space.
+        # Gemma encodes a space as U+2581, and decodes U+2581 as a space.
         shown = text[max(0, end - len(tail)) : end].replace("\u2581", " ").encode()
         if not shown.endswith(tail):
             return
         offsets = accumulate(map(len, tokens[: _JOINT // 2]))
-        # The beginning of a token is not enough: a token may begin inside a character.
+        # Only tokens that begin at the beginning of a character: a token may begin inside a multi-byte character.
         places = [
             (end - len(tail[offset:].decode()), kept)
             for kept, offset in enumerate(offsets, first + 1)
@@ -222,7 +222,7 @@ def _not_loaded(token: int) -> bytes:
 
 
 def _nothing() -> None:
-    """Do nothing: a family without a cache has none to clear."""
+    """Do nothing; used in place of `clear_cache` for tokenizers without a cache."""
 
 
 def _is_always_cut(text: str, at: int) -> bool:

@@ -1,4 +1,4 @@
-"""Build the context of a call: which spans to send, what to shorten, the context itself and its receipt (report)."""
+"""Builds the context of a model call within a budget: chooses which messages to send and which to shorten."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from turnfold.window.context import (
     Anchor,
     Changed,
     Context,
+    NativeCompaction,
     Omission,
     Outcome,
     Receipt,
@@ -16,7 +17,13 @@ from turnfold.window.context import (
 )
 from turnfold.window.counted_log import NO_RESULT, Piece, Transcript
 from turnfold.window.invariants import Rule, Violation, check
-from turnfold.window.overhead import PINNED, pins_too_large, price, summary_message
+from turnfold.window.overhead import (
+    PINNED,
+    pins_too_large,
+    price,
+    summary_fence_cost,
+    summary_message,
+)
 from turnfold.window.shrink import (
     common_cap,
     may_be_shrunk_from,
@@ -47,6 +54,7 @@ __all__ = (
     "Changed",
     "Choice",
     "Context",
+    "NativeCompaction",
     "Omission",
     "Outcome",
     "Piece",
@@ -80,5 +88,6 @@ __all__ = (
     "shrink_text",
     "sliding_window",
     "summarise",
+    "summary_fence_cost",
     "summary_message",
 )

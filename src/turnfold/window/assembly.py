@@ -1,9 +1,9 @@
-"""Build one context under one budget.
+"""Builds one context within one budget: `assemble`.
 
 In this order: the overhead (system, summary, tail, tools, reply) is counted; the strategy chooses where the window
 begins; if the newest span (atomic group of messages) and the user message of its turn do not fit, they are shortened;
-if that does not help either, the error shows the arithmetic. The result is within the budget and has no call or result
-without its other half, whatever the strategy chose.
+if they still do not fit, an error with the arithmetic is raised. The result is within the budget, and has no tool call
+without its result and no result without its call, whatever the strategy chose.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ before `BudgetTooSmall` is raised."""
 
 
 class _Window(NamedTuple):
+    """The window that was chosen: its first span, and why earlier spans are left out."""
+
     view: SpanView
     start: int
     reason: str
@@ -52,7 +54,7 @@ def assemble(
     recall_room: int = 0,
     previous: Context | None = None,
 ) -> Context:
-    """Build the best context that fits: never over budget, never a tool call or result without its other half.
+    """Build the best context that fits: never over budget, never a tool call without its result or the reverse.
 
     `anchor` is the previous call's `context.anchor`; without it the window starts at the beginning of the log. `tail`
     goes just before the newest turn; it may take its share and `recall_room` tokens more. `previous` is used only to
@@ -78,6 +80,8 @@ def _check_tail(tail: Sequence[Message]) -> None:
 
 
 class _Extras(NamedTuple):
+    """The parts of a prompt that do not come from the log."""
+
     tail: Sequence[Message]
     tools: Sequence[Mapping[str, object]]
     squeezes: int
@@ -127,11 +131,11 @@ def _decide(
         except BudgetTooSmall as error:
             squeeze, first_error = squeeze + 1, first_error or error
             if squeeze > extras.squeezes:
-                raise first_error from None  # it names the sizes before anything was halved
+                raise first_error from None  # it shows the sizes before any share was halved
 
 
 def anchored_view(transcript: Transcript, anchor: Anchor) -> SpanView:
-    """Return the transcript as a strategy sees it from `anchor` on."""
+    """Return the view of the transcript from `anchor` on, as a strategy gets it."""
     return SpanView(
         transcript,
         transcript.span_at(anchor.position),
@@ -142,7 +146,7 @@ def anchored_view(transcript: Transcript, anchor: Anchor) -> SpanView:
 
 
 def fits(transcript: Transcript, budget: Budget, anchor: Anchor) -> bool:
-    """Return True if everything from the anchor on fits the budget unshortened; builds nothing."""
+    """Return True if all messages from the anchor on fit the budget without being shortened; builds no context."""
     try:
         overhead = price(transcript, budget, summary=anchor.summary)
     except BudgetTooSmall:
@@ -195,8 +199,8 @@ def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
 
     Smaller caps are needed under a byte limit, or if a message costs more than its parts counted one by one.
     """
-    # A long system prompt may take all of the low mark; the newest turn may fill half the room all the same, and all
-    # of it where many parts share it and half would leave nothing readable of each.
+    # After a long system prompt the low mark may be tiny; the newest turn may fill half the room all the same, and all
+    # of the room if it has so many parts that half would leave nothing readable of each.
     low = max(room.low, room.tokens // 2)
     cap = max(common_cap(costs, low - framing), SMALLEST_CAP)
     whole = max(common_cap(costs, room.tokens - framing), SMALLEST_CAP)
@@ -209,6 +213,7 @@ def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
 def _too_small(
     shortest: SpanView, start: int, overhead: Overhead, budget: Budget
 ) -> BudgetTooSmall:
+    """Return the error for a newest turn that does not fit although it was shortened as far as possible."""
     newest = f"newest turn, no part above {SMALLEST_CAP} tokens"
     if (tokens := shortest.tokens(start)) > overhead.room(budget).tokens:
         parts, unit, allowed = {**overhead.costs(), newest: tokens}, "tokens", budget.tokens
@@ -304,6 +309,7 @@ def _shown(
 
 
 def _live_caps(view: SpanView, first: int, head: Piece | None) -> tuple[tuple[int, int], ...]:
+    """Return the caps of the messages that are shown: those from `first` on, and the user message `head`."""
     if not view.caps:
         return ()
     shown = {head.position} if head is not None else set[int]()

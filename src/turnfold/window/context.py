@@ -1,13 +1,13 @@
 """The context of one model call, and its receipt (context report).
 
-A context has five sections, most stable first, so that a provider's prompt cache keeps its prefix: system, summary, the
-window before the newest turn, the tail, the newest turn. The receipt lists the tokens of each section, everything that
-is not sent as it was logged and why (an omission), and how much of the previous call's prompt this one repeats.
+A context has five sections, most stable first, so that a provider's prompt cache can serve its prefix: system, summary,
+the window before the newest turn, the tail, the newest turn. The receipt lists the tokens of each section, the messages
+that are not sent as they were logged and why (omissions), and how many tokens of the previous prompt are repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -24,6 +24,7 @@ __all__ = (
     "CertaintyCache",
     "Changed",
     "Context",
+    "NativeCompaction",
     "Omission",
     "Outcome",
     "Receipt",
@@ -50,7 +51,7 @@ class CertaintyCache(NamedTuple):
 
     @property
     def certainty(self) -> Certainty:
-        """Certainty of all checked messages together."""
+        """Certainty of the sum of all checked messages."""
         if self.exact == self.checked:
             return Certainty.EXACT
         return Certainty.BOUND if self.bounded == self.checked else Certainty.ESTIMATE
@@ -64,7 +65,7 @@ class CertaintyCache(NamedTuple):
         checked, exact, bounded = self
         for message in messages[checked:]:
             if bounded < checked:
-                break  # after one estimate the sum is an estimate, whatever follows
+                break  # after one estimate the whole sum is an estimate
             certainty = counter.certainty_of(message)
             exact += exact == checked and certainty is Certainty.EXACT
             bounded += certainty is not Certainty.ESTIMATE
@@ -73,7 +74,7 @@ class CertaintyCache(NamedTuple):
 
 
 def shared_messages(ours: tuple[Message, ...], theirs: tuple[Message, ...]) -> int:
-    """Count the messages that are equal from the beginning of both.
+    """Return how many messages at the beginning of both lists are equal.
 
     Uses bisection over whole slices, which is faster than comparing one message after another.
     """
@@ -146,11 +147,11 @@ class Changed(NamedTuple):
 
 
 class Wired(NamedTuple):
-    """The context as encoded for a provider."""
+    """How a context was encoded for a provider: the changes it needed, and the size of the request body."""
 
     provider: str
     changes: tuple[Changed, ...] = ()
-    """Everything that is not sent as it was recorded."""
+    """The parts that are not sent as they were recorded, one value per rule of the provider."""
     size: int = 0
     """Bytes of the request's body; 0 if `max_bytes` sets no limit."""
     held: int = 0
@@ -159,9 +160,18 @@ class Wired(NamedTuple):
     """How often the context was rebuilt smaller because the body was too large."""
 
 
+class NativeCompaction(NamedTuple):
+    """Request that the provider compacts the conversation itself."""
+
+    tokens: int
+    """Input tokens at which the provider should compact."""
+    required: bool = False
+    """True if a provider that cannot compact is an error; False if such a provider is simply not asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Start of a window: the state stored between calls, so that every process builds the same window."""
+    """The beginning of a window; stored between calls, so that every process builds the same window."""
 
     position: int = 0
     """Log position of the first message shown verbatim, not counting the user message that opened its turn."""
@@ -172,7 +182,7 @@ class Anchor:
     covered: int = 0
     """Log position of the first message that the summary does not cover."""
     reason: str = ""
-    """Why the anchor is where it is."""
+    """Why the messages before the anchor are not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,17 +201,17 @@ class Receipt:
     reply: int
     """Tokens of the opening of the reply."""
     messages: int
-    """Messages sent."""
+    """Number of messages sent."""
     fates: tuple[Omission, ...]
-    """Everything not sent as it was logged."""
+    """Omissions: the ranges of the log that are not sent as they were logged."""
     shared: int
     """Tokens at the beginning of the prompt that the previous call sent too."""
     previous: int
     """Tokens of the previous call's messages; 0 for the first call."""
     moved: bool
-    """True if this call moved the anchor."""
+    """True if this call moved the anchor (the first message of the window)."""
     wired: Wired | None = None
-    """The context as encoded for its provider; None if it was built for none in particular."""
+    """How the context was encoded for its provider; None if it was built for no particular provider."""
 
     @property
     def changes(self) -> tuple[Changed, ...]:
@@ -210,7 +220,7 @@ class Receipt:
 
     @property
     def prefix_share(self) -> float:
-        """Share of the previous prompt that this one begins with; 1.0 for the first call."""
+        """Share of the previous call's tokens that this prompt repeats at its beginning; 1.0 for the first call."""
         return self.shared / self.previous if self.previous else 1.0
 
     def count(self, *outcomes: Outcome) -> int:
@@ -233,11 +243,11 @@ def _wired_text(wired: Wired) -> str:
 
 
 class Context:
-    """Everything one call sends. Immutable; `receipt` reports on it."""
+    """All messages that one model call sends, with their token counts; `receipt` reports on them. Do not change it."""
 
     __slots__ = (
         "_certainty", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
-        "moved", "positions", "previous", "shared", "tokens", "tools", "wired",
+        "moved", "native", "positions", "previous", "shared", "tokens", "tool_schemas", "tools", "wired",
     )  # fmt: skip
 
     def __init__(
@@ -266,18 +276,27 @@ class Context:
         self.head = head
         """Log position of the user message shown before the anchor because its turn is still shown; -1 for none."""
         self.tools = tools
+        """Tokens of the tool schemas."""
         self.budget = budget
         self.counter = counter
         self.anchor = anchor
         """The anchor to pass to the next call."""
         self.fates = fates
+        """Omissions: ranges of the log that are not sent as they were logged."""
         self.moved = moved
+        """True if this call moved the anchor (the first message of the window)."""
         self.tokens = sum(costs) + tools + counter.reply
         """Tokens of the whole call."""
         self.shared = 0
+        """Tokens at the beginning of the prompt that the previous call sent too."""
         self.previous = 0
+        """Tokens of the previous call's messages; 0 for the first call."""
         self.wired: Wired | None = None
-        """The context as encoded for its provider; set once, when it is built."""
+        """How the context was encoded for its provider; set once, when it is built."""
+        self.native: NativeCompaction | None = None
+        """Request that the provider compacts; set once, when the context is built."""
+        self.tool_schemas: Sequence[Mapping[str, object]] = ()
+        """The tool schemas that were counted; a request written from this context contains them."""
         self._certainty = CertaintyCache()
         self._receipt: Receipt | None = None
 

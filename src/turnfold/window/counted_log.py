@@ -1,11 +1,11 @@
-"""The transcript: a log with its token counts, grouped into spans (atomic groups), that can be cut in constant time.
+"""`Transcript`: a log with its token counts, grouped into spans (atomic groups of messages).
 
-Each message is counted once, when it is added. Running sums over spans give the cost of everything from a span on
-without reading the messages, so building a window takes time in the size of the window, not of the log.
+Each message is counted once, when it is added. Running sums give the tokens of all spans from a given one on without
+reading messages, so building a window takes time in the size of the window, not of the log.
 
 A span may be shown differently than logged: a late result is shown with its call, an orphan or duplicate is not shown,
-an unanswered call gets a placeholder result. That is decided here, as messages arrive, and is part of the sums; the
-logged messages are never changed.
+an unanswered call gets a placeholder result. This module decides that as messages are added, and includes it in the
+sums; the logged messages are never changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_RESULT = "[no result was recorded for this call]"
 
 
 class Piece(NamedTuple):
-    """One message as it is shown."""
+    """A message as a context shows it (maybe shortened, or part of a logged message), with its tokens."""
 
     message: Message
     tokens: int
@@ -73,7 +73,7 @@ class Transcript:
     ) -> None:
         self.counter = counter
         self.messages: list[Message] = []
-        """Everything but system messages, in log order; a message's index is its position."""
+        """All messages except system messages, in log order; the index of a message is its position."""
         self.costs = array("q")
         """Tokens of each message."""
         self.numbers = array("q")
@@ -84,7 +84,7 @@ class Transcript:
         """True if system messages are kept apart; otherwise a system message is a span like any other."""
         self.grouper = Grouper()
         self.misplaced: dict[int, Misplaced] = {}
-        """Positions of messages that are not shown, or not entirely where they were logged, and why; ascending."""
+        """Position of a message that is not shown, or not entirely where it was logged -> why; ascending."""
         self.partly_here: set[int] = set()
         """Misplaced positions of which a part is still shown where it was logged."""
         self.irregular_from = -1
@@ -94,12 +94,19 @@ class Transcript:
         self.last_overhead: tuple[object, object, object] | None = None
         """The last result of `overhead.price`: budget, key, result."""
         self._sums = array("q", [0])
+        """Running sums of the tokens shown, by span."""
         self._counts = array("q", [0])
+        """Running sums of the messages shown, by span."""
         self._shown: dict[int, list[Piece]] = {}
+        """Span -> the pieces shown for it, if they differ from its logged messages."""
         self._homes: dict[int, tuple[int, ...]] = {}
+        """Position of a late result -> the spans of its calls."""
         self._placeholders: dict[str, int] = {}
+        """Id of an unanswered call -> tokens of its placeholder result."""
         self._shrunk: dict[tuple[Message, int, int], Piece] = {}
+        """Cache of shortened pieces, by message, position and cap."""
         self._weighed = (0, 0)
+        """Number of messages measured by `held_bytes`, and their bytes."""
         self._counters: dict[tuple[Message, int], TokenCounter] = {}
         for message in messages:
             self.add(message)
@@ -131,7 +138,7 @@ class Transcript:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of the messages in bytes, roughly; each message is measured once."""
+        """Approximate memory of the messages in bytes; each message is measured once."""
         measured, total = self._weighed
         for message in self.messages[measured:]:
             measured += 1
@@ -147,11 +154,11 @@ class Transcript:
         return len(self._sums) - 1
 
     def tokens_from(self, span: int) -> int:
-        """Tokens of everything shown from a span on."""
+        """Return the tokens of everything shown from a span on."""
         return self._sums[-1] - self._sums[span]
 
     def messages_from(self, span: int) -> int:
-        """Number of messages shown from a span on."""
+        """Return the number of messages shown from a span on."""
         return self._counts[-1] - self._counts[span]
 
     def first_span_within(self, tokens: int) -> int:
@@ -192,7 +199,7 @@ class Transcript:
         return max(self.irregular_from, newest_unanswered) < span
 
     def regular_until(self, span: int) -> int:
-        """Return the span up to which everything from `span` on is shown exactly as logged; `spans` if all is."""
+        """Return the end of the spans from `span` on that are shown exactly as logged; `spans` if all of them are."""
         if self.irregular_from >= span:
             return span
         first = self.spans
@@ -229,7 +236,7 @@ class Transcript:
         return cached
 
     def counter_of(self, piece: Piece) -> TokenCounter:
-        """Return a counter for the parts of a piece; it does not count a huge text a second time."""
+        """Return a counter for the parts of a piece, which does not count a huge text a second time."""
         key = (piece.message, piece.position)
         counter = self._counters.get(key)
         if counter is None:
@@ -239,6 +246,7 @@ class Transcript:
         return counter
 
     def _add_irregular(self, piece: Piece, placement: Placement) -> None:
+        """Show late results with their calls, leave out orphans and duplicates, show the rest where it was logged."""
         elsewhere = {index for indexes in placement.late.values() for index in indexes}
         here = [
             index
@@ -295,8 +303,8 @@ class Transcript:
         _add_from(self._counts, span + 1, 1 + len(calls) - len(results))
 
     def _placeholder_cost(self, call_id: str) -> int:
-        # Counted once: the result must take off what the call added, and a counter that asks a driver may return
-        # another figure the next time.
+        # Cached: the result must subtract exactly what the call added, and a counter that calls a service may return
+        # another number the next time.
         cost = self._placeholders.get(call_id)
         if cost is None:
             cost = self.counter.count_message(_placeholder(call_id))
@@ -319,7 +327,7 @@ def _weight(part: Part) -> int:
 def _add_from(sums: array[int], index: int, amount: int) -> None:
     if index == len(sums) - 1:
         sums[index] += amount
-    elif amount:  # a late result: one step for each span that came after its call
+    elif amount:  # a late result changes the sums of all spans after its call
         sums[index:] = array("q", [value + amount for value in sums[index:]])
 
 
@@ -329,6 +337,6 @@ def _placeholder(call_id: str) -> Message:
 
 def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
     if message.role == "tool" and not any(type(part) is ToolResult for part in parts):
-        return Message.of("user", parts)  # text that came with results shown elsewhere
+        return Message.of("user", parts)  # text logged with results that are shown elsewhere
     origin = message.origin and message.origin.without_form()
     return Message.of(message.role, parts, name=message.name, extra=message.extra, origin=origin)

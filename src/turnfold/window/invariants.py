@@ -1,9 +1,9 @@
-"""Check the invariants of a context.
+"""Checks the invariants of a context: within budget, calls and results in pairs, order kept, counts right.
 
-`check` shares no code with the assembly: it counts again with the counter, matches calls and results again from the
-messages alone, and compares positions with the receipt. It returns every violation it finds; an empty tuple means the
-provider will accept the context and nothing was lost on the way. It takes plain messages too, to check a log or the
-window of another library.
+`check` shares no code with `assemble`: it counts all messages again, matches calls and results from the messages alone,
+and compares positions with the receipt. It returns every violation it finds; an empty tuple means that the provider
+will accept the context and that no message is missing without being reported. It also takes plain messages, to check a
+log or the window of another library.
 """
 
 from __future__ import annotations
@@ -31,12 +31,19 @@ class Rule(StrEnum):
 
     WITHIN_BUDGET = "within-budget"
     SYSTEM_FIRST = "system-first"
+    """System messages come before all others."""
     CALL_ANSWERED = "call-answered"
+    """Every tool call has its result after it."""
     RESULT_CALLED = "result-called"
+    """Every tool result has its call before it."""
     NOT_EMPTY = "not-empty"
+    """Every message has content."""
     ORDER_KEPT = "order-kept"
+    """Messages are in the order of the log."""
     CONTIGUOUS = "contiguous"
+    """No message from the anchor on is missing without an omission."""
     COUNTED_RIGHT = "counted-right"
+    """The recorded token counts are those of the counter."""
 
 
 @dataclass(frozen=True, slots=True)

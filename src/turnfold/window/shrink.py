@@ -1,9 +1,9 @@
-"""Shorten one message without breaking it.
+"""Shortens a message so that it stays valid: text, tool arguments, tool results and media.
 
-When mandatory parts do not fit, the longest of them are shortened: text keeps its head and its tail around a note of
-how much is missing and where to find it, arguments stay valid JSON, media and blocks that cannot be shortened are
-replaced by a note. One number, the cap, is how many tokens any single part may keep. The same message and cap always
-give the same result, so a shortened message stays byte-identical from call to call.
+If mandatory parts of a prompt do not fit, the longest of them are shortened. Text keeps its beginning and its end
+around a note that says how long it is in full and where to find it; tool arguments stay valid JSON; media and blocks
+that cannot be shortened are replaced by a note. The cap is the most tokens that any single part may keep. The same
+message and cap always give the same result, so a shortened message stays byte-identical from call to call.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ __all__ = (
 
 
 SMALLEST_CAP = 8
-"""Tokens below which a shortened part is unreadable; a budget that needs less is too small."""
+"""Smallest cap in tokens: a shorter part is unreadable. A budget that would need a smaller cap is too small."""
 READABLE = 64
-"""Smallest cap that leaves a part well readable; instead of a smaller one, the parts may fill the whole room."""
+"""Smallest cap in tokens that leaves a part well readable; before it gets smaller, the parts may fill all the room."""
 
 _HEAD_SHARE = 2 / 3
+"""Share of a shortened text that its beginning gets; the rest is for its end."""
 _WORTH_CUTTING = 32
-"""Tokens that a cut item should keep. If half of the room is not more, the first item may take all of it."""
+"""Least tokens of an item that is cut. If half of the room is not more than this, the first item may take all of it."""
 _SMALLEST_NOTE = "…"
 _ANY_NOTE = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
 _CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
@@ -64,7 +65,7 @@ _LABEL = re.compile(
 
 
 def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: str = "") -> str:
-    """Return `text` in at most `cap` tokens: head and tail around a note of what is missing."""
+    """Return `text` in at most `cap` tokens: its beginning and end around a note of its full length."""
     total = count(text)
     if total <= cap:
         return text
@@ -76,7 +77,7 @@ def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: 
         head = clip(text, int(room * _HEAD_SHARE), count)
         return f"{head}{note}{clip_end(text, room - count(head), count, start=len(head))}"
 
-    # One more for a token that forms across a joint.
+    # One token less, because joining two texts may form an additional token.
     shorter = _fit(cut, cap - count(note) - 1, cap, count)
     return shorter or (note if count(note) <= cap else "")
 
@@ -104,7 +105,7 @@ def shrink_lines(text: str, cap: int, count: Callable[[str], int]) -> str:
     """Return `text` in at most `cap` tokens, every line still under its heading or name; "" if none fits.
 
     A line at the margin and the indented lines below it are one item. Whole items are left out from the middle; an item
-    that is too long by itself is cut inside its text. No piece of a text is moved to the margin.
+    that is too long by itself is cut inside its text. No indented text becomes a line at the margin.
     """
     total = count(text)
     if total <= cap:
@@ -247,12 +248,12 @@ def shrink_message(
 
 
 def shrinkable_costs(message: Message, counter: TokenCounter) -> list[int]:
-    """Return the tokens of each part a cap applies to; the rest of the message's tokens are framing, ids and names."""
+    """Return the tokens of each part that a cap can shorten; the message's other tokens are framing, ids and names."""
     return [cost for part in message.parts for cost in _costs(part, counter)]
 
 
 def common_cap(costs: Iterable[int], room: int) -> int:
-    """Return the largest cap under which parts of these costs fit into `room` together; 0 if there is none."""
+    """Return the largest cap with which parts of these token costs fit into `room` together; 0 if there is none."""
     ascending = sorted(costs)
     for index, cost in enumerate(ascending):
         even = room // (len(ascending) - index)
@@ -305,11 +306,12 @@ def _shrink_arguments(arguments: str, cap: int, count: Callable[[str], int]) -> 
     try:
         return _shrink_json(_sendable(arguments), cap, count)
     except (ValueError, RecursionError):
-        # Not JSON, or JSON that cannot be sent: what is sent must be valid.
+        # Not JSON, or JSON that cannot be sent: put it into a valid object.
         return _shrink_json({"text": arguments}, cap, count)
 
 
 def _sendable(arguments: str) -> object:
+    """Parse JSON arguments; raises `ValueError` if they could not be sent again."""
     value = cast("object", json.loads(arguments))
     # Python's parser accepts NaN, infinite numbers and lone surrogates, which JSON and UTF-8 do not.
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
@@ -321,7 +323,7 @@ def _shrink_json(value: object, cap: int, count: Callable[[str], int]) -> str:
     bare = json.dumps(_with_texts(value, lambda _: ""), ensure_ascii=False)
     if count_upto(bare, 2 * cap, count) > 2 * cap:
         return "{}"
-    # Each text is counted once, not in every round, and no further than to know that it is over the cap.
+    # Count each text once, not in every round, and only until it is known to be over the cap.
     costs = {text: min(count_upto(text, 2 * cap, count), 2 * cap) for text in set(_texts_in(value))}
     longest = max(costs.values(), default=0)
     totals: dict[str, int] = {}

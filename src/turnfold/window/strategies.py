@@ -1,8 +1,8 @@
 """Window strategies: plain functions that choose which spans (atomic groups of messages) a call sends.
 
-A strategy gets a `SpanView` (the spans from an anchor on, with the cost of each possible cut) and the `Room` there is,
-and returns a `Choice`: from which span on to send, what to shorten, and the summary of the rest. It changes nothing.
-The choice is also stored as the starting point of the next call. If a window does not fit, `assemble` moves its start
+A strategy gets a `SpanView` (the spans from an anchor on, with the cost of each possible cut) and a `Room` (limits). It
+returns a `Choice`: the first span to send, what to shorten, and the summary of the rest. It changes nothing. The choice
+is stored and is where the next call starts from. If the chosen window does not fit, `assemble` moves its start
 forward, so the context is always within budget and no span is split.
 
 Nothing is cut while everything fits. When it no longer does, the window is cut to the low mark in one step, and to the
@@ -42,25 +42,27 @@ __all__ = (
 
 
 class Room(NamedTuple):
-    """Limits for the conversation, after the overhead; 0 messages or bytes means no such limit."""
+    """Limits for the conversation, after subtracting the overhead; 0 messages or bytes means no such limit."""
 
     tokens: int
     low: int
-    """Tokens to cut down to."""
+    """Tokens that remain after a cut (the low mark)."""
     summary: int = 0
     """Tokens the text of a summary may have."""
     aside: int = 0
-    """Tokens reserved for a longer summary than the present one; included in `tokens` and `low`."""
+    """Tokens by which a new summary may be longer than the present one; they are included in `tokens` and `low`."""
     messages: int = 0
     low_messages: int = 0
+    """Messages that remain after a cut."""
     bytes: int = 0
     low_bytes: int = 0
+    """Bytes that remain after a cut."""
     snap: float = 0.5
     """A cut moves forward to the next turn only if at least this share of the low mark remains."""
 
 
 class _Use(NamedTuple):
-    """How much of each limit some messages use."""
+    """Tokens, number and bytes of some messages, to compare with limits."""
 
     tokens: int
     messages: int
@@ -106,10 +108,10 @@ class SpanView:
             position: self._saving(position, cap) for position, cap in self.caps.items()
         }
         self.saved = sum(self._savings.values())
-        """Tokens all the caps save together."""
+        """Tokens that all caps save together."""
 
     def choice(self) -> Choice:
-        """Return the choice that leaves the view as it is."""
+        """Return the choice that keeps this view unchanged."""
         return Choice(self.start, "", self.caps, self.summary, self.covered)
 
     def applying(self, choice: Choice) -> SpanView:
@@ -128,7 +130,7 @@ class SpanView:
         return self.transcript.spans - 1
 
     def head(self, start: int) -> Piece | None:
-        """Return the user message that opened the turn, if `start` is in the middle of one."""
+        """Return the user message that opened the turn of span `start`; None if the turn begins with `start`."""
         turn = self.transcript.turn_of(start)
         if turn < 0 or turn == start:
             return None
@@ -141,12 +143,12 @@ class SpanView:
         return piece if cap is None else self.transcript.shrunk(piece, cap)
 
     def shortens(self, position: int) -> bool:
-        """Return True if the message at `position` is changed by its cap; it is not if no part is above the cap."""
+        """Return True if its cap changes the message at `position`: at least one part is above the cap."""
         piece = self._logged(position)
         return self.capped(piece).message is not piece.message
 
     def tokens(self, start: int) -> int:
-        """Tokens of the window if it began with `start`."""
+        """Return the tokens of a window that begins with span `start`."""
         if self._savings and not self.transcript.regular_from(start):
             return sum(piece.tokens for piece in self.pieces(start))
         total = self.transcript.tokens_from(start)
@@ -159,11 +161,11 @@ class SpanView:
         return total
 
     def messages(self, start: int) -> int:
-        """Number of messages of the window if it began with `start`."""
+        """Return the number of messages of a window that begins with span `start`."""
         return self.transcript.messages_from(start) + (self.head(start) is not None)
 
     def bytes(self, start: int) -> int:
-        """UTF-8 bytes of the window's messages as JSON if it began with `start`."""
+        """Return the UTF-8 bytes, as JSON, of the messages of a window that begins with span `start`."""
         return sum(message_bytes(piece.message) for piece in self.pieces(start))
 
     def fits(self, start: int, room: Room) -> bool:
@@ -236,7 +238,7 @@ class SpanView:
 
 
 def message_bytes(message: Message) -> int:
-    """UTF-8 bytes of a message as a JSON list item, without the caller's labels, which are not sent."""
+    """Return the UTF-8 bytes of a message as a JSON list item, without the caller's labels, which are not sent."""
     if message.labels:
         message = Message.of(message.role, message.parts, name=message.name, extra=message.extra)
     text = json.dumps(message.model_dump(), ensure_ascii=False, separators=(",", ":"))
@@ -260,10 +262,11 @@ class Choice:
 
 
 Strategy: TypeAlias = Callable[[SpanView, Room], Choice]
+"""Chooses which spans a call sends, given the view of the log and the limits."""
 
 
 class Summarizer(Protocol):
-    """Summarises messages."""
+    """A function that summarises messages, for the strategy `summarise`."""
 
     def __call__(self, messages: Sequence[Message], *, previous: str, limit: int) -> str:
         """Return a summary of `previous` followed by `messages`, in at most `limit` tokens."""
@@ -284,8 +287,8 @@ def oldest_first(view: SpanView, room: Room) -> Choice:
 def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
     """Shorten a newest span that is too large for the budget, so that earlier spans are shown too.
 
-    The earlier ones get up to half of what a cut keeps, and their huge parts get the same cap. If none of them fits,
-    the view is returned unchanged, and `assemble` shortens the newest span to all the room there is.
+    The earlier spans get up to half of the tokens that a cut keeps, and their huge parts get the same cap. If none of
+    them fits, the view is returned unchanged, and `assemble` shortens the newest span to fill all the room.
     """
     costs, framing = view.part_costs(list(view.pieces(view.last)))
     low = max(room.low, room.tokens // 2)
@@ -366,7 +369,7 @@ def shrink_results(*, cap: int) -> Strategy:
     All are shortened at once, because each change inside the prompt invalidates the provider's cache from there on.
     """
     if cap < SMALLEST_CAP:
-        raise InvalidOption(f"cap {cap} leaves nothing readable; use at least {SMALLEST_CAP}")
+        raise InvalidOption(f"cap={cap} leaves nothing readable; use at least {SMALLEST_CAP}")
 
     def shrink(view: SpanView, room: Room) -> Choice:
         if view.start > view.last or view.fits(view.start, room):
@@ -401,9 +404,10 @@ def compose(*strategies: Strategy) -> Strategy:
 
 
 def cut_to_low(view: SpanView, room: Room, *, aside: int = 0) -> int:
-    """Return the first span of the window after a cut to the low mark; that of the next turn if enough remains.
+    """Return the first span of the window after a cut to the low mark; the next start of a turn if enough remains.
 
     The current turn is kept whole as long as it fits: an agent in the middle of a task needs its own steps most.
+    `aside` tokens are kept free for a longer summary.
     """
     transcript = view.transcript
     low = room.low - aside

@@ -1,4 +1,7 @@
-"""Wire formats of the providers: requests to and from records, lint and repair."""
+"""Wire formats of the providers: write requests, read responses and histories, check (lint) and repair payloads.
+
+A wire format is the JSON of one provider's API: `openai_chat`, `openai_responses`, `anthropic` or `gemini`.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from turnfold.wire.codec import (
     block_text,
     data_of,
     difference,
+    item_key,
     media_note,
     restored,
     unreadable_form,
 )
+from turnfold.wire.compaction import COMPACTION_REFUSED
 from turnfold.wire.lint_repair import Repaired, guess_provider, lint, repair
 from turnfold.wire.provider_rules import RULES, Fault
 from turnfold.wire.request import (
@@ -50,6 +55,7 @@ from turnfold.wire.values import (
 )
 
 __all__ = (
+    "COMPACTION_REFUSED",
     "ENDING",
     "RESTORE_FAULTS",
     "RULES",
@@ -74,6 +80,7 @@ __all__ = (
     "fitted",
     "gemini",
     "guess_provider",
+    "item_key",
     "lint",
     "list_at",
     "list_of",

@@ -1,7 +1,8 @@
-"""Anthropic's Messages API: a separate system prompt, tool results inside user messages, cache breakpoints.
+"""Write requests for Anthropic's Messages API, and read its messages and responses.
 
-`records` reads its content blocks. This module writes them: media in Anthropic's own form, thinking only for the model
-that signed it, and other providers' blocks converted to blocks that Claude accepts.
+The API has a separate system prompt, tool results inside user messages, and cache breakpoints. `turnfold.records` reads
+its content blocks; this module writes them: media in Anthropic's own form, thinking only for the model that signed it,
+and other providers' blocks converted to blocks that Claude accepts.
 
 The most stable parts of a context come first, so breakpoints at the ends of its sections (system, summary, window) let
 Claude read everything before them from its prompt cache. A fourth one is put at the end of the prompt during a tool
@@ -10,7 +11,7 @@ loop, in which each call repeats the previous prompt and adds a little.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import assert_never, cast
 
 from turnfold.records import (
@@ -40,8 +41,15 @@ from turnfold.wire.codec import (
     in_original_form,
     leading_system,
     messages_of,
+    tools_of,
     with_origin,
     with_provider,
+)
+from turnfold.wire.compaction import (
+    anthropic_fields,
+    compaction_trigger,
+    recipient_of,
+    without_covered,
 )
 from turnfold.wire.lint_repair import finish_request
 from turnfold.wire.request import Request, require_size
@@ -70,7 +78,7 @@ _IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
 def _write_blocks(message: Message, recipient: Recipient, path: str) -> list[JsonObject]:
-    """Return the blocks of a message for all parts that can be sent, in order."""
+    """Return the content blocks of a message, in order, without parts that cannot be sent."""
     parts = enumerate(message.parts)
     found = [_block(part, message, recipient, f"{path}.parts[{index}]") for index, part in parts]
     return [block for block in found if block is not None]
@@ -88,7 +96,7 @@ def _block(part: Part, message: Message, recipient: Recipient, path: str) -> Jso
         case ToolCall():
             found, sound = arguments_object(part.arguments)
             if not sound:
-                recipient.converted(path, "arguments that are not a JSON object, put into one")
+                recipient.converted(path, "arguments that are not a JSON object, wrapped in one")
             fields: JsonObject = {"type": "tool_use", "id": part.id, "name": part.name}
             return {**fields, "input": found, **_extra_fields(part.extra, message, recipient, path)}
         case ToolResult():
@@ -113,7 +121,7 @@ def _content(
         case ImagePart() | FilePart():
             return _media(part, message, recipient, path)
         case AudioPart():
-            note = recipient.media_note(part, "no sound can be sent to Anthropic", path)
+            note = recipient.media_note(part, "Anthropic accepts no audio", path)
             return {"type": "text", "text": note}
         case OpaquePart():
             block = thaw_object(part.json)
@@ -162,7 +170,7 @@ def _extra_fields(extra: str, message: Message, recipient: Recipient, path: str)
 
 
 PROVIDER = "anthropic"
-_UNCACHED = frozenset({"thinking", "redacted_thinking"})
+_UNCACHED = frozenset({"compaction", "thinking", "redacted_thinking"})
 _EPHEMERAL: JsonObject = {"type": "ephemeral"}
 
 
@@ -174,27 +182,32 @@ def request(
     cache: bool = True,
     repair: bool = True,
     max_bytes: int | None = None,
+    refused: Collection[bytes] = (),
 ) -> Request:
     """Return the arguments of `client.messages.create`, except `max_tokens`, which the caller adds.
 
     With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
-    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit.
+    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit. Messages with an `item_key` in
+    `refused` are sent without their signed, encrypted and other opaque parts.
     """
     messages = messages_of(context)
-    recipient = Recipient(PROVIDER, model)
+    recipient = recipient_of(context, PROVIDER, model, refused)
     lead = leading_system(messages)
     kwargs: JsonObject = {"model": model} if model else {}
     system = _write_system(messages[:lead], recipient)
     if system is not None:
         kwargs["system"] = system
-    items, ends = _write_all(messages[lead:], recipient, lead)
+    sent, start = without_covered(context, recipient, lead)
+    items, ends = _write_all(sent, recipient, start)
     kwargs["messages"] = items
-    if tools:
-        kwargs["tools"] = write_tools(tools, PROVIDER, recipient)
+    if schemas := tools_of(context, tools):
+        kwargs["tools"] = write_tools(schemas, PROVIDER, recipient)
     if cache and not _marked(kwargs):
         _mark_system(kwargs)
-        for index in _breakpoints(context, lead, len(messages)):
-            _mark(items, ends, index - lead)
+        for index in _breakpoints(context, start, len(messages)):
+            _mark(items, ends, index - start)
+    if isinstance(context, Context):
+        kwargs |= anthropic_fields(items, compaction_trigger(context, recipient))
     return require_size(finish_request(kwargs, recipient, repair=repair), context, max_bytes)
 
 
@@ -263,7 +276,7 @@ def _write_message(message: Message, recipient: Recipient, path: str) -> object:
 def _write_all(
     messages: Sequence[Message], recipient: Recipient, lead: int
 ) -> tuple[list[JsonObject], list[tuple[int, int]]]:
-    """Return the wire messages, and where each message ends: index of the wire message, and its blocks up to there."""
+    """Return the wire messages, and for each message where it ends: index of its wire message, and number of blocks."""
     items: list[JsonObject] = []
     ends: list[tuple[int, int]] = []
     joinable = False
@@ -293,7 +306,7 @@ def _as_blocks(item: JsonObject) -> list[object]:
 
 
 def _breakpoints(context: Context | Sequence[Message], lead: int, length: int) -> list[int]:
-    """Return the indexes of the messages to put breakpoints on: the last of each section that stays unchanged."""
+    """Return the indexes of the messages that get a cache breakpoint: the last of each section that stays unchanged."""
     if not isinstance(context, Context):
         return [length - 1] if length > lead else []
     _, summary, window, tail = context.ends
@@ -318,7 +331,7 @@ def _mark(items: list[JsonObject], ends: list[tuple[int, int]], index: int) -> N
 
 
 def _mark_last(blocks: list[object], count: int) -> bool:
-    """Put a breakpoint on the last of the first `count` blocks that may have one; return False if none may."""
+    """Put a cache breakpoint on the last of the first `count` blocks that may have one; return False if none may."""
     for place in range(count - 1, -1, -1):
         block = object_of(blocks[place])
         if block is None or text_at(block, "type") in _UNCACHED:
@@ -331,7 +344,7 @@ def _mark_last(blocks: list[object], count: int) -> bool:
 
 
 def _marked(kwargs: JsonObject) -> bool:
-    """Return True if the caller has already placed breakpoints; then no others are added."""
+    """Return True if the caller has already placed cache breakpoints; then no others are added."""
     items = [kwargs.get("system"), *(list_of(kwargs["messages"]) or [])]
     holders = [{"content": items[0]}, *(object_of(item) or {} for item in items[1:])]
     blocks = (object_of(block) or {} for holder in holders for block in _as_blocks(holder))

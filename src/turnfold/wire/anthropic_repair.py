@@ -1,4 +1,4 @@
-"""Lint and repair payloads of Anthropic's Messages API, changing as little as possible."""
+"""Lint (check) and repair request payloads of Anthropic's Messages API, changing as little as possible."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SOURCE_FIELDS = {
 
 
 def lint_anthropic(payload: OpenedPayload, faults: FaultCollector) -> None:
-    """Add every fault of a payload to `faults`: of its messages and of the arguments around them."""
+    """Add every fault of a payload to `faults`: of its messages and of the other arguments of the call."""
     if payload.items is None:
         faults.add("shape", "messages", "not a list")
         return
@@ -78,6 +78,11 @@ def _blocks(message: JsonObject | None, *kinds: str) -> list[JsonObject]:
     content = list_at(message or {}, "content")
     found = [block for block in map(object_of, content) if block is not None]
     return [block for block in found if not kinds or block.get("type") in kinds]
+
+
+def _begins_with_compaction(message: JsonObject) -> bool:
+    """Return True if the message begins with a compaction block, which replaces all messages before it."""
+    return [block.get("type") for block in _blocks(message)[:1]] == ["compaction"]
 
 
 def _lint_message(message: JsonObject, path: str, faults: FaultCollector, *, last: bool) -> None:
@@ -181,7 +186,7 @@ def _place(
     message: JsonObject, before: JsonObject | None, path: str, faults: FaultCollector
 ) -> None:
     role = message.get("role")
-    if role == "assistant" and path == "messages[0]":
+    if role == "assistant" and path == "messages[0]" and not _begins_with_compaction(message):
         faults.add("first-role", path, "the first message is the assistant's")
     if role != "system":
         return
@@ -246,7 +251,7 @@ def _arguments(payload: OpenedPayload, messages: list[JsonObject], faults: Fault
 
 
 def _cache_marked_blocks(fields: JsonObject, messages: list[JsonObject]) -> Iterator[JsonObject]:
-    """Yield the blocks that carry a cache mark, in the order of the prompt: tools, system, messages."""
+    """Yield the blocks with a cache mark (`cache_control`), in the order of the prompt: tools, system, messages."""
     for values in (list_at(fields, "tools"), list_at(fields, "system")):
         yield from _marked(values)
     for message in messages:
@@ -262,7 +267,7 @@ def _marked(values: list[object]) -> Iterator[JsonObject]:
 
 
 def _loop_lacks_thinking(messages: list[JsonObject]) -> bool:
-    """Return True if the prompt ends inside a tool loop whose last step does not begin with thinking."""
+    """Return True if the prompt ends inside a tool loop and its last assistant message does not begin with thinking."""
     if not messages or not _blocks(messages[-1], "tool_result"):
         return False
     asked = next((each for each in reversed(messages) if each.get("role") == "assistant"), None)
@@ -294,7 +299,7 @@ _DIALECT = _Anthropic()
 
 
 def repair_anthropic(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
-    """Return the arguments with every fault repaired."""
+    """Return the arguments of the call with every fault repaired; the changes are recorded in `notes`."""
     items = payload.items or []
     if payload.items is None:
         notes.left_out("messages", "no list of messages", shown(payload.fields.get("messages")))
@@ -349,7 +354,8 @@ def _ordered(atoms: list[Atom], notes: ChangeNotes) -> list[Atom]:
         atoms = [*atoms[:first], *late, *rest]
     while atoms and atoms[-1].value.get("type") in _THOUGHTS:
         last = atoms.pop()
-        notes.left_out(last.path, "thinking that nothing follows", text_at(last.value, "thinking"))
+        thinking = text_at(last.value, "thinking")
+        notes.left_out(last.path, "thinking at the end of a message", thinking)
     return atoms
 
 
@@ -383,7 +389,7 @@ def _atom(value: object, speaker: Speaker, path: str, notes: ChangeNotes) -> Ato
 
 def _as_text(block: JsonObject, why: str, path: str, notes: ChangeNotes) -> Atom | None:
     text = "\n".join(texts_in(block))
-    notes.converted(path, f"as text: {why}")
+    notes.converted(path, f"sent as text: {why}")
     return _DIALECT.said(text, path) if text.strip() else None
 
 
@@ -411,7 +417,7 @@ def _call(block: JsonObject, speaker: Speaker, path: str, notes: ChangeNotes) ->
         notes.converted(path, f"the name {block.get('name')!r}, which the provider refuses")
     if object_of(given) is None:
         fixed["input"] = as_object(given) or {}
-        notes.converted(path, "input that is not an object, put into one")
+        notes.converted(path, "input that is not an object, wrapped in one")
     return Atom(AtomKind.CALL, block if fixed == block else fixed, path, text_at(block, "id"))
 
 
@@ -420,18 +426,18 @@ def _result(block: JsonObject, path: str, notes: ChangeNotes) -> JsonObject:
     fixed = block
     if not isinstance(block.get("tool_use_id"), str):
         fixed = {**block, "tool_use_id": ""}
-        notes.converted(path, "a tool result without the id of its call")
+        notes.converted(path, "a tool result whose tool_use_id is not text")
     if content is None or isinstance(content, str):
         return fixed
     inner = list_of(content)
     if inner is not None and all(text_at(object_of(each) or {}, "type") for each in inner):
         return fixed
-    notes.converted(path, "content that is not a list of blocks, as text")
+    notes.converted(path, "content that is not a list of blocks, sent as text")
     return {**fixed, "content": shown(content)}
 
 
 def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> list[JsonObject]:
-    """Return the messages; results and the user turn after them become one message if they came from one."""
+    """Return the turns as messages; tool results and the user turn after them are joined if they were one message."""
     groups: list[list[WireTurn]] = []
     for turn in turns:
         last = groups[-1][-1] if groups else None
@@ -447,9 +453,16 @@ def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> 
         message = _message(group, items)
         before = messages[-1].get("role") if messages else None
         if message["role"] == "system" and before != "user":
-            notes.converted(group[0].path, "a system message that follows no user message")
+            notes.converted(
+                group[0].path,
+                "a system message that does not follow a user message, sent as a user message",
+            )
             message = {**message, "role": "user"}
-        if message["role"] == "assistant" and before is None:
+        if (
+            message["role"] == "assistant"
+            and before is None
+            and not _begins_with_compaction(message)
+        ):
             notes.added(group[0].path, "a user message before the first assistant message")
             messages.append({"role": "user", "content": NOT_SHOWN})
         messages.append(message)
@@ -479,7 +492,7 @@ def _repair_system(fields: JsonObject, notes: ChangeNotes) -> None:
     blocks = list_of(system)
     if blocks is None:
         fields["system"] = shown(system)
-        notes.converted("system", "neither text nor a list, as text")
+        notes.converted("system", "neither text nor a list, sent as text")
         return
     kept: list[object] = []
     for index, value in enumerate(blocks):

@@ -1,33 +1,35 @@
-"""Code shared by all four formats: residues of wire messages, who may receive a part, and texts for other providers.
+"""Code shared by all four wire formats: exact round trips, which parts a provider may receive, texts in their place.
 
-A reader converts the fields it knows of a provider's message to parts. The parts are then written again and compared
-with the original, which finds every field that the reader does not know. Only the difference (content as text or as a
-list of one block, an id of a call, an unmodelled field) is stored, as a residue. So the original can be restored
-completely without storing everything twice.
+Round trip: a reader converts the fields it knows of a provider's message to parts. The parts are then written again and
+compared with the original, which finds every field that the reader does not know. Only the difference (content as text
+or as a list of one block, an id of a call, an unmodelled field) is stored, as a residue. So the original can be
+restored completely without storing everything twice.
 
 A residue is an object with one or more of:
 
-    {"=": value}            written as this value instead
-    {"text": true}          written as the bare text of the only block
-    {"wrap": {fields}}      written as a list of one block that has these fields and the text
-    {"at": {key: residue}}  differs under these keys, or at these indexes of a list
-    {"add": {key: value}}   has these fields too
-    {"del": [keys]}         lacks these fields
+    {"=": value}            the original is this value
+    {"text": true}          the original is the text of the only block, without the block
+    {"wrap": {fields}}      the original is a list of one block with these fields and the text
+    {"at": {key: residue}}  the original differs under these keys, or at these indexes of a list
+    {"add": {key: value}}   the original has these fields too
+    {"del": [keys]}         the original does not have these fields
 
 Signatures, encrypted thinking and a provider's own blocks are valid only for the provider and the model that wrote
 them. One rule for all formats: they are sent back unchanged to the same provider and the same model. If one of the two
 models is unknown, it is enough that the provider is the same.
 
-Text in blocks that other providers do not accept is kept: documents, search results, compaction summaries, code and its
-output become text. Other content that cannot be sent (an image for a model without vision, a file kept at another
-provider) is replaced by a short note, so that the model knows that something was there.
+For another provider, the text of such blocks is kept: documents, search results, code and its output become text; so do
+compaction summaries, unless the prompt has the messages they cover. Other content that cannot be sent (an image for a
+model without vision, a file kept at another provider) is replaced by a short note, so that the model knows that
+something was there.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -42,6 +44,7 @@ from turnfold.records import (
     Origin,
     Part,
     ThinkingPart,
+    encode_message,
     freeze_object,
     thaw_object,
 )
@@ -70,11 +73,13 @@ __all__ = (
     "data_of",
     "difference",
     "in_original_form",
+    "item_key",
     "leading_system",
     "media_note",
     "messages_of",
     "restored",
     "same_model",
+    "tools_of",
     "unreadable_form",
     "with_form",
     "with_origin",
@@ -135,7 +140,9 @@ def restored(base: object, residue: JsonObject) -> object:
     if "text" in residue:
         text = _only_text(base)
         if text is None:
-            raise ValueError("the residue needs a list of one text block")
+            raise ValueError(
+                "the residue has `text`, but the value is not a list of one text block"
+            )
         return text
     if "wrap" in residue:
         return [{**object_at(residue, "wrap"), "text": base}]
@@ -144,7 +151,9 @@ def restored(base: object, residue: JsonObject) -> object:
         return _restored_list(mine, object_at(residue, "at"))
     ours = object_of(base)
     if ours is None:
-        raise ValueError("the residue needs a list or an object")
+        raise ValueError(
+            "the residue changes fields, but the value is neither a list nor an object"
+        )
     inner = object_at(residue, "at")
     if not inner.keys() <= ours.keys():
         raise ValueError("the residue names a field that the object does not have")
@@ -221,17 +230,34 @@ def _bare(model: str) -> str:
     return model.rsplit("/", 1)[-1].removesuffix("-latest")
 
 
+def item_key(message: Message) -> bytes:
+    """Return a digest of a message, by which a message is remembered whose opaque parts a provider refused."""
+    return blake2b(encode_message(message), digest_size=16).digest()
+
+
 class Recipient(ChangeNotes):
     """The provider and model a request is written for, and the changes made for them."""
 
-    __slots__ = ("_own", "model", "provider")
+    __slots__ = ("_own", "_repeated", "model", "provider", "refused")
 
-    def __init__(self, provider: str, model: str, *, own: bool = False) -> None:
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        *,
+        own: bool = False,
+        refused: Collection[bytes] = (),
+        repeated: bool = False,
+    ) -> None:
         super().__init__()
         self.provider = provider
         self.model = model
         self._own = own
-        """True if all messages are treated as this provider's and model's own; used to compare a message just read."""
+        """True to treat all messages as written by this provider and model; used to compare a message just read."""
+        self.refused = refused
+        """`item_key` of messages whose opaque parts the provider refused; they are written like another provider's."""
+        self._repeated = repeated
+        """True if the prompt also has the messages (or their summary) that a compaction item covers."""
 
     def owns(self, message: Message) -> bool:
         """Return True if the message was read from this provider's format and its model, if known, is this model."""
@@ -240,22 +266,33 @@ class Recipient(ChangeNotes):
             origin is not None
             and origin.provider == self.provider
             and same_model(origin.model, self.model)
+            and not self._is_refused(message)
         )
 
+    def _is_refused(self, message: Message) -> bool:
+        return bool(self.refused) and item_key(message) in self.refused
+
     def may_receive(self, part: ThinkingPart | OpaquePart, message: Message) -> bool:
-        """Return True if a signed or unmodelled part may be sent to this provider and model."""
+        """Return True if a signed, encrypted or unmodelled part may be sent: to the provider and model it came from.
+
+        Whether such a part has expired or belongs to another API key is known only after the provider has refused it.
+        """
         if self._own:
             return True
         origin = message.origin
         provider = part.provider or (origin.provider if origin else _guess_provider(part))
         model = part.model or (origin.model if origin else _response_model(message))
-        return provider == self.provider and same_model(model, self.model)
+        same = provider == self.provider and same_model(model, self.model)
+        return same and not self._is_refused(message)
 
     def foreign_text(self, block: JsonObject, path: str) -> str:
         """Return the text of another provider's block and record the conversion; empty if the block has no text."""
+        if self._repeated and block.get("type") == "compaction":
+            self.left_out(path, "a compaction item: the prompt has the messages that it covers")
+            return ""
         text = block_text(block)
         if text:
-            self.converted(path, f"a {block.get('type')} block of another provider, as text")
+            self.converted(path, f"a {block.get('type')} block of another provider, sent as text")
         else:
             self.left_out(path, f"a {block.get('type')} block that only its own provider accepts")
         return text
@@ -272,9 +309,9 @@ class Recipient(ChangeNotes):
     def extra_fields(
         self, extra: str, *, message: Message, known: frozenset[str] | None, path: str
     ) -> JsonObject:
-        """Return the unmodelled fields that may be sent; if the message has no origin, those in `known` (None: all).
+        """Return the unmodelled fields that may be sent; of a message without an origin, those in `known` (None: all).
 
-        A field that is null, false or empty is left out without a note.
+        Dropped fields are recorded as a change, except for those that are null, false or empty.
         """
         fields = thaw_object(extra)
         if not fields or self.owns(message):
@@ -289,7 +326,7 @@ class Recipient(ChangeNotes):
 
 
 def _guess_provider(part: ThinkingPart | OpaquePart) -> str:
-    """Guess the provider of a block: only Anthropic has signed thinking and a few of the block types."""
+    """Guess the provider of a block from its type; empty if several have it. Only Anthropic has signed thinking."""
     if isinstance(part, ThinkingPart):
         return "anthropic"
     kind = text_at(thaw_object(part.json), "type")
@@ -319,7 +356,7 @@ def with_provider(parts: Iterable[Part], provider: str, model: str) -> tuple[Par
 def with_origin(
     message: Message, raw: object, write: Write, *, origin: Origin, envelope: JsonObject
 ) -> Message:
-    """Return the message with its residue: the difference between `raw` and what `write` writes for the message."""
+    """Return the message with `origin`, its residue (difference between `raw` and `write(message)`) and `envelope`."""
     base = write(message, Recipient(origin.provider, origin.model, own=True), "")
     form = freeze_object(difference(base, raw), path="origin.form")
     whole = freeze_object(envelope, path="origin.envelope")
@@ -335,13 +372,13 @@ def with_form(message: Message, form: JsonObject) -> Message:
 
 
 def in_original_form(message: Message, base: object, recipient: Recipient) -> object:
-    """Restore the original form of a message from `base`; return `base` if the message came from elsewhere."""
+    """Return the original form of a message, restored from `base`; `base` itself if another provider wrote it."""
     origin = message.origin
     if origin is None or not origin.form or not recipient.owns(message):
         return base
     try:
         return restored(base, thaw_object(origin.form))
-    except ValueError:  # the parts were changed since: their old form no longer fits
+    except ValueError:  # the parts were changed since they were read: the residue no longer fits
         return base
 
 
@@ -353,13 +390,13 @@ def bare_content(blocks: list[JsonObject]) -> object:
 
 
 def leading_system(messages: Sequence[Message]) -> int:
-    """Return how many system messages are at the beginning."""
+    """Return how many system messages the list begins with."""
     others = (index for index, message in enumerate(messages) if message.role != "system")
     return next(others, len(messages))
 
 
 def as_object(given: object) -> JsonObject | None:
-    """Return tool arguments as an object: parsed if they are JSON text of one, else wrapped in one; None for None."""
+    """Return tool arguments as an object: parsed from the JSON text of one, else wrapped in one; None for None."""
     if isinstance(given, str):
         found, sound = arguments_object(given)
         if sound and given:
@@ -373,12 +410,19 @@ def as_items(history: object, *keys: str) -> list[object]:
         elements = enumerate(cast("Sequence[object]", history))
         return [plain(item, f"[{index}]") for index, item in elements]
     if isinstance(history, str):
-        raise InvalidRecord("a history cannot be text", remedy="Give a list of messages")
+        raise InvalidRecord("got a text, expected a history", remedy="Give a list of messages")
     found = plain_object(history)
     for key in keys:
         if key in found:
             return as_items(found[key])
     return [found]
+
+
+def tools_of(
+    context: Context | Sequence[Message], tools: Sequence[Mapping[str, object]]
+) -> Sequence[Mapping[str, object]]:
+    """Return the tools to send: those given, or those that the context was counted with."""
+    return tools or (context.tool_schemas if isinstance(context, Context) else ())
 
 
 def messages_of(context: Context | Sequence[Message]) -> Sequence[Message]:
@@ -387,7 +431,7 @@ def messages_of(context: Context | Sequence[Message]) -> Sequence[Message]:
     for index, message in enumerate(cast("Sequence[object]", messages)):
         if not isinstance(message, Message):
             raise InvalidRecord(
-                f"must be a Message, not {type(message).__name__}",
+                f"got {type(message).__name__}, expected a Message",
                 path=f"messages[{index}]",
                 remedy="Convert it with accept_all(...) or as_messages(...) first",
             )
@@ -476,7 +520,7 @@ def _document_text(source: JsonObject) -> object:
 
 
 def _output_text(item: JsonObject) -> str:
-    """Return the output of a shell, a patch or a program as text; a screenshot has none."""
+    """Return the output of a shell, a patch or a program as text; empty for a screenshot."""
     said: list[str] = []
     for key in ("output", "result"):
         given = item.get(key)

@@ -1,12 +1,13 @@
-"""Google's Gemini API: contents made of parts, a separate system instruction, signatures on tool calls.
+"""Write requests for Google's Gemini API, and read its contents and responses.
 
-Newer Gemini models refuse a tool call of the current turn without the signature they gave it. A call that another model
-made has none; for such histories Google documents a placeholder, which `repair` adds and lists like every change.
+The API has contents made of parts, a separate system instruction, and signatures on tool calls. Newer Gemini models
+refuse a tool call of the current turn without the signature they gave it. A call that another model made has none; for
+such histories Google documents a placeholder, which `repair` adds and lists like every change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -19,10 +20,12 @@ from turnfold.wire.codec import (
     in_original_form,
     leading_system,
     messages_of,
+    tools_of,
     with_form,
     with_origin,
     with_provider,
 )
+from turnfold.wire.compaction import compaction_trigger, recipient_of
 from turnfold.wire.gemini_parts import function_response, read_parts, recased, write_parts
 from turnfold.wire.lint_repair import finish_request
 from turnfold.wire.request import Request, require_size
@@ -58,14 +61,19 @@ def request(
     cache: bool = True,
     repair: bool = True,
     max_bytes: int | None = None,
+    refused: Collection[bytes] = (),
 ) -> Request:
     """Return the arguments of `client.models.generate_content`. Gemini caches prefixes by itself: `cache` is ignored.
 
     With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
-    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit.
+    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit. Messages with an `item_key` in
+    `refused` are sent without their signed, encrypted and other opaque parts.
     """
     del cache
-    recipient = Recipient(PROVIDER, model)
+    recipient = recipient_of(context, PROVIDER, model, refused)
+    compaction_trigger(
+        context, recipient
+    )  # raises if the memory requires compaction by the provider
     messages = messages_of(context)
     lead = leading_system(messages)
     names: dict[str, str] = {}
@@ -80,7 +88,7 @@ def request(
         names |= {call.id: call.name for call in message.calls}
         content = _restored(message, _write_message(message, recipient, path, names), recipient)
         results = message.role == "tool" and not recipient.owns(message)
-        if results and joinable:  # as many results in one content as there were calls
+        if results and joinable:  # all results of one batch of calls belong into one content
             last = cast("JsonObject", contents[-1])
             contents[-1] = {**last, "parts": [*list_at(last, "parts"), *list_at(content, "parts")]}
         else:
@@ -89,8 +97,8 @@ def request(
     config: JsonObject = {}
     if lead:
         config["systemInstruction"] = _write_system(messages[:lead], recipient)
-    if tools:
-        config["tools"] = write_tools(tools, PROVIDER, recipient)
+    if schemas := tools_of(context, tools):
+        config["tools"] = write_tools(schemas, PROVIDER, recipient)
     kwargs: JsonObject = {"model": model} if model else {}
     kwargs["contents"] = contents
     if config:
@@ -119,7 +127,7 @@ def accept(value: object, *, model: str = "") -> Message:
     plainly = recased(fields, snake=False)
     if plainly == fields or recased(plainly, snake=True) != fields:
         return with_origin(message, fields, write, origin=origin, envelope=envelope)
-    # The SDK's spelling of the keys is one mark, not a second copy of everything under them.
+    # The SDK spells keys in snake_case: one flag records that, instead of a residue that repeats every value.
     found = with_origin(message, plainly, write, origin=origin, envelope=envelope)
     form = thaw_object(found.origin.form if found.origin else "")
     return with_form(found, {**form, _SNAKE: True})

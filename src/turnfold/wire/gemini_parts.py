@@ -1,8 +1,8 @@
-"""Convert Gemini's parts to parts of records and back.
+"""Convert the parts of Gemini's contents to turnfold's message parts and back.
 
 A Gemini part is an object with one key for its data (`text`, `functionCall`, `inlineData` ...) and perhaps a thought
 signature. Keys are in camelCase in the HTTP API and in snake_case in the SDK; both are read, camelCase is written.
-Calls often have no id; they get one from name and position, which is the same every time the history is read.
+Tool calls often have no id; such a call gets an id made of its name and position, the same at every reading.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def camel(fields: JsonObject) -> JsonObject:
 
 
 def recased(content: JsonObject, *, snake: bool) -> JsonObject:
-    """Return a content with the keys of its parts and of their values in snake_case or camelCase; deeper keys stay."""
+    """Return a content with the keys of its parts in snake_case or camelCase, one level down too; deeper keys stay."""
     names = {value: key for key, value in _CAMEL.items()} if snake else _CAMEL
 
     def renamed(value: object) -> object:
@@ -91,7 +91,7 @@ def function_response(part: JsonObject) -> JsonObject | None:
 
 
 def read_parts(raw: list[object]) -> list[Part]:
-    """Convert Gemini's parts to turnfold's."""
+    """Convert Gemini's parts to turnfold's message parts."""
     seen: Counter[str] = Counter()
     return [_read(object_of(part) or {}, seen) for part in raw]
 
@@ -171,7 +171,7 @@ def _opaque(part: JsonObject) -> OpaquePart:
 def write_parts(
     message: Message, recipient: Recipient, path: str, names: dict[str, str]
 ) -> list[JsonObject]:
-    """Return the Gemini parts of a message, as far as they can be sent; `names` maps call ids to function names."""
+    """Return the Gemini parts of a message, without those that cannot be sent; `names`: call id -> function name."""
     seen: Counter[str] = Counter()
     found: list[JsonObject] = []
     for index, part in enumerate(message.parts):
@@ -214,7 +214,7 @@ def _write_call(
 ) -> JsonObject:
     found, sound = arguments_object(part.arguments)
     if not sound:
-        recipient.converted(path, "arguments that are not a JSON object, put into one")
+        recipient.converted(path, "arguments that are not a JSON object, wrapped in one")
     call = _identified({"name": part.name, "args": found}, part.id, part.name, seen)
     return {"functionCall": call, **_extra_fields(part.extra, message, recipient, path)}
 
@@ -274,7 +274,9 @@ def _write_media(
     if data is not None and data.media_type:
         return {"inlineData": {"mimeType": data.media_type, "data": data.base64}}
     if part.url.startswith(("file:", "data:")):
-        why = "it is a file kept at another provider" if data is None else "its type is not told"
+        why = (
+            "it is a file kept at another provider" if data is None else "its media type is unknown"
+        )
         return {"text": recipient.media_note(part, why, path)}
     media_type = part.media_type if isinstance(part, FilePart) else _image_type(part.url)
     return {"fileData": {"mimeType": media_type, "fileUri": part.url}}

@@ -1,4 +1,4 @@
-"""Lint and repair payloads of Google's Gemini API, changing as little as possible."""
+"""Lint (check) and repair request payloads of Google's Gemini API, changing as little as possible."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _DATA_FIELDS = frozenset(
     "text inlineData fileData functionCall functionResponse executableCode codeExecutionResult "
     "toolCall toolResponse".split()
 )
-"""The fields of a part, of which it holds exactly one."""
+"""Data fields of a part; a part has exactly one of them."""
 _MEDIA_FIELDS = {"inlineData": "data", "fileData": "fileUri"}
 _IDS = id_rule("gemini")
 _STRICT = re.compile(r"gemini-(\d+)")
@@ -223,7 +223,7 @@ _DIALECT = _Gemini()
 
 
 class _Reader:
-    """Reads contents in order, because a result without an id is matched with the calls before it."""
+    """Splits contents into turns of atoms, in order, because a result without an id is matched to the calls before."""
 
     __slots__ = ("_notes", "_open", "_step")
 
@@ -307,7 +307,7 @@ class _Reader:
         return Atom(atom_kind, whole, path, call_id or self._unnamed(name, path), name)
 
     def _unnamed(self, name: str, path: str) -> str:
-        """Return an id for a call without one; it is unique in the payload and used only inside this module."""
+        """Return an id for a call that has none; it is unique in the payload and never sent."""
         return f"{generated_id(name, self._step)} {path}"
 
     def _function(self, inner: JsonObject, kind: str, path: str) -> JsonObject:
@@ -320,7 +320,7 @@ class _Reader:
         given = inner.get(key)
         if object_of(given) is None and (kind == _RESPONSE or given is not None):
             fixed[key] = as_object(given) if kind == _CALL else {"output": given}
-            self._notes.converted(path, f"{key} that is not an object, put into one")
+            self._notes.converted(path, f"{key} that is not an object, wrapped in one")
         if "id" in inner and inner["id"] is not None and not isinstance(inner["id"], str):
             del fixed["id"]
             self._notes.left_out(path, "an id that is not text", shown(inner["id"]))
@@ -352,7 +352,7 @@ def _own_id(call: Atom) -> str:
 
 
 def repair_gemini(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
-    """Return the arguments with every fault repaired."""
+    """Return the arguments of the call with every fault repaired; the changes are recorded in `notes`."""
     items = payload.items or []
     if payload.items is None:
         notes.left_out("contents", "no list of contents", shown(payload.fields.get("contents")))

@@ -1,8 +1,8 @@
-"""Lint and repair payloads of any of the four providers, and guess which provider's format a history has.
+"""Lint (check) and repair payloads of any of the four providers, and guess which provider's format a history has.
 
-A conversation can become invalid: a tool never answered, a message was edited by hand, an id came from another
-provider. From then on the provider refuses every call. Repair changes only parts that break a rule; text that cannot be
-sent anywhere is listed as lost, never dropped silently.
+A conversation can become invalid: a tool call has no result, a message was edited by hand, an id came from another
+provider. From then on the provider refuses every call. `repair` changes only parts that break a rule; text that can no
+longer be sent is listed in the changes (`Change.lost`), never dropped silently.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def repair(payload: object, provider: str) -> Repaired:
 
 
 def finish_request(kwargs: JsonObject, recipient: Recipient, *, repair: bool) -> Request:
-    """Return the finished request; with `repair`, faults in the conversation are repaired."""
+    """Return the request with these arguments and all changes; with `repair`, faults are repaired first."""
     provider = recipient.provider
     if repair and lint(kwargs, provider):
         kwargs = _REPAIRS[provider](open_payload(kwargs, provider), recipient)

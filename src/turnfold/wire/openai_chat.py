@@ -1,13 +1,13 @@
-"""OpenAI's Chat Completions API, and the many servers compatible with it.
+"""Write requests for OpenAI's Chat Completions API and compatible servers, and read their messages and completions.
 
-Its messages are the most similar to turnfold's own. Conversions are needed for three limits: a tool message has one
-result, only user messages may hold media, and thinking is not accepted. Unmodelled fields (for example
-`reasoning_content` of a local server) are sent back unchanged, because compatible servers differ in such fields.
+Its messages are the most similar to turnfold's own. Three limits need conversions: a tool message has one result, only
+user messages may hold media, and thinking is not accepted. Unmodelled fields (for example `reasoning_content` of a
+local server) are sent back unchanged, because compatible servers differ in such fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -35,9 +35,11 @@ from turnfold.wire.codec import (
     bare_content,
     in_original_form,
     messages_of,
+    tools_of,
     with_origin,
     with_provider,
 )
+from turnfold.wire.compaction import compaction_trigger, recipient_of
 from turnfold.wire.lint_repair import finish_request
 from turnfold.wire.request import Request, require_size
 from turnfold.wire.tool_schemas import write_tools
@@ -70,22 +72,27 @@ def request(
     cache: bool = True,
     repair: bool = True,
     max_bytes: int | None = None,
+    refused: Collection[bytes] = (),
 ) -> Request:
     """Return the arguments of `client.chat.completions.create`. OpenAI caches prefixes by itself: `cache` is ignored.
 
     With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
-    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit.
+    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit. Messages with an `item_key` in
+    `refused` are sent without their signed, encrypted and other opaque parts.
     """
     del cache
-    recipient = Recipient(PROVIDER, model)
+    recipient = recipient_of(context, PROVIDER, model, refused)
+    compaction_trigger(
+        context, recipient
+    )  # raises if the memory requires compaction by the provider
     items: list[object] = []
     for index, message in enumerate(messages_of(context)):
         base = _write_message(message, recipient, f"messages[{index}]")
         items += list_of(in_original_form(message, base, recipient)) or []
     kwargs: JsonObject = {"model": model} if model else {}
     kwargs["messages"] = items
-    if tools:
-        kwargs["tools"] = write_tools(tools, PROVIDER, recipient)
+    if schemas := tools_of(context, tools):
+        kwargs["tools"] = write_tools(schemas, PROVIDER, recipient)
     return require_size(finish_request(kwargs, recipient, repair=repair), context, max_bytes)
 
 
@@ -120,7 +127,7 @@ def accept_all(history: object, *, model: str = "") -> list[Message]:
 
 
 def _without_retired_calls(raw: JsonObject) -> JsonObject:
-    """Return the message with calls of the retired and the custom form written as function calls."""
+    """Return the message with calls of the old form (`function_call`) and of custom tools as function calls."""
     fields = dict(raw)
     if fields.get("role") == "function":
         fields["role"] = "tool"

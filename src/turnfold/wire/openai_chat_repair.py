@@ -1,4 +1,4 @@
-"""Lint and repair payloads of OpenAI's Chat Completions API, changing as little as possible."""
+"""Lint (check) and repair request payloads of OpenAI's Chat Completions API, changing as little as possible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = (
 
 
 _AUTHOR = re.compile(r"[^\s<|\\/>]{1,64}")
-"""Pattern of an author's name."""
+"""Matches an author's name that OpenAI accepts."""
 _OTHER_FORMATS = frozenset(
     "tool_use tool_result thinking redacted_thinking image document input_text output_text input_image "
     "input_file".split()
@@ -201,7 +201,7 @@ _DIALECT = _Chat()
 
 
 def repair_openai_chat(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
-    """Return the arguments with every fault repaired."""
+    """Return the arguments of the call with every fault repaired; the changes are recorded in `notes`."""
     if payload.items is None:
         notes.left_out("messages", "no list of messages", shown(payload.fields.get("messages")))
     turns: list[WireTurn] = []
@@ -273,7 +273,7 @@ def _call(value: object, path: str, notes: ChangeNotes) -> Atom | None:
         notes.converted(path, f"the name {inner.get('name')!r}, which the provider refuses")
     if not isinstance(inner.get(key), str):
         fixed[key] = "{}" if inner.get(key) is None else shown(inner[key])
-        notes.converted(path, "arguments that are not text, as text")
+        notes.converted(path, "arguments that are not text, sent as JSON text")
     call_id = text_at(call, "id")
     return Atom(AtomKind.CALL, {**call, "id": call_id, kind: fixed}, path, call_id)
 
@@ -288,11 +288,11 @@ def _with_content(
         silent = ("function_call", "refusal", "audio")
         if message.get("role") == "assistant" and (calls or any(map(message.get, silent))):
             return message
-        notes.converted(path, "no content, as empty text")
+        notes.converted(path, "no content, sent as empty text")
         return {**message, "content": ""}
     blocks = list_of(content)
     if blocks is None:
-        notes.converted(path, "content that is neither text nor a list, as text")
+        notes.converted(path, "content that is neither text nor a list, sent as text")
         return {**message, "content": shown(content)}
     found = (
         _block(block, speaker, message, f"{path}.content[{at}]", notes)
@@ -300,7 +300,7 @@ def _with_content(
     )
     kept = [block for block in found if block is not None]
     if not kept:
-        notes.converted(path, "an empty list, as empty text")
+        notes.converted(path, "an empty list, sent as empty text")
         return {**message, "content": ""}
     return message if kept == blocks else {**message, "content": kept}
 

@@ -1,12 +1,13 @@
-"""OpenAI's Responses API, used without server-side state: the whole conversation is in `input`.
+"""Write requests for OpenAI's Responses API, and read its items and responses.
 
-Reasoning, compaction and all other items are sent back unchanged to the model they came from. Another model gets none
-of them and no ids of items, because an item with an id is refused if the reasoning it refers to is missing.
+It is used without server-side state: the whole conversation is in `input`. Reasoning, compaction and all other items
+are sent back unchanged to the model they came from. Another model gets none of them and no ids of items, because an
+item with an id is refused if the reasoning it refers to is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from turnfold.errors import InvalidRecord
 from turnfold.records import Message, Origin, Part, TextPart, freeze, thaw_object
@@ -17,9 +18,11 @@ from turnfold.wire.codec import (
     bare_content,
     in_original_form,
     messages_of,
+    tools_of,
     with_origin,
     with_provider,
 )
+from turnfold.wire.compaction import compaction_trigger, recipient_of, without_covered
 from turnfold.wire.lint_repair import finish_request
 from turnfold.wire.openai_responses_items import (
     answered_call,
@@ -56,19 +59,22 @@ def request(
     cache: bool = True,
     repair: bool = True,
     max_bytes: int | None = None,
+    refused: Collection[bytes] = (),
 ) -> Request:
     """Return the arguments of `client.responses.create`. OpenAI caches prefixes by itself: `cache` is ignored.
 
     With `repair=False` a history is written unchanged, with its faults. Raises `BudgetTooSmall` if the body has more
-    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit.
+    than `max_bytes`; None means the limit of the context's own budget, 0 means no limit. Messages with an `item_key` in
+    `refused` are sent without their signed, encrypted and other opaque parts.
     """
     del cache
-    recipient = Recipient(PROVIDER, model)
+    recipient = recipient_of(context, PROVIDER, model, refused)
     messages = messages_of(context)
     lead = _leading(messages)
     items: list[object] = []
     restated: set[str] = set()
-    for index, given in enumerate(messages[lead:], start=lead):
+    sent, start = without_covered(context, recipient, lead)
+    for index, given in enumerate(sent, start=start):
         path = f"messages[{index}]"
         message = _answering(given, restated)
         if not recipient.owns(message):
@@ -83,8 +89,10 @@ def request(
     if lead:
         kwargs["instructions"] = _write_instructions(messages[:lead], recipient)
     kwargs["input"] = items
-    if tools:
-        kwargs["tools"] = write_tools(tools, PROVIDER, recipient)
+    if schemas := tools_of(context, tools):
+        kwargs["tools"] = write_tools(schemas, PROVIDER, recipient)
+    if trigger := compaction_trigger(context, recipient):
+        kwargs["context_management"] = [{"type": "compaction", "compact_threshold": trigger}]
     return require_size(finish_request(kwargs, recipient, repair=repair), context, max_bytes)
 
 
@@ -117,7 +125,7 @@ def accept_all(history: object, *, model: str = "") -> list[Message]:
 
 
 def runs(items: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
-    """Yield the items of each message: a sequence of items that the model produced, or one other item."""
+    """Yield the items of each message: successive items of the model together, each other item alone."""
     run: list[JsonObject] = []
     for item in items:
         if is_produced(item):
@@ -152,12 +160,16 @@ def _role(items: list[JsonObject], served: set[str]) -> str:
     if speaks in ("system", "developer"):
         return "system"
     if speaks not in ("", "user", "assistant"):
-        raise InvalidRecord(f"unknown role {speaks!r}", path="role")
+        raise InvalidRecord(
+            f"unknown role {speaks!r}",
+            path="role",
+            remedy="Use user, assistant, system or developer",
+        )
     return speaks or "assistant"
 
 
 def _leading(messages: Sequence[Message]) -> int:
-    """Return how many messages become instructions: the leading system messages that were not read from items."""
+    """Return how many messages are sent as `instructions`: leading system messages that were not read from items."""
     for index, message in enumerate(messages):
         origin = message.origin or Origin("")
         item = origin.provider == PROVIDER and origin.envelope != _INSTRUCTIONS
@@ -167,7 +179,7 @@ def _leading(messages: Sequence[Message]) -> int:
 
 
 def _answering(message: Message, restated: set[str]) -> Message:
-    """Return the message without the original form of its results if their calls lost theirs: both must match."""
+    """Return the message without the stored form of its results if their calls are written anew: both must match."""
     if not any(result.call_id in restated for result in message.results):
         return message
     return Message.of(message.role, message.parts, name=message.name)

@@ -1,9 +1,9 @@
-"""Convert items of OpenAI's Responses API to parts and back.
+"""Convert items of OpenAI's Responses API to turnfold's message parts and back.
 
 The Responses API has one flat list of items: messages, reasoning, calls, outputs and some thirty other kinds. All items
 that the model produced between two inputs become one assistant message. A call that the caller must answer (a function,
 a shell, a computer) and its output become a tool call and its result, so that no window shows one without the other.
-Any other item is kept whole.
+Any other item is kept as one opaque part.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def speaker(item: JsonObject) -> str:
 
 
 def called_id(item: JsonObject) -> str:
-    """Return the id of the call an item makes; empty for an item that is not a call for the caller to answer."""
+    """Return the id of the tool call in an item; empty if it is no call, or a call that the provider runs itself."""
     kind = text_at(item, "type")
     return text_at(item, "call_id") if kind.endswith("_call") or kind == "program" else ""
 
 
 def answered_call(item: JsonObject) -> str:
-    """Return the id of the call an item answers; empty for an item that answers none."""
+    """Return the id of the call whose output the item is; empty if it is not an output."""
     kind = text_at(item, "type")
     if kind == "local_shell_call_output":  # the oldest of them names its call by `id`
         return text_at(item, "call_id") or text_at(item, "id")
@@ -65,7 +65,7 @@ def answered_call(item: JsonObject) -> str:
 
 
 def is_output(item: JsonObject) -> bool:
-    """Return True if the item answers a call."""
+    """Return True if the item is the output of a tool call."""
     return bool(answered_call(item))
 
 
@@ -86,7 +86,7 @@ def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
 
 
 def write_parts(message: Message, recipient: Recipient, path: str) -> list[JsonObject]:
-    """Return the items of an assistant's message or of tool results; parts that are no items follow as messages."""
+    """Return the items of an assistant or tool message; parts that cannot be items follow as messages."""
     items: list[JsonObject] = []
     aside: list[JsonObject] = []
     for index, part in enumerate(message.parts):
@@ -168,7 +168,7 @@ def _read_call(item: JsonObject) -> ToolCall:
     if kind == "function_call" and name and isinstance(arguments, str):
         return ToolCall(call_id, name, arguments)
     if kind == "function_call" and name and object_of(arguments) is not None:
-        # The text of an object is asked for; some servers send the object.
+        # The API has the JSON text of an object here; some servers send the object.
         return ToolCall(call_id, name, freeze(arguments, path="arguments"))
     if kind == "custom_tool_call" and name and isinstance(item.get("input"), str):
         return ToolCall(call_id, name, text_at(item, "input"))
@@ -255,9 +255,9 @@ def _media(
     why = ""
     url = "" if isinstance(part, AudioPart) else part.url
     if message.role == "assistant":
-        why = "the assistant's messages hold text only"
+        why = "an assistant message may only hold text"
     elif isinstance(part, AudioPart):
-        why = "the Responses API takes no sound"
+        why = "the Responses API accepts no audio"
     elif url.startswith("file:") and not _kept_at_openai(message):
         why = "it is a file kept at another provider"
     if why or isinstance(part, AudioPart):

@@ -1,4 +1,4 @@
-"""Lint and repair payloads of OpenAI's Responses API, changing as little as possible."""
+"""Lint (check) and repair request payloads of OpenAI's Responses API, changing as little as possible."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _pairs(items: list[JsonObject], faults: FaultCollector) -> None:
 
 
 _ANSWERABLE = {"function_call": "arguments", "custom_tool_call": "input"}
-"""Types of calls that can be answered with a text, and the field that holds their arguments."""
+"""Type of a call that can be answered with a text -> the field that holds its arguments."""
 
 
 class _Responses:
@@ -174,7 +174,7 @@ _DIALECT = _Responses()
 
 
 def repair_openai_responses(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
-    """Return the arguments with every fault repaired."""
+    """Return the arguments of the call with every fault repaired; the changes are recorded in `notes`."""
     if payload.items is None:
         notes.left_out("input", "neither text nor a list", shown(payload.fields.get("input")))
     values = payload.items or []
@@ -239,7 +239,7 @@ def _call(item: JsonObject, kind: str, path: str, notes: ChangeNotes) -> Atom:
         notes.converted(path, f"the name {item.get('name')!r}, which the provider refuses")
     if not isinstance(item.get(key), str):
         fixed[key] = "{}" if item.get(key) is None else shown(item[key])
-        notes.converted(path, f"{key} that is not text, as text")
+        notes.converted(path, f"{key} that is not text, sent as JSON text")
     return Atom(AtomKind.CALL, fixed, path, call_id)
 
 
@@ -248,7 +248,7 @@ def _output(item: JsonObject, path: str, notes: ChangeNotes) -> Atom:
     fixed = {**item, "call_id": call_id}
     if not isinstance(item.get("output"), str) and list_of(item.get("output")) is None:
         fixed["output"] = shown(item.get("output"))
-        notes.converted(path, "output that is neither text nor a list, as text")
+        notes.converted(path, "output that is neither text nor a list, sent as text")
     return Atom(AtomKind.RESULT, fixed, path, call_id)
 
 
@@ -261,7 +261,7 @@ def _message(item: JsonObject, path: str, notes: ChangeNotes) -> JsonObject:
         return item
     blocks = list_of(content)
     if blocks is None:
-        notes.converted(path, "content that is neither text nor a list, as text")
+        notes.converted(path, "content that is neither text nor a list, sent as text")
         return {**item, "content": "" if content is None else shown(content)}
     by_assistant = item["role"] == "assistant"
     found = (
@@ -270,7 +270,7 @@ def _message(item: JsonObject, path: str, notes: ChangeNotes) -> JsonObject:
     )
     kept = [block for block in found if block is not None]
     if not kept:
-        notes.converted(path, "an empty list, as empty text")
+        notes.converted(path, "an empty list, sent as empty text")
         return {**item, "content": ""}
     return item if kept == blocks else {**item, "content": kept}
 
@@ -302,14 +302,16 @@ def _block(
 
 
 def _without_idle_reasoning(atoms: list[Atom], notes: ChangeNotes) -> list[JsonObject]:
-    """Return the items without reasoning that no other output of the model follows."""
+    """Return the items without reasoning that is not followed by another output of the model."""
     kept: list[JsonObject] = []
     for atom in reversed(atoms):
         item = atom.value
         after = kept[-1] if kept else None
         produced = after is not None and speaker(after) in ("", "assistant")
         if item.get("type") == "reasoning" and (not produced or answered_call(after or {})):
-            notes.left_out(atom.path, "reasoning that nothing follows", shown(item))
+            notes.left_out(
+                atom.path, "reasoning without an output of the model after it", shown(item)
+            )
             continue
         kept.append(item)
     return kept[::-1]

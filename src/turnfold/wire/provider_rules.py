@@ -1,8 +1,8 @@
-"""The rules of each provider that `lint` checks and `repair` restores, each with its source.
+"""The rules that each provider has for payloads, checked by `lint`, each with the document it is known from.
 
 Providers document only some of their rules; the others are known from errors that people reported. So every fault names
-the document or the thread that its rule comes from. Rules of single models (for example about a prompt that ends with
-an assistant message) are not here, because a payload alone does not show whether they apply.
+the document or the issue thread of its rule. Rules of single models (for example about a prompt that ends with an
+assistant message) are not here, because a payload alone does not show whether they apply.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class FaultCollector:
 
 
 class IdRule(NamedTuple):
-    """The allowed forms of call ids and function names."""
+    """Which call ids and function names a provider accepts."""
 
     pattern: re.Pattern[str]
     longest: int
@@ -186,14 +186,14 @@ class OpenedPayload(NamedTuple):
     """A payload split into its conversation and the other arguments of the call."""
 
     items: list[object] | None
-    """The conversation; None if it is not a list."""
+    """The list of messages (Gemini: contents, Responses: items); None if the payload has no such list."""
     fields: JsonObject
     bare: bool
     """True if the payload was only the list of messages, without other arguments."""
 
 
 def open_payload(payload: object, provider: str) -> OpenedPayload:
-    """Split a payload, which is the arguments of a call or only its list of messages."""
+    """Split a payload: the arguments of a call, or only its list of messages; anything else raises `InvalidOption`."""
     if provider not in KEYS:
         names = ", ".join(sorted(KEYS))
         raise InvalidOption(f"unknown provider {provider!r}: use one of {names}")

@@ -1,16 +1,16 @@
-"""A provider request: its arguments, the changes made for the provider, its JSON body and its size limit.
+"""A request to a provider: its arguments, the changes made for the provider, its JSON body and its size limit.
 
 A conversation may have been held with another provider or model. Parts that cannot be sent unchanged are converted or
 left out by a rule, and every such change is listed, so that a receipt (context report) can show it.
 
 The body of a long context is serialized on every call. Built as one text and then encoded, it would be in memory three
-times; written in pieces, it needs the memory of one more piece. Joined, the pieces are exactly the compact JSON of
-`json.dumps`, so signatures, sizes and caches see the same bytes.
+times; written in pieces (`chunks`), it needs the memory of one more piece. Joined, the pieces are exactly the compact
+JSON of `json.dumps`, so signatures, sizes and caches see the same bytes.
 
-A budget's `max_bytes` limits the body of the request. Its size depends on the wire format: framing, tool schemas,
-blocks that one provider writes longer than another. So the window is first cut by the size of the messages as JSON,
-which is close and needs no provider. The context is then written for the provider and measured. If it is too large, it
-is rebuilt smaller by the excess.
+A budget's `max_bytes` limits the body of the request. The body's size depends on the wire format: framing, tool
+schemas, blocks that are longer for one provider than for another. So the window is first cut by the size of the
+messages as JSON, which is close and needs no provider. `fitted` then writes the context for the provider and measures
+it. If it is too large, the context is rebuilt smaller by the excess bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MAX_REASONS = 32
 
 
 class Action(StrEnum):
-    """Ways in which a part is changed."""
+    """How a part was changed for a provider."""
 
     CONVERTED = "converted"
     """Sent in another form."""
@@ -58,7 +58,7 @@ class Action(StrEnum):
 
 
 class Change(NamedTuple):
-    """One part that is not sent as it was recorded, and why."""
+    """One change for a provider: a part that is not sent as it was recorded, and why."""
 
     path: str
     """Place of the part: `messages[3].parts[0]` of the messages, or `messages[3].content[0]` of a repaired payload."""
@@ -125,7 +125,7 @@ class ChangeNotes:
 
 
 _SLICE = 4096
-"""Characters of a text encoded at a time: at most six bytes each."""
+"""Characters of a text that are encoded at a time; each takes at most six bytes."""
 
 
 def chunks(payload: object, *, size: int = 65536) -> Iterator[bytes]:
@@ -216,7 +216,7 @@ def _leaf(value: object, path: str) -> str:
 
 
 _EXACT_STEPS = 3
-"""How often a context is made smaller by exactly the excess bytes; after that, by at least a quarter."""
+"""Number of times a context is rebuilt smaller by exactly the excess bytes; after that, by at least a quarter."""
 
 
 @runtime_checkable
@@ -258,10 +258,11 @@ def fitted(
     tools: Sequence[Mapping[str, object]] = (),
     rebuild: Callable[[Budget], Context],
 ) -> Context:
-    """Return the context if its body is within the budget's `max_bytes`, else one rebuilt smaller; sets `wired`.
+    """Return the context if its request body is within the budget's `max_bytes`, else a smaller one; sets `wired`.
 
-    `rebuild` builds the same context with a smaller budget.
+    `rebuild` builds the same context with a smaller budget. Raises `BudgetTooSmall` if nothing more can be cut.
     """
+    _check_format(to)
     budget, moved = context.budget, context.moved
     limit = budget.max_bytes
     request = to.request(context, tools=tools, max_bytes=0)
@@ -278,6 +279,17 @@ def fitted(
     context.budget, context.moved = budget, moved or context.moved
     context.wired = Wired(request.provider, by_rule(request.changes), size, held_to, rebuilt)
     return context
+
+
+def _check_format(to: object) -> None:
+    """Raise `InvalidOption` for a value that cannot write a request."""
+    if callable(getattr(to, "request", None)) and not isinstance(to, type):
+        return
+    name = to.__name__ if isinstance(to, type) else type(to).__name__
+    raise InvalidOption(
+        f"to={name} cannot write the request of a provider: pass a module of turnfold.wire (openai_chat, "
+        "openai_responses, anthropic, gemini) or a model's client (OpenAIChat(...), Anthropic(...)), or leave it out"
+    )
 
 
 class _SizeStep(NamedTuple):
@@ -299,7 +311,7 @@ def _smaller(
     if step.rebuilt >= _EXACT_STEPS:
         target = min(target, present * 3 // 4)
     while True:
-        # Part of the overhead may belong to what is cut, so a smaller step is tried where the whole one is too much.
+        # Cutting messages may remove part of the overhead too, so a smaller cut is tried if the full one is impossible.
         held_to = target if target >= least else max(least, present * 3 // 4)
         if held_to >= present:
             raise step.too_large

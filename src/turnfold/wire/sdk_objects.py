@@ -1,7 +1,7 @@
-"""Reads the objects of the providers' SDKs, whole responses and messages alike, whichever provider they are from.
+"""Read responses and messages of any provider's SDK as turnfold messages, with the reported token usage.
 
 An object is recognised by the fields it has, never by its class, so that dictionaries of the same shape and compatible
-servers are read too. A response has the model's message and the usage of the call.
+servers are read too.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ __all__ = (
 
 
 _RESPONSE_ITEMS = ("function_call", "reasoning", "custom_tool_call", "computer_call", "web_search")
-"""Beginnings of the types of the items in a response of OpenAI's Responses interface."""
+"""Prefixes of the item types in a response of OpenAI's Responses API."""
 _PLAIN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "metadata"})
 _ANSWERED = ("annotations", "refusal", "audio", "function_call")
-"""Fields of a message in a completion of OpenAI's chat interface; a request may not have them empty."""
+"""Fields that mark a message of an OpenAI chat completion; a request may not contain them empty."""
 _OUTPUT_BLOCKS = frozenset({"output_text", "refusal"})
 
 
 @dataclass(frozen=True, slots=True)
 class SdkMessages:
-    """What was read: messages, or the given value if it is no object of an SDK, and the usage of the call."""
+    """The result of reading SDK objects: messages (or the given value if it is no SDK object), and the token usage."""
 
     messages: object
     usage: Usage | None = None
 
 
 def read_sdk_objects(value: object) -> SdkMessages:
-    """Read one object or a list of them; anything that is not of an SDK is returned unchanged.
+    """Read one SDK object or a list of them; any other value is returned unchanged in `messages`.
 
-    Raises `InvalidRecord` for an object that holds no finished answer: a stream, a piece of one, a coroutine, or a
-    response with several choices, of which only one can be the next message.
+    Raises `InvalidRecord` for an object that is not one finished response: a stream, a piece of a stream, a coroutine,
+    or a response with several choices, of which only one can be the next message.
     """
     if isinstance(value, list | tuple):
         return _read_list(cast("Sequence[object]", value))
@@ -51,7 +51,7 @@ def read_sdk_objects(value: object) -> SdkMessages:
 
 
 def _is_plain(value: object) -> bool:
-    """Return True for a message as programs write it, by far the most common dictionary."""
+    """Return True for a dictionary with only the usual message fields, by far the most common case; it is not read."""
     return isinstance(value, dict) and cast("dict[str, object]", value).keys() <= _PLAIN
 
 
@@ -137,7 +137,7 @@ def _response_messages(value: object) -> list[Message]:
         raise InvalidRecord(
             f"the response has no output (status {get_field(value, 'status')!r}, {error!r})",
             path="output",
-            remedy="Ask again; there is no answer to store",
+            remedy="Repeat the request: there is no answer to store",
         )
     return [openai_responses.accept(value)]
 
@@ -158,7 +158,9 @@ def _refuse_unfinished(value: object) -> None:
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()  # it would be reported as never awaited, which hides this error
-        raise InvalidRecord(f"{kind} is not awaited yet", remedy="Write: session.add(await ...)")
+        raise InvalidRecord(
+            f"{kind} was not awaited, so it has no answer", remedy="Write: session.add(await ...)"
+        )
     if get_field(value, "object") == "chat.completion.chunk":
         raise InvalidRecord(
             f"{kind} is a piece of a streamed answer",
@@ -175,9 +177,9 @@ def _only(value: object, name: str, right: str) -> None:
     found = cast("list[object]", get_field(value, name))
     if len(found) != 1:
         raise InvalidRecord(
-            f"the response has {len(found)} {name}, and a message is made of one",
+            f"the response has {len(found)} {name}; it must have exactly one",
             path=name,
-            remedy=f"Add the one you use: session.add({right})" if found else "Ask again",
+            remedy=f"Add the one you use: session.add({right})" if found else "Repeat the request",
         )
 
 

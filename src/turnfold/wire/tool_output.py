@@ -54,7 +54,7 @@ def outcome_of(found: object) -> ToolOutcome:
     except UnicodeEncodeError as error:
         where = f"U+{ord(text[error.start]):04X} at character {error.start}"
         return ToolOutcome(
-            f"error: the result holds a lone surrogate ({where}), which no provider takes; "
+            f"error: the result holds a lone surrogate ({where}), which no provider accepts; "
             f"with such characters escaped it is:\n{encodable(text)}",
             failed=True,
         )
@@ -62,7 +62,7 @@ def outcome_of(found: object) -> ToolOutcome:
 
 
 def outcome_of_blocks(found: object) -> ToolOutcome:
-    """Convert a tool result that may be content blocks, as MCP gives it: their text, or else as `outcome_of` does."""
+    """Convert a tool result that may be a list of content blocks, as of MCP, to their text; else like `outcome_of`."""
     try:
         texts = _block_texts(found)
         return outcome_of(found if texts is None else "\n".join(texts))
@@ -83,7 +83,7 @@ def _block_texts(found: object) -> list[str] | None:
 
 
 def described(error: BaseException) -> str:
-    """Return an exception as text, even one whose own methods raise."""
+    """Return type and message of an exception as text, even if its own methods raise."""
     try:
         message = encodable(str.__str__(str(error)))
     except ENDING:
@@ -99,7 +99,7 @@ def encodable(text: str) -> str:
 
 
 def _text(found: object) -> str:
-    if issubclass(type(found), str):  # isinstance would believe an object that lies about its class
+    if issubclass(type(found), str):  # isinstance trusts `__class__`, which an object can fake
         return str.__str__(cast("str", found))
     if type(found) is GeneratorType or type(found) is AsyncGeneratorType:
         raise TypeError("the tool must return the items, as a list")
@@ -110,7 +110,9 @@ def _text(found: object) -> str:
         return json.dumps(found, ensure_ascii=False, default=str)
     except ENDING:
         raise
-    except BaseException:  # a cycle, a key that is no text, an object without str(): repr may do
+    except (
+        BaseException
+    ):  # a cycle, a key that is not text, an object without str(): str() of the whole may work
         return str.__str__(str(found))
 
 

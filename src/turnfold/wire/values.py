@@ -1,12 +1,12 @@
-"""Read JSON values of unknown origin safely, and store values that JSON in UTF-8 cannot express.
+"""Helpers to read JSON values of unknown shape safely, and to store values that JSON in UTF-8 cannot express.
 
 Histories and responses are dictionaries or objects of three SDKs, and payloads to be linted may hold any values. All
 modules of this package read such values with these functions.
 
 A framework's message may hold NaN, infinities or lone surrogates: log probabilities are infinite, a tool reads bytes of
 another encoding, a model is cut off in the middle of an emoji. Such values must not stop a run, and nothing may be
-lost. The record of such a message has the content in characters that every store and provider accepts; the original
-message is stored with it unchanged.
+lost. The record of such a message has its content made `writable` for every store and provider; the original message is
+stored with it, `packed` as base64.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def list_at(fields: JsonObject, key: str) -> list[object]:
 
 
 def text_at(fields: JsonObject, key: str) -> str:
-    """Return the text under a key; an empty one if there is none."""
+    """Return the text under a key; empty if there is none."""
     value = fields.get(key)
     return value if isinstance(value, str) else ""
 
 
 def texts_in(value: object) -> list[str]:
-    """Return all texts inside a value, at any depth, without keys."""
+    """Return all strings inside a value, at any depth, without the keys of objects."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
@@ -86,7 +86,7 @@ def texts_in(value: object) -> list[str]:
 
 
 def shown(value: object) -> str:
-    """Return a value as text, for the report of a change."""
+    """Return a value as text (JSON unless it is a string), to show it in a `Change`."""
     return value if isinstance(value, str) else freeze(value, path="")
 
 
@@ -155,7 +155,7 @@ def with_numbers(written: object, given: object) -> object:
 
 
 def writable(value: object) -> object:
-    """Return the value as JSON can express it: non-finite numbers become names, lone surrogates are escaped."""
+    """Return the value as JSON can express it: NaN and infinities become their names, lone surrogates are escaped."""
     match value:
         case str():
             return value.encode("utf-8", "backslashreplace").decode()

@@ -229,8 +229,15 @@ def test_other_sqlite_files_are_refused_with_what_to_do(tmp_path: Path) -> None:
         memory.session("a").user("hello")
     with pytest.raises(InvalidExport, match="store of turnfold"):
         detect(own)
-    with pytest.raises(InvalidOption, match="no SQLite file"):
+    with pytest.raises(InvalidOption, match="not a SQLite file"):
         list(read_histories(write_json(tmp_path / "a.json", []), "openai-agents", branches=False))
+
+
+def test_a_damaged_sqlite_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.db"
+    path.write_bytes(b"SQLite format 3\x00" + b"\xff" * 4_000)
+    with pytest.raises(InvalidExport, match=r"damaged\.db cannot be read as SQLite"):
+        detect(path)
 
 
 def test_the_command_imports_and_replays_such_a_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.memory.importing.samples import claude_code_lines, write_lines
 from tests.sizes import examples
 from turnfold.errors import Conflict
-from turnfold.importers import Imported, import_file, loader
+from turnfold.importers import Imported, file_import, import_file
 from turnfold.memory import Memory
 from turnfold.records import Message, Part
 from turnfold.runtime import drive
@@ -115,6 +115,6 @@ def test_an_import_that_knows_whole_answers_only_is_caught(
     def never(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(loader, "_same_answer", never)
+    monkeypatch.setattr(file_import, "_same_answer", never)
     with pytest.raises(Conflict):
         test_an_answer_imported_in_its_middle_is_completed(tmp_path)

@@ -49,6 +49,11 @@ def test_lines_are_counted(elements: list[dict[str, object]], blank: int) -> Non
     assert [each.line for each in nested] == [n + 2 for n in range(len(elements))]
 
 
+@pytest.mark.parametrize("text", ['{"a": 1}\n{"a": 2}', '[{"a": 1},\n{"a": 2}]'])
+def test_blank_lines_at_the_beginning_are_counted(text: str) -> None:
+    assert [each.line for each in read("\n  \n" + text)] == [3, 4]
+
+
 def test_one_object_over_many_lines_is_one_value() -> None:
     found = read(
         json.dumps({"messages": [{"role": "user", "content": 'a "quoted" {brace'}]}, indent=4)
@@ -95,6 +100,14 @@ def test_packed_files_are_read_as_they_are(tmp_path: Path) -> None:
         pass
     with pytest.raises(NotFound), open_text(tmp_path / "nothing"):
         pass
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04 cut off", gzip.compress(b'{"a": 1}' * 99)[:-9]])
+def test_a_damaged_archive_is_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "damaged"
+    path.write_bytes(content)
+    with pytest.raises(InvalidExport, match="damaged is damaged"), open_text(path) as file:
+        list(read_values(file))
 
 
 def test_a_long_list_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_a_chatgpt_export_gives_the_branch_on_the_screen(tmp_path: Path) -> None
 def test_branches_that_were_left_are_counted_or_imported(tmp_path: Path) -> None:
     path = write_json(tmp_path / "conversations.json", [chatgpt_talk()])
     pieces = list(read_histories(path, "chatgpt", branches=False))
-    left = [piece for piece in pieces if piece == IgnoredItem("message on a branch that was left")]
+    left = [piece for piece in pieces if piece == IgnoredItem("message on an abandoned branch")]
     assert len(left) == 2
     found = talks(path, branches=True)
     assert [message.text for message in found["talk-1~2"]][1:] == ["What is 2+3?", "5"]

@@ -15,7 +15,7 @@ pytest.importorskip("starlette", reason="the MCP server needs the extra 'mcp'")
 from turnfold.api import Right
 from turnfold.service import McpOptions, McpPermission, ServiceOptions, make_state
 from turnfold.service.auth import Caller
-from turnfold.service.mcp.protocol import McpError, McpProtocol
+from turnfold.service.mcp.methods import McpError, McpProtocol
 
 __all__ = ("EVERYTHING", "Asking", "asking", "caller_of")
 

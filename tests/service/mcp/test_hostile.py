@@ -15,8 +15,8 @@ from tests.service.mcp.seeded import ODD, SECRET, seed
 from tests.sizes import examples
 from turnfold.errors import StoreUnavailable
 from turnfold.memory import Memory
-from turnfold.service.mcp import protocol as answering
-from turnfold.service.mcp.protocol import METHODS
+from turnfold.service.mcp import methods as answering
+from turnfold.service.mcp.methods import METHODS
 from turnfold.service.mcp.resources import ResourceAddress, read_address
 from turnfold.service.mcp.tools import TOOLS
 

@@ -22,7 +22,7 @@ from turnfold.service import (
     ServiceState,
     mcp_beside,
 )
-from turnfold.service.mcp.protocol import McpProtocol
+from turnfold.service.mcp.methods import McpProtocol
 from turnfold.service.mcp.request_access import McpRequest
 from turnfold.service.mcp.sdk import http_endpoint, make_server
 

@@ -1,10 +1,12 @@
-"""Code that the adapters share: running coroutines, model requests, visible history, documents, findings, notes."""
+"""Code that the adapters share: running coroutines, checking requests, following histories, storing findings."""
 
 from __future__ import annotations
 
 from turnfold.adapters._common.alignment import GivenRecord, LoggedRecord, follow_history
 from turnfold.adapters._common.coroutine_runners import HookRunner, ThreadBridge
 from turnfold.adapters._common.findings import PendingResults, as_finding_text, note_result
+from turnfold.adapters._common.fitted_history import FittedRequest, HistoryView
+from turnfold.adapters._common.original_form import original_fields, with_original_form
 from turnfold.adapters._common.placeholders import (
     can_run,
     is_valid_part,
@@ -20,21 +22,23 @@ from turnfold.adapters._common.request_checks import (
     refuse_redaction,
     remaining_tokens,
 )
-from turnfold.adapters._common.resolve import (
+from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
+from turnfold.adapters._common.sessions import (
     calling_session,
     nested_conversation,
     nested_session,
     running_tool,
     session_of,
 )
-from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
 from turnfold.adapters._common.storage import SizedCache, all_documents
 from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
 from turnfold.records import content_key, longest_overlap
 from turnfold.stores import is_home, new_home, short_name
 
 __all__ = (
+    "FittedRequest",
     "GivenRecord",
+    "HistoryView",
     "HookRunner",
     "LoggedRecord",
     "PendingResults",
@@ -60,6 +64,7 @@ __all__ = (
     "new_home",
     "note_result",
     "opaque_text",
+    "original_fields",
     "own_groups_last",
     "provider_file_note",
     "record_usage",
@@ -70,4 +75,5 @@ __all__ = (
     "set_system",
     "short_name",
     "system_texts",
+    "with_original_form",
 )

@@ -2,13 +2,14 @@
 
 A framework that passes a history says what the conversation is now: a user may have gone back, edited a message or
 asked for another answer, and a front end sends messages with new ids and times. Messages are therefore recognised by
-content and order. If the history only continues the log, what is new is appended. If it left the log somewhere,
+content and order. If the history only continues the log, the new messages are appended. If it differs from the log,
 everything so far is cleared (it stays in the log, but no model sees it again, in a summary or by recall), and the
 history is appended anew.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -22,20 +23,20 @@ __all__ = ("GivenRecord", "LoggedRecord", "follow_history")
 _SLACK = 64
 """To recognise a history, twice its length plus this many entries of the log are read."""
 _AGAIN = ":again:"
-"""Separates the name of a record from a number, where it is stored again."""
+"""Separator between the name of a record and a number, if the record is stored a second time."""
 _BATCH = 500
 """The most entries of one append."""
 
 
 class GivenRecord(NamedTuple):
-    """A record of the history that a framework gives, and its name (client id) in the log."""
+    """A record of the history that a framework gives, and its name (client id) in the log; empty if it has none."""
 
     record: Message
     name: str
 
 
 class LoggedRecord(NamedTuple):
-    """The entry of a given record; of a record that was recognised, the log may have a richer version."""
+    """A given record as it is in the log; the log's version of a known message may hold more than the given one."""
 
     seq: int
     record: Message
@@ -46,15 +47,17 @@ async def follow_history(
     given: Sequence[GivenRecord],
     *,
     key: Callable[[Message], str] = content_key,
+    whole: bool = False,
 ) -> list[LoggedRecord]:
     """Make the visible log end with the given records, and return the entry of each.
 
-    Records with the same `key` are the same message.
+    Records with the same `key` are the same message. `whole`: the records are the whole log, and not only its end.
     """
     visible = VisibleHistory(session)
-    reach = 2 * len(given) + _SLACK
+    reach = sys.maxsize if whole else 2 * len(given) + _SLACK
     entries = await visible.newest(reach, _is_message)
-    start, length = longest_overlap(*_keys(entries, given, key))
+    keys = _keys(entries, given, key)
+    start, length = (0, _common_prefix(*keys)) if whole else longest_overlap(*keys)
     known = [LoggedRecord(one.entry.seq, one.entry.message) for one in entries[start:][:length]]
     if start + length == len(entries) and (length or not entries):
         return known + await _append(session, given[length:])
@@ -72,12 +75,17 @@ async def follow_history(
     return placed[len(kept) :]
 
 
+def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:
+    pairs = enumerate(zip(log, given, strict=False))
+    return next((at for at, (old, new) in pairs if old != new), min(len(log), len(given)))
+
+
 def _keys(
     entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
 ) -> tuple[list[str], list[str]]:
-    """Return the keys of entries and of given records: names where both have them, else what they say."""
+    """Return the keys of entries and of given records: their names if both sides have them, else `key(message)`."""
     names = [shown.entry.client_id.partition(_AGAIN)[0] for shown in entries]
-    both = set(names) & {one.name for one in given}
+    both = set(names) & {one.name for one in given} - {""}
     return (
         [
             name if name in both else key(shown.entry.message)
@@ -92,7 +100,12 @@ async def _append(session: AsyncSession, given: Sequence[GivenRecord]) -> list[L
     placed: list[LoggedRecord] = []
     for at in range(0, len(given), _BATCH):
         batch = given[at : at + _BATCH]
-        taken = {entry.client_id for entry in await session.by_client_id([x.name for x in batch])}
+        names = [one.name for one in batch if one.name]
+        taken = (
+            {entry.client_id for entry in await session.by_client_id(names)}
+            if names
+            else set[str]()
+        )
         head = (await session.store.head(session.scope, session.id)).seq
         new: list[NewEntry] = []
         for number, one in enumerate(batch):

@@ -29,17 +29,27 @@ class ThreadBridge:
 
     A queue keeps the order, because a cancelled call continues in its thread and the next one must not overtake it. A
     thread of the loop's own pool is used only while there is work, so any number of bridges may exist.
+
+    `own_loops` is the name of a framework's function that runs an event loop of its own. If it is given, an
+    `AsyncMemory` that is used in a second loop is refused, because its connections and locks belong to the first.
     """
 
-    def __init__(self, memory: AsyncMemory | Memory | AsyncSession | Session | None) -> None:
+    def __init__(
+        self,
+        memory: AsyncMemory | Memory | AsyncSession | Session | None,
+        *,
+        own_loops: str = "",
+    ) -> None:
         self.blocking = isinstance(memory, Memory | Session)
+        self._own_loops = own_loops
+        self._loop = _running_loop()
         self._queue: deque[Callable[[], None]] = deque()
         self._has_worker = False
         self._lock = Lock()
 
     @classmethod
     def of(cls, *, blocking: bool) -> ThreadBridge:
-        """Return a bridge for a memory of which only this is known."""
+        """Return a bridge without a memory object; `blocking` is True for a `Memory`, False for an `AsyncMemory`."""
         bridge = cls(None)
         bridge.blocking = blocking
         return bridge
@@ -48,6 +58,7 @@ class ThreadBridge:
         """Return the coroutine's result. Work that has started is finished, even if the caller is cancelled."""
         loop = _running_loop()
         if not self.blocking or loop is None:
+            self._check_loop(loop, work)
             return await work
         done: Future[_Result] = Future()
         context = copy_context()
@@ -67,6 +78,20 @@ class ThreadBridge:
                 loop.run_in_executor(None, self._work)
                 self._has_worker = True
         return await asyncio.wrap_future(done)
+
+    def _check_loop(
+        self, loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, Any]
+    ) -> None:
+        if not self._own_loops:
+            return
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            work.close()
+            raise InvalidOption(
+                f"{self._own_loops} runs an event loop of its own, and an AsyncMemory belongs to the loop that opened "
+                "it: give the adapter a Memory, or use the awaited form"
+            )
 
     def _work(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Notes findings (remembered tool results) for adapters that log a result some time after its tool ran."""
+"""Stores findings (remembered tool results) for adapters that log a result some time after its tool ran."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ async def note_result(
     asked: int,
     failed: bool = False,
 ) -> None:
-    """Remember the result of a call if its tool has a rule and did not fail; results it made stale are marked.
+    """Remember the result of a call if its tool has a rule and did not fail; mark the findings that it makes stale.
 
-    `seq` is the entry of the result, `asked` the newest seq when the call was made.
+    `seq` is the log position of the result, `asked` that of the newest entry when the call was made.
     """
     if failed or rule_for(session.findings.rules, call.name) is None:
         await session.findings.ran(call.name)
@@ -33,22 +33,27 @@ async def note_result(
 
 
 def as_finding_text(shown: str, value: object) -> str:
-    """Return the text to remember of a result: as JSON where the framework shows a dict or list as Python writes it."""
+    """Return the text to remember for a tool result: `shown`, or JSON if `shown` is the `str()` of a dict or list."""
     is_repr = type(value) in (dict, list) and shown == str(value)
     return str(writable(result_text(value) if is_repr else shown))
 
 
 @dataclass(slots=True)
 class _PendingCall:
+    """A tool call whose result is not in the log yet."""
+
     call: ToolCall
     asked: int
+    """Seq of the newest entry when the call was made."""
     value: object = None
+    """Return value of the tool."""
     may_be_withheld: bool = False
+    """True if the framework may log a note in place of the value."""
     failed: bool = False
 
 
 class PendingResults:
-    """The calls of a conversation whose tools have begun and whose results are not in the log yet."""
+    """Tool calls of a conversation that have started and whose results are not in the log yet."""
 
     def __init__(self, session: AsyncSession, rules: Sequence[FindingRule] = ()) -> None:
         self._session = session
@@ -58,13 +63,13 @@ class PendingResults:
             session.findings.use(rules)
 
     async def started(self, call: ToolCall) -> None:
-        """Note that a tool begins: what it may change is stale from now on."""
+        """Record that a tool starts, and mark the findings that it may change as stale."""
         await self._session.findings.ran(call.name)
         asked = (await self._session.status()).entries
         self._calls[call.id] = _PendingCall(call, asked)
 
     async def ended(self, call_id: str, value: object, *, may_be_withheld: bool) -> None:
-        """Note that a tool has ended and returned a value: what it changed meanwhile is stale.
+        """Record the value that a tool returned, and mark the findings that it may have changed as stale.
 
         If the framework may log a note in place of the value, only a result that is the value itself is remembered.
         """
@@ -73,7 +78,7 @@ class PendingResults:
             await self._session.findings.ran(pending.call.name)
 
     def failed(self, call_id: str) -> None:
-        """Note that the result of a call is an error, which is not remembered."""
+        """Record that the result of a call is an error, which is not remembered."""
         if pending := self._calls.get(call_id):
             pending.failed = True
 

@@ -29,7 +29,7 @@ _Message = TypeVar("_Message")
 
 
 def refuse_redaction(memory: AsyncMemory | AsyncSession, *, adapter: str) -> None:
-    """Raise `InvalidOption` if a memory redacts: such an adapter knows its messages in the log by their content."""
+    """Raise `InvalidOption` if a memory redacts: the adapter finds its messages in the log by their content."""
     if redaction_of(memory.store) is not None:
         raise InvalidOption(
             f"{adapter} cannot use a memory with redact=: it finds the messages of a run in the log by their content, "
@@ -65,7 +65,8 @@ def remaining_tokens(
     cost, allowed = sum(map(count, added)), session.budget.tokens
     if cost >= allowed:
         raise InvalidOption(
-            f"{other} adds {len(added)} messages with {cost:,} tokens, but a request may have only {allowed:,}"
+            f"{other} adds {len(added)} messages with {cost:,} tokens, but a request may have only {allowed:,}: "
+            "let it add less, or raise the budget"
         )
     return allowed - cost
 

@@ -41,7 +41,7 @@ class VisibleEntry(NamedTuple):
 
 
 class Retraction(NamedTuple):
-    """Where the visible log begins, and which of its entries were retracted."""
+    """The seq after which the visible log begins, and its entries that were retracted."""
 
     cleared: int
     note: TakenBackNote
@@ -55,14 +55,14 @@ class Retraction(NamedTuple):
 
 
 class VisibleHistory:
-    """The visible part of one conversation's log."""
+    """Reads the visible part of one conversation's log, and retracts its newest messages."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
         self._where = session.store, session.scope, session.id
 
     async def retraction(self) -> Retraction:
-        """Read which entries are not visible."""
+        """Read from the store which entries are not visible."""
         store, scope, conversation = self._where
         cleared = await store.get_document(scope, conversation, SESSION, CLEARED)
         document = await store.get_document(scope, conversation, SESSION, TAKEN_BACK)
@@ -94,13 +94,13 @@ class VisibleHistory:
     async def take_back(self, end: Callable[[VisibleEntry], int]) -> VisibleEntry | None:
         """Retract the newest visible piece and return its entry as it was before; None if no piece is visible.
 
-        `end` returns the position after the last visible piece of an entry, 0 if it has none; it is called from the
-        newest entry back.
+        A piece is an item of the framework; an entry may hold several. `end` is called with an entry, the newest first,
+        and returns the position after its last visible piece, or 0 if it has none.
         """
         return await self._change(lambda: self._without_newest(end))
 
     async def keep_whole(self, seq: int, pieces: int) -> None:
-        """Note that all `pieces` of an entry are visible, also those that a reader would leave out by itself."""
+        """Record that all `pieces` of an entry are visible, also those that are hidden by default."""
 
         async def whole() -> tuple[TakenBackNote, int, None]:
             retraction = await self.retraction()
@@ -126,7 +126,7 @@ class VisibleHistory:
     async def _change(
         self, change: Callable[[], Awaitable[tuple[TakenBackNote, int, _Result] | None]]
     ) -> _Result | None:
-        """Store the note that `change` makes of the current one, and return its result; None if it makes none."""
+        """Store the note that `change` returns, with retries; return its result; None if it changes nothing."""
         store, scope, conversation = self._where
         for _ in range(_TRIES):
             changed = await change()

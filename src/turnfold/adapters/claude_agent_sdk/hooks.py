@@ -41,7 +41,7 @@ _Found = TypeVar("_Found")
 
 
 class SessionHooks:
-    """The hooks of one session."""
+    """Hooks that log the messages of one conversation, and those of its subagents."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class SessionHooks:
         self._transcripts: dict[str, TranscriptFile] = {}
         """The transcript of each session, by conversation."""
         self._requested: dict[str, dict[str, ToolCall]] = {}
-        """Calls of which no hook has told the end yet, by conversation and id."""
+        """Tool calls that were requested and have not ended, by conversation and call id."""
         self._conversation = conversation
         self._findings = as_finding_rules(findings)
         self._unlogged = unlogged
         """Tools whose calls are not logged, because their answers are quoted from this log."""
         self._informed = {continued}
-        """Ids of SDK sessions that need no findings, because their messages have them or they were shown them."""
+        """Ids of SDK sessions that were already shown the findings, or that have the results in their messages."""
 
     def by_event(self) -> dict[str, HookFunction]:
         """Return the hooks by event name."""
@@ -107,7 +107,7 @@ class SessionHooks:
         preview = await session.preview(prompt)
         blocks = [message.text for message in preview.section(Section.TAIL)]
         if (sdk_session := _text(payload, "session_id")) not in self._informed:
-            # A session of the SDK that begins here has none of the results that this log still shows.
+            # The messages of a new SDK session have none of the tool results that are in this log.
             self._informed.add(sdk_session)
             tokens = self._memory.budget.share("tail")
             known = await session.findings.text(tokens=tokens, question=prompt)
@@ -161,7 +161,7 @@ class SessionHooks:
     async def stopped(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the last answer of a turn, and before it what no hook has told: texts beside calls, denied calls."""
+        """Log the last answer of a turn, and before it texts beside calls and denied calls, which no hook reports."""
         del tool_use_id, context
         await self._end_turn(self._session(payload), payload)
         answer = _text(payload, "last_assistant_message")
@@ -199,7 +199,7 @@ class SessionHooks:
             await note_result(session, call, result, seq=stored, asked=stored - 2, failed=failed)
 
     async def _beside(self, session: AsyncSession, payload: HookInput, call: ToolCall) -> str:
-        """Return the text that the model said beside a call, if it is known yet."""
+        """Return the text that the model wrote beside a call; empty if it is not known yet."""
         transcript = self._transcript(session, payload)
         if transcript is None:
             return ""
@@ -214,7 +214,7 @@ class SessionHooks:
         transcript = self._transcript(session, payload)
         for said in await self._from_file(transcript.take_rest) if transcript else ():
             logged = await session.by_client_id([f"call:{call}" for call in said.calls])
-            # Not of a turn before this log began, and not in the log with its call.
+            # Skips texts of turns before this log began, and texts that were logged with their call.
             if logged and not any(entry.message.text for entry in logged):
                 await self._add(session, [NewEntry(assistant(said.text), f"beside:{said.message}")])
         for call, beside in denied:
@@ -281,7 +281,7 @@ def _call_of(payload: HookInput, tool_use_id: str | None) -> ToolCall:
 def _text(payload: HookInput, name: str) -> str:
     """Return a text field of the payload, with lone surrogates escaped, because a hook cannot refuse its input."""
     value = payload.get(name)
-    # Not isinstance, which would believe an object that lies about its class.
+    # Not isinstance, which trusts a false __class__.
     if not issubclass(type(value), str):
         return ""
     return encodable(str.__str__(cast("str", value)))

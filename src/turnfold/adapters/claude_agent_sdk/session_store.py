@@ -50,7 +50,7 @@ _TRIES = 16
 
 
 class _TranscriptPlace(msgspec.Struct, frozen=True):
-    """Where a transcript is stored, its summary and the time of its last change."""
+    """The home of a transcript (a conversation of the store), with its summary and the time of its last change."""
 
     session_id: str
     home: str
@@ -58,7 +58,7 @@ class _TranscriptPlace(msgspec.Struct, frozen=True):
     modified: int = 0
     """Time of the last stored line, in milliseconds since 1970."""
     upto: int = 0
-    """The last line that `summary` covers."""
+    """Seq of the last line that `summary` covers."""
     summary: dict[str, object] | None = None
 
 
@@ -70,6 +70,8 @@ class TurnfoldSessionStore(SessionStore):
         self._store, self._scope = awaiting.store, awaiting.scope
         self._names = replace(CLAUDE_HOMES, name=name)
         self._off_loop = ThreadBridge(memory)
+        self._last_modified = 0
+        """The newest time that this object has stored: sessions written in the same millisecond keep their order."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Store lines in order, all of them or none; a line with a known uuid is not stored again."""
@@ -161,7 +163,7 @@ class TurnfoldSessionStore(SessionStore):
         for _ in range(_TRIES):
             place, version = await self._find(key)
             if place is None:
-                return  # deleted meanwhile, with what was just written
+                return  # deleted meanwhile, with the lines that were just written
             head = await self._store.head(self._scope, place.home)
             if head.seq <= place.upto:
                 return
@@ -170,7 +172,9 @@ class TurnfoldSessionStore(SessionStore):
                 lines = await self._lines(place.home, after=place.upto)
                 previous = cast("SessionSummaryEntry | None", summary)
                 summary = cast("dict[str, object]", fold_session_summary(previous, key, lines))
-            modified = max(time.time_ns() // 1_000_000, place.modified + 1)
+            now = time.time_ns() // 1_000_000
+            modified = max(now, place.modified + 1, self._last_modified + 1)
+            self._last_modified = modified
             updated = msgspec.structs.replace(
                 place, summary=summary, upto=head.seq, modified=modified
             )
@@ -190,7 +194,7 @@ class TurnfoldSessionStore(SessionStore):
         try:
             await self._put(key["project_key"], place, expect=0)
         except Conflict:
-            return  # another writer gave it one
+            return  # another writer registered it
 
     async def _find(self, key: SessionKey) -> tuple[_TranscriptPlace | None, int]:
         document = await self._store.get_document(
@@ -209,7 +213,7 @@ class TurnfoldSessionStore(SessionStore):
         return [self._place(document) for document in documents]
 
     def _place(self, document: Document) -> _TranscriptPlace:
-        """Decode where a transcript is stored; refuse the log of another session, because `delete` would erase it."""
+        """Decode the place of a transcript; refuse a home of another session, because `delete` would erase it."""
         try:
             place = msgspec.json.decode(document.body, type=_TranscriptPlace)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -220,7 +224,7 @@ class TurnfoldSessionStore(SessionStore):
             place.home, self._home_prefix(place.session_id)
         ):
             raise InvalidRecord(
-                f"the transcript is said to be in {place.home[:200]!r}, which does not belong to this session",
+                f"the document names {place.home[:200]!r} as its home, which does not belong to this session",
                 path=document.key,
                 remedy="Restore the store from a backup, or erase the document",
             )

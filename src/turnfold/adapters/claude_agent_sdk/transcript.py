@@ -1,7 +1,7 @@
-"""Reads what a model said beside its tool calls from the transcript that the SDK's program writes.
+"""Reads texts that a model wrote beside its tool calls, from the transcript file of the SDK's command-line program.
 
-No hook is told these texts. The program writes its transcript some time after things happened, so a text may be found
-with its call, or only when the turn ends.
+No hook receives these texts. The program writes its transcript with a delay, so a text may be found together with its
+call, or only when the turn ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger("turnfold.adapters.claude_agent_sdk")
 
 
 class TextBeside(NamedTuple):
-    """A text that a model said beside tool calls."""
+    """A text that a model wrote in the same message as tool calls."""
 
     message: str
     """Id of the message."""
@@ -31,7 +31,7 @@ class TextBeside(NamedTuple):
 
 
 class TranscriptFile:
-    """The lines of one transcript file, read as it grows."""
+    """Reads the texts in one transcript file, as the file grows."""
 
     def __init__(self, path: str, *, begin: int = 0) -> None:
         self._path = Path(path)
@@ -43,17 +43,17 @@ class TranscriptFile:
 
     @classmethod
     def at_end(cls, path: str) -> TranscriptFile:
-        """Return a transcript of which only lines written from now on are read."""
+        """Return a reader that starts at the present end of the file."""
         found = Path(path)
         return cls(path, begin=found.stat().st_size if found.is_file() else 0)
 
     def take_beside(self, call: str) -> str:
-        """Return the text beside a call, once; empty if there is none, or none written yet."""
+        """Remove and return the text beside a call; empty if there is none, or it is not written yet."""
         self._read()
         return "\n\n".join(self._texts.pop(self._calls.get(call, ""), ()))
 
     def take_rest(self) -> list[TextBeside]:
-        """Return the texts beside calls that were not taken yet."""
+        """Remove and return all other texts beside calls."""
         self._read()
         calls: dict[str, list[str]] = {}
         for call, message in self._calls.items():

@@ -1,4 +1,4 @@
-"""Adapter for LangChain and LangGraph: memory for agents in one line, and checkpoints in turnfold's stores.
+"""Adapter for LangChain and LangGraph: memory for agents in one line; checkpoints and items in turnfold's stores.
 
 agent = create_agent(model, tools, middleware=[turnfold_middleware(memory)], checkpointer=TurnfoldSaver(memory))
 """
@@ -15,12 +15,14 @@ except ImportError as missing:
     ) from missing
 
 from turnfold.adapters.langchain.checkpoints.saver import TurnfoldSaver
+from turnfold.adapters.langchain.item_store import TurnfoldStore
 from turnfold.adapters.langchain.messages import langchain_messages, record_of
 from turnfold.adapters.langchain.middleware import TurnfoldMiddleware, turnfold_middleware
 
 __all__ = (
     "TurnfoldMiddleware",
     "TurnfoldSaver",
+    "TurnfoldStore",
     "langchain_messages",
     "record_of",
     "turnfold_middleware",

@@ -102,7 +102,7 @@ _WHOLE: Final = "whole"
 def parts_of(
     content: Content, *, allow_thinking: bool = False
 ) -> tuple[list[Part], list[object] | None]:
-    """Return the parts of a message's content, and the residue of each block; None instead of residues for plain text.
+    """Return the parts of a message's content, and the residue (other fields) of each block; None for plain text.
 
     `allow_thinking` is True for assistant messages; no other message may have thinking.
     """
@@ -113,7 +113,7 @@ def parts_of(
 
 
 def content_of(parts: Sequence[Part], residues: Sequence[object] | None) -> Content:
-    """Return the content that parts and residues were made from."""
+    """Restore the content of a message from its parts and residues."""
     if residues is None:
         return "".join(part.text for part in parts if isinstance(part, TextPart))
     left = iter(parts)
@@ -121,7 +121,7 @@ def content_of(parts: Sequence[Part], residues: Sequence[object] | None) -> Cont
 
 
 def _read_block(item: str | JsonObject, *, allow_thinking: bool) -> tuple[Part | None, object]:
-    """Convert a block to a part and its residue; no part for a tool call, which the message repeats."""
+    """Convert a block to a part and its residue (other fields); no part for a tool call, which the message repeats."""
     if isinstance(item, str):
         return TextPart(item), None
     if item.get("type") in _CALL_TYPES:

@@ -38,7 +38,7 @@ from turnfold.adapters._common import (
     running_tool,
 )
 from turnfold.adapters.langchain.messages import call_of, record_and_shown
-from turnfold.adapters.langchain.run_log import GraphRunLog
+from turnfold.adapters.langchain.state_log import GraphRunLog
 from turnfold.adapters.langchain.view import GraphView, history_of
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule, RuleSource, as_finding_rules, rule_for, served_text
@@ -70,11 +70,11 @@ class ToolRequest:
     seq: int = 0
     """The newest seq before the call; 0 if its result cannot become a finding."""
     served: ToolMessage | None = None
-    """The remembered answer, if there is one."""
+    """The remembered result as a message, if the call is answered from memory."""
 
 
 class ConversationState:
-    """The log, view and findings (remembered tool results) of one conversation."""
+    """Stores the messages of one conversation, fits its requests, and remembers tool results (findings)."""
 
     def __init__(
         self, session: AsyncSession, *, recall: bool, findings: Sequence[FindingRule]
@@ -117,14 +117,14 @@ class ConversationState:
         seq = (await self._session.status()).entries
         known = await findings.serve(named)
         if known is None:
-            # Invalidated before it runs and after, however it ends: what it may change is not trusted meanwhile.
+            # Findings that the tool may change are marked stale before it runs and after, however it ends.
             await findings.ran(named.name)
             return ToolRequest(named, seq)
         answer = ToolMessage(served_text(known), tool_call_id=named.id, name=named.name)
         return ToolRequest(named, seq, answer)
 
     def running_tool(self, call: LangChainCall) -> AbstractContextManager[None]:
-        """Note that a tool runs, for an agent that it may run."""
+        """Mark the tool call as running, so that an agent inside the tool gets a conversation of its own."""
         return running_tool(self._session.id, call["id"] or call["name"])
 
     async def after_tool(self, call: LangChainCall) -> None:
@@ -138,7 +138,7 @@ class ConversationState:
             return
         if rule_for(self._session.findings.rules, tool_request.call.name) is not None:
             _, shown = record_and_shown(result)
-            if shown.content is result.content:  # else it has no text of its own
+            if shown.content is result.content:  # otherwise it was replaced by other text
                 self._pending.append((tool_request, str(writable(str(shown.text)))))
 
     async def finish(self, messages: Sequence[BaseMessage]) -> None:

@@ -41,7 +41,7 @@ from turnfold.adapters.langchain.messages import (
     origin_of,
     parts_of,
 )
-from turnfold.adapters.langchain.run_log import GraphRunLog
+from turnfold.adapters.langchain.state_log import GraphRunLog
 from turnfold.memory import AsyncSession
 from turnfold.records import TextPart
 from turnfold.window import Context, Section
@@ -110,7 +110,7 @@ class GraphView:
                 break
             if not tries_left:
                 raise lost_from_window("the newest message of this run is", self.session.id)
-            # Another run has left this state, or moved the window forward.
+            # Another run changed the visible history, or moved the window forward.
             seqs = await self.log.catch_up(history, again=True)
             state = dict(zip(seqs, history, strict=True))
         return context, self._messages(context, state)
@@ -119,7 +119,7 @@ class GraphView:
         return self.session.counter.count_message(self.log.record(message))
 
     def _messages(self, context: Context, state: Mapping[int, BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of a context; those of the state as the same objects, without those of other runs."""
+        """Return the messages of a context without those of other runs; messages of the state are the same objects."""
         begun = min(state, default=sys.maxsize)
         _, begin, end, newest = context.ends
         seqs = iter(context.positions)
@@ -133,7 +133,7 @@ class GraphView:
                 hidden_calls |= calls
                 continue
             if seq < 0 and {result.call_id for result in record.results} <= hidden_calls:
-                continue  # stands for the missing result of such a call
+                continue  # a placeholder for the missing result of a hidden call
             hidden_calls -= calls
             whole = record.origin is not None and bool(record.origin.form)
             message = state.get(seq) if whole else None

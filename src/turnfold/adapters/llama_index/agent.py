@@ -82,7 +82,7 @@ class TurnfoldReActAgent(ReActAgent):
     async def handle_tool_call_results(
         self, ctx: Context[Any], results: list[ToolCallResult], memory: BaseMemory
     ) -> None:
-        """Put what the tools returned into the memory."""
+        """Put the tool results, as observations, into the memory."""
         await super().handle_tool_call_results(ctx, results, memory)
         said, kept = await self._steps(ctx)
         await _put_results(ctx, memory, said, results)
@@ -91,7 +91,7 @@ class TurnfoldReActAgent(ReActAgent):
     async def _steps(
         self, ctx: Context[Any]
     ) -> tuple[list[ChatMessage], list[ResponseReasoningStep]]:
-        """Return the steps to put into the memory, and those that stay with the agent."""
+        """Return the steps to put into the memory, and the final answer, which stays with the agent."""
         steps: list[BaseReasoningStep] = await ctx.store.get(self.reasoning_key, default=[])
         # The last step of a run stays: the agent takes its answer from there, and puts it into the memory itself.
         kept = [step for step in steps if isinstance(step, ResponseReasoningStep)]
@@ -109,7 +109,7 @@ class TurnfoldReActAgent(ReActAgent):
 
 
 _ASKED = "turnfold_asked"
-"""Key under which a run keeps the newest seq when its tools were called."""
+"""Key in the run's store of the newest seq when its tools were called."""
 
 
 async def _put_step(
@@ -153,10 +153,10 @@ async def _fitted(
     schemas: Sequence[dict[str, Any]] = (),
     header: Sequence[ChatMessage] = (),
 ) -> list[ChatMessage]:
-    """Return the input of a model within the budget, with the tools and messages that the agent sends beside it.
+    """Return the input of a model so that it fits the budget together with `schemas` and `header`, sent besides it.
 
-    LlamaIndex has asked the memory without telling it of them. The user message that a workflow has put its state into
-    is sent as the workflow made it.
+    LlamaIndex reads the memory without telling it what else it sends. A user message into which a workflow wrote its
+    state is sent as the workflow made it.
     """
     if not isinstance(memory, TurnfoldMemory):
         return llm_input

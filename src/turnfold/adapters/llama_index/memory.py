@@ -76,16 +76,16 @@ def turnfold_memory(
 
 
 class _OpenStore(NamedTuple):
-    """The options of a memory that is open in this process, for memories that LlamaIndex restores."""
+    """A memory that is open in this process; a `TurnfoldMemory` that LlamaIndex restores finds its store here."""
 
     config: MemoryConfig
     blocking: bool
     rules: tuple[FindingRule, ...]
-    """The rules that were last given with it; rules are code and cannot be written."""
+    """The rules that were last given with it; rules are code and cannot be serialized."""
 
 
 class AgentToolResult(NamedTuple):
-    """A tool call that an agent has made, and what it returned."""
+    """A tool call of an agent, and its result as text."""
 
     call: ToolCall
     result: str
@@ -95,6 +95,7 @@ class AgentToolResult(NamedTuple):
 _OPEN: SizedCache[str, _OpenStore] = SizedCache(limit=64)
 """Open memories by the name of the store object, and by address and scope."""
 _NAMES: WeakKeyDictionary[Store, str] = WeakKeyDictionary()
+"""Name of each store object in this process."""
 
 
 class TurnfoldMemory(BaseMemory):
@@ -109,11 +110,13 @@ class TurnfoldMemory(BaseMemory):
     """Address of the store without its password."""
     scope: str = ""
     store_name: str = ""
-    """Name of the open store in the process that wrote this."""
+    """Name of the open store in the process that made this object."""
     schemas: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     """Schemas of the agent's tools."""
     beside: int = 0
+    """Tokens that are sent besides the memory, such as a system prompt."""
     recall: bool = True
+    """True to show folded (compacted) content again if it matches the user's words."""
     has_findings: bool = False
     """True if tool results are remembered by rules."""
     _opened: tuple[AsyncSession, ThreadBridge] | None = PrivateAttr(default=None)
@@ -228,7 +231,7 @@ class TurnfoldMemory(BaseMemory):
         )
 
     def has_room(self, tokens: int) -> bool:
-        """Return True if a request with so many tokens is within the budget."""
+        """Return True if a request with this many tokens is within the budget."""
         return tokens + self._session.counter.reply <= self._session.budget.tokens
 
     async def aget_all(self) -> list[ChatMessage]:
@@ -250,7 +253,7 @@ class TurnfoldMemory(BaseMemory):
     async def aput_results(
         self, messages: list[ChatMessage], runs: Sequence[AgentToolResult], *, asked: int
     ) -> None:
-        """Append the messages of tool results, and remember the results by their rules; one message per run.
+        """Append the messages of tool results, and remember the results by their rules; one message per tool run.
 
         `asked` is the newest seq when the calls were made.
         """
@@ -309,8 +312,8 @@ class TurnfoldMemory(BaseMemory):
         allowed = self._session.budget.tokens
         if spent >= allowed:
             raise InvalidOption(
-                f"what is sent beside the memory has {spent:,} tokens (beside=, initial_token_count, the agent's own "
-                f"messages), but a call may have only {allowed:,} in all"
+                f"the messages sent besides the memory have {spent:,} tokens (beside=, initial_token_count, the "
+                f"agent's own messages), but a call may have only {allowed:,} in all: raise the budget"
             )
         context = await self._session.context(
             (query or None) if self.recall else None,
@@ -385,7 +388,7 @@ def _refuse_serve(rules: Sequence[FindingRule]) -> None:
 
 
 def _register(session: AsyncSession, rules: tuple[FindingRule, ...], *, blocking: bool) -> str:
-    """Note that a store is open, and return its name in this process."""
+    """Register an open store, so that restored memories find it; return its name in this process."""
     name = _NAMES.setdefault(session.store, uuid4().hex)
     place = _place(session.config.address, str(session.scope))
     known = _OPEN.get(name) or _OPEN.get(place)

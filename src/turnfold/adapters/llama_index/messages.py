@@ -195,7 +195,7 @@ def without_local_files(value: object) -> object:
     local = block.get("path") or (block.get("url") if _is_local(block.get("url")) else None)
     if local is None:
         return {**block, "path": None} if "path" in block else block
-    if block.get(key):  # the bytes are there: nothing is read
+    if block.get(key):  # the block has the bytes, so that no file is read
         return {name: inner for name, inner in block.items() if name not in ("path", "url")}
     kind = text_at(block, "block_type") or "block"
     note = f"[{kind} {local} not shown: a stored message may not have local files read]"
@@ -240,7 +240,7 @@ def record_of(message: ChatMessage) -> Message:
         if restored(base, form) == fields:
             return _with_form(record, {"difference": form})
     except (InvalidRecord, ValueError):
-        pass  # no counterpart: all of it is kept
+        pass  # no equivalent record: the message is kept whole
     return _kept_whole(fields, cast("JsonObject", writable(fields)))
 
 

@@ -247,13 +247,15 @@ class RunItems:
         self._stored: Counter[str] = Counter()
         """Items that the run was given, and its own items that are in the log, counted by key."""
         self._claims_on_input: Counter[str] = Counter()
+        """Keys of input that was stored before the SDK adds it."""
         self._claims_on_response: Counter[str] = Counter()
+        """Keys of response items that were stored before the SDK adds them."""
         self._sent: list[TResponseInputItem] = []
         """The items that the SDK last sent to a model; all of them are stored."""
         self._sent_keys: Counter[str] = Counter()
 
     def begin(self, items: _Items, *, resumed: bool = False) -> None:
-        """Note that a run was given the items of the session; a resumed run has calls without a result."""
+        """Start to track a run that was given `items`; of a resumed run the calls without a result are remembered."""
         self.begun = True
         self.own = set()
         self.open_calls = open_calls(items) if resumed else set()
@@ -262,11 +264,11 @@ class RunItems:
         self._sent, self._sent_keys = [], Counter()
 
     def owns(self, items: _Items) -> bool:
-        """Return True if a model call with these items is one of this run: they have everything that was stored."""
+        """Return True if a model call with these items is one of this run: they include all that it has stored."""
         return bool(self._unchanged_prefix(items)) or self._stored <= _counted(items)
 
     def stored(self, items: _Items) -> None:
-        """Note that items the SDK added are in the log."""
+        """Record that items the SDK added are in the log."""
         self._stored.update(_counted(items))
 
     def times_stored(self, items: _Items) -> int:
@@ -274,13 +276,13 @@ class RunItems:
         return sum(self._stored[key] for key in _counted(items))
 
     def stored_input(self, items: _Items) -> None:
-        """Note that input which the SDK will add in a moment is already in the log."""
+        """Record that input which the SDK will add later is already in the log."""
         self._forget_failed(items)
         self._claims_on_input.update(_counted(items))
         self.stored(items)
 
     def stored_response(self, items: _Items) -> None:
-        """Note that a response which the SDK will add once its tools have run is already in the log."""
+        """Record that a response which the SDK will add after its tools have run is already in the log."""
         self._claims_on_response = _counted(items)
 
     def unclaimed(self, items: _Items) -> list[TResponseInputItem]:
@@ -310,7 +312,7 @@ class RunItems:
         return list(items[first + new :])
 
     def sent(self, items: _Items) -> None:
-        """Note that all these items are in the log and about to be sent."""
+        """Record that all these items are in the log and about to be sent."""
         first = self._unchanged_prefix(items)
         if not first:
             self._sent_keys.clear()
@@ -326,7 +328,7 @@ class RunItems:
         missing = self._sent_keys.keys() - _counted(items).keys()
         if missing:
             raise InvalidOption(
-                f"{len(missing)} of the {len(self._sent)} items of this run's last call are gone: a handoff's "
+                f"{len(missing)} of the {len(self._sent)} items of this run's last call are missing now: a handoff's "
                 "input_filter removed them. Only one component may edit the history: let call_model_input_filter do "
                 "it, which turnfold_run(run_config=...) calls last"
             )
@@ -337,6 +339,7 @@ class RunItems:
             self._claims_on_response.clear()
 
     def _redeem(self, key: str) -> bool:
+        """Remove one claim on an item; return False if there is no claim on it."""
         for claims in (self._claims_on_input, self._claims_on_response):
             if claims[key] > 0:
                 claims[key] -= 1

@@ -179,7 +179,7 @@ class ItemsView:
     async def owns(self, items: _Items) -> bool:
         """Return True if the run of this view makes a model call with these items."""
         run = self.session.run
-        if not run.begun:  # a run that is resumed does not ask for its items
+        if not run.begun:  # a resumed run does not call get_items
             await self.session.resume()
         if self._outer is None:
             return run.open_calls <= answered_calls(items)
@@ -194,7 +194,7 @@ class ItemsView:
         session.run.sent(items)
 
     async def shape(self, data: CallModelData[Any]) -> ModelInputData:
-        """Store what is not in the log yet, and return the context to send instead of the whole history."""
+        """Store items that are not in the log yet, and return the context to send instead of the whole history."""
         model_data = data.model_data
         await self._catch_up(model_data.input)
         query = _newest_user_text(model_data.input) if self._recall else ""
@@ -336,9 +336,9 @@ def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
         try:
             arguments: object = json.loads(text or "{}")
         except ValueError as error:
-            return f"error: the arguments are no JSON: {error}"
+            return f"error: the arguments are not JSON: {error}"
         if not isinstance(arguments, dict):
-            return "error: the arguments are no object"
+            return "error: the arguments are not a JSON object"
         session = view.searched
         tool = RecallTool(session.awaiting, max_tokens=max_tokens)
         return await session.off_loop(tool.call(cast("dict[str, object]", arguments)))
@@ -353,6 +353,7 @@ def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
 
 
 async def _serve(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+    """Reject a call with the remembered result as its content, if there is one; otherwise allow it."""
     context = data.context
     view = context.run_config.call_model_input_filter if context.run_config else None
     if not isinstance(view, ItemsView):
@@ -415,7 +416,7 @@ def turnfold_run(
 
 
 class TurnfoldHooks(RunHooks[Any]):
-    """The hooks of a run: each does turnfold's work and calls the same hook of `theirs`."""
+    """The hooks of a run: each does turnfold's work, then calls the same hook of `theirs`, the user's own hooks."""
 
     def __init__(
         self,
@@ -439,7 +440,7 @@ class TurnfoldHooks(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """Call the run's own hook."""
+        """Call the same hook of the user's own hooks."""
         await self._theirs.on_llm_start(context, agent, system_prompt, input_items)
 
     async def on_llm_end(
@@ -472,7 +473,7 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
-        """Remove the tool call from the list of running calls."""
+        """Remove the tool call from the running calls, and keep its result for the findings."""
         session, call = self._view.session, _call_id(context)
         session.run.open_calls.discard(call)
         if session.pending.has_rules:
@@ -488,26 +489,26 @@ class TurnfoldHooks(RunHooks[Any]):
         return guarded and agent.tool_use_behavior != "run_llm_again"
 
     def _give_own_view(self, context: RunContextWrapper[Any], call: str) -> None:
-        """Give an agent that is this tool a filter of its own; a tool that asks no model never uses it."""
+        """Give the tool a filter of its own, used if the tool is an agent that calls a model."""
         config = context.run_config if isinstance(context, ToolContext) else None
         if config is not None and config.call_model_input_filter is self._view:
             own = replace(config, call_model_input_filter=self._view.of_tool(call))
             cast("ToolContext[Any]", context).run_config = own
 
     async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
-        """Call the run's own hook."""
+        """Call the same hook of the user's own hooks."""
         await self._theirs.on_agent_start(context, agent)
 
     async def on_agent_end(
         self, context: AgentHookContext[Any], agent: Agent[Any], output: object
     ) -> None:
-        """Call the run's own hook."""
+        """Call the same hook of the user's own hooks."""
         await self._theirs.on_agent_end(context, agent, output)
 
     async def on_handoff(
         self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]
     ) -> None:
-        """Call the run's own hook."""
+        """Call the same hook of the user's own hooks."""
         await self._theirs.on_handoff(context, from_agent, to_agent)
 
 
@@ -523,11 +524,11 @@ class _Step:
     async def store(self) -> None:
         session = self._session
         if self._storing is None:
-            # A run that was resumed: its response is in the log, or held back by the SDK.
+            # The response of a resumed run is already in the log, or held back by the SDK.
             if session.run.times_stored(self._items) > self._stored_before or not self._items:
                 return
             self._storing = asyncio.ensure_future(session.add_response_ahead(self._items))
-        # A tool that is cancelled must not cancel it for the others.
+        # The cancellation of one tool must not cancel the write, for which other tools wait.
         await asyncio.shield(self._storing)
 
 
@@ -558,7 +559,7 @@ def _call_of(context: ToolContext[Any]) -> ToolCall:
 def _noting_failures(
     session: TurnfoldSession, theirs: ToolErrorFormatter | None
 ) -> ToolErrorFormatter:
-    """Return a formatter that notes which calls failed: to hooks, the text of an error is a result like any other."""
+    """Return an error formatter that records failed calls, because hooks cannot tell an error text from a result."""
 
     async def formatted(args: ToolErrorFormatterArgs[Any]) -> str | None:
         session.pending.failed(args.call_id)

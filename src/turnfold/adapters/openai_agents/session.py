@@ -60,7 +60,7 @@ class TurnfoldSession:
         self.session_id = self.awaiting.id
         self.session_settings: SessionSettings | None = session_settings or SessionSettings()
         self.run = RunItems()
-        """Which items of the current run are in the log."""
+        """Tracks which items of the current run are in the log."""
         self.off_loop = ThreadBridge(memory)
         """Runs coroutines of `awaiting`, in a thread if they block."""
         self.pending = PendingResults(self.awaiting, findings)
@@ -76,12 +76,11 @@ class TurnfoldSession:
         """
         settings = self.session_settings
         most = limit if limit is not None else settings.limit if settings else None
-        if most is not None and most < 0:  # as the SDK's own sessions take it
+        if most is not None and most < 0:  # the SDK's own sessions return all items then
             most = None
         items = await self.off_loop(self._newest(most))
-        if (
-            limit is None
-        ):  # a run begins with all items; the SDK checks the newest ones by their number at other times
+        # A run begins with all items; at other times the SDK reads a number of the newest ones.
+        if limit is None:
             self.run.begin(items)
         return items
 
@@ -113,17 +112,17 @@ class TurnfoldSession:
         await self.off_loop(self.awaiting.clear())
 
     async def add_ahead(self, items: Sequence[TResponseInputItem]) -> None:
-        """Store input that the SDK will add in a moment: it must be in the log before a model is called."""
+        """Store input before the SDK adds it, so that it is in the log before a model is called."""
         await self.off_loop(self._append(records_of(items)))
         self.run.stored_input(items)
 
     async def add_response_ahead(self, items: Sequence[TResponseInputItem]) -> None:
-        """Store a response that the SDK will add once its tools have run."""
+        """Store a response before its tools run; the SDK adds it only afterwards."""
         await self.off_loop(self._append_named(records_of(items)))
         self.run.stored_response(items)
 
     async def resume(self) -> None:
-        """Begin a run that the SDK resumes: it does not ask for the items of the session."""
+        """Begin to track a run that the SDK resumes, because it does not call `get_items`."""
         self.run.begin(await self.off_loop(self._newest(None)), resumed=True)
 
     def of_tool(self, name: str) -> TurnfoldSession:
@@ -163,7 +162,7 @@ class TurnfoldSession:
     async def _keep_open_calls(
         self, stored: Sequence[tuple[int, Message]], answered: set[str]
     ) -> None:
-        """Show the calls without a result in records that the SDK has added: they wait for an approval."""
+        """Make calls without a result visible in records that the SDK has added: these calls wait for an approval."""
         for seq, record in stored:
             if {call.id for call in record.calls} - answered:
                 await self._log.keep_whole(seq, len(items_of(record)))
@@ -182,7 +181,7 @@ class TurnfoldSession:
             self._ahead.append((done.first, record))
 
     async def _stored_before(self, records: list[Message]) -> dict[int, tuple[int, Message]]:
-        """Return, by the id() of a record, the seqs of those that were stored ahead in this turn."""
+        """Return seq and message of the records with tool calls that are stored already, by the id() of the record."""
         calling = [record for record in records if record.calls]
         if not calling:
             return {}
@@ -201,7 +200,7 @@ class TurnfoldSession:
 
 
 class _VisibleItems:
-    """Finds the visible items of entries; it must be given the newest entry first."""
+    """Returns the visible items of entries; it must be called with the newest entry first."""
 
     def __init__(self) -> None:
         self._answered: set[str] = set()

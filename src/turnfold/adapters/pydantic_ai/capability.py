@@ -12,29 +12,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import anyio
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
+    InstructionPart,
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    SystemPromptPart,
     ToolCallPart,
     ToolReturn,
     ToolReturnPart,
+    UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
+from pydantic_ai.profiles import DEFAULT_PROMPTED_OUTPUT_TEMPLATE
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset
 
 from turnfold.adapters._common import (
     ThreadBridge,
+    added_messages,
     calling_session,
+    context_with_system,
+    function_schema,
+    lost_from_window,
     nested_conversation,
     nested_session,
+    own_groups_last,
     record_usage,
+    refuse_redaction,
+    remaining_tokens,
     running_tool,
+    set_system,
+    system_texts,
 )
 from turnfold.adapters.pydantic_ai.entries import Restorer, records_of
 from turnfold.adapters.pydantic_ai.run_log import AgentRunLog
@@ -49,7 +63,8 @@ from turnfold.memory import (
     Session,
     recall_parameters,
 )
-from turnfold.records import ToolCall, ToolResult, Usage
+from turnfold.records import Message, ToolCall, ToolResult, Usage
+from turnfold.window import Context, Section
 
 if TYPE_CHECKING:
     from pydantic_ai.capabilities import (
@@ -60,29 +75,6 @@ if TYPE_CHECKING:
         WrapToolExecuteHandler,
     )
     from pydantic_ai.run import AgentRunResult
-from dataclasses import dataclass, replace
-
-from pydantic_ai.messages import (
-    InstructionPart,
-    SystemPromptPart,
-    UserPromptPart,
-)
-from pydantic_ai.models import Model, ModelRequestParameters
-from pydantic_ai.profiles import DEFAULT_PROMPTED_OUTPUT_TEMPLATE
-
-from turnfold.adapters._common import (
-    added_messages,
-    context_with_system,
-    function_schema,
-    lost_from_window,
-    own_groups_last,
-    refuse_redaction,
-    remaining_tokens,
-    set_system,
-    system_texts,
-)
-from turnfold.records import Message
-from turnfold.window import Context, Section
 
 __all__ = (
     "RunView",
@@ -169,7 +161,7 @@ class RunView:
             )
         shown = self.restorer.view(body, instructions=instructions)
         if not last:
-            shown.append(newest)  # a request without parts: its instructions are all it says
+            shown.append(newest)  # a request without parts, which has only instructions
         system = _system(context, prompts)
         return [ModelRequest(system, instructions=instructions), *shown] if system else shown
 
@@ -230,7 +222,7 @@ def _with_system_of(
     """
     known, sent = set(map(id, history)), set(map(id, request))
     replaced = {
-        _said(message): message
+        _part_ids(message): message
         for message in request
         if id(message) not in known and isinstance(message, ModelRequest)
     }
@@ -238,13 +230,13 @@ def _with_system_of(
     for message in history:
         if id(message) in sent or not isinstance(message, ModelRequest) or not message.parts:
             found.append(message)
-        elif said := _said(message):
-            found.append(replaced.get(said, message))
+        elif ids := _part_ids(message):
+            found.append(replaced.get(ids, message))
     return found
 
 
-def _said(message: ModelRequest) -> tuple[int, ...]:
-    """Return the id() of each part of a request but its system prompts."""
+def _part_ids(message: ModelRequest) -> tuple[int, ...]:
+    """Return the id() of each part of a request, except its system prompts."""
     return tuple(id(part) for part in message.parts if not isinstance(part, SystemPromptPart))
 
 
@@ -272,7 +264,7 @@ def _newest_prompt(history: Sequence[ModelMessage]) -> str | None:
 
 
 def _fitted_texts(context: Context, texts: list[str]) -> list[str]:
-    """Return the system texts as the context has them; they may have been shortened."""
+    """Return the system texts as the context has them, possibly shortened."""
     shown = system_texts(context)
     return shown if len(shown) == len(texts) else texts
 
@@ -358,7 +350,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return None
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return the id for a run that is given none: one of its own for an agent that a tool runs, else it is refused.
+        """Return the conversation id of a run without one: a new id for an agent inside a tool, else an id to refuse.
 
         PydanticAI would make up a new id for each run, and no run would remember anything.
         """
@@ -483,7 +475,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
 
 
 class _Run:
-    """The log, view and findings (remembered tool results) of one run."""
+    """Stores the messages of one run, fits its requests, and remembers tool results (findings)."""
 
     def __init__(
         self,
@@ -514,9 +506,8 @@ class _Run:
 
     async def catch_up(self, messages: Sequence[ModelMessage]) -> None:
         self._messages = messages
-        if (
-            not self._log.follows
-        ):  # before its first request, the history of a run that is resumed is incomplete
+        # Before its first request, the history of a resumed run is incomplete.
+        if not self._log.follows:
             await self._log.catch_up(messages)
 
     async def finish(self) -> None:
@@ -542,7 +533,7 @@ class _Run:
         known = await off_loop(findings.serve(record))
         if known is not None:
             return served_text(known)
-        # Invalidated before it runs and after, however it ends: what it may change is not trusted meanwhile.
+        # Findings that the tool may change are marked stale before it runs and after, however it ends.
         await off_loop(findings.ran(call.tool_name))
         try:
             result = await handler(dict(args))

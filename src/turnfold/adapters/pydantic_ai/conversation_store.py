@@ -166,7 +166,7 @@ class _Documents:
         self._names = replace(PYDANTIC_AI_HOMES, name=name)
         self._index = f"{name}:{PYDANTIC_AI_HOMES.index}"
         self._homes: SizedCache[str, str] = SizedCache(limit=_MOST_HOMES)
-        """Home by entry id, of the newest entries seen; entries never move."""
+        """Cache of the home of each entry, by entry id; entries never move."""
 
     def new_home(self, conversation_id: str) -> str:
         """Return a new unique id for the home of a conversation."""
@@ -176,6 +176,7 @@ class _Documents:
         return self._names.prefix(conversation_id)
 
     async def find(self, conversation_id: str) -> tuple[_Placed | None, int]:
+        """Return the record of a conversation and the version of its document; None and 0 if there is none."""
         document = await self._store.get_document(
             self._scope, self._index, _RECORD, conversation_id
         )
@@ -197,13 +198,14 @@ class _Documents:
             placed.home, self._home_prefix(conversation_id)
         ):
             raise InvalidRecord(
-                f"its messages are said to be in {placed.home[:200]!r}, which does not belong to this conversation",
+                f"the document names {placed.home[:200]!r} as its home, which does not belong to this conversation",
                 path=document.key,
                 remedy=_REMEDY,
             )
         return placed
 
     async def place(self, placed: _Placed, *, expect: int) -> None:
+        """Write the record of a conversation; raises `Conflict` if its document has another version."""
         body = _placed.dump_json([placed])
         document = Document(_RECORD, placed.record.conversation_id, body, 0)
         await self._store.put_document(self._scope, self._index, document, expect=expect)
@@ -215,9 +217,11 @@ class _Documents:
         )
 
     async def erase(self, home: str) -> None:
+        """Erase a home with all its entries."""
         await self._store.delete(self._scope, home)
 
     async def home_of(self, entry_id: str) -> str:
+        """Return the home that holds an entry; raises `KeyError` if there is none."""
         known = self._homes.get(entry_id)
         if known and await self.get(known, entry_id) is not None:
             return known

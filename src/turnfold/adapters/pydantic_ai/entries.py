@@ -6,7 +6,7 @@ fields of that request. Each message is converted back as a test: if the record 
 message is stored in the record. If a tool returns a value without a JSON form, the model and the log get a text
 instead, and the run continues.
 
-A record's name is made of its content and time.
+A record's name (its client id in the log) is a digest of its content and time.
 
 Records that PydanticAI did not write (the summary of a fold (compaction), a shortened message, a message of another
 program) become messages with the same content.
@@ -134,7 +134,7 @@ def _response_parts(part: records.Part) -> Sequence[ModelResponsePart]:
         case records.OpaquePart() if _is_own(part):
             return cast("ModelResponse", _restored_own(part)).parts
         case records.ToolResult():
-            return ()  # no message of an assistant holds one
+            return ()  # an assistant message has no tool results
         case _:
             item = _content_item(part)
             return (FilePart(item),) if isinstance(item, BinaryContent) else (TextPart(str(item)),)
@@ -162,7 +162,7 @@ class NamedRecord(NamedTuple):
 
     record: Message
     name: str
-    """The name made of content and time."""
+    """Digest of content and time; a repeated one has a number added."""
 
 
 class RecordNamer:
@@ -197,6 +197,7 @@ def records_of(message: ModelMessage) -> list[Message]:
 
 
 def _lean_or_whole(message: ModelMessage) -> list[Message]:
+    """Return records that restore the message exactly: with small residues if possible, else with all fields."""
     fields = _fields(message)
     lean = _records(message, fields, whole=False)
     return lean if _round_trips(lean, fields) else _records(message, fields, whole=True)
@@ -372,8 +373,10 @@ _MOST = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Restored:
+    """A record as PydanticAI's request parts or response."""
+
     record: Message
-    """The record; kept here so that no other object can get its id() meanwhile."""
+    """The record; kept here so that no other object can get its id() while it is cached."""
     parts: ModelResponse | list[ModelRequestPart]
     envelope: JsonObject
 

@@ -50,6 +50,7 @@ _FILE_KINDS = frozenset({"audio-url", "document-url", "video-url"})
 _STANDARD = str.maketrans("-_", "+/")
 """Maps the URL-safe base64 alphabet, in which PydanticAI writes bytes, to the standard one of a `data:` URL."""
 _FOR_ADDRESSES = str.maketrans("+/", "-_")
+"""Maps the standard base64 alphabet to the URL-safe one."""
 _UNKNOWN = "application/octet-stream"
 
 
@@ -64,7 +65,7 @@ def _opaque(fields: JsonObject) -> OpaquePart:
 
 
 def _part_of_item(item: object) -> tuple[ContentPart, object]:
-    """Return an item of a prompt or a tool result as a part, and its residue."""
+    """Convert an item of a prompt or tool result to a part and its residue (the other fields)."""
     if isinstance(item, str):
         return TextPart(item), None
     if not isinstance(item, dict) or not item:  # an opaque part may not be empty
@@ -79,7 +80,7 @@ def _part_of_item(item: object) -> tuple[ContentPart, object]:
 
 
 def _item_of(part: ContentPart, residue: object) -> object:
-    """Return the PydanticAI item that a part was made from."""
+    """Restore a PydanticAI item from its part and residue."""
     if residue is None:
         return part.text if isinstance(part, TextPart) else ""
     rest = cast("JsonObject", residue)
@@ -100,7 +101,7 @@ def _item_of(part: ContentPart, residue: object) -> object:
 
 
 def _items_of(parts: Sequence[ContentPart], residues: Sequence[object]) -> list[object]:
-    """Return the PydanticAI items that these parts were made from."""
+    """Restore PydanticAI items from their parts and residues (the other fields of each item)."""
     return [_item_of(part, residue) for part, residue in zip(parts, residues, strict=True)]
 
 
@@ -243,7 +244,7 @@ def _restored_content(parts: Sequence[ContentPart], form: object) -> object:
 def response_part(
     fields: JsonObject, *, model: str, whole: bool = False
 ) -> tuple[Part, JsonObject]:
-    """Convert a response part to a part and its residue; with `whole`, the residue has all fields."""
+    """Convert a response part to a part and its residue (other fields); with `whole`, the residue has all fields."""
     part, rest = _read_response_part(fields, model)
     try:
         Message.of("assistant", (part,))

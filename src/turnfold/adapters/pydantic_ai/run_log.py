@@ -35,7 +35,7 @@ class AgentRunLog:
         self._given = given
         self._stored: set[str] = set()
         self._log_names: dict[str, str] = {}
-        """For recognised records with another name in the log: that name, by name."""
+        """Names in the log of records that have another name there, by their own names."""
         self._seqs: dict[str, int] = {}
         """Seqs of the records of the history that was given, by name."""
         self._prepared: dict[int, _Prepared] = {}
@@ -43,7 +43,7 @@ class AgentRunLog:
         """The beginning of the history that is stored; it is not checked again while it stays unchanged."""
         self._namer = RecordNamer()
         self._results: dict[str, tuple[str, ToolResult]] = {}
-        """By call id: the name of the record that holds the call's result, and the result."""
+        """Result of each call with the name of its record, by call id."""
 
     async def catch_up(self, messages: Sequence[ModelMessage]) -> None:
         """Store every message that is not in the log yet, in order, all of them or none."""
@@ -59,7 +59,7 @@ class AgentRunLog:
             raise
 
     async def follow_again(self, messages: Sequence[ModelMessage]) -> bool:
-        """Make the log follow a run's history again, because another run left it; False if none was given."""
+        """Make the log follow the run's history again, after another run changed it; False if it began without one."""
         if not self._given:
             return False
         self.follows, self._stored_prefix, self._namer = True, [], RecordNamer()
@@ -139,8 +139,10 @@ class AgentRunLog:
 
 
 class _Prepared(NamedTuple):
+    """A message and the records it was converted to."""
+
     message: ModelMessage
     parts: int
-    """Number of parts that the message had."""
+    """Number of parts that the message had when it was converted."""
     records: list[Message]
     names: frozenset[str]

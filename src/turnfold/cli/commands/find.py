@@ -27,7 +27,7 @@ ToolsOption = Annotated[
 ]
 PathsOption = Annotated[
     list[str] | None,
-    typer.Option("--path", help="Only what mentions this file, or a file below it."),
+    typer.Option("--path", help="Only entries that mention this file, or a file in this folder."),
 ]
 TurnsOption = Annotated[
     str | None, typer.Option("--turns", help="One turn, or FIRST-LAST.", metavar="RANGE")
@@ -72,7 +72,7 @@ def search(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Search the messages of all sessions; exit code 1 if nothing is found."""
+    """Search the messages of all sessions; exit code 3 if nothing is found."""
     with report_errors():
         from turnfold.cli.search import Filters, search_store, show_found
 
@@ -80,7 +80,7 @@ def search(
         found = search_store(store, tenant, query, session=session, filters=filters, limit=limit)
         show_found(found, json=as_json)
     if not found.found:
-        raise typer.Exit(ExitCode.PROBLEMS)
+        raise typer.Exit(ExitCode.NOT_FOUND)
 
 
 def recall(
@@ -105,7 +105,7 @@ def recall(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Recall earlier messages of a session; exit code 1 if nothing is found."""
+    """Recall earlier messages of a session; exit code 3 if nothing is found."""
     with report_errors():
         from turnfold.cli.search import Filters, recall_in, show_recalled
 
@@ -115,4 +115,4 @@ def recall(
         )
         show_recalled(recalled, json=as_json)
     if not recalled.recalled:
-        raise typer.Exit(ExitCode.PROBLEMS)
+        raise typer.Exit(ExitCode.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""Commands that change a conversation or add one: fold, checkpoints and fork."""
+"""Commands that fold (compact) a session, list or drop its summaries, or copy it: fold, checkpoints, fork."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def checkpoints(
         typer.Option(help="Drop this checkpoint and those made from it.", metavar="ID"),
     ] = None,
     dropped: Annotated[
-        bool, typer.Option("--dropped", help="Show those that were dropped.")
+        bool, typer.Option("--dropped", help="Show the dropped checkpoints.")
     ] = False,
     store: StoreOption = None,
     tenant: TenantOption = "default",

@@ -16,6 +16,7 @@ from turnfold.cli.commands.options import (
     TenantOption,
 )
 from turnfold.cli.exit_codes import ExitCode, report_errors
+from turnfold.errors import InvalidOption
 
 __all__ = ("add",)
 
@@ -76,7 +77,7 @@ def rules(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """List the rules of a session: what its user laid down and still applies, word for word."""
+    """List the rules of a session: standing instructions of its user, word for word."""
     with report_errors():
         from turnfold.cli.rules import list_rules, show_rules
 
@@ -146,13 +147,18 @@ def top(
 def explain(
     session: SessionArgument,
     call: Annotated[
-        str | None, typer.Argument(help="SEQ, SEQ-NUMBER, @last or @prev. Default: @last.")
+        str | None,
+        typer.Argument(help="Number or id of a call, @last or @prev. Default: @last."),
     ] = None,
     *,
+    number: Annotated[
+        str | None, typer.Option("--call", help="The call, as the argument.", metavar="CALL")
+    ] = None,
     list_calls: Annotated[bool, typer.Option("--list", help="List the calls instead.")] = False,
     limit: Annotated[
         int, typer.Option("--limit", "-n", help="With --list: number of calls.", min=1)
     ] = 20,
+    full: Annotated[bool, typer.Option("--full", help="Show every message whole.")] = False,
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -164,7 +170,10 @@ def explain(
         if list_calls:
             screen.show_calls(screen.list_calls(store, tenant, session, most=limit), json=as_json)
             return
-        screen.show_call(screen.explain_call(store, tenant, session, call), json=as_json)
+        if call is not None and number is not None:
+            raise InvalidOption("give the call once: as an argument or with --call")
+        found = screen.explain_call(store, tenant, session, call or number, full=full)
+        screen.show_call(found, json=as_json, full=full)
 
 
 def diff(
@@ -205,7 +214,7 @@ def replay(
         typer.Option(help="JSON list of tool schemas to add to every call.", metavar="FILE"),
     ] = None,
     session: Annotated[
-        str, typer.Option(help="Which conversation of the file.", metavar="ID")
+        str, typer.Option(help="Conversation of the file to use.", metavar="ID")
     ] = "",
     format_name: Annotated[str, typer.Option("--format", help="Format of a file.")] = "auto",
     store: StoreOption = None,
@@ -245,7 +254,7 @@ def eval_command(
     ] = None,
     peers: Annotated[
         list[str] | None,
-        typer.Option(help="Also evaluate these, separated by commas.", metavar="NAMES"),
+        typer.Option(help="Other memories to evaluate too, separated by commas.", metavar="NAMES"),
     ] = None,
     model: Annotated[str, typer.Option(help="Model to count tokens and costs for.")] = "gpt-4o",
     prices: Annotated[
@@ -257,7 +266,7 @@ def eval_command(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what contexts still hold and what calls cost, without a model; exit code 1 if a call is unusable.
+    """Measure what contexts still contain and what calls cost, without a model; exit code 1 if a call is unusable.
 
     Without a session, file or set, a small invented set is used.
     """

@@ -108,7 +108,7 @@ AllowedOrigins = Annotated[
 
 
 def chosen_redactor(*, wanted: bool) -> Redactor | None:
-    """Return the redactor of `--redact`, with the key of the environment; None if it is not wanted."""
+    """Return the redactor for `--redact`, with the key from TURNFOLD_REDACTION_KEY; None without `--redact`."""
     if not wanted:
         return None
     from turnfold.redaction import Redactor

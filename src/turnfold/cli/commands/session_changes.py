@@ -50,7 +50,7 @@ def unpin(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a pin from the next user turn on."""
+    """Remove a pin; calls leave it out from the next user turn on."""
     with report_errors():
         from turnfold.cli.pins import drop_pin, show_pins
 

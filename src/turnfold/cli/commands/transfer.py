@@ -40,7 +40,9 @@ def export_command(
         Path | None,
         typer.Option("--output", "-o", help="Default: the standard output.", metavar="FILE"),
     ] = None,
-    model: Annotated[str, typer.Option(help="The model a provider's format is written for.")] = "",
+    model: Annotated[
+        str, typer.Option(help="Model for which the format of a provider is written.")
+    ] = "",
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,

@@ -1,4 +1,4 @@
-"""Charts of the demo: bars of tokens or messages, and each call as a frame or a line.
+"""Terminal charts of the demo: bars of tokens or messages, and each call as a frame or a line.
 
 Every non-empty part of a bar gets at least one cell, and the cells add up to the width. Parts differ by colour, or by
 letter in output without colours, so that a pipe shows the same information. The functions return objects that rich can
@@ -18,9 +18,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from turnfold.cli.demo.labels import Texts
 from turnfold.cli.demo.replay import Fold, Shrunk, Step
 from turnfold.cli.demo.sample import Sample
-from turnfold.cli.demo.texts import Texts
 from turnfold.window import Outcome, Section
 
 __all__ = (
@@ -146,7 +146,7 @@ class Drawing:
     model: str
 
     def opening(self, tokens_logged: int) -> RenderableType:
-        """Return the introduction."""
+        """Return the text shown before the first call."""
         setting = self.texts.setting.format(
             messages=len(self.sample.messages),
             tokens=tokens_logged,

@@ -1,7 +1,7 @@
-"""Compares turnfold with sending the last N messages, and with sending everything.
+"""Comparison of turnfold with two simple methods: sending the last N messages, and sending everything.
 
-The same function measures all three from the messages they would send. It does not read turnfold's receipts (context
-reports), so its figures are an independent check of them.
+One function measures the messages that each method would send. It does not read turnfold's receipts (context reports),
+so its figures are an independent check of the receipts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BROKEN_PAIR = (Rule.CALL_ANSWERED, Rule.RESULT_CALLED)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Figures of one method over all calls."""
+    """Totals of one method over all calls."""
 
     calls: int
     tokens_sent: int
@@ -128,7 +128,7 @@ def tally(
 
 
 def cached_tokens(prefix: int) -> int:
-    """Return how many tokens of a repeated prefix, tool schemas included, OpenAI's prompt cache provides for gpt-4o.
+    """Return how many tokens of a repeated prefix, tool schemas included, OpenAI's prompt cache can serve for gpt-4o.
 
     The cache is not used below 1,024 tokens and counts in steps of 128. The provider decides when its entries expire,
     so this is an upper bound.

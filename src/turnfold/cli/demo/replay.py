@@ -1,8 +1,8 @@
-"""Replays a conversation call by call through a memory on a SQLite file, as a program would use it.
+"""Replay of the demo's conversation through a memory on a SQLite file, call by call, as a program would use it.
 
-Before each assistant message the session builds the context of that call; it folds (compacts) by itself. This module
-draws nothing and does not wait. Each step has the context, its violations, and the changes since the call before:
-entries folded into a checkpoint, results shortened.
+Before each assistant message the session builds the context of that call, and folds (compacts) when needed. This module
+draws nothing and does not pause. Each step has the context, its violations, and the changes since the previous call:
+entries folded into a checkpoint (summary), results shortened.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _address(path: Path) -> str:
 
 
 def fixed_clock() -> Callable[[], int]:
-    """Return a clock that does not depend on the real time: recalled passages show dates, and replays must be equal."""
+    """Return a clock with fixed times, because recalled passages show dates and every replay must give the same."""
     ticks = count(1_767_603_600_000_000)
     return lambda: next(ticks)
 
@@ -116,7 +116,7 @@ def fixed_clock() -> Callable[[], int]:
 def replay(
     sample: Sample, budget: Budget, counter: TokenCounter, *, keep: Path | None = None
 ) -> Iterator[Step]:
-    """Yield a step before each assistant message, in order."""
+    """Yield one step per assistant message, in order: the call that the message answers."""
     clock = fixed_clock() if keep is None else None
     with (
         database(keep) as address,

@@ -1,4 +1,4 @@
-"""The results of the demo: a table that compares turnfold with two simple methods, and all figures as JSON.
+"""Results of the demo: a table that compares turnfold with two simple methods, and all figures as JSON.
 
 The JSON has the same steps and figures as the terminal output; it does not depend on the clock or the machine, so two
 runs of one version give the same text.
@@ -18,9 +18,9 @@ from rich.text import Text
 import turnfold
 from turnfold.budget import Budget
 from turnfold.cli.demo.comparison import Comparison, Tally, compare
+from turnfold.cli.demo.labels import Texts
 from turnfold.cli.demo.replay import Step, replay
 from turnfold.cli.demo.sample import Sample, load_sample
-from turnfold.cli.demo.texts import Texts
 from turnfold.tokens import TokenCounter, counter_for
 from turnfold.window import Outcome
 

@@ -1,4 +1,4 @@
-"""Shows the demo while it runs.
+"""Display of the demo while it runs.
 
 In a terminal one frame is updated with each call, and folds are printed above it. In a pipe, or with NO_COLOR, every
 call is a line of plain text.
@@ -18,10 +18,10 @@ from rich.text import Text
 from turnfold.budget import Budget
 from turnfold.cli.demo.charts import Drawing
 from turnfold.cli.demo.comparison import compare
+from turnfold.cli.demo.labels import TEXTS, LabelCode, Texts, language_of
 from turnfold.cli.demo.replay import CONVERSATION, Fold, Step, replay
 from turnfold.cli.demo.report import MODEL, Ending, draw_ending
 from turnfold.cli.demo.sample import Sample, load_sample
-from turnfold.cli.demo.texts import TEXTS, LabelCode, Texts, language_of
 from turnfold.tokens import TokenCounter, counter_for
 
 __all__ = (
@@ -69,7 +69,7 @@ def show(
 def ending_of(
     sample: Sample, steps: Sequence[Step], budget: Budget, counter: TokenCounter, texts: Texts
 ) -> RenderableType:
-    """Compute the final figures from the steps of all calls."""
+    """Compute the final figures from all calls, and draw them."""
     end = Ending(
         budget=budget.tokens,
         model=MODEL,

@@ -1,4 +1,4 @@
-"""Document 002's memory module: workspace contexts, thinking phases and recall."""
+"""`MemoryModule` of design document 002: stores an agent's workspace per turn, thinks about it, summarises, recalls."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ __all__ = (
 
 
 class ContextMemoryStore:
-    """The contexts and summaries of one conversation."""
+    """Stores, searches, recalls, exports and imports the contexts and summaries of one conversation."""
 
     def __init__(self, awaiting: AsyncContextMemoryStore) -> None:
         self._awaiting = awaiting
@@ -47,21 +47,21 @@ class ContextMemoryStore:
 
     @property
     def snapshots(self) -> Snapshots:
-        """The snapshots of the contexts, for files, diffs and lines."""
+        """The stored contexts as snapshots, to read single files, diffs or lines."""
         return Snapshots(self._awaiting.snapshots)
 
     def add_context(
         self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
     ) -> ContextSnapshot:
-        """Store the full context of a turn (default: the one after the newest)."""
+        """Store the full context of a turn and return it; without `turn`, of the turn after the newest."""
         return drive(self._awaiting.add_context(workspace, turn=turn, links=links))
 
     def head_before(self, turn: int = 0) -> SnapshotHead | None:
-        """Return id and turn of the newest context before a turn, or of the newest of all; None if there is none."""
+        """Return id and turn of the newest context before `turn` (0: of the newest of all); None if there is none."""
         return drive(self._awaiting.head_before(turn))
 
     def add_summary(self, summary: MemorySummary) -> MemorySummary:
-        """Store the summary of a context; return the stored one if there is one already."""
+        """Store the summary of a context and return it; if the context has one already, that one is returned."""
         return drive(self._awaiting.add_summary(summary))
 
     def context(self, turn: int | str) -> ContextSnapshot | None:
@@ -81,7 +81,7 @@ class ContextMemoryStore:
         return drive(self._awaiting.summaries(after=after, limit=limit))
 
     def accumulated_summaries(self, *, tokens: int) -> str:
-        """Return a line per turn in at most `tokens`, the oldest folded (compacted); empty if there is none."""
+        """Return the summaries, a line per turn, in at most `tokens`; the oldest are folded (compacted)."""
         return drive(self._awaiting.accumulated_summaries(tokens=tokens))
 
     def search(self, keyword: str, *, limit: int = 10) -> list[ContextHit]:
@@ -99,11 +99,11 @@ class ContextMemoryStore:
         return drive(self._awaiting.export())
 
     def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
-        """Import what `export` returned; what is here already and the same is skipped.
+        """Import the result of `export`; contexts and summaries that are stored already are skipped.
 
-        A faulty export is refused whole, and one with another context or summary of a turn that is here raises
-        `Conflict`. A new conversation is written at once or not at all; an existing one turn by turn, and the same
-        import continues where it was interrupted.
+        A faulty export raises `InvalidRecord` and nothing is imported. `Conflict` is raised if a turn has another
+        context or summary here than in the export. A new conversation is written in one transaction; an existing one
+        turn by turn, and repeating an interrupted import completes it.
         """
         return drive(self._awaiting.import_(exported))
 
@@ -152,23 +152,23 @@ class MemoryModule:
         return self._awaiting
 
     def attach(self, conversation: str) -> MemoryModule:
-        """Return the module for a conversation that an agent runs; one without a name becomes that of the first."""
+        """Return the module for a conversation that an agent runs; an unnamed module takes the name of the first."""
         found = MemoryModule.__new__(MemoryModule)
         found._awaiting = drive(self._awaiting.attach(conversation))  # noqa: SLF001 (its own)
         return found
 
     @property
     def conversation(self) -> str:
-        """Id of the conversation."""
+        """Id of the conversation that the module belongs to."""
         return self._awaiting.conversation
 
     @property
     def memory_store(self) -> ContextMemoryStore:
-        """The store of contexts and summaries."""
+        """The store of the conversation's contexts and summaries; raises `InvalidOption` if an agent ran several."""
         return ContextMemoryStore(self._awaiting.memory_store)
 
     def within(self, conversation: str) -> MemoryModule:
-        """Return the module for a conversation; conversations share nothing."""
+        """Return the module of a conversation; conversations share no contexts and no summaries."""
         found = MemoryModule.__new__(MemoryModule)
         found._awaiting = self._awaiting.within(conversation)  # noqa: SLF001 (its own)
         return found
@@ -176,10 +176,10 @@ class MemoryModule:
     def perform_thinking_phase(
         self, workspace_context: str | Snapshot, *, turn: int = 0, client_id: str = ""
     ) -> ThinkingResult:
-        """Store the full context of a turn, think about it, store its summary, and return the summaries of all turns.
+        """Store the full context of a turn, let the model think about it, store its summary; return all summaries.
 
-        Without `turn` it is the one after the newest. For a turn that was processed before, or the newest with the same
-        `client_id`, the stored result is returned. A model that fails, hangs or returns garbage is reported in
+        Without `turn` it is the turn after the newest. The stored result is returned if the turn was processed before,
+        or if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
         `problems`, never in a summary. The context is linked to the one before it and to those recalled since.
         """
         return drive(
@@ -191,47 +191,47 @@ class MemoryModule:
     ) -> RecalledContext:
         """Recall contexts: `{"turn_numbers": [2]}`, `{"keywords": ["..."]}`, `{"context_ids": ["ctx_2_..."]}`.
 
-        With `path` only that file, with `lines` (first and last) only those lines. The result has at most `tokens`; the
-        next thinking phase is shown it, and it is part of `notes` until the one after that.
+        With `path` only that file is returned, with `lines` (first and last) only those lines. The result has at most
+        `tokens`. It is in the prompt of the next thinking phase, and in `notes` until the phase after that.
         """
         return drive(self._awaiting.recall_context(request, tokens=tokens))
 
     def look_up(
         self, request: RecallRequest | Mapping[str, object], *, tokens: int | None = None
     ) -> RecalledContext:
-        """Recall without adding the result to `notes`, for callers who show it themselves."""
+        """Recall contexts without adding the result to `notes`, for callers who put it into a prompt themselves."""
         return drive(self._awaiting.look_up(request, tokens=tokens))
 
     def answer_recall(self, request: RecallRequest | Mapping[str, object]) -> str:
-        """Recall as the result of a tool call: fenced as data, within `recall_tokens`, not added to `notes`."""
+        """Return the text of a recall as a tool result: fenced as data, in at most `recall_tokens`, not in `notes`."""
         return drive(self._awaiting.answer_recall(request))
 
     @property
     def recall_tokens(self) -> int:
-        """Default tokens of a recall."""
+        """Most tokens of a recall that names no limit."""
         return self._awaiting.recall_tokens
 
     def notes(self, *, budget: Budget | None = None) -> dict[str, str]:
-        """Return the notes for `session.context(notes=...)`: the summaries, and what was recalled.
+        """Return the notes for `session.context(notes=...)`: the summaries of all turns, and the recalled context.
 
-        `budget` is that of the call: if its shares are smaller, less is shown.
+        `budget` is the budget of the model call; if its shares are smaller than the module's, the notes are shorter.
         """
         return drive(self._awaiting.notes(budget=budget))
 
     def search(self, keyword: str, *, limit: int = 10) -> list[ContextHit]:
-        """Find contexts by keyword, best first."""
+        """Find the stored contexts of turns by keyword, best first."""
         return drive(self._awaiting.search(keyword, limit=limit))
 
     def export(self) -> dict[str, object]:
-        """Export everything as JSON values: after a run of an agent, what the run kept."""
+        """Export all contexts and summaries as JSON values, for `import_`."""
         return drive(self._awaiting.export())
 
     def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
-        """Import what another module exported; see `ContextMemoryStore.import_`. The numbering goes on after it."""
+        """Import the export of another module (see `ContextMemoryStore.import_`); later turns are numbered after it."""
         return drive(self._awaiting.import_(exported))
 
     def recall_tool(self, provider: str = "openai") -> dict[str, object]:
-        """Return the tool `recall_context` for `openai` (Chat), `openai_responses` or `anthropic`."""
+        """Return the schema of the tool `recall_context` for `openai` (Chat), `openai_responses` or `anthropic`."""
         return self._awaiting.recall_tool(provider)
 
     def close(self) -> None:

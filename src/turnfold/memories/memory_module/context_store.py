@@ -1,14 +1,14 @@
-"""Document 002's ContextMemoryStore: full workspace contexts and their summaries.
+"""`ContextMemoryStore` of design document 002: stores the full workspace context of each turn, and its summary.
 
 A context is stored before its summary is written. If a process dies in between, an extract of the context is shown
 until there is a summary. A summary is written once: of two writers the first wins and the other gets the stored one.
 
-The summaries of all turns are one text of bounded size. The newest are shown as they are; the oldest are folded
-(compacted) into an extract, and the text says how to recall them. Folding goes in steps of a fixed number of turns,
-each on top of the last, so that every process gets the same text and a new turn does not fold everything again.
+The summaries of all turns are rendered as one text of bounded size. The newest are shown as they are; the oldest are
+folded (compacted) into an extract, and the text says how to recall them. A fold takes a fixed number of turns and the
+extract of the fold before it, so that every process gets the same text and a new turn does not fold everything again.
 
-A context that fits is summarised whole. A longer one is read as its changes since the turn before, and if these are too
-long as its beginning and end; the summary says which, so that it does not pass for one of the whole.
+A context that fits the prompt is summarised whole. Of a longer one only the changes since the turn before are read, and
+if these are too long, its beginning and end; the summary records which of the three was read (`Reading`).
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ MIN_SUMMARY_TOKENS = 64
 _STEP = 16
 """Summaries folded in one step."""
 _FOLDED_SHARE = 3
-"""One in so many tokens is for the folded summaries."""
+"""Divisor: a third of the tokens is for the folded summaries."""
 _HEADING_TOKENS = 24
 """Tokens of the line above the folded summaries."""
 _MAX_CACHED_FOLDS = 4096
 _Source: TypeAlias = tuple[str, tuple[tuple[int, str], ...]]
-"""Input of a step: the text of the step before, and (turn, summary) pairs."""
+"""Input of one fold: the extract of the fold before it, and the (turn, summary) pairs to add."""
 
 
 class SummaryHistory:
-    """Renders the summaries of all turns within a limit."""
+    """Renders the summaries of all turns as one text within a token limit, and caches the folded parts."""
 
     def __init__(self, count: Callable[[str], int]) -> None:
         self._count = count
@@ -101,7 +101,7 @@ class SummaryHistory:
             newest = newest[1:]
 
     def _newest_lines(self, lines: Sequence[str], room: int) -> list[str]:
-        """Return the newest lines that fit; the very newest is cut instead of left out."""
+        """Return the newest lines that fit `room` tokens; if not even the newest fits, that line is cut."""
         newest: list[str] = []
         for line in reversed(lines):
             cost = self._count(line) + 1
@@ -143,19 +143,22 @@ class SummaryHistory:
 
 
 def _line(turn: int, text: str) -> str:
-    # On one line, so that a summary cannot pass for that of another turn.
+    # On one line, so that a summary cannot contain a line that looks like another turn's.
     return f"[Turn {turn}] {text}"
 
 
 _EMPTY = "(empty workspace)"
 _MAX_TOKEN_LENGTH = 16
-"""Characters a token has at most in prose or code: a text that is longer than this per token is too long uncounted."""
+"""Most characters per token in prose or code: a text longer than this times the limit is too long without counting."""
 
 
 def text_to_read(
     text: str, before: str | None, *, tokens: int, count: Callable[[str], int]
 ) -> tuple[str, Reading]:
-    """Return what a summariser reads of a context in at most `tokens`; `before` is the context of the turn before."""
+    """Return the text a summariser reads of a context, in at most `tokens`, and which part of the context it is.
+
+    `before` is the context of the turn before, to find the changes; None if there is none.
+    """
     if _fits(text, tokens, count):
         return text, "whole"
     changed = compare_contents("", before, text) if before else None
@@ -183,7 +186,7 @@ _ID = re.compile(r"(?:sum_)?ctx_([1-9][0-9]{0,17})_")
 
 
 def _turn_number(turn: int | str) -> int:
-    """Return the turn of a context or summary id; a number as it is, 0 for any other text."""
+    """Return the turn number in a context or summary id; a number is returned unchanged, other text gives 0."""
     if isinstance(turn, int):
         return turn
     found = _ID.match(turn)
@@ -192,13 +195,13 @@ def _turn_number(turn: int | str) -> int:
 
 _PAGE = 200
 _READ_TOKENS = 4000
-"""Tokens of a context that are read for an extract."""
+"""Most tokens of a context that are read to make an extract."""
 _EXTRACT_TOKENS = 120
-"""Tokens of an extract that stands in for a missing summary."""
+"""Most tokens of an extract that is shown in place of a missing summary."""
 
 
 class AsyncContextMemoryStore:
-    """The contexts and summaries of one conversation."""
+    """Stores, searches, recalls, exports and imports the contexts and summaries of one conversation."""
 
     def __init__(
         self,
@@ -208,9 +211,9 @@ class AsyncContextMemoryStore:
         *,
         count: Callable[[str], int],
         clock: Callable[[], int],
-        way: Runtime,
+        runtime: Runtime,
     ) -> None:
-        self._lock = way.lock()
+        self._lock = runtime.lock()
         self._store, self._scope, self._conversation = store, scope, conversation
         self._count = count
         self._clock = clock
@@ -219,21 +222,21 @@ class AsyncContextMemoryStore:
         self._recall = WorkspaceRecall(self._storage, count, self._summary_of)
         self._history = SummaryHistory(count)
         self._summaries: dict[int, str] = {}
-        """Turn -> summary, as far as they were read."""
+        """Cache of the stored summaries: turn -> summary."""
         self._extracts: dict[int, str] = {}
-        """Turn without a summary -> extract of its context."""
+        """Turn that has no summary -> extract of its context, shown instead."""
         self._checked_turn = 0
-        """Contexts up to this turn were checked for missing summaries."""
+        """Contexts up to this turn were checked for missing summaries already."""
 
     @property
     def snapshots(self) -> AsyncSnapshots:
-        """The snapshots of the contexts, for files, diffs and lines."""
+        """The stored contexts as snapshots, to read single files, diffs or lines."""
         return self._snapshots
 
     async def add_context(
         self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
     ) -> ContextSnapshot:
-        """Store the full context of a turn (default: the one after the newest)."""
+        """Store the full context of a turn and return it; without `turn`, of the turn after the newest."""
         given = Snapshot(context=workspace) if isinstance(workspace, str) else workspace
         wanted = replace(
             given,
@@ -249,17 +252,18 @@ class AsyncContextMemoryStore:
         return to_context(replace(wanted, turn=taken.turn), None)
 
     async def head_before(self, turn: int = 0) -> SnapshotHead | None:
-        """Return id and turn of the newest context before a turn, or of the newest of all; None if there is none."""
+        """Return id and turn of the newest context before `turn` (0: of the newest of all); None if there is none."""
         newest = await self._storage.newest(**({"below": turn} if turn else {}))
         found = await self._storage.stored(newest) if newest else None
         return found.head if found else None
 
     async def add_summary(self, summary: MemorySummary) -> MemorySummary:
-        """Store the summary of a context; return the stored one if there is one already."""
+        """Store the summary of a context and return it; if the context has one already, that one is returned."""
         stored = await self._storage.stored(summary.turn_number)
         if stored is None or stored.head.id != summary.context_id:
             raise InvalidOption(
-                f"{summary.context_id} is not the context of turn {summary.turn_number:,}"
+                f"{summary.context_id} is not the context of turn {summary.turn_number:,}; give the id that "
+                "add_context returned for that turn"
             )
         try:
             await self._put(summary)
@@ -297,14 +301,16 @@ class AsyncContextMemoryStore:
     async def summaries(self, *, after: int = 0, limit: int = 100) -> list[MemorySummary]:
         """Return a page of summaries, oldest first."""
         if after < 0 or limit < 1:
-            raise InvalidOption(f"after={after} must not be negative, limit={limit} at least 1")
+            raise InvalidOption(
+                f"got after={after}, limit={limit}; after must be 0 or more, limit 1 or more"
+            )
         documents = await self._store.documents(
             self._scope, self._conversation, SNAPSHOT_SUMMARY, after=turn_key(after), limit=limit
         )
         return [read_summary(document) for document in documents]
 
     async def accumulated_summaries(self, *, tokens: int) -> str:
-        """Return a line per turn in at most `tokens`, the oldest folded (compacted); empty if there is none."""
+        """Return the summaries, a line per turn, in at most `tokens`; the oldest are folded (compacted)."""
         async with self._lock:
             await self._refresh()
             texts = {**self._extracts, **self._summaries}
@@ -342,11 +348,11 @@ class AsyncContextMemoryStore:
         return exporter.export()
 
     async def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
-        """Import what `export` returned; what is here already and the same is skipped.
+        """Import the result of `export`; contexts and summaries that are stored already are skipped.
 
-        A faulty export is refused whole, and one with another context or summary of a turn that is here raises
-        `Conflict`. A new conversation is written at once or not at all; an existing one turn by turn, and the same
-        import continues where it was interrupted.
+        A faulty export raises `InvalidRecord` and nothing is imported. `Conflict` is raised if a turn has another
+        context or summary here than in the export. A new conversation is written in one transaction; an existing one
+        turn by turn, and repeating an interrupted import completes it.
         """
         imported = read_export(exported)
         head = await self._store.head(self._scope, self._conversation)
@@ -367,7 +373,7 @@ class AsyncContextMemoryStore:
         return ImportedContexts(contexts=contexts, summaries=summaries)
 
     async def _check_conflicts(self, imported: ExportedContexts) -> set[int]:
-        """Return the turns whose summary is here already; raises `Conflict` if the import contradicts what is here."""
+        """Return the turns whose summary is stored already; raises `Conflict` if the import has different content."""
         for turn, context_id in imported.turns.items():
             there = await self._storage.stored(turn)
             if there is not None and there.head.id != context_id:
@@ -380,8 +386,8 @@ class AsyncContextMemoryStore:
             found = await self.summary(summary.turn_number)
             if found is not None and found != summary:
                 raise Conflict(
-                    f"the summary of turn {summary.turn_number:,} is another one here than in the export; nothing was "
-                    "imported: import it under another conversation id"
+                    f"turn {summary.turn_number:,} has another summary here than in the export; nothing was imported: "
+                    "import it under another conversation id"
                 )
             if found is not None:
                 known.add(summary.turn_number)
@@ -422,7 +428,7 @@ class AsyncContextMemoryStore:
         self._checked_turn = max(self._checked_turn, newest)
 
     async def _extract_between(self, first: int, stop: int) -> None:
-        """Make extracts for the contexts of turns [first, stop), which have no summary; gaps cost nothing."""
+        """Make extracts of the contexts of turns [first, stop), which have no summary; numbers may be missing."""
         after = first - 1
         while True:
             page = await self._storage.page(after=after, limit=1)

@@ -1,7 +1,8 @@
-"""Export the contexts and summaries of a memory module as JSON values, and read them back.
+"""Export the contexts and summaries of a memory module as JSON values, and read such an export.
 
-Chunks that several contexts share are exported once. An import verifies every chunk against its digest, every context
-against its id and every summary against its context before anything is written; one fault refuses the whole export.
+Pieces of content that several contexts share are exported once. `read_export` verifies every piece against its digest,
+every context against its id and every summary against its context; one fault raises `InvalidRecord`, and nothing is
+imported.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class _Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContextExporter:
-    """Collects contexts and summaries for an export."""
+    """Collects contexts and summaries, and returns them as one export."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, str | _Encoded] = {}
@@ -127,10 +128,10 @@ def _chunk_text(piece: bytes) -> str | _Encoded:
 
 @dataclass(frozen=True, slots=True)
 class ExportedContexts:
-    """A verified export."""
+    """An export that was read and verified."""
 
     summaries: tuple[MemorySummary, ...]
-    """Sorted by turn."""
+    """All summaries, sorted by turn."""
     turns: Mapping[int, str]
     """Turn -> context id, sorted by turn."""
     _contexts: tuple[_Context, ...]
@@ -142,7 +143,7 @@ class ExportedContexts:
             yield _snapshot(context, self._pieces)
 
     def pieces(self, conversation: str) -> Iterator[Piece]:
-        """Yield a new conversation with everything, for `Store.restore`."""
+        """Yield the records of a new conversation with all contexts and summaries, for `Store.restore`."""
         created = min((context.timestamp for context in self._contexts), default=0)
         updated = max((context.timestamp for context in self._contexts), default=0)
         yield ConversationOpening(conversation, created, updated)
@@ -159,25 +160,29 @@ class ExportedContexts:
 
 
 def read_export(given: object) -> ExportedContexts:
-    """Read and verify an export."""
+    """Read and verify an export; raises `InvalidRecord` for anything that `ContextExporter` cannot have written."""
     try:
         export = msgspec.convert(given, _Export)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InvalidRecord(f"not an export of contexts: {error}") from None
     if (export.format, export.version) != (_FORMAT, _VERSION):
         raise InvalidRecord(
-            f"{export.format!r} version {export.version}; this release reads {_FORMAT!r} version {_VERSION}"
+            f"the export has format {export.format!r} version {export.version}; this release reads {_FORMAT!r} "
+            f"version {_VERSION}"
         )
     pieces = {name: _chunk_bytes(name, piece) for name, piece in export.pieces.items()}
     contexts = sorted(export.contexts.values(), key=lambda context: context.turn_number)
     turns = {context.turn_number: context.id for context in contexts}
     if len(turns) != len(contexts):
-        raise InvalidRecord("two contexts have the same turn", path="contexts")
+        raise InvalidRecord(
+            f"{len(contexts)} contexts have {len(turns)} different turn numbers; each needs its own",
+            path="contexts",
+        )
     unused = pieces.keys() - {
         name for context in contexts for item in context.items for name in item.pieces
     }
     if unused:
-        raise InvalidRecord(f"{len(unused)} pieces belong to no context", path="pieces")
+        raise InvalidRecord(f"pieces that belong to no context: {len(unused)}", path="pieces")
     for name, context in export.contexts.items():
         _verify_context(name, context, pieces)
     for name, summary in export.summaries.items():
@@ -201,12 +206,14 @@ def _verify_context(name: str, context: _Context, pieces: Mapping[str, bytes]) -
     where = f"contexts.{name}"
     missing = {each for item in context.items for each in item.pieces} - pieces.keys()
     if missing:
-        raise InvalidRecord(f"{len(missing)} of its pieces are missing", path=where)
+        raise InvalidRecord(f"pieces missing from the export: {len(missing)}", path=where)
     size = sum(len(pieces[each]) for item in context.items for each in item.pieces)
     if size > LARGEST_SNAPSHOT:
-        raise InvalidRecord(f"{size:,} bytes, more than {LARGEST_SNAPSHOT:,}", path=where)
+        raise InvalidRecord(
+            f"the context has {size:,} bytes; at most {LARGEST_SNAPSHOT:,} are allowed", path=where
+        )
     if name != _snapshot(context, pieces).id:
-        raise InvalidRecord(f"the context has the id {context.id}", path=where)
+        raise InvalidRecord(f"the context under this name has the id {context.id}", path=where)
 
 
 def _snapshot(context: _Context, pieces: Mapping[str, bytes]) -> Snapshot:
@@ -226,7 +233,9 @@ def _snapshot(context: _Context, pieces: Mapping[str, bytes]) -> Snapshot:
         where=where,
     )
     if snapshot.id != context.id:
-        raise InvalidRecord("its content is not what its id says", path=where)
+        raise InvalidRecord(
+            "the content of the context does not match the digest in its id", path=where
+        )
     return snapshot
 
 
@@ -234,8 +243,8 @@ def _verify_summary(name: str, summary: MemorySummary, turns: Mapping[int, str])
     where = f"summaries.{name}"
     context = turns.get(summary.turn_number, "")
     if not name == summary.id == summary_id(summary.context_id) or summary.context_id != context:
-        raise InvalidRecord("it belongs to no context of the export", path=where)
+        raise InvalidRecord("the summary belongs to no context of the export", path=where)
     try:
         write_summary(summary)
     except (ValueError, OverflowError) as error:
-        raise InvalidRecord(f"it cannot be stored: {error}", path=where) from None
+        raise InvalidRecord(f"the summary cannot be stored: {error}", path=where) from None

@@ -1,13 +1,14 @@
-"""Document 002's MemoryModule: an optional second layer that remembers the workspace of an agent.
+"""`MemoryModule` of design document 002: an optional memory of an agent's workspace, besides the conversation.
 
-It stores the full workspace context of each turn with its summary, keeps the summaries of all turns in a text of
+It stores the full workspace context of each turn with its summary, renders the summaries of all turns as a text of
 bounded size, and recalls any context whole. A conversation works without it.
 
 `store` is an address or an open store; without one everything is kept in the process. The data is stored next to the
 log of `conversation` and erased with it. Without a `model` the summaries are extracts of the workspace.
 
-A module without a `conversation` becomes that of the first conversation an agent runs with it, with what was imported
-before; an agent that runs several keeps them apart, and `within(conversation)` names one.
+A module that was made without a `conversation` takes the name of the first conversation that an agent runs with it, and
+contexts imported before belong to that conversation. If the agent runs several conversations, each has contexts of its
+own, and `within(conversation)` returns the module of one of them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from turnfold.memories.memory_module.values import (
     fence_recalled,
     recall_tool,
 )
-from turnfold.memories.standing_rules import rules_text
+from turnfold.memories.rules_text import rules_text
 from turnfold.memory import AsyncSession, MemoryConfig, make_config
 from turnfold.models import SummaryModel, as_chat_model
 from turnfold.records import Snapshot
@@ -50,18 +51,18 @@ __all__ = (
 
 
 _Naming: TypeAlias = Literal["given", "open", "run", "several"]
-"""Whose module it is: of a given conversation, of none yet, of the one an agent ran, or of several that it ran."""
+"""Where a module's conversation id comes from: the constructor, nowhere yet, one run of an agent, or several runs."""
 _UNNAMED: Final = "memory"
-"""Conversation of a module that has no name."""
+"""Name of the conversation as long as none is given."""
 _SUMMARIES: Final = "memory_summaries"
 """Name of the note with the summaries of all turns."""
 _RECALLED: Final = "recalled_context"
-"""Name of the note with what was recalled since the last thinking phase."""
+"""Name of the note with the context that was recalled last."""
 _MAX_HANDLES: Final = 256
-"""Conversations whose summaries are cached."""
+"""Most conversations for which `within` keeps a module; the least recently used is dropped."""
 _SUMMARY_TOKENS: Final = 300
 _READ_SHARE: Final = 2
-"""One in so many tokens of a thinking prompt is for the workspace."""
+"""Divisor: half of the tokens of a thinking prompt are for the workspace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class ThinkingOptions:
     enable_reflective_thinking: bool = True
     max_thinking_rounds: int = 5
     recall_tokens: int = 0
-    """Tokens of a recall; 0 for the tail's share of the budget."""
+    """Most tokens of one recall; 0 for the share of the budget that the tail of a context has."""
     model_seconds: float = 60.0
 
     def __post_init__(self) -> None:
@@ -132,7 +133,7 @@ class AsyncMemoryModule:
     def over(
         cls, config: MemoryConfig, options: ThinkingOptions, conversation: str, *, owns: bool
     ) -> AsyncMemoryModule:
-        """Create a module with a finished config; with `owns`, closing it closes the store."""
+        """Return a module with this config; with `owns`, closing the module closes the store."""
         module = cls.__new__(cls)
         module._setup(config, options, conversation, owns=owns)  # noqa: SLF001 (its own)
         return module
@@ -145,15 +146,15 @@ class AsyncMemoryModule:
         self._root = self
         self._naming: _Naming = "given" if conversation else "open"
         self._has_written = False
-        """True if a module without a name has written, which its first run takes along."""
+        """True if contexts were stored before a conversation was named; they are moved to the first one that runs."""
         self._attaching = config.runtime.lock()
         self._handles: OrderedDict[str, AsyncMemoryModule] = OrderedDict()
         self._pending: tuple[RecallRequest, RecalledContext] | None = None
-        """What was recalled since the last thinking phase."""
+        """The last recall since the last thinking phase: request and result."""
         self._shown: tuple[RecallRequest, RecalledContext] | None = None
-        """What was recalled before it, which the call after it is shown too."""
+        """The recall that the last thinking phase used; `notes` shows it until the next phase or recall."""
         self._recalled: list[str] = []
-        """Contexts that were recalled since the last thinking phase, which the next one links to."""
+        """Ids of contexts recalled by tool calls since the last thinking phase; the next context links to them."""
         self._open(conversation or _UNNAMED)
 
     def _open(self, conversation: str) -> None:
@@ -166,12 +167,12 @@ class AsyncMemoryModule:
             conversation,
             count=config.counter.count_text,
             clock=config.clock,
-            way=config.runtime,
+            runtime=config.runtime,
         )
         self._phase = self._make_phase()
 
     async def attach(self, conversation: str) -> AsyncMemoryModule:
-        """Return the module for a conversation that an agent runs; one without a name becomes that of the first."""
+        """Return the module for a conversation that an agent runs; an unnamed module takes the name of the first."""
         async with self._attaching:
             if self._naming == "open":
                 await self._move_to(conversation)
@@ -189,7 +190,7 @@ class AsyncMemoryModule:
         return self.within(conversation)
 
     async def _move_to(self, conversation: str) -> None:
-        """Become the module of a conversation, with what was written without one."""
+        """Become the module of `conversation`, and move the contexts stored without a name there."""
         config, unnamed = self._config, self._conversation
         if conversation == unnamed:
             return
@@ -208,7 +209,7 @@ class AsyncMemoryModule:
         share = budget.share("summary")
         if share < MIN_SUMMARY_TOKENS:
             raise InvalidOption(
-                f"the summaries' share of the budget is {share} of {budget.tokens:,} tokens; they need "
+                f"the summaries' share of the budget is {share} of {budget.tokens:,} tokens, but they need at least "
                 f"{MIN_SUMMARY_TOKENS}: give a larger budget, or a larger share"
             )
         thinker = None
@@ -242,12 +243,12 @@ class AsyncMemoryModule:
 
     @property
     def conversation(self) -> str:
-        """Id of the conversation."""
+        """Id of the conversation that the module belongs to."""
         return self._conversation
 
     @property
     def memory_store(self) -> AsyncContextMemoryStore:
-        """The store of contexts and summaries."""
+        """The store of the conversation's contexts and summaries; raises `InvalidOption` if an agent ran several."""
         if self._naming == "several":
             raise InvalidOption(
                 "this module holds several conversations of an agent: name one with within(conversation)"
@@ -255,7 +256,7 @@ class AsyncMemoryModule:
         return self._store
 
     def within(self, conversation: str) -> AsyncMemoryModule:
-        """Return the module for a conversation; conversations share nothing."""
+        """Return the module of a conversation; conversations share no contexts and no summaries."""
         handles = self._root._handles  # noqa: SLF001 (its own)
         known = handles.get(conversation)
         if known is None:
@@ -270,16 +271,18 @@ class AsyncMemoryModule:
     async def perform_thinking_phase(
         self, workspace_context: str | Snapshot, *, turn: int = 0, client_id: str = ""
     ) -> ThinkingResult:
-        """Store the full context of a turn, think about it, store its summary, and return the summaries of all turns.
+        """Store the full context of a turn, let the model think about it, store its summary; return all summaries.
 
-        Without `turn` it is the one after the newest. For a turn that was processed before, or the newest with the same
-        `client_id`, the stored result is returned. A model that fails, hangs or returns garbage is reported in
+        Without `turn` it is the turn after the newest. The stored result is returned if the turn was processed before,
+        or if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
         `problems`, never in a summary. The context is linked to the one before it and to those recalled since.
         """
         pending, self._pending = self._pending, None
         self._shown = pending
         recalled, self._recalled = self._recalled, []
-        self._has_written = bool(self.memory_store)
+        self._has_written = bool(
+            self.memory_store
+        )  # raises if it is not clear which conversation is meant
         return await self._phase.perform(
             workspace_context,
             turn=turn,
@@ -293,8 +296,8 @@ class AsyncMemoryModule:
     ) -> RecalledContext:
         """Recall contexts: `{"turn_numbers": [2]}`, `{"keywords": ["..."]}`, `{"context_ids": ["ctx_2_..."]}`.
 
-        With `path` only that file, with `lines` (first and last) only those lines. The result has at most `tokens`; the
-        next thinking phase is shown it, and it is part of `notes` until the one after that.
+        With `path` only that file is returned, with `lines` (first and last) only those lines. The result has at most
+        `tokens`. It is in the prompt of the next thinking phase, and in `notes` until the phase after that.
         """
         parsed = parse_request(request)
         recalled = await self.look_up(parsed, tokens=tokens)
@@ -304,11 +307,11 @@ class AsyncMemoryModule:
     async def look_up(
         self, request: RecallRequest | Mapping[str, object], *, tokens: int | None = None
     ) -> RecalledContext:
-        """Recall without adding the result to `notes`, for callers who show it themselves."""
+        """Recall contexts without adding the result to `notes`, for callers who put it into a prompt themselves."""
         return await self.memory_store.recall(request, tokens=tokens or self.recall_tokens)
 
     async def answer_recall(self, request: RecallRequest | Mapping[str, object]) -> str:
-        """Recall as the result of a tool call: fenced as data, within `recall_tokens`, not added to `notes`."""
+        """Return the text of a recall as a tool result: fenced as data, in at most `recall_tokens`, not in `notes`."""
         room = max(self.recall_tokens - FENCE_TOKENS, MIN_TOKENS)
         recalled = await self.look_up(request, tokens=room)
         self._recalled += recalled.context_ids
@@ -316,13 +319,13 @@ class AsyncMemoryModule:
 
     @property
     def recall_tokens(self) -> int:
-        """Default tokens of a recall."""
+        """Most tokens of a recall that names no limit."""
         return self._options.recall_tokens or max(self._config.budget.share("tail"), MIN_TOKENS)
 
     async def notes(self, *, budget: Budget | None = None) -> dict[str, str]:
-        """Return the notes for `session.context(notes=...)`: the summaries, and what was recalled.
+        """Return the notes for `session.context(notes=...)`: the summaries of all turns, and the recalled context.
 
-        `budget` is that of the call: if its shares are smaller, less is shown.
+        `budget` is the budget of the model call; if its shares are smaller than the module's, the notes are shorter.
         """
         share = self._config.budget.share("summary")
         if budget is not None:
@@ -339,20 +342,20 @@ class AsyncMemoryModule:
         return {name: text for name, text in notes.items() if text}
 
     async def search(self, keyword: str, *, limit: int = 10) -> list[ContextHit]:
-        """Find contexts by keyword, best first."""
+        """Find the stored contexts of turns by keyword, best first."""
         return await self.memory_store.search(keyword, limit=limit)
 
     async def export(self) -> dict[str, object]:
-        """Export everything as JSON values: after a run of an agent, what the run kept."""
+        """Export all contexts and summaries as JSON values, for `import_`."""
         return await self.memory_store.export()
 
     async def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
-        """Import what another module exported; see `ContextMemoryStore.import_`. The numbering goes on after it."""
+        """Import the export of another module (see `ContextMemoryStore.import_`); later turns are numbered after it."""
         self._has_written = True
         return await self.memory_store.import_(exported)
 
     def recall_tool(self, provider: str = "openai") -> dict[str, object]:
-        """Return the tool `recall_context` for `openai` (Chat), `openai_responses` or `anthropic`."""
+        """Return the schema of the tool `recall_context` for `openai` (Chat), `openai_responses` or `anthropic`."""
         return recall_tool(provider)
 
     async def close(self) -> None:

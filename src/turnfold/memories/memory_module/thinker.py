@@ -1,11 +1,12 @@
-"""The thinking phase: reflective rounds over a workspace, and the summary that is stored of it.
+"""The thinking phase of design document 002: a model comments on a workspace in rounds, then writes its summary.
 
 The context is stored before a model is called, and the summary as soon as there is one, so that a process may die at
-any point. A turn that was processed before, by whichever process, is not processed again.
+any point. A turn that any process has processed is not processed again.
 
-A round may recall earlier contexts; they are in the next prompt as the result of its call. Rounds end when they say
-nothing new. If the model fails (raises, hangs, returns nothing or garbage), the rounds end or the summary is an
-extract; a response that is not the requested object is garbage, because an error page is text too.
+In a round the model may recall earlier contexts; they are in the next prompt as the result of that tool call. The
+rounds end when the model adds nothing new. If it fails (raises, hangs, returns nothing or garbage), the rounds end and
+the summary is an extract of the workspace. A response without the requested JSON object counts as garbage, because an
+error page is text too.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _THOUGHTS: Final = "Thoughts on it so far."
 _MESSAGE_TOKENS: Final = 8
 """Framing tokens per message."""
 _MIN_ROUND_TOKENS: Final = 256
-"""Tokens that must be left for another round."""
+"""Tokens that must be free in the prompt for another round."""
 
 _Recall = Callable[[Mapping[str, object], int], Awaitable[RecalledContext]]
 
@@ -86,7 +87,7 @@ _arguments = msgspec.json.Decoder(dict[str, object])
 
 @dataclass(slots=True)
 class _Thoughts:
-    """The results of the rounds."""
+    """The results of the rounds of one thinking phase."""
 
     rounds: list[ThinkingRound] = field(default_factory=list[ThinkingRound])
     tokens: int = 0
@@ -122,7 +123,7 @@ class Thinker:
     runtime: Runtime
     count: Callable[[str], int]
     tokens: int
-    """Tokens of a prompt, at most."""
+    """Most tokens of a prompt."""
     seconds: float
 
     async def rounds(
@@ -136,7 +137,7 @@ class Thinker:
         most: int,
         recall: _Recall,
     ) -> _Thoughts:
-        """Run up to `most` rounds over a workspace; `pending` was recalled before, the user laid down the `rules`."""
+        """Run up to `most` rounds over a workspace; `pending` is a recalled context, `rules` the user's rules."""
         thoughts = _Thoughts(stopped="rounds used up")
         prompt = _prompt(read, reading, earlier, pending, rules)
         messages = [system(_THINKING), user(prompt)]
@@ -148,7 +149,9 @@ class Thinker:
                 break
             try:
                 answer, tokens = await self._ask(messages, tools=(recall_tool(),))
-            except Exception as error:  # whatever a model raises, the phase continues without it
+            except (
+                Exception
+            ) as error:  # whatever a model raises, the phase continues without its thoughts
                 thoughts.problems.append(f"thinking: {type(error).__name__}")
                 thoughts.stopped = "the model failed"
                 break
@@ -184,7 +187,9 @@ class Thinker:
             return WrittenSummary(problem=type(error).__name__)
         found = _find_summary(answer.message.text)
         if found is None or not found.summary.strip():
-            return WrittenSummary(tokens=used, problem="no summary in the answer")
+            return WrittenSummary(
+                tokens=used, problem="the response has no JSON object with a summary"
+            )
         insights = [" ".join(each.split()) for each in found.insights if each.strip()]
         cost = self.count("\n".join([found.summary, *insights]))
         if cost <= most:
@@ -192,7 +197,7 @@ class Thinker:
         summary = extract_text(found.summary, tokens=most // 2, count=self.count)
         while insights and self.count("\n".join([summary, *insights])) > most:
             insights.pop()
-        problem = f"shortened, it had {cost:,} tokens where {most:,} were wanted"
+        problem = f"shortened from {cost:,} tokens to the limit of {most:,}"
         return WrittenSummary(summary, tuple(insights), used, problem)
 
     async def _ask(self, messages: Sequence[Message], *, tools: ToolSchemas) -> tuple[Answer, int]:
@@ -246,7 +251,7 @@ def _is_done(text: str) -> bool:
 
 
 def _find_summary(text: str) -> _Summary | None:
-    """Return the JSON object in a response, whatever surrounds it; None if there is none."""
+    """Return the summary object in a response, whatever text surrounds it; None if there is none."""
     start, stop = text.find("{"), text.rfind("}")
     if not 0 <= start < stop:
         return None
@@ -258,23 +263,23 @@ def _find_summary(text: str) -> _Summary | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Runs thinking phases."""
+    """Runs the thinking phases of one conversation: store the context, think, store the summary."""
 
     store: AsyncContextMemoryStore
     thinker: Thinker | None
-    """None without a model: the summary is then an extract of the workspace."""
+    """Calls the model; None without a model, and then the summary is an extract of the workspace."""
     rounds: int
-    """Reflective rounds, at most."""
+    """Most reflective rounds."""
     reads: int
-    """Tokens of a workspace in one prompt."""
+    """Most tokens of the workspace in one prompt."""
     summary_tokens: int
-    """Tokens of one summary."""
+    """Most tokens of one summary."""
     share: int
-    """Tokens of the summaries of all turns."""
+    """Most tokens of the text with the summaries of all turns."""
     count: Callable[[str], int]
     clock: Callable[[], int]
     rules: Callable[[], Awaitable[str]]
-    """Returns what the user laid down in the conversation, for the prompts."""
+    """Returns the text of the rules that the user laid down in the conversation, for the prompts."""
 
     async def perform(
         self,
@@ -285,14 +290,17 @@ class Phase:
         pending: RecalledContext | None,
         recalled: Sequence[str],
     ) -> ThinkingResult:
-        """Store the context of a turn, think about it, and store its summary; `recalled` are contexts it links to."""
+        """Store the context of a turn, think about it, and store its summary.
+
+        `pending` is the recalled context to show to the model; `recalled` are ids of further contexts to link to.
+        """
         earlier = await self.store.accumulated_summaries(tokens=self.share)
         links = (*(pending.context_ids if pending else ()), *recalled)
         context = await self._store_context(workspace, turn, client_id, links)
         known = await self.store.summary(context.turn_number)
         if known is not None:
             return await self._result(
-                known, _Thoughts(stopped="thought through before"), repeated=True
+                known, _Thoughts(stopped="this turn was processed before"), repeated=True
             )
         read, reading = await self._read_context(context)
         rules = await self.rules() if self.thinker else ""
@@ -321,7 +329,7 @@ class Phase:
     async def _store_context(
         self, workspace: str | Snapshot, turn: int, client_id: str, links: tuple[str, ...]
     ) -> ContextSnapshot:
-        """Store the context of a turn, linked to the one before; if the turn has one, that one is used."""
+        """Store the context of a turn, linked to the one before; return it, or the stored one if there is one."""
         wanted = turn or (workspace.turn if isinstance(workspace, Snapshot) else 0)
         known = await self.store.context(wanted) if wanted else None
         before = await self.store.head_before(wanted)
@@ -341,7 +349,10 @@ class Phase:
     async def _repeated(
         self, turn: int, workspace: str | Snapshot, client_id: str
     ) -> ContextSnapshot | None:
-        """Return the newest context if this call stored it: by its summary, or by its content if it has none yet."""
+        """Return the newest context if an earlier attempt of this call stored it, else None.
+
+        It is recognised by the client id of its summary, or by its content if it has no summary yet.
+        """
         summary = await self.store.summary(turn)
         if summary is not None and summary.client_id != client_id:
             return None

@@ -1,4 +1,4 @@
-"""Document 003's short-term memory: sessions with a summary and the newest turns."""
+"""`ShortMemory` of design document 003: short-term memory with a summary and the newest turns, Redis in front."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
+from turnfold.memories.short_memory.ai_message_rows import AIMessage, ImportedMessages
 from turnfold.memories.short_memory.memory import RECENT_TURNS, AsyncShortMemory, QueryDefaults
-from turnfold.memories.short_memory.rows import AIMessage, ImportedMessages
 from turnfold.memories.short_memory.values import (
     AgentRequest,
     MemoryContext,
@@ -27,7 +27,7 @@ __all__ = ("ShortMemory",)
 
 
 class ShortMemory:
-    """Conversations in a store, as document 003 describes them, for programs without an event loop."""
+    """Short-term memory of many conversations in a store (design document 003), for programs without an event loop."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ShortMemory:
         patient_id: str = "",
         restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation; an existing one starts over, or goes on without `restart`."""
+        """Create a conversation and return its session; an existing one starts over, or continues if not `restart`."""
         return drive(
             self._awaiting.create_short_memory(
                 conversation_id,
@@ -96,11 +96,11 @@ class ShortMemory:
         recent_turns: int | None = None,
         model_context_window: int | None = None,
     ) -> MemoryContext:
-        """Return the conversation for the next model call; what is not given has the default of the memory.
+        """Return the conversation for the next model call; options that are not given have the memory's defaults.
 
-        `query` is stored until a write answers it, in this process or another; a newer query replaces it. Every turn
-        that no summary covers is shown as far as it fits the window, after what the user laid down in those it covers;
-        `recent_turns` of them are in the session's `window_messages`.
+        `query` is stored until a `write_turn` answers it, in this process or another; a newer query replaces it. The
+        history has the user's rules from the turns that the summary covers, then the turns that no summary covers, as
+        many as fit the window; the newest `recent_turns` turns are in the session's `window_messages`.
         """
         return drive(
             self._awaiting.query_memory_context(
@@ -126,8 +126,8 @@ class ShortMemory:
     ) -> MemoryWriteResult:
         """Store a turn, question and answer together; durable on return.
 
-        Without `user_query` it answers the query that waits for one. A retry stores nothing twice if it has a
-        `client_id` or answers a query.
+        Without `user_query` the turn answers the stored query that has no answer yet. A retry stores nothing twice if
+        it has a `client_id` or answers a stored query.
         """
         return drive(
             self._awaiting.write_turn(
@@ -148,12 +148,12 @@ class ShortMemory:
         *,
         upto: int | None = None,
     ) -> Checkpoint:
-        """Replace everything but the newest turns by a summary; without one, the memory's summariser writes it.
+        """Replace all but the newest turns by a summary; without `summary`, the memory's summariser writes one.
 
-        `upto` is the newest entry that the summary has seen (`MemoryContext.upto`). The default is what the first query
-        had seen that requested a summary since the last one, or everything. Later entries stay verbatim. At least the
-        oldest turn that no summary covers is folded (compacted). A summary that is live already, or has seen nothing
-        new, changes nothing: the live checkpoint is returned.
+        `upto` is the newest entry that the summary was made from (`MemoryContext.upto`). The default is the newest
+        entry of the first query that requested a summary since the last one, or else of the log. Later entries stay
+        verbatim. At least the oldest turn that no summary covers is folded (compacted). A summary that is stored
+        already, or was made from no new entry, changes nothing: the current checkpoint is returned.
         """
         return drive(
             self._awaiting.checkpoint_short_memory(
@@ -162,26 +162,26 @@ class ShortMemory:
         )
 
     def get_short_memory(self, conversation_id: str) -> SessionValue:
-        """Return the current session; an empty one if the conversation does not exist."""
+        """Return the current session of a conversation; an empty one if the conversation does not exist."""
         return drive(self._awaiting.get_short_memory(conversation_id))
 
     def set_short_memory(self, conversation_id: str, session: SessionValue) -> SessionValue:
-        """Store the changed fields of a session that was read; return the session after that.
+        """Store the fields of a session that the caller changed since it was read; return the session after that.
 
-        If somebody else changed one of them meanwhile to another value, `Conflict` is raised and nothing is written.
-        Values derived from the log cannot be set, except for the mode: FULL_HISTORY shows everything again until the
-        next checkpoint.
+        If another writer set one of these fields to another value meanwhile, `Conflict` is raised and nothing is
+        written. Fields computed from the log cannot be set, except for the mode: FULL_HISTORY shows all turns again
+        until the next checkpoint.
         """
         return drive(self._awaiting.set_short_memory(conversation_id, session))
 
     def reset_short_memory(self, conversation_id: str) -> SessionValue:
-        """Restart: hide all messages and settings so far. Messages stay in the log, and the owner stays."""
+        """Start the conversation over: hide all messages and settings. The log keeps the messages; the owner stays."""
         return drive(self._awaiting.reset_short_memory(conversation_id))
 
     def query_message_by_conversation_id_asc_with_limit(
         self, conversation_id: str, limit: int = 100
     ) -> list[AIMessage]:
-        """Return the oldest rows of a conversation as `ai_message` has them, at most `limit`."""
+        """Return the oldest rows of a conversation, at most `limit`, as rows of the documented table `ai_message`."""
         return drive(
             self._awaiting.query_message_by_conversation_id_asc_with_limit(conversation_id, limit)
         )
@@ -189,7 +189,7 @@ class ShortMemory:
     def query_message_by_conversation_id_asc_from_checkpoint(
         self, conversation_id: str, checkpoint_message_id: str
     ) -> list[AIMessage]:
-        """Return the rows after a checkpoint: the turns that it does not cover wholly, and later checkpoints."""
+        """Return the rows after a checkpoint: turns that it does not cover completely, and later checkpoints."""
         return drive(
             self._awaiting.query_message_by_conversation_id_asc_from_checkpoint(
                 conversation_id, checkpoint_message_id
@@ -197,15 +197,15 @@ class ShortMemory:
         )
 
     def import_messages(self, rows: Iterable[object]) -> ImportedMessages:
-        """Import the rows of an `ai_message` table that another program wrote: mappings by column, or `AIMessage`.
+        """Import the rows of an `ai_message` table that another program wrote: dicts by column name, or `AIMessage`.
 
         Every conversation is imported whole or not at all, with its times and checkpoints; one that exists here is left
-        as it is and counted in `already`. Rows that cannot be read refuse the import before anything is written.
+        as it is and counted in `already`. A row that cannot be read raises `InvalidRecord` before anything is written.
         """
         return drive(self._awaiting.import_messages(rows))
 
     def import_session_value(self, value: str | bytes) -> SessionValue:
-        """Import a session value that another program kept in Redis: the owner, and fields that are not set here."""
+        """Import a session value (JSON) that another program kept in Redis: its owner, and fields not set here yet."""
         return drive(self._awaiting.import_session_value(value))
 
     def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
@@ -213,11 +213,11 @@ class ShortMemory:
         return drive(self._awaiting.checkpoint_history(conversation_id))
 
     def delete_short_memory(self, conversation_id: str) -> Erasure:
-        """Erase a conversation and everything derived from it permanently."""
+        """Erase a conversation permanently, with its checkpoints, notes and cached values."""
         return drive(self._awaiting.delete_short_memory(conversation_id))
 
     def close(self) -> None:
-        """Close the store if it was opened here. Closing twice is allowed."""
+        """Close the store if this memory opened it. Closing twice is allowed."""
         drive(self._awaiting.close())
 
     def __enter__(self) -> Self:

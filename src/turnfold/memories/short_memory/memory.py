@@ -1,9 +1,9 @@
-"""Document 003's short-term memory, with its names and without its losses.
+"""`ShortMemory` of design document 003, with its names; unlike the document's protocol, it loses no messages.
 
-A turn is in the log, question and answer together, before `write_turn` returns; a checkpoint is stored next to the log
-and committed by compare-and-swap. Session, mode, summary and window are derived from these two, so a cache that expires
-or is emptied changes no result, and a crash leaves nothing half written. With Redis in front (`cache=`) the session is
-also JSON under the documented key: see `session_key`.
+A turn is in the log, question and answer together, before `write_turn` returns; a checkpoint (stored summary) is next
+to the log and committed by compare-and-swap. Session, mode, summary and window are computed from log and checkpoint, so
+a cache that expires or is emptied changes no result, and a crash leaves nothing half written. With Redis in front
+(`cache=`) the session is also JSON under the documented key: see `redis_session`.
 
 A conversation starts over when it is created again, when its key in Redis is deleted, or by `reset_short_memory`;
 `create_short_memory(..., restart=False)` continues an existing one. Messages before a restart stay in the log.
@@ -22,14 +22,15 @@ from typing import Final, Self, cast
 
 from turnfold.errors import InvalidOption, InvalidRecord, NotFound, TurnfoldError
 from turnfold.fold import check_threshold, fold_due
-from turnfold.memories.short_memory.redis_session import SessionKey, SessionValues
-from turnfold.memories.short_memory.render import remove_label
-from turnfold.memories.short_memory.rows import (
+from turnfold.memories.rules_text import RulesTexts, rules_text
+from turnfold.memories.short_memory.ai_message_rows import (
     AIMessage,
     ImportedMessages,
     conversation_pieces,
     make_rows,
 )
+from turnfold.memories.short_memory.redis_session import FoundKey, SessionKey, SessionValues
+from turnfold.memories.short_memory.render import remove_label
 from turnfold.memories.short_memory.session_changes import (
     apply_changes,
     as_read,
@@ -46,6 +47,7 @@ from turnfold.memories.short_memory.stored_state import (
     add_offer,
     bind_owner,
     chosen_mode,
+    make_view,
     with_settings,
 )
 from turnfold.memories.short_memory.summaries import LabelledWriter, ShortFold, check_summary
@@ -53,6 +55,7 @@ from turnfold.memories.short_memory.turns import (
     LogEnd,
     TurnWriter,
     WrittenTurn,
+    cached_count,
     read_history,
     with_query,
 )
@@ -67,11 +70,10 @@ from turnfold.memories.short_memory.values import (
     SessionValue,
     request_options,
 )
-from turnfold.memories.standing_rules import rules_text
 from turnfold.memory import AsyncMemory, Folder, MemoryConfig, MemoryMode, Summaries, make_config
 from turnfold.records import Checkpoint, Entry, plain_text
 from turnfold.runtime import AsyncRuntime
-from turnfold.stores import Erasure, Scope, State, Store
+from turnfold.stores import Erasure, Scope, Store
 from turnfold.telemetry import Meter
 from turnfold.tokens import TokenCounter
 
@@ -79,14 +81,16 @@ __all__ = ("RECENT_TURNS", "AsyncShortMemory", "QueryDefaults")
 
 
 RECENT_TURNS: Final = 8
-"""Newest turns that stay verbatim."""
+"""Default number of newest turns that stay verbatim."""
 _SECOND: Final = 1_000_000
 _PAGE: Final = 500
+_MANY_NEW: Final = 16
+"""Number of uncached entries from which a query caches them even if the conversation is about to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryDefaults:
-    """What a query uses where it says nothing else."""
+    """Default options of a query."""
 
     token_threshold_ratio: float = 0.75
     recent_turns: int = RECENT_TURNS
@@ -104,7 +108,7 @@ class QueryDefaults:
     def with_changes(
         self, ratio: float | None, turns: int | None, window: int | None
     ) -> QueryDefaults:
-        """Return these with the options of one query."""
+        """Return the defaults with the options that one query sets; None keeps a default."""
         return QueryDefaults(
             self.token_threshold_ratio if ratio is None else ratio,
             self.recent_turns if turns is None else turns,
@@ -112,8 +116,22 @@ class QueryDefaults:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query with its result, for `_fill_cache`."""
+
+    log: LogEnd
+    limits: QueryDefaults
+    found: FoundKey
+    """The value that Redis had when the query began."""
+    session: SessionValue
+    rules: str
+    cached: bool
+    """True if the cached segment (notes and newest entries) of Redis was used."""
+
+
 class AsyncShortMemory:
-    """Conversations in a store, as document 003 describes them, for programs with an event loop."""
+    """Short-term memory of many conversations in a store (design document 003), for programs with an event loop."""
 
     def __init__(
         self,
@@ -145,7 +163,7 @@ class AsyncShortMemory:
     def over(
         cls, config: MemoryConfig, defaults: QueryDefaults | None = None, *, owns: bool
     ) -> AsyncShortMemory:
-        """Create a memory with a finished config; with `owns`, closing it closes the store."""
+        """Return a memory with this config; with `owns`, closing the memory closes the store."""
         memory = cls.__new__(cls)
         memory._setup(config, defaults or QueryDefaults(), owns=owns)  # noqa: SLF001 (its own)
         return memory
@@ -154,13 +172,17 @@ class AsyncShortMemory:
         self._config = config
         self._defaults = defaults
         self._owns = owns
-        # As documented, Redis has the session; what a query reads beside it comes from the database in two calls.
+        # Redis is used through `session_values` only; everything else is read from the durable store.
         values: object = getattr(config.store, "session_values", None)
         known = values if isinstance(values, SessionValues) else None
         durable: object = getattr(config.store, "durable", None)
         self._store = cast("Store", durable) if known else config.store
         self._notes = ShortNotes(self._store, config.scope)
         self._key = SessionKey(self._notes, known)
+        self._count = cached_count(config.counter.count_text)
+        self._rules = RulesTexts()
+        self._counter = ""
+        """Name of the token counter with which the store counted the cached entries."""
         self._turns = TurnWriter(self._store, config.scope, self._notes, config.meter)
         self._sessions = AsyncMemory.over(replace(config, store=self._store), owns=False)
 
@@ -178,7 +200,7 @@ class AsyncShortMemory:
         patient_id: str = "",
         restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation; an existing one starts over, or goes on without `restart`."""
+        """Create a conversation and return its session; an existing one starts over, or continues if not `restart`."""
         if isinstance(conversation_id, AgentRequest):
             options = request_options(conversation_id, user_id, enterprise_id, patient_id)
             return await self.create_short_memory(**options, restart=restart)
@@ -203,11 +225,11 @@ class AsyncShortMemory:
         recent_turns: int | None = None,
         model_context_window: int | None = None,
     ) -> MemoryContext:
-        """Return the conversation for the next model call; what is not given has the default of the memory.
+        """Return the conversation for the next model call; options that are not given have the memory's defaults.
 
-        `query` is stored until a write answers it, in this process or another; a newer query replaces it. Every turn
-        that no summary covers is shown as far as it fits the window, after what the user laid down in those it covers;
-        `recent_turns` of them are in the session's `window_messages`.
+        `query` is stored until a `write_turn` answers it, in this process or another; a newer query replaces it. The
+        history has the user's rules from the turns that the summary covers, then the turns that no summary covers, as
+        many as fit the window; the newest `recent_turns` turns are in the session's `window_messages`.
         """
         if isinstance(conversation_id, MemoryQueryRequest):
             texts, options = (
@@ -220,40 +242,30 @@ class AsyncShortMemory:
             token_threshold_ratio, recent_turns, model_context_window
         )
         text = plain_text(query, path="query")
-        written = await self._key.sync(conversation_id)
+        found = await self._key.sync(conversation_id, segment=True)
         if enterprise_id or patient_id:
             await self._notes.change_session(
                 conversation_id,
                 lambda note: bind_owner(note, enterprise_id=enterprise_id, patient_id=patient_id),
             )
-        return await self._query(conversation_id, text, limits, written)
+        return await self._query(conversation_id, text, limits, found)
 
     async def _query(
-        self, conversation_id: str, text: str, limits: QueryDefaults, written: State | None
+        self, conversation_id: str, text: str, limits: QueryDefaults, found: FoundKey | None
     ) -> MemoryContext:
-        view = await self._notes.read_view(conversation_id)
-        log = self._log(view)
         window = limits.model_context_window
-        await log.open(window)
-        rules = ""
-        if view.live is not None:
-            rules = await rules_text(
-                self._sessions.session(conversation_id),
-                upto=view.covered,
-                window=window,
-                count=self._config.counter.count_text,
-            )
-        history = await read_history(
-            log, counter=self._config.counter, window=window, query=text, rules=rules
-        )
+        log, cached = await self._open_log(conversation_id, window, found)
+        view = log.view
+        rules = await self._rules_text(view, window)
+        history = await read_history(log, count=self._count, window=window, query=text, rules=rules)
         due = history.upto > view.covered and fold_due(
             history.tokens, window, limits.token_threshold_ratio
         )
-        state = await self._note_query(view, text, seen=history.upto if due else 0)
+        after = await self._note_query(view, text, seen=history.upto if due else 0)
         session = await self._session(log, limits.recent_turns)
-        usual = limits.recent_turns == self._defaults.recent_turns
-        if usual and state is not None and state != written:
-            await self._key.write(conversation_id, session, state)
+        if found is not None and after is not None:
+            query = _Query(log, limits, found, session=session, rules=rules, cached=cached)
+            await self._fill_cache(query, after)
         ratio = history.tokens / window
         self.meter.add("contexts")
         self.meter.observe("token_ratio", ratio)
@@ -282,8 +294,8 @@ class AsyncShortMemory:
     ) -> MemoryWriteResult:
         """Store a turn, question and answer together; durable on return.
 
-        Without `user_query` it answers the query that waits for one. A retry stores nothing twice if it has a
-        `client_id` or answers a query.
+        Without `user_query` the turn answers the stored query that has no answer yet. A retry stores nothing twice if
+        it has a `client_id` or answers a stored query.
         """
         if isinstance(conversation_id, MemoryWriteRequest):
             texts = user_id, agent_code, user_query, agent_response
@@ -302,10 +314,14 @@ class AsyncShortMemory:
             labels={"user_id": user_id, "agent_code": agent_code},
             client_id=client_id,
         )
-        await self._write_key(conversation_id)
+        if written.head is not None:
+            self._counter = written.head.counter
+        session = await self._write_key(conversation_id)
         return MemoryWriteResult(
             conversation_id=conversation_id,
-            mode=await self._mode_after(conversation_id, written),
+            mode=session.message_context.mode
+            if session
+            else await self._mode_after(conversation_id, written),
             updated_at=written.created // _SECOND,
         )
 
@@ -317,12 +333,12 @@ class AsyncShortMemory:
         *,
         upto: int | None = None,
     ) -> Checkpoint:
-        """Replace everything but the newest turns by a summary; without one, the memory's summariser writes it.
+        """Replace all but the newest turns by a summary; without `summary`, the memory's summariser writes one.
 
-        `upto` is the newest entry that the summary has seen (`MemoryContext.upto`). The default is what the first query
-        had seen that requested a summary since the last one, or everything. Later entries stay verbatim. At least the
-        oldest turn that no summary covers is folded (compacted). A summary that is live already, or has seen nothing
-        new, changes nothing: the live checkpoint is returned.
+        `upto` is the newest entry that the summary was made from (`MemoryContext.upto`). The default is the newest
+        entry of the first query that requested a summary since the last one, or else of the log. Later entries stay
+        verbatim. At least the oldest turn that no summary covers is folded (compacted). A summary that is stored
+        already, or was made from no new entry, changes nothing: the current checkpoint is returned.
         """
         turns = self._defaults.recent_turns if recent_turns is None else recent_turns
         check_summary(summary, turns)
@@ -342,21 +358,21 @@ class AsyncShortMemory:
         return made
 
     async def get_short_memory(self, conversation_id: str) -> SessionValue:
-        """Return the current session; an empty one if the conversation does not exist."""
+        """Return the current session of a conversation; an empty one if the conversation does not exist."""
         return await self._key.read(conversation_id) or await self._read_session(conversation_id)
 
     async def set_short_memory(self, conversation_id: str, session: SessionValue) -> SessionValue:
-        """Store the changed fields of a session that was read; return the session after that.
+        """Store the fields of a session that the caller changed since it was read; return the session after that.
 
-        If somebody else changed one of them meanwhile to another value, `Conflict` is raised and nothing is written.
-        Values derived from the log cannot be set, except for the mode: FULL_HISTORY shows everything again until the
-        next checkpoint.
+        If another writer set one of these fields to another value meanwhile, `Conflict` is raised and nothing is
+        written. Fields computed from the log cannot be set, except for the mode: FULL_HISTORY shows all turns again
+        until the next checkpoint.
         """
         current = await self.get_short_memory(conversation_id)
         named = session.meta.conversation_id
         if named not in ("", conversation_id):
             raise InvalidOption(
-                f"the session belongs to conversation {named!r}, not {conversation_id!r}"
+                f"the session belongs to conversation {named!r}; pass a session of {conversation_id!r}"
             )
         mode = chosen_mode(session, check_derived(session, current), current)
         was, now = changes_of(session)
@@ -368,14 +384,14 @@ class AsyncShortMemory:
         return await self.get_short_memory(conversation_id)
 
     async def reset_short_memory(self, conversation_id: str) -> SessionValue:
-        """Restart: hide all messages and settings so far. Messages stay in the log, and the owner stays."""
+        """Start the conversation over: hide all messages and settings. The log keeps the messages; the owner stays."""
         await self._notes.start_over(conversation_id)
         return await self.get_short_memory(conversation_id)
 
     async def query_message_by_conversation_id_asc_with_limit(
         self, conversation_id: str, limit: int = 100
     ) -> list[AIMessage]:
-        """Return the oldest rows of a conversation as `ai_message` has them, at most `limit`."""
+        """Return the oldest rows of a conversation, at most `limit`, as rows of the documented table `ai_message`."""
         if limit < 1:
             raise InvalidOption(f"limit={limit} must be at least 1")
         return (await self._rows(conversation_id, 0, limit))[:limit]
@@ -383,7 +399,7 @@ class AsyncShortMemory:
     async def query_message_by_conversation_id_asc_from_checkpoint(
         self, conversation_id: str, checkpoint_message_id: str
     ) -> list[AIMessage]:
-        """Return the rows after a checkpoint: the turns that it does not cover wholly, and later checkpoints."""
+        """Return the rows after a checkpoint: turns that it does not cover completely, and later checkpoints."""
         checkpoints = await self.checkpoint_history(conversation_id)
         found = next((each for each in checkpoints if each.id == checkpoint_message_id), None)
         if found is None:
@@ -394,10 +410,10 @@ class AsyncShortMemory:
         return await self._rows(conversation_id, found.upto)
 
     async def import_messages(self, rows: Iterable[object]) -> ImportedMessages:
-        """Import the rows of an `ai_message` table that another program wrote: mappings by column, or `AIMessage`.
+        """Import the rows of an `ai_message` table that another program wrote: dicts by column name, or `AIMessage`.
 
         Every conversation is imported whole or not at all, with its times and checkpoints; one that exists here is left
-        as it is and counted in `already`. Rows that cannot be read refuse the import before anything is written.
+        as it is and counted in `already`. A row that cannot be read raises `InvalidRecord` before anything is written.
         """
         found = conversation_pieces(rows)
         done = [0, 0, 0, 0]
@@ -412,11 +428,11 @@ class AsyncShortMemory:
         )
 
     async def import_session_value(self, value: str | bytes) -> SessionValue:
-        """Import a session value that another program kept in Redis: the owner, and fields that are not set here."""
+        """Import a session value (JSON) that another program kept in Redis: its owner, and fields not set here yet."""
         session = SessionValue.from_json(value)
         conversation = session.meta.conversation_id
         if not conversation:
-            raise InvalidRecord("the session names no conversation", path="meta.conversation_id")
+            raise InvalidRecord("the session has no conversation_id", path="meta.conversation_id")
         places = settable_of(session)
 
         def imported(note: SessionNote) -> SessionNote:
@@ -431,11 +447,11 @@ class AsyncShortMemory:
         return await self._store.checkpoints(self._config.scope, conversation_id)
 
     async def delete_short_memory(self, conversation_id: str) -> Erasure:
-        """Erase a conversation and everything derived from it permanently."""
+        """Erase a conversation permanently, with its checkpoints, notes and cached values."""
         return await self._config.store.delete(self._config.scope, conversation_id)
 
     async def close(self) -> None:
-        """Close the store if it was opened here. Closing twice is allowed."""
+        """Close the store if this memory opened it. Closing twice is allowed."""
         await self._config.runtime.finish()
         if self._owns:
             await self._config.store.close()
@@ -461,22 +477,39 @@ class AsyncShortMemory:
         return LogEnd(self._store, self._config.scope, view)
 
     async def _read_session(self, conversation_id: str) -> SessionValue:
-        """Return the session from the store, and put it under its key."""
+        """Return the session from the store, and write it to Redis."""
         log = self._log(await self._notes.read_view(conversation_id))
         log.page = 2 * self._defaults.recent_turns + 2  # a question and an answer each
         await log.older()
+        return await self._put_session(log)
+
+    async def _put_session(self, log: LogEnd) -> SessionValue:
         session = await self._session(log, self._defaults.recent_turns)
-        await self._key.write(conversation_id, session, log.view.head.state)
+        await self._key.write(log.view.conversation, session, log.view.head.state)
         return session
 
-    async def _write_key(self, conversation_id: str) -> None:
-        """Put the session under its key after a change, which is durable whatever happens now."""
-        if self._key.values is not None:
-            with suppress(TurnfoldError):  # the next read writes it
-                await self._read_session(conversation_id)
+    async def _write_key(self, conversation_id: str) -> SessionValue | None:
+        """Write the session to Redis after a durable change; errors are ignored, because the next read writes it.
+
+        If few entries are unread, they are cached for the next query too. Returns None without Redis or after an error.
+        """
+        if self._key.values is None:
+            return None
+        with suppress(TurnfoldError):  # the next read writes it
+            began = self._key.values.now()
+            log = self._log(await self._notes.read_view(conversation_id))
+            unread = log.view.head.seq - log.shown_after
+            fits = unread <= log.page and log.view.head.counter == self._counter
+            log.page = max(2 * self._defaults.recent_turns + 2, unread if fits else 0)
+            await log.older()
+            session = await self._put_session(log)
+            if fits:
+                await self._key.write_segment(log.view, log.entries, since=began)
+            return session
+        return None
 
     async def _rows(self, conversation_id: str, after: int, limit: int = 0) -> list[AIMessage]:
-        """Return the rows of the turns that end after an entry; about `limit` of them, if it is not 0."""
+        """Return the rows of the turns that end after entry `after`: all, or only about `limit` of them."""
         store, scope = self._store, self._config.scope
         entries: list[Entry] = []
         if after:
@@ -494,13 +527,81 @@ class AsyncShortMemory:
         shown = [each for each in checkpoints if after < each.upto <= upto]
         return list(make_rows(conversation_id, entries, shown))
 
-    async def _note_query(self, view: ConversationView, query: str, *, seen: int) -> State | None:
-        """Record a query for the write that answers it, and a request for a summary.
+    async def _rules_text(self, view: ConversationView, window: int) -> str:
+        """Return the text of the user's rules from the entries that the summary covers."""
+        if view.live is None:
+            return ""
+        known = self._rules.get(view.conversation, view.head.state, window)
+        if known is not None:
+            return known
+        return await rules_text(
+            self._sessions.session(view.conversation),
+            upto=view.covered,
+            window=window,
+            count=self._config.counter.count_text,
+        )
 
-        Returns the state of the conversation if nothing else changed since the view; the note is no part of a session.
+    async def _open_log(
+        self, conversation_id: str, window: int, found: FoundKey | None
+    ) -> tuple[LogEnd, bool]:
+        """Read a conversation for a query; the second value is True if the cached segment was used unchanged.
+
+        The segment (notes and newest entries in Redis) is used unchanged only if the database has exactly the state in
+        which it was cached. Otherwise the notes are read from the database, and the entries added since.
+        """
+        segment = self._key.segment(conversation_id, found)
+        # Entries counted by another counter have other costs: then they are read from the store, as without a cache.
+        if found is None or segment is None or segment[0].head.counter != self._counter:
+            log = self._log(await self._notes.read_view(conversation_id))
+            await log.open(window)
+            return log, False
+        known, entries = segment
+        if found.state is None or found.state[0] <= known.head.generation:
+            head = await self._store.head(self._config.scope, conversation_id)
+            if head == known.head:
+                log = self._log(make_view(conversation_id, known))
+                log.entries = entries
+                return log, True
+        log = self._log(await self._notes.read_view(conversation_id))
+        if log.view.head.counter != self._counter or not await log.extend(entries):
+            await log.open(window)
+        return log, False
+
+    async def _fill_cache(self, query: _Query, after: ConversationView) -> None:
+        """Write the session, and the notes and entries that a query read, to Redis, unless it has them already."""
+        log, limits, found = query.log, query.limits, query.found
+        view, window = log.view, limits.model_context_window
+        usual = limits.recent_turns == self._defaults.recent_turns
+        # A session does not contain the note of a query: if Redis has the session, it is not written again.
+        if usual and found.state not in (view.head.state, after.head.state):
+            await self._key.write(view.conversation, query.session, after.head.state)
+        if after is view:
+            known = (
+                view.live is None
+                or self._rules.get(view.conversation, view.head.state, window) is not None
+            )
+            if query.cached and known:
+                return
+            # Entries and rules were read after the view: they belong to its state only if nothing has changed since.
+            if await self._store.head(self._config.scope, view.conversation) != view.head:
+                return
+        self._rules.put(after.conversation, after.head.state, window, text=query.rules)
+        # A stored query is followed by the write that answers it, so a few entries are not worth caching now.
+        if query.cached or (after is not view and log.added < _MANY_NEW):
+            return
+        self._counter = view.head.counter if log.entries else self._counter
+        entries = log.newest_within(window, limits.recent_turns)
+        await self._key.write_segment(after, entries, since=found.read_at)
+
+    async def _note_query(
+        self, view: ConversationView, query: str, *, seen: int
+    ) -> ConversationView | None:
+        """Store a query for the write that answers it, and the newest entry `seen` if a summary is requested.
+
+        Returns the view after this change, or None if something else changed since `view`.
         """
         if not query and not seen:
-            return view.head.state
+            return view
 
         def noted(note: TurnNote) -> TurnNote:
             changes = with_query(note, query)

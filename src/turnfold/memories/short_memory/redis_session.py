@@ -1,18 +1,22 @@
-"""The session value in Redis, under the documented key: JSON that any program may read with GET.
+"""The session of a conversation in Redis, under the documented key: JSON that any program may read with GET.
 
-It is a copy of what the store says, written with the state of the conversation (generation and epoch) it was made of
-and used only while the store has that state, so a stale or lost copy changes no result. What another program puts there
-is taken over if it is a valid session of this conversation and not older than the stored one: the fields that an
-application may set go into the store. Everything derived from the log stays the log's. A value that is not valid is
-left out, with a warning, and written over.
+The value is a copy of the session in the store. It carries the state of the conversation (generation and epoch) that it
+was made of and is used only while the store has that state, so a stale or lost copy changes no result. A value that
+another program writes is adopted if it is a valid session of this conversation and not older than the stored one: the
+fields that an application may set are stored, and fields computed from the log are ignored. An invalid value is logged
+as a warning and overwritten.
 
-Deleting the key starts the conversation over, as documented. A key that expired, was evicted or lost with its server
-does not: these are told apart by the mark beside it.
+Next to it is a cached segment with a MAC (keyed digest): the notes, the current checkpoint and the newest entries that
+a query reads, with the state they were read in. It is used only while the store has exactly that state.
+
+Deleting the key starts the conversation over, as documented. A key that expired, was evicted or was lost with its
+server does not; a second key, written with the first, tells these cases apart.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -27,91 +31,148 @@ from turnfold.memories.short_memory.stored_state import (
 )
 from turnfold.memories.short_memory.values import SessionValue
 from turnfold.memory import MemoryMode
-from turnfold.stores import Scope, State
+from turnfold.records import Entry
+from turnfold.stores import Scope, State, View
 
-__all__ = ("SessionKey", "SessionValues")
+__all__ = ("FoundKey", "SessionKey", "SessionValues")
 
 
 _log = logging.getLogger(__name__)
 _SECOND = 1_000_000
 
 
-class _Read(Protocol):
+class FoundKey(Protocol):
+    """The values of one session that were found in Redis."""
+
     @property
-    def value(self) -> bytes | None: ...
+    def value(self) -> bytes | None:
+        """The session as documented JSON; None if there is none."""
+        ...
+
     @property
-    def state(self) -> State | None: ...
+    def state(self) -> State | None:
+        """The state of the conversation that the value was written for; None if another program wrote it."""
+        ...
+
     @property
-    def known(self) -> bool: ...
+    def known(self) -> bool:
+        """True if the value replaced one that this store wrote and that had not expired."""
+        ...
+
     @property
-    def deleted(self) -> bool: ...
+    def deleted(self) -> bool:
+        """True if this store wrote a value and somebody deleted it before it expired."""
+        ...
+
+    @property
+    def segment(self) -> bytes | None:
+        """The cached segment with its MAC (keyed digest); None if there is none."""
+        ...
+
+    @property
+    def read_at(self) -> float:
+        """Time of the request to Redis, in seconds of the monotonic clock."""
+        ...
 
 
 @runtime_checkable
 class SessionValues(Protocol):
-    """The documented session values in front of a store: `CachedStore.session_values`."""
+    """Reads and writes the documented session values in Redis: `CachedStore.session_values`."""
 
-    async def read_session(self, scope: Scope, conversation: str) -> _Read:
-        """Return what Redis has under the documented key of a session."""
+    async def read_session(
+        self, scope: Scope, conversation: str, *, segment: bool = False
+    ) -> FoundKey:
+        """Return the value under the documented key of a session; with `segment`, the cached segment too."""
+        ...
+
+    def now(self) -> float:
+        """Return the current time of the clock that `FoundKey.read_at` uses."""
+        ...
+
+    def open_segment(
+        self, scope: Scope, conversation: str, sealed: bytes
+    ) -> tuple[View, list[Entry]] | None:
+        """Decode a cached segment: a view of the conversation and its newest entries; None if its MAC is wrong."""
+        ...
+
+    async def write_segment(
+        self, scope: Scope, conversation: str, view: View, entries: Sequence[Entry], *, since: float
+    ) -> None:
+        """Cache a segment that was read from the store after the time `since`."""
         ...
 
     async def write_session(
         self, scope: Scope, conversation: str, value: bytes, state: State
     ) -> None:
-        """Put the session value of a state under the documented key."""
+        """Write the session value of this state under the documented key."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """The documented key of each session; does nothing if there is no Redis in front of the store."""
+    """Reads and writes the documented Redis key of each session; does nothing if the store has no Redis in front."""
 
     notes: ShortNotes
     values: SessionValues | None
 
-    async def sync(self, conversation: str) -> State | None:
-        """Apply what others did to the key since; return the state of the value there if it was written here."""
-        return (await self._found(conversation))[0]
+    async def sync(self, conversation: str, *, segment: bool = False) -> FoundKey | None:
+        """Apply changes that other programs made to the key (deleted, rewritten); return the values found in Redis.
+
+        With `segment`, the cached segment is read too.
+        """
+        if self.values is None:
+            return None
+        found = await self.values.read_session(self.notes.scope, conversation, segment=segment)
+        if found.deleted:
+            await self.notes.start_over(conversation)
+        elif found.value is not None and found.state is None:
+            await self._take_over(conversation, found.value, known=found.known)
+        return found
 
     async def read(self, conversation: str) -> SessionValue | None:
-        """Do the same; return the session if the value there is the store's current one."""
-        state, value = await self._found(conversation)
-        if state is None:
+        """Do as `sync` and return the session in Redis if it has the store's current state, else None."""
+        found = await self.sync(conversation)
+        if found is None or found.state is None:
             return None
         head = await self.notes.store.head(self.notes.scope, conversation)
-        if head.state != state:
+        if head.state != found.state:
             return None
         try:
-            session = SessionValue.from_json(value)
+            session = SessionValue.from_json(found.value or b"")
         except TurnfoldError:  # of a release that writes other values
             return None
         session.as_read = as_read(session)
         return session
 
-    async def _found(self, conversation: str) -> tuple[State | None, bytes]:
-        if self.values is None:
-            return None, b""
-        found = await self.values.read_session(self.notes.scope, conversation)
-        if found.deleted:
-            await self.notes.start_over(conversation)
-        elif found.value is not None and found.state is None:
-            await self._take_over(conversation, found.value, known=found.known)
-        return found.state, found.value or b""
+    def segment(self, conversation: str, found: FoundKey | None) -> tuple[View, list[Entry]] | None:
+        """Return the segment that `sync` found, decoded: a view of the conversation and its newest entries, or None."""
+        if self.values is None or found is None or found.segment is None:
+            return None
+        return self.values.open_segment(self.notes.scope, conversation, found.segment)
+
+    async def write_segment(
+        self, view: ConversationView, entries: Sequence[Entry], *, since: float
+    ) -> None:
+        """Cache the view and entries that a query reads; they were read from the store after the time `since`."""
+        if self.values is not None:
+            await self.values.write_segment(
+                self.notes.scope, view.conversation, view.stored, entries, since=since
+            )
 
     async def write(self, conversation: str, session: SessionValue, state: State) -> None:
-        """Put a session there that was read from the store in this state."""
+        """Write a session to Redis that was read from the store in this state."""
         if self.values is not None:
             value = session.to_json().encode()
             await self.values.write_session(self.notes.scope, conversation, value, state)
 
     async def _take_over(self, conversation: str, value: bytes, *, known: bool) -> None:
-        """Store what another program set, if it is valid and not older than what is stored."""
+        """Store the fields that another program set in Redis, if the value is valid and not older than the store's."""
         try:
             session = SessionValue.from_json(value)
             named = session.meta.conversation_id
             view = await self.notes.read_view(conversation)
             newest = max(view.changed, await self._newest_entry(view)) // _SECOND
-            # Within one second it is newer if it replaced a value that was written here.
+            # Times are whole seconds: within the same second a value is newer if it replaced one of this store.
             if named != conversation or session.meta.updated_at < newest + (not known):
                 return
             await self.notes.change_session(
@@ -120,7 +181,11 @@ class SessionKey:
         except TurnfoldError as error:
             kind = type(error).__name__
             fields = {"event": "session_value_refused", "error": kind}
-            _log.warning("session value of another program refused: %s", kind, extra=fields)
+            _log.warning(
+                "a session value that another program wrote to Redis is not valid: %s",
+                kind,
+                extra=fields,
+            )
 
     async def _newest_entry(self, view: ConversationView) -> int:
         seq = view.head.seq

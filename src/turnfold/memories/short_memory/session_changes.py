@@ -1,8 +1,8 @@
-"""Merge two changes of one session, field by field.
+"""Merge concurrent changes of one session, field by field.
 
-A session is passed back whole though its holder changed only a field or two. The changes are found by comparing it with
-what was read, and only these are applied to what is stored now. If somebody else changed the same field meanwhile, to
-another value, the second writer gets a `Conflict`.
+A caller reads a session, changes a field or two and passes the whole session back. The changed fields are found by
+comparing it with the values that were read, and only they are written to the stored session. If another writer set the
+same field to another value meanwhile, `Conflict` is raised.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = (
 
 
 Places: TypeAlias = Mapping[tuple[str, ...], object]
-"""Values by their path in the session, without those that were never set."""
+"""Path of a field in the session -> its value; fields that were never set are left out."""
 
 _AGENT: Final = "current_agent_key"
 _MERGED_BY_FIELD: Final = ("shared", "entities", "agent_slots")
@@ -47,7 +47,7 @@ _ABSENT: Final = object()
 
 
 def settable_of(session: SessionValue) -> Places:
-    """Return the values that an application may set, by path."""
+    """Return the fields that an application may set and that differ from their defaults, by path."""
     flow, state = part_to_fields(session.flow_context), part_to_fields(session.global_state)
     fresh = part_to_fields(GlobalState())
     found: dict[tuple[str, ...], object] = {}
@@ -66,7 +66,7 @@ def settable_of(session: SessionValue) -> Places:
 
 
 def to_parts(settable: Places) -> tuple[FlowContext, GlobalState, UserProfile]:
-    """Build the parts of a session with these values."""
+    """Return the parts of a session that have these fields, with the fields set."""
     parts: dict[str, dict[str, object]] = {
         "flow_context": {},
         "global_state": {},
@@ -85,7 +85,7 @@ def to_parts(settable: Places) -> tuple[FlowContext, GlobalState, UserProfile]:
 
 
 def as_read(session: SessionValue) -> AsRead:
-    """Return the current values of a session, to find later what its holder changed."""
+    """Return a copy of the current values of a session, to find out later which of them were changed."""
     context = session.message_context
     return AsRead(
         settable_of(session), _derived_of(session), _mode_of(session), context.checkpoint_message_id
@@ -93,7 +93,7 @@ def as_read(session: SessionValue) -> AsRead:
 
 
 def changes_of(session: SessionValue) -> tuple[Places, Places]:
-    """Return what a holder changed: the values when it was read, and the values now."""
+    """Return the fields that were changed since the session was read: their values then, and their values now."""
     before: Places = session.as_read.settable if session.as_read else {}
     after = settable_of(session)
     changed = {
@@ -107,14 +107,14 @@ def changes_of(session: SessionValue) -> tuple[Places, Places]:
 
 
 def apply_changes(stored: Places, was: Places, now: Places) -> Places:
-    """Apply a holder's changes to the stored values; raises `Conflict` if another changed the same field meanwhile."""
+    """Return the stored fields with the changes applied; raises `Conflict` if another writer changed a same field."""
     merged = dict(stored)
     for place in {*was, *now}:
         present, wanted = stored.get(place, _ABSENT), now.get(place, _ABSENT)
         if present not in (was.get(place, _ABSENT), wanted):
             raise Conflict(
-                f"{'.'.join(place)} was changed by somebody else since this session was read: read it again "
-                "(get_short_memory), then decide; nothing was written"
+                f"{'.'.join(place)} was changed by another writer since this session was read, and nothing was "
+                "written: read the session again (get_short_memory) and repeat the change"
             )
         if wanted is _ABSENT:
             merged.pop(place, None)
@@ -124,14 +124,14 @@ def apply_changes(stored: Places, was: Places, now: Places) -> Places:
 
 
 def check_derived(session: SessionValue, current: SessionValue) -> MemoryMode | None:
-    """Refuse changes of values derived from the log; return the chosen mode, None if it was not changed."""
+    """Raise an error if fields computed from the log were changed; return the mode if it was changed, else None."""
     given, mode = _derived_of(session), _mode_of(session)
     if session.as_read is not None:
         base = session.as_read.derived
         changed = [place for place in given if given[place] != base.get(place)]
         if changed:
             raise InvalidOption(
-                f"{'.'.join(changed[0])} is derived from the log and cannot be set: write_turn and "
+                f"{'.'.join(changed[0])} is computed from the log and cannot be set: write_turn and "
                 "checkpoint_short_memory change it"
             )
         return None if mode is session.as_read.mode else mode
@@ -139,8 +139,8 @@ def check_derived(session: SessionValue, current: SessionValue) -> MemoryMode | 
     stale = [p for p in given if given[p] not in (usual[p], present[p])]
     if stale:
         raise Conflict(
-            f"{'.'.join(stale[0])} differs from the log, and this session does not know when it was read: "
-            "change one that get_short_memory returned"
+            f"{'.'.join(stale[0])} differs from the log, and this session was not read from the memory: change a "
+            "session that get_short_memory returned"
         )
     return mode if given["message_context", "checkpoint_message_id"] else None
 

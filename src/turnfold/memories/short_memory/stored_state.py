@@ -1,22 +1,23 @@
-"""The state of a conversation beside its log: two notes, and a consistent view of them with the log.
+"""The state of a conversation next to its log: two JSON documents (notes), and a consistent view of both with the log.
 
-What is derived from the log is never stored twice, so it can neither differ from the log nor expire. Stored are what
-the application set (`SessionNote`) and what is in progress between two calls (`TurnNote`). Both carry the version of
-the note that says up to where the conversation was restarted, so that one write of that note empties them.
+Values computed from the log are not stored, so they can neither differ from the log nor expire. Stored are the fields
+that the application set (`SessionNote`) and the work in progress between two calls (`TurnNote`). A restart of the
+conversation writes a third note; the other two carry its version, and a note with an older version counts as empty.
 
-A conversation belongs to one enterprise, one patient and one user. The first who names them is believed; one who names
-others is refused without being told whose it is.
+A conversation belongs to one enterprise, one patient and one user. The first ids that are given are stored; a call with
+other ids raises `InvalidOption`, which does not tell the stored ones.
 
-A summary comes without information on what it covers, perhaps long after it was requested and after another one was
-stored. So each query that requests a summary records how far it had read, as an `Offer` per checkpoint that was live
-then. Until as many summaries have come, none is taken to have seen more than the first reader of its group. Readers who
-never bring a summary are forgotten after a few checkpoints, or they would hold up everybody.
+A caller passes a summary without saying which entries it covers, perhaps long after a query requested it and after
+another summary was stored. So each query that requests a summary records the newest entry it returned, in an `Offer`
+(one per checkpoint that was current at that time). Until one summary per request has come, a summary is assumed to
+cover no more than the shortest of these reads. Requests that are never answered by a summary are dropped after a few
+checkpoints, because they would limit all later summaries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import msgspec
@@ -35,7 +36,7 @@ from turnfold.records import (
     read_note,
     write_note,
 )
-from turnfold.stores import Head, Scope, State, Store, Written
+from turnfold.stores import Head, Scope, Store, View, Written
 
 __all__ = (
     "ConversationView",
@@ -48,35 +49,37 @@ __all__ = (
     "chosen_mode",
     "count_landing",
     "has_offer",
+    "make_view",
     "newest_seen",
     "with_settings",
 )
 
 
 _MAX_GROUPS: Final = 2
+"""Most offers that are kept."""
 _MAX_READERS: Final = 4
-"""Pending summaries per group."""
+"""Most pending requests that are counted per offer."""
 _MAX_LANDINGS: Final = 3
-"""Checkpoints after which a group is dropped."""
+"""Number of summaries stored since, after which an offer is dropped."""
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Queries that requested a summary while the same checkpoint was live."""
+    """Group of queries that requested a summary while the same checkpoint was the current one."""
 
     live: str
     seen: int
-    """The newest entry that all of them had read."""
+    """Seq of the newest entry that all these queries returned."""
     readers: int = 1
     landings: int = 0
-    """Checkpoints stored since."""
+    """Number of summaries that were stored since."""
 
 
 Offers = tuple[Offer, ...]
-"""Newest group first."""
+"""All offers of a conversation, newest first."""
 
 
 def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
-    """Add a query that has read up to `seen` and requested a summary."""
+    """Return the offers after a query that returned entries up to `seen` has requested a summary."""
     for group in offers:
         if group.live == live and group.seen > covered:
             readers, least = min(group.readers + 1, _MAX_READERS), min(group.seen, seen)
@@ -86,7 +89,7 @@ def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
 
 
 def count_landing(offers: Offers) -> Offers:
-    """Update the offers after a summary came: one reader less in the newest group, whoever brought it."""
+    """Return the offers after a summary was passed: one request less in the newest offer, whoever passed it."""
     left = [
         msgspec.structs.replace(
             group, readers=group.readers - (at == 0), landings=group.landings + 1
@@ -97,7 +100,7 @@ def count_landing(offers: Offers) -> Offers:
 
 
 def newest_seen(offers: Offers, *, covered: int, newest: int) -> int:
-    """Return the newest entry that a summary of an unknown reader can cover; `covered` for nothing new."""
+    """Return the newest entry that a summary passed without `upto` can cover; `covered` if it covers nothing new."""
     waiting = [group.seen for group in offers if group.seen > covered]
     if waiting:
         return min(waiting)
@@ -105,7 +108,7 @@ def newest_seen(offers: Offers, *, covered: int, newest: int) -> int:
 
 
 def has_offer(offers: Offers, live: str) -> bool:
-    """Return True if a query requested a summary since this checkpoint."""
+    """Return True if a query requested a summary while the checkpoint `live` was the current one."""
     return any(group.live == live for group in offers)
 
 
@@ -117,40 +120,40 @@ _TRIES: Final = 64
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     v: int = 1
     start: int = 0
-    """Version of the note on the last restart of the conversation; 0 without one."""
+    """Version of the document that records the last restart of the conversation; 0 if it was never restarted."""
 
 
 class SessionNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Owner and settings of a conversation, as the application set them."""
+    """Stored note with the owner (ids) and the settable fields of a conversation."""
 
     user_id: str = ""
     enterprise_id: str = ""
     patient_id: str = ""
     settings: tuple[tuple[tuple[str, ...], object], ...] = ()
     full_after: str | None = None
-    """Show the whole history instead of this checkpoint, until the next one; None for no checkpoint."""
+    """Id of a checkpoint in whose place the whole history is shown, until the next checkpoint; None for none."""
 
     @property
     def places(self) -> Places:
-        """The settings by path."""
+        """The settable fields by their path in the session."""
         return dict(self.settings)
 
 
 class TurnNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Work in progress: a query without an answer, requests for a summary."""
+    """Stored note with the work in progress: a query without an answer, and pending requests for a summary."""
 
     ask: str = ""
-    """Id of the query that waits for its answer."""
+    """Id of the query that has no answer yet."""
     query: str = ""
     taken: str = ""
-    """Client id of the write that answers it."""
+    """Client id of the write that is answering this query; empty if none is."""
     used: str = ""
     """Id of the query that was answered last."""
     offers: tuple[Offer, ...] = ()
     landed: str = ""
-    """The last checkpoint made by `checkpoint_short_memory`."""
+    """Id of the last checkpoint that `checkpoint_short_memory` stored."""
     landed_bound: int = 0
-    """The newest entry that its summary can cover."""
+    """Seq of the newest entry that the summary of this checkpoint can cover."""
 
     def with_changes(self, changes: Mapping[str, object]) -> TurnNote:
         """Return the note with some fields changed."""
@@ -164,23 +167,25 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationView:
-    """The state of a conversation at one instant."""
+    """The notes, head and newest checkpoint of a conversation, all read at one instant."""
 
     conversation: str
     head: Head
     cleared: int
-    """The last entry before the last restart."""
+    """Seq of the last entry before the last restart; 0 without a restart."""
     start: int
-    """Version of the note on that restart."""
+    """Version of the document that records the last restart."""
     latest: Checkpoint | None
     """The newest checkpoint, even if the conversation was restarted since."""
     note: SessionNote
     turn: TurnNote
-    """What is in progress."""
+    """The work in progress."""
     turn_version: int
-    """Version of its document; 0 if there is none."""
+    """Version of the document of `turn`; 0 if there is none."""
     changed: int
-    """Time of the newest change of notes and checkpoint, in microseconds since 1970."""
+    """Time of the newest change of settings, restart or checkpoint, in microseconds since 1970."""
+    stored: View
+    """The stored records that this view was made of."""
 
     @property
     def live(self) -> Checkpoint | None:
@@ -189,64 +194,71 @@ class ConversationView:
 
     @property
     def covered(self) -> int:
-        """The last entry covered by a summary or a restart."""
+        """Seq of the last entry that a summary covers or that lies before a restart."""
         return max(self.cleared, self.latest.upto if self.latest else 0)
 
     @property
     def mode(self) -> MemoryMode:
-        """Full history, or a summary and the newest turns."""
+        """FULL_HISTORY, or SUMMARY_N: a summary and the newest turns."""
         live = self.live
         if live is None or self.note.full_after == live.id:
             return MemoryMode.FULL_HISTORY
         return MemoryMode.SUMMARY_N
 
 
+def make_view(conversation: str, view: View) -> ConversationView:
+    """Return the state of a conversation, decoded from records that were read at one instant."""
+    found = {(each.kind, each.key): each for each in view.documents}
+    cleared, settings = found.get((SESSION, CLEARED)), found.get((_KIND, _KEYS[SessionNote]))
+    turn = found.get((_KIND, _KEYS[TurnNote]))
+    start = _version(cleared)
+    changes = [each.created for each in (settings, cleared, view.checkpoint) if each]
+    return ConversationView(
+        conversation=conversation,
+        head=view.head,
+        cleared=read_note(cleared, ClearedNote).upto,
+        start=start,
+        latest=view.checkpoint,
+        note=_current(_read(settings, SessionNote), start),
+        turn=_current(_read(turn, TurnNote), start),
+        turn_version=_version(turn),
+        changed=max(changes, default=0),
+        stored=view,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ShortNotes:
-    """Reads and changes the notes of conversations."""
+    """Reads and changes the notes of conversations in the store, by compare-and-swap."""
 
     store: Store
     scope: Scope
 
     async def read_view(self, conversation: str) -> ConversationView:
-        """Read a conversation at one instant, with one call of the store."""
-        view = await self.store.view(self.scope, conversation, (SESSION, _KIND))
-        found = {(each.kind, each.key): each for each in view.documents}
-        cleared, settings = found.get((SESSION, CLEARED)), found.get((_KIND, _KEYS[SessionNote]))
-        turn = found.get((_KIND, _KEYS[TurnNote]))
-        start = _version(cleared)
-        changes = [each.created for each in (settings, cleared, view.checkpoint) if each]
-        return ConversationView(
-            conversation=conversation,
-            head=view.head,
-            cleared=read_note(cleared, ClearedNote).upto,
-            start=start,
-            latest=view.checkpoint,
-            note=_current(_read(settings, SessionNote), start),
-            turn=_current(_read(turn, TurnNote), start),
-            turn_version=_version(turn),
-            changed=max(changes, default=0),
+        """Return the notes, head and newest checkpoint of a conversation, read with one call of the store."""
+        return make_view(
+            conversation, await self.store.view(self.scope, conversation, (SESSION, _KIND))
         )
 
     async def change_session(
         self, conversation: str, change: Callable[[SessionNote], SessionNote]
     ) -> None:
-        """Change the settings; `change` is called again after a conflict."""
+        """Change the session note; `change` is called again after a conflict with another writer."""
         await self._change(conversation, SessionNote, change)
 
     async def change_turn(
         self, conversation: str, change: Callable[[TurnNote], TurnNote]
     ) -> TurnNote:
-        """Change what is in progress; return the new note."""
+        """Change the turn note (work in progress) and return it."""
         return (await self._change(conversation, TurnNote, change))[0]
 
     async def change_turn_since(
         self, view: ConversationView, change: Callable[[TurnNote], TurnNote]
-    ) -> State | None:
-        """Change what is in progress; return the state after that if nothing else changed since the view, else None."""
+    ) -> ConversationView | None:
+        """Change the turn note; return the view after that, or None if something else changed since `view`."""
         changed = change(view.turn)
         if changed == view.turn:
-            return view.head.state
+            return view
         document = Document(_KIND, _KEYS[TurnNote], _encoder.encode(changed), 0)
         try:
             written = await self.store.put_document(
@@ -255,10 +267,16 @@ class ShortNotes:
         except Conflict:  # another call changed it since: change what is there now
             await self._change(view.conversation, TurnNote, change)
             return None
-        return written.after if written.before == view.head.state else None
+        if written.before != view.head.state:
+            return None
+        made, stored = written.document, view.stored
+        others = [each for each in stored.documents if (each.kind, each.key) != (_KIND, made.key)]
+        generation, epoch = written.after
+        head = replace(stored.head, generation=generation, epoch=epoch)
+        return make_view(view.conversation, View(head, stored.checkpoint, (*others, made)))
 
     async def start_over(self, conversation: str) -> None:
-        """Restart a conversation: hide all messages, settings and what is in progress; the log stays."""
+        """Restart a conversation: hide all messages, settings and work in progress; the log keeps the messages."""
 
         async def cleared(_: Document | None) -> Document:
             head = await self.store.head(self.scope, conversation)
@@ -276,8 +294,8 @@ class ShortNotes:
             nonlocal result
             result = note_type()
             if stored is None and note_type is TurnNote and change(result) == result:
-                return None  # the restart matters only once something is in progress
-            # The restart is read after the note, so the note is never of a later one.
+                return None  # nothing to write, so the restart need not be read
+            # The restart is read after the note, so the note cannot belong to a later restart.
             start = _version(await self._get(conversation, SESSION, CLEARED))
             note = _current(_read(stored, note_type), start)
             result = change(note)
@@ -295,7 +313,7 @@ class ShortNotes:
         key: str,
         change: Callable[[Document | None], Awaitable[Document | None]],
     ) -> Written | None:
-        """Replace a document with compare-and-swap; after a conflict `change` is called again. None writes nothing."""
+        """Replace a document by compare-and-swap; after a conflict `change` is called again; None writes nothing."""
         for attempt in range(_TRIES):
             stored = await self._get(conversation, kind, key)
             document = await change(stored)
@@ -325,10 +343,12 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
     try:
         note = msgspec.json.decode(document.body, type=note_type)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidRecord(f"not a short memory note: {error}", path=path) from None
+        raise InvalidRecord(
+            f"the short memory note cannot be decoded: {error}", path=path
+        ) from None
     if note.v != 1:
         raise InvalidRecord(
-            f"note version {note.v}; this release reads version 1",
+            f"the short memory note has version {note.v}; this release reads version 1",
             path=path,
             remedy="Upgrade turnfold",
         )
@@ -336,7 +356,7 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
 
 
 def _current(note: _AnyNote, start: int) -> _AnyNote:
-    """Return the note; if it is older than the restart `start`, only the owner (session) or offers (turn) remain."""
+    """Return the note; after a later restart (version `start`) only the owner, or the offers, of a note remain."""
     if note.start == start:
         return note
     if isinstance(note, SessionNote):
@@ -358,7 +378,7 @@ def bind_owner(
     patient_id: str = "",
     agent_code: str = "",
 ) -> SessionNote:
-    """Add what was not known yet to a note; raises `InvalidOption` if it contradicts."""
+    """Return the note with the ids it did not have yet; raises `InvalidOption` if an id differs from the stored."""
     known = {
         "user_id": (note.user_id, user_id),
         "enterprise_id": (note.enterprise_id, enterprise_id),
@@ -368,7 +388,7 @@ def bind_owner(
         if stored and given and stored != given:
             raise InvalidOption(
                 f"this conversation belongs to another {name} than the one given: use another conversation_id, or "
-                "a scope per tenant"
+                "one scope per tenant"
             )
         check_text(given, path=name)
     fresh = {name: given for name, (stored, given) in known.items() if given and not stored}
@@ -380,7 +400,7 @@ def bind_owner(
 
 
 def with_settings(note: SessionNote, places: Places, full_after: str | None) -> SessionNote:
-    """Return the note with other settings; `full_after` "" ends showing everything, None leaves it unchanged."""
+    """Return the note with these settings; `full_after` "" clears that field, None leaves it unchanged."""
     settings = tuple(sorted(places.items(), key=lambda item: item[0]))
     chosen = note.full_after if full_after is None else full_after or None
     return msgspec.structs.replace(note, settings=settings, full_after=chosen)
@@ -389,7 +409,7 @@ def with_settings(note: SessionNote, places: Places, full_after: str | None) -> 
 def chosen_mode(
     session: SessionValue, mode: MemoryMode | None, current: SessionValue
 ) -> str | None:
-    """Return the checkpoint to replace by the whole history; "" for none any more, None for no choice."""
+    """Return the new `full_after` for the mode that the caller set: a checkpoint id, "" to clear, None to keep."""
     if mode is None:
         return None
     read_at = session.message_context.checkpoint_message_id

@@ -1,8 +1,9 @@
-"""Decide which entries a summary may replace: never one that it cannot have seen.
+"""Store a summary as a checkpoint that covers only entries the summary can have been made from.
 
-The document passes a text without saying what it covers. A caller who passes `upto` gets exactly that. Otherwise the
-offers of earlier queries say how far the first reader had read (see `notes`); a summary without any offer can have seen
-everything. The newest turns and whatever was written meanwhile stay verbatim. A text that is live already is a retry.
+In the document a summary is passed without saying which entries it covers. With `upto` the caller says it. Otherwise
+the offers of earlier queries tell how far they had read (see `stored_state`); without any offer the summary may cover
+the whole log. The newest turns, and entries written meanwhile, stay verbatim. A text that is the current summary
+already counts as a retry.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ __all__ = (
 
 
 _TRIES: Final = 64
-"""Attempts of one summary that keeps conflicting with others."""
+"""Most attempts to store a summary that keeps conflicting with other writers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledWriter:
-    """Stores the summaries of a writer under the documented label."""
+    """Wraps a summary writer: adds the documented label to its summaries."""
 
     writer: SummaryWriter
 
     @property
     def name(self) -> str:
-        """Name of the writer."""
+        """Name of the wrapped writer."""
         return self.writer.name
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
@@ -55,22 +56,22 @@ class LabelledWriter:
 
 @dataclass(frozen=True, slots=True)
 class ShortFold:
-    """One call to fold (compact) a conversation."""
+    """Folds (compacts) the older turns of one conversation behind a summary."""
 
     notes: ShortNotes
     folder: Folder
     limit: int
-    """Tokens of a summary that the writer makes."""
+    """Most tokens of a summary that the writer makes."""
     recent_turns: int
     """Newest turns that stay verbatim."""
     meter: Meter
 
     async def fold(self, summary: str | None, upto: int | None) -> Checkpoint:
-        """Fold behind the given summary, or one that the writer makes; return the live checkpoint."""
+        """Store a checkpoint with the given summary, or one that the writer makes; return the current checkpoint."""
         view = await self._view()
         note = view.turn
-        # Computed once: another summary that is stored meanwhile does not change what this one has seen. A summary that
-        # is yet to be written will have seen what it covers.
+        # Computed once: a summary that another call stores meanwhile does not change what this one was made from. A
+        # summary that the writer still has to make will be made from all entries it covers.
         bound = _newest_covered(view, note if summary is not None else TurnNote(), upto)
         lost = 0
         while lost < _TRIES:
@@ -91,7 +92,8 @@ class ShortFold:
                 return made
             view = await self._view()
         raise Conflict(
-            f"lost {_TRIES} times to other summaries of {self.folder.conversation!r}: summarise its current state"
+            f"other writers stored summaries of conversation {self.folder.conversation!r} first, {_TRIES} times in a "
+            "row: query it again and summarise the result"
         )
 
     async def _view(self) -> ConversationView:
@@ -117,11 +119,11 @@ class ShortFold:
             return
         self.meter.add("checkpoints")
         self.meter.observe("checkpoint_entries", made.upto - covered)
-        self.meter.observe("summary_tokens", self.folder.counter.count_text(made.text))
+        self.meter.observe("summary_tokens", self.folder.counted(made.text))
         self.meter.observe("summary_fidelity", made.fidelity)
 
     async def _record(self, made: Checkpoint | None, bound: int) -> None:
-        """Record that a summary came, and its checkpoint."""
+        """Record in the turn note that a summary was passed, and its checkpoint if one was stored."""
 
         def recorded(note: TurnNote) -> TurnNote:
             changes: dict[str, object] = {"offers": count_landing(note.offers)}
@@ -132,7 +134,7 @@ class ShortFold:
         await self.notes.change_turn(self.folder.conversation, recorded)
 
     async def _target(self, view: ConversationView, bound: int) -> int:
-        """Return the last entry to fold: seen, before the newest turns, at the end of a turn."""
+        """Return the last entry to fold: at most `bound`, before the newest turns, at the end of a turn."""
         end = min(bound, await self._before_recent(view))
         if view.covered < end < view.head.seq:
             [last, following] = await self._read(end - 1, end + 1)
@@ -151,9 +153,10 @@ class ShortFold:
         return turn[0].seq - 1
 
     async def _end_of_oldest(self, view: ConversationView, bound: int, *, requested: bool) -> int:
-        """Return the end of the oldest turn that no summary covers, if it was seen whole; else 0.
+        """Return the last entry of the oldest turn that no summary covers, if it is at most `bound`; else 0.
 
-        If a query requested a summary, fold the oldest half of the turns: after one turn it would ask again at once.
+        If a query requested a summary, return the end of the oldest half of the turns: if only one turn were folded,
+        the next query would request a summary again.
         """
         first = view.covered + 1
         if first > view.head.seq:
@@ -178,20 +181,22 @@ class ShortFold:
 
 
 def check_summary(summary: str | None, recent_turns: int) -> None:
-    """Refuse an empty summary or a negative number of turns."""
+    """Raise an error for an empty summary or a negative number of turns."""
     if recent_turns < 0:
         raise InvalidOption(f"recent_turns={recent_turns} must not be negative")
     if summary is not None and not summary.strip():
-        raise SummaryFailed("the given summary is empty")
+        raise SummaryFailed(
+            "the given summary is empty: pass a text, or None to let the summariser write one"
+        )
 
 
 def _newest_covered(view: ConversationView, note: TurnNote, upto: int | None) -> int:
-    """Return the newest entry that the summary can have seen."""
+    """Return the newest entry that the summary can have been made from."""
     if upto is None:
         return newest_seen(note.offers, covered=view.covered, newest=view.head.seq)
     if not 0 <= upto <= view.head.seq:
         raise InvalidOption(
-            f"upto={upto}: the log has entries 1 to {view.head.seq}; pass MemoryContext.upto"
+            f"upto={upto} is not in the log, which has entries 1 to {view.head.seq}; pass MemoryContext.upto"
         )
     return upto
 
@@ -220,7 +225,7 @@ def _unchanged(view: ConversationView) -> Checkpoint:
     if view.live is not None:
         return view.live
     raise InvalidOption(
-        f"conversation {view.conversation!r} has no turn since its start that this summary can have seen "
-        f"(entries {view.covered + 1} to {view.head.seq}): summarise what a query returns now, and pass "
-        "its upto"
+        f"this summary cannot cover any turn of conversation {view.conversation!r} (entries {view.covered + 1} to "
+        f"{view.head.seq}), so it was not stored: call query_memory_context() again, summarise the messages it "
+        "returns, and give its `upto` with the summary"
     )

@@ -1,22 +1,25 @@
-"""Read the end of a log for a query, and write turns, each once.
+"""Read the newest turns of a log for a query, and append each turn to it once.
 
-Reading goes backwards from the newest entry until the model's window is full, so that a conversation of a million turns
-costs what its window costs. A summariser reads forwards from the first entry that no summary covers: everything if it
-fits the window, else as much as fits. The text says how far it got, so that no summary covers a turn it has not seen.
+Reading goes backwards from the newest entry until the model's window is full, so the length of the conversation does
+not matter. The text for a summariser goes forwards from the first entry that no summary covers, as far as the window
+allows; the seq of its last entry is returned with it, so that a summary never covers a turn that it was not made from.
 
-The document's write has no id, so a retry would store a turn twice. Here a turn is named by its `client_id` or else by
-the query it answers, and the log recognises the name. A query is answered by one write, whichever process it was made
-in: a write with a client id records that it uses the query; otherwise the query gives the turn its name.
+The document's write has no id, so a retry would store a turn twice. Here the entries of a turn have client ids made of
+the caller's `client_id`, or else of the id of the query they answer, and the store recognises a repeated client id. A
+query is answered by one write, from whatever process: a write with a client id first records in the turn note that it
+answers the query.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 from turnfold.errors import IdReused, InvalidOption
+from turnfold.fold import MemoizedCounter
 from turnfold.memories.short_memory.render import (
     TurnText,
     fit_history,
@@ -30,39 +33,56 @@ from turnfold.memory import MemoryMode
 from turnfold.records import Entry, Message, NewEntry
 from turnfold.stores import Head, Scope, Store
 from turnfold.telemetry import Meter
-from turnfold.tokens import TokenCounter
 
 __all__ = (
     "LogEnd",
     "TurnWriter",
     "WrittenTurn",
+    "cached_count",
     "read_history",
     "with_query",
 )
 
 
 _PAGE: Final = 64
+_SHORT_TEXT: Final = 4_000
+"""Longest text, in characters, whose token count is cached."""
+_MAX_COUNTS: Final = 4_096
+"""Most texts whose token count is cached."""
+_MAX_NEW: Final = 64
+"""Cached entries are not used if more than this many entries were added since."""
+Count: TypeAlias = Callable[[str], int]
 _LINE_ENDS: Final = 2
-"""Tokens between the rules and the history."""
+"""Tokens of the line ends between the rules and the history."""
 
 
 @dataclass(slots=True)
 class LogEnd:
-    """The newest entries of a log, read backwards page by page."""
+    """The newest entries of a log; older ones are read page by page when they are needed."""
 
     store: Store
     scope: Scope
     view: ConversationView
     entries: list[Entry] = field(default_factory=list[Entry])
     page: int = _PAGE
+    added: int = 0
+    """Number of entries that were read from the store and not from a cache."""
+    _turns: tuple[int, int, list[TurnText]] = (0, 0, [])
+    """Cache of `turns_after`: first entry that was read, entry that the turns follow, and the rendered turns."""
 
     @property
     def first(self) -> int:
         """Seq of the oldest entry that was read; one past the newest if none was."""
         return self.entries[0].seq if self.entries else self.view.head.seq + 1
 
+    @property
+    def shown_after(self) -> int:
+        """Seq of the last entry that is not shown: covered by the summary, or before a restart."""
+        view = self.view
+        return view.cleared if view.mode is MemoryMode.FULL_HISTORY else view.covered
+
     async def open(self, tokens: int) -> None:
-        """Read about as many of the newest entries as have `tokens`, which a cache can serve."""
+        """Read the newest entries that have about `tokens` tokens together, with `Store.tail`, which may be cached."""
         if self.view.head.seq > self.view.cleared:
             newest = await self.store.tail(
                 self.scope, self.view.conversation, tokens=max(tokens, 1)
@@ -73,9 +93,49 @@ class LogEnd:
             if not self.entries or self.entries[-1].seq != head:
                 self.entries = []
                 await self.older()
+            self.added = len(self.entries)
+
+    async def extend(self, known: Sequence[Entry]) -> bool:
+        """Use cached entries and read those added since; return False if the cached ones may be out of date.
+
+        A change of an entry gives it and all later entries a new epoch, so comparing the newest is enough.
+        """
+        head, cleared = self.view.head.seq, self.view.cleared
+        newest = known[-1] if known else None
+        if newest is None or not newest.epoch or not 0 <= head - newest.seq <= _MAX_NEW:
+            return False
+        newer = await self.store.read(
+            self.scope, self.view.conversation, after=newest.seq - 1, upto=head
+        )
+        same = bool(newer) and (newer[0], newer[0].epoch) == (newest, newest.epoch)
+        if not same or newer[-1].seq != head:
+            return False
+        self.entries = [entry for entry in (*known, *newer[1:]) if entry.seq > cleared]
+        self.added = len(newer) - 1
+        return True
+
+    def turns_after(self, seq: int) -> list[TurnText]:
+        """Return the rendered turns after an entry, oldest first, as far as their entries were read."""
+        if self._turns[:2] != (self.first, seq):
+            turns = group_turns(entry for entry in self.entries if entry.seq > seq)
+            self._turns = (self.first, seq, turns)
+        return self._turns[2]
+
+    def newest_within(self, tokens: int, turns: int) -> list[Entry]:
+        """Return the entries that a query with a window of `tokens` and `turns` recent turns reads; no older ones."""
+        total = self.view.head.tokens
+        after = self.shown_after
+        starts = [entry.seq for entry in self.entries if entry.message.role == "user"]
+        recent = starts[-min(turns, len(starts))] if starts and turns else self.view.head.seq + 1
+        return [
+            entry
+            for entry in self.entries
+            if entry.seq >= recent
+            or (entry.seq > after and total - entry.running + entry.tokens <= tokens)
+        ]
 
     async def older(self) -> bool:
-        """Read one more page; return False if nothing older is left since the last restart."""
+        """Read one more page of older entries; return False if there are none since the last restart."""
         upto = self.first - 1
         after = max(upto - self.page, self.view.cleared)
         if after >= upto:
@@ -134,26 +194,32 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """The text for a query, and the text for a summariser."""
+    """The history as text for a prompt (`text`) and as text for a summariser (`full`)."""
 
     text: str
     full: str
     tokens: int
     """Tokens of `text` and of the turns that did not fit into it."""
     upto: int
-    """The newest entry of `full`."""
+    """Seq of the newest entry in `full`."""
+
+
+def cached_count(count: Count) -> Count:
+    """Return `count` with a cache for short texts, because the same turns are counted at every query."""
+    counts = lru_cache(_MAX_COUNTS)(count)
+    return lambda text: counts(text) if len(text) <= _SHORT_TEXT else count(text)
 
 
 async def read_history(
-    log: LogEnd, *, counter: TokenCounter, window: int, query: str, rules: str = ""
+    log: LogEnd, *, count: Count, window: int, query: str, rules: str = ""
 ) -> _History:
-    """Read the history of a conversation for a model with a window of `window` tokens; `rules` stand before it."""
-    view, count = log.view, counter.count_text
+    """Read the history of a conversation for a model with a window of `window` tokens; `rules` are put before it."""
+    view, count = log.view, MemoizedCounter(count)
     full_mode = view.mode is MemoryMode.FULL_HISTORY
     summary = remove_label(view.live.text) if view.live else ""
     room = max(window - count(query) - (count(rules) + _LINE_ENDS if rules else 0), 0)
-    after = view.cleared if full_mode else view.covered
-    turns = await _load_turns(log, after, room, counter)
+    after = log.shown_after
+    turns = await _load_turns(log, after, room, count)
     unread = await _unread_turns(log, turns)
 
     def hidden(shown: int) -> int:
@@ -174,7 +240,7 @@ async def read_history(
     tokens = count(text) + (
         await _tokens_between(log, after, first - 1) if first > after + 1 else 0
     )
-    full, upto = await _text_to_summarise(log, summary, room=window, counter=counter)
+    full, upto = await _text_to_summarise(log, summary, room=window, count=count)
     return _History(text, full, tokens, upto)
 
 
@@ -187,14 +253,13 @@ async def _unread_turns(log: LogEnd, turns: list[TurnText]) -> int:
     return max(turns[0].number - 1 - (entry.turn if entry else 0), 1)
 
 
-async def _load_turns(log: LogEnd, after: int, room: int, counter: TokenCounter) -> list[TurnText]:
-    """Return the turns after a seq, oldest first, or as many of the newest as surely fill the room."""
+async def _load_turns(log: LogEnd, after: int, room: int, count: Count) -> list[TurnText]:
+    """Return the turns after a seq, oldest first; of many turns only enough of the newest to fill `room` tokens."""
     while True:
-        since = [entry for entry in log.entries if entry.seq > after]
-        turns = group_turns(since)
+        turns = log.turns_after(after)
         if log.first <= after + 1:
             return turns
-        cost = sum(counter.count_text(turn.text) + 1 for turn in turns[1:])
+        cost = sum(count(turn.text) + 1 for turn in turns[1:])
         if cost > room:
             return turns[1:]  # the first may be incomplete
         if not await log.older():
@@ -202,28 +267,27 @@ async def _load_turns(log: LogEnd, after: int, room: int, counter: TokenCounter)
 
 
 async def _text_to_summarise(
-    log: LogEnd, summary: str, *, room: int, counter: TokenCounter
+    log: LogEnd, summary: str, *, room: int, count: Count
 ) -> tuple[str, int]:
     view = log.view
     covered, head = view.covered, view.head.seq
     if head <= covered:
         return render_history(summary=summary, turns=(), hidden=0), covered
     if log.first <= covered + 1:
-        entries = [entry for entry in log.entries if entry.seq > covered]
-        complete = True
+        turns, complete = log.turns_after(covered), True
     else:
-        entries, complete = await _read_oldest(log, covered, room, counter)
-    turns = group_turns(entries)
-    read = oldest_that_fit(summary=summary, turns=turns, room=room, count=counter.count_text)
+        entries, complete = await _read_oldest(log, covered, room, count)
+        turns = group_turns(entries)
+    read = oldest_that_fit(summary=summary, turns=turns, room=room, count=count)
     if not complete and len(read) == len(turns) > 1:
         read = read[:-1]  # the last may be incomplete
     return render_history(summary=summary, turns=read, hidden=0), read[-1].last
 
 
 async def _read_oldest(
-    log: LogEnd, after: int, room: int, counter: TokenCounter
+    log: LogEnd, after: int, room: int, count: Count
 ) -> tuple[list[Entry], bool]:
-    """Read the oldest entries after a seq until they surely fill the room; return them and True if they are all."""
+    """Read the oldest entries after a seq until they exceed `room` tokens; return them, and True if they are all."""
     entries: list[Entry] = []
     head, used = log.view.head.seq, 0
     while used <= room or len({entry.turn for entry in entries}) < 2:
@@ -234,12 +298,12 @@ async def _read_oldest(
             return entries, True
         entries += page
         after = page[-1].seq
-        used += sum(counter.count_text(entry.message.text) for entry in page)
+        used += sum(count(entry.message.text) for entry in page)
     return entries, after >= head
 
 
 async def _tokens_between(log: LogEnd, after: int, upto: int) -> int:
-    """Return the tokens of the entries after one and up to another, from their running sums."""
+    """Return the tokens of the entries from seq `after` + 1 to `upto`, from the running sums of the store."""
     last, before = await _entry(log, upto), await _entry(log, after)
     return (last.running if last else 0) - (before.running if before else 0)
 
@@ -254,7 +318,7 @@ async def _entry(log: LogEnd, seq: int) -> Entry | None:
 
 
 def with_query(note: TurnNote, query: str) -> dict[str, object]:
-    """Return the changes of a note for a new query; none if the same query waits already."""
+    """Return the fields of the turn note to change for a new query; none if it has the same query already."""
     if not query or (note.query == query and not note.taken):
         return {}
     return {"ask": secrets.token_hex(8), "query": query, "taken": ""}
@@ -267,7 +331,7 @@ class _Turn:
     labels: Mapping[str, str]
     client_id: str
     ask: str
-    """Id of the query it answers; empty for none."""
+    """Id of the stored query that the turn answers; empty for none."""
 
     def entries(self) -> list[NewEntry]:
         """Return the entries to append, with client ids by which a retry is recognised."""
@@ -288,12 +352,12 @@ class WrittenTurn:
     created: int
     """Microseconds since 1970."""
     head: Head | None = None
-    """The head after the append; None for a turn that was there already."""
+    """The head of the log after the append; None if the turn was stored already."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnWriter:
-    """Appends turns to logs, each once."""
+    """Appends turns to logs; a retry of the same turn appends nothing."""
 
     store: Store
     scope: Scope
@@ -309,7 +373,7 @@ class TurnWriter:
         labels: Mapping[str, str],
         client_id: str,
     ) -> WrittenTurn:
-        """Append a turn, or find it if the call is a retry."""
+        """Append a turn; if the call is a retry, find the stored turn instead."""
         if client_id:
             known = await self._find_written(conversation, client_id, query, answer)
             if known is not None:
@@ -345,7 +409,7 @@ class TurnWriter:
         except IdReused:
             if turn.client_id or not turn.ask:
                 raise
-            # Another write answered the query and died before recording it: this is another turn.
+            # Another write answered the query and died before it recorded that: this one is a turn of its own.
             rest = replace(turn, query=given, ask="")
             return await self._append(conversation, rest, given=given)
         self.meter.add("entries", 0 if done.repeated else len(entries))
@@ -355,7 +419,7 @@ class TurnWriter:
         return WrittenTurn(last.created, done.head)
 
     async def _claim(self, conversation: str, query: str, client_id: str) -> TurnNote:
-        """Return the note; with a client id, record first that this write answers the waiting query."""
+        """Return the turn note; with a client id, first record in it that this write answers the stored query."""
 
         def claim(note: TurnNote) -> TurnNote:
             free = note.query and not note.taken and query in ("", note.query)
@@ -364,7 +428,7 @@ class TurnWriter:
         return await self.notes.change_turn(conversation, claim)
 
     async def _finish(self, conversation: str, client_id: str, ask: str = "") -> None:
-        """Mark the query as answered, if this write answered it."""
+        """Record in the turn note that the query is answered, if this write answered it."""
 
         def finish(note: TurnNote) -> TurnNote:
             mine = note.ask == ask if ask else bool(note.query) and note.taken == client_id
@@ -377,7 +441,7 @@ class TurnWriter:
     async def _find_written(
         self, conversation: str, client_id: str, query: str, answer: str
     ) -> int | None:
-        """Return when the turn of this client id was written, or None; another text under the id is refused."""
+        """Return when the turn of this client id was written, or None; raises `IdReused` if it has another text."""
         found = await self._find(conversation, client_id)
         if not found:
             return None
@@ -391,7 +455,7 @@ class TurnWriter:
     async def _find_repeated(
         self, conversation: str, note: TurnNote, query: str, answer: str
     ) -> int | None:
-        """Return when this turn was written as the answer to the last query, if nothing was added since."""
+        """Return when this turn was stored if it is already the last one in the log (a repeated call), else None."""
         if not note.used or note.query:
             return None
         found = await self._find(conversation, note.used)

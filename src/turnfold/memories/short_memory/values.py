@@ -1,7 +1,7 @@
-"""The session of document 003 and its parts, under the names of the documented JSON.
+"""Value classes of design document 003: the session and its parts, requests and results, with the documented names.
 
-The values are mutable because the document's own code changes them and passes them back. A session that was read
-remembers its values, so that storing it writes only what its holder changed.
+The values are mutable because the document's own code changes them and passes them back. A session keeps a copy of the
+values it was read with (`as_read`), so that storing it writes only the changed fields.
 """
 
 from __future__ import annotations
@@ -58,28 +58,28 @@ class MetaInfo(_Part, kw_only=True):
 
 
 class FlowContext(_Part, kw_only=True):
-    """The progress of the conversation."""
+    """The progress of the conversation: current agent, last answer, number of turns."""
 
     current_agent_key: str = ""
     last_bot_message: str = ""
-    """Read from the log."""
+    """Newest answer; computed from the log."""
     turn_count: int = 0
-    """Read from the log."""
+    """Turns since the last restart; computed from the log."""
 
 
 class MessageContext(_Part, kw_only=True):
-    """Summary and newest turns; everything but the mode is derived from the log and its checkpoints."""
+    """Summary and newest turns; all fields but the mode are computed from the log and its checkpoints."""
 
     summary: str = ""
     window_messages: list[Message] = []
-    """The newest turns."""
+    """User and assistant messages of the newest turns."""
     mode: MemoryMode = MemoryMode.FULL_HISTORY
     checkpoint_message_id: str = ""
     cached_checkpoint: str = ""
 
 
 class SharedEntities(_Part, kw_only=True):
-    """Entities that all agents of a conversation share; other names are kept in `more`."""
+    """Entities that all agents of a conversation share; JSON fields with other names are kept in `more`."""
 
     symptom_summary: str = ""
     disease: str = ""
@@ -90,7 +90,7 @@ class SharedEntities(_Part, kw_only=True):
 
 
 class PendingAction(_Part, kw_only=True):
-    """A tool call that waits for something; other names are kept in `more`."""
+    """A tool call that was not made yet, and the reason; JSON fields with other names are kept in `more`."""
 
     tool_name: str = ""
     tool_params: dict[str, object] = {}
@@ -121,19 +121,19 @@ class UserProfile(_Part, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class AsRead:
-    """The values of a session when it was read."""
+    """The values that a session had when it was read, to find out which fields were changed."""
 
     settable: Mapping[tuple[str, ...], object]
-    """Values that the application may set, by path."""
+    """Fields that the application may set, by path."""
     derived: Mapping[tuple[str, ...], object]
-    """Values derived from the log, by path."""
+    """Fields computed from the log, by path."""
     mode: MemoryMode
     checkpoint: str
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionValue:
-    """The state of a conversation."""
+    """The session of a conversation: the documented JSON value."""
 
     meta: MetaInfo = field(default_factory=MetaInfo)
     flow_context: FlowContext = field(default_factory=FlowContext)
@@ -141,10 +141,10 @@ class SessionValue:
     global_state: GlobalState = field(default_factory=GlobalState)
     user_snapshot: UserProfile = field(default_factory=UserProfile)
     as_read: AsRead | None = field(default=None, repr=False, compare=False)
-    """None for a session that was constructed or came from JSON."""
+    """The values when the session was read; None for a session that was constructed or parsed from JSON."""
 
     def to_json(self) -> str:
-        """Return the documented JSON; refuses values that JSON would change."""
+        """Return the documented JSON; raises `InvalidRecord` for values that JSON cannot represent exactly."""
         parts = {name: part_to_fields(getattr(self, name)) for name in _PARTS}
         if not self.message_context.cached_checkpoint:
             del parts["message_context"]["cached_checkpoint"]
@@ -211,7 +211,7 @@ class MemoryWriteRequest:
 def request_options(
     request: AgentRequest | MemoryQueryRequest | MemoryWriteRequest, *given: object
 ) -> dict[str, Any]:
-    """Return what a request says, as options; raises `InvalidOption` if options were given beside it."""
+    """Return the fields of a request as options; raises `InvalidOption` if other options were given as well."""
     if any(each not in (None, "") for each in given):
         raise InvalidOption(
             f"give a {type(request).__name__} or the conversation id with options, not both"
@@ -222,32 +222,32 @@ def request_options(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryContext:
-    """The conversation for one model call."""
+    """The result of a query: the history of a conversation for one model call."""
 
     conversation_id: str
     mode: MemoryMode
     session: SessionValue
     history: str
-    """For the prompt: fenced; with the query it fits the model's context window."""
+    """History text for the prompt, fenced as data; together with the query it fits the model's context window."""
     full_history: str
-    """For the summariser: the summary so far and the turns since it, oldest first, as many as fit the window."""
+    """Text for the summariser: the summary so far and the turns since, oldest first, as many as fit the window."""
     estimated_tokens: int
     """Tokens of the history, including turns that did not fit."""
     token_ratio: float
     should_checkpoint_summary: bool
     query: str
     upto: int
-    """The newest entry of `full_history`: pass it to `checkpoint_short_memory` with the summary."""
+    """Seq of the newest entry in `full_history`: pass it to `checkpoint_short_memory` with the summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryWriteResult:
-    """The result of a write."""
+    """The result of `write_turn`."""
 
     conversation_id: str
     mode: MemoryMode
     updated_at: int
-    """Seconds since 1970."""
+    """Time of the write, in seconds since 1970."""
 
 
 _PARTS: Final = {
@@ -268,7 +268,7 @@ _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 @cache
 def _specs(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a part, which msgspec works out anew for every call."""
+    """Return the fields of a part; cached, because msgspec computes them anew at every call."""
     return msgspec.structs.fields(kind)
 
 
@@ -328,7 +328,7 @@ def _message_form(value: object) -> object:
 
 
 def _extra_fields(part: SharedEntities | PendingAction) -> dict[str, object]:
-    """Return the values of `more`; a name that is also a field is refused."""
+    """Return the values of `more`; raises `InvalidRecord` if one has the name of a field."""
     taken = part.more.keys() & {spec.encode_name for spec in _specs(type(part))}
     if taken:
         raise InvalidRecord(

@@ -1,7 +1,7 @@
-"""Bar charts as SVG, rendered on the server: one prompt as a bar, many as a timeline, few as sparklines.
+"""Bar charts of calls as SVG, rendered on the server: one prompt as a bar, many as a timeline, few as sparklines.
 
-Colours are classes of the style sheet, so dark and light need no second drawing; every bar has a title with its
-figures for pointers and screen readers.
+Colours come from classes of the style sheet, so one drawing serves dark and light mode; every bar has a title with its
+figures, for tooltips and screen readers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from turnfold.inspect import CallPoint
-from turnfold.service.inspector.html import Element, Node, call_number, tag
+from turnfold.service.inspector.html import Element, Node, tag
 from turnfold.service.inspector.labels import PageLabels
 
 __all__ = (
@@ -27,22 +27,22 @@ __all__ = (
 )
 
 
-PARTS: Final = ("tools", "system", "summary", "window", "tail", "turn")
-"""Sections in the order they are sent."""
+PARTS: Final = ("tools", "system", "summary", "window", "tail", "turn", "reply opening")
+"""Parts of a prompt in the order in which they are sent."""
 _HEIGHT: Final = 220
 _TOP: Final = 24
 _LOST: Final = 14
-"""Height of the mark under a call that shares no prefix with the one before."""
+"""Height of the mark under a call that shares no prefix with the previous call; in pixels, as all sizes here."""
 _AXIS: Final = 60
 """Width of the axis on the left."""
 _NUMBERS: Final = 16
 """Height of the line with the numbers of calls."""
 _EVERY: Final = 8
-"""A number is written under every so many calls."""
+"""Every eighth call has its number written under it."""
 _SMALLEST_CACHED: Final = 1_024
 """Tokens below which providers cache no prompt."""
 _CACHE_STEP: Final = 128
-"""Tokens in which providers cache the beginning of a prompt."""
+"""Step, in tokens, in which providers cache the beginning of a prompt."""
 _BAR: Final = 14
 _GAP: Final = 4
 _WIDTH: Final = 1000
@@ -50,25 +50,29 @@ _FREE: Final = "free"
 
 
 def parts_of(call: CallPoint) -> dict[str, int]:
-    """Return the tokens of each part of a prompt; those in no section belong to the tool schemas."""
-    tools = call.tokens - sum(call.sections.values())
-    return {name: tools if name == "tools" else call.sections.get(name, 0) for name in PARTS}
+    """Return the tokens of each part of a prompt."""
+    amounts = {"tools": call.tools, "reply opening": call.reply, **call.sections}
+    return {name: amounts.get(name, 0) for name in PARTS}
+
+
+def _part_class(name: str) -> str:
+    return f"part-{name.replace(' ', '-')}"
 
 
 def has_new_checkpoint(before: CallPoint | None, call: CallPoint) -> bool:
-    """Return True if a checkpoint was committed between two calls."""
+    """Return True if a checkpoint (summary of folded entries) was stored between two calls."""
     return before is not None and before.checkpoint != call.checkpoint
 
 
 def breaks_cache(before: CallPoint | None, call: CallPoint) -> bool:
-    """Return True if the provider's cache of the call before cannot serve all of this one."""
+    """Return True if a call moved the window, so that the provider's cache of the previous prompt is of less use."""
     return before is not None and call.moved
 
 
 def lost_from_cache(before: CallPoint | None, call: CallPoint) -> int:
-    """Return the tokens of the call before that its cache held and that are paid for in full again; 0 if that is none.
+    """Return the tokens of the previous prompt that the provider cached and this call does not reuse; 0 if none.
 
-    A prompt too short to be cached, or a change smaller than the step in which providers cache, costs nothing.
+    A previous prompt too short to be cached, or a loss smaller than the providers' caching step, counts as 0.
     """
     if before is None or before.tokens < _SMALLEST_CACHED:
         return 0
@@ -77,7 +81,7 @@ def lost_from_cache(before: CallPoint | None, call: CallPoint) -> int:
 
 
 def budget_bar(parts: Mapping[str, int], allowed: int, words: PageLabels) -> Element:
-    """Draw one prompt as a bar as long as its budget."""
+    """Draw one prompt as a bar whose whole length is the budget."""
     scale = _WIDTH / max(allowed, sum(parts.values()), 1)
     drawn: list[Node] = []
     at = 0.0
@@ -86,7 +90,7 @@ def budget_bar(parts: Mapping[str, int], allowed: int, words: PageLabels) -> Ele
             title = tag("title", f"{words.known(name)}: {tokens:,}")
             wide = tokens * scale
             drawn.append(
-                tag("rect", title, class_=f"part-{name}", x=f"{at:.2f}", y=0, width=f"{wide:.2f}", height=20,
+                tag("rect", title, class_=_part_class(name), x=f"{at:.2f}", y=0, width=f"{wide:.2f}", height=20,
                     data_part=name, data_tokens=tokens)
             )  # fmt: skip
             at += wide
@@ -107,7 +111,11 @@ def legend(parts: Mapping[str, int], words: PageLabels, *, free: int | None = No
     return tag(
         "ul",
         [
-            tag("li", tag("span", class_=f"key part-{name}"), f" {words.known(name)} {tokens:,}")
+            tag(
+                "li",
+                tag("span", class_=f"key {_part_class(name)}"),
+                f" {words.known(name)} {tokens:,}",
+            )
             for name, tokens in named.items()
             if tokens
         ],
@@ -118,7 +126,7 @@ def legend(parts: Mapping[str, int], words: PageLabels, *, free: int | None = No
 def mark_legend(words: PageLabels) -> Element:
     """Return the legend of the marks on a timeline."""
     marks = (
-        ("◆", "checkpoint", "a fold: a new summary stands for older turns"),
+        ("◆", "checkpoint", "a fold: a new summary replaces older turns"),
         ("✕", "cut", "the window moved without a fold"),
         ("▬", "cache", "cache break: tokens the provider had cached are paid for again"),
         ("╌", "line", "the budget"),
@@ -134,7 +142,7 @@ def mark_legend(words: PageLabels) -> Element:
 
 
 def sparks(calls: Sequence[CallPoint], words: PageLabels) -> Element | str:
-    """Draw how full the newest calls were, each against its own budget."""
+    """Draw a sparkline of the newest calls: tokens of each as a share of its budget."""
     if not calls:
         return ""
     drawn: list[Node] = []
@@ -165,7 +173,7 @@ def timeline(calls: Sequence[CallPoint], words: PageLabels, link: Mapping[str, s
         x = index * step
         if index % _EVERY == 0:
             at = _HEIGHT + _LOST + _NUMBERS
-            drawn.append(tag("text", call_number(call.call), class_="axis-label", x=x, y=at))
+            drawn.append(tag("text", f"{call.number:,}", class_="axis-label", x=x, y=at))
         bars = tag(
             "g",
             tag("title", _call_label(call, words)),
@@ -207,7 +215,7 @@ def _stack(call: CallPoint, x: int, scale: float) -> Iterator[Node]:
         if tokens > 0:
             high = tokens * scale
             top -= high
-            yield tag("rect", class_=f"part-{name}", x=x, y=f"{top:.1f}", width=_BAR, height=f"{high:.1f}",
+            yield tag("rect", class_=_part_class(name), x=x, y=f"{top:.1f}", width=_BAR, height=f"{high:.1f}",
                       data_part=name, data_tokens=tokens)  # fmt: skip
 
 
@@ -240,5 +248,5 @@ def _marks(before: CallPoint | None, call: CallPoint, x: int, words: PageLabels)
 
 def _call_label(call: CallPoint, words: PageLabels) -> str:
     parts = ", ".join(f"{words.known(name)} {n:,}" for name, n in parts_of(call).items() if n)
-    name = words("call {number}", number=call_number(call.call))
+    name = words("call {number:,}", number=call.number)
     return f"{name}: {call.tokens:,} / {call.allowed:,} ({parts})"

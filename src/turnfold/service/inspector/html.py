@@ -1,8 +1,8 @@
-"""HTML as values, so that stored content can only become text, and the elements several screens share.
+"""Safe HTML elements, so that stored content cannot become markup, and the elements that several screens share.
 
-There is no way to write markup from a string: an element has a name and attributes from short lists, a link leads into
-the inspector or is refused, and everything else is escaped text. Nothing that loads or runs by itself (images, frames,
-event attributes, styles) is on the lists. Media is never loaded: a part that is not text is shown as its kind and size.
+Markup cannot be written as a string: element and attribute names must be on short lists, links must lead into the
+inspector, and everything else is escaped text. Nothing that loads or runs by itself (images, frames, event attributes,
+styles) is on the lists. Media is never loaded: a part that is not text is shown as its kind and size.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ __all__ = (
     "Element",
     "Node",
     "address",
-    "call_number",
+    "checkpoint_link",
     "document",
+    "entry_range",
     "facts",
     "json_block",
     "marked",
@@ -73,13 +74,14 @@ _INTERNAL_LINK: Final = re.compile(
 _UNPRINTABLE: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\ud800-\udfff\ufffe\uffff]"
 )
+_FIGURE: Final = re.compile(r"[≈+-]? ?\d[\d,.]*%?")
 _BIDI: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that change the writing direction and could make a line read as another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element with its attributes and children."""
+    """One HTML or SVG element with its attributes and children."""
 
     name: str
     attributes: tuple[tuple[str, str], ...]
@@ -93,7 +95,10 @@ Node: TypeAlias = Element | str | None
 def tag(
     name: str, /, *children: Node | Iterable[Node], **attributes: str | float | bool | None
 ) -> Element:
-    """Make an element. `class_` becomes class, `data_live` data-live; None and False omit an attribute."""
+    """Make an element. `class_` becomes `class`, `data_live` becomes `data-live`; None and False omit an attribute.
+
+    Raises `InvalidOption` for a name that is not on the lists, and for a link that leaves the inspector.
+    """
     if name not in _ELEMENTS:
         raise InvalidOption(f"<{name}> is not an element the inspector uses")
     given = ((_attribute(key), value) for key, value in attributes.items())
@@ -115,7 +120,7 @@ def tag(
 
 
 def address(*parts: str | int, **query: str | int | None) -> str:
-    """Return the address of a screen; every part and value is quoted, so a name cannot become another path."""
+    """Return the address of a screen; all parts and values are quoted, so a stored name cannot change the path."""
     path = "/".join([ROOT, *(quote(str(part), safe="") for part in parts)])
     encoded = urlencode({key: value for key, value in query.items() if value is not None})
     return f"{path}?{encoded}" if encoded else path
@@ -152,7 +157,7 @@ def _write(node: Node, pieces: list[str]) -> None:
 
 
 def _visible(text: str) -> str:
-    """Make invisible characters visible: nothing stored may hide or reverse what is shown."""
+    """Replace invisible characters by visible ones, because stored text could use them to hide or reverse a line."""
     text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
     return _BIDI.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
@@ -180,19 +185,25 @@ def moment(microseconds: int) -> Element:
     )
 
 
-def call_number(call: str) -> str:
-    """Return the short name of a call: the entry it followed, and which call after that entry if it is not the first.
+def checkpoint_link(session: str, checkpoint: str, words: PageLabels) -> Node:
+    """Return a link to a checkpoint, named by the last entry it covers; a dash for none."""
+    if not checkpoint:
+        return "-"
+    upto = checkpoint.partition("-")[0]
+    label = words("up to entry {seq}", seq=upto) if upto.isdecimal() else checkpoint
+    href = f"{address('sessions', session, 'checkpoints')}#checkpoint-{quote(checkpoint, safe='')}"
+    return tag("a", label, href=href, title=checkpoint)
 
-    The call `000000000103-0000` is 103, the second one after the same entry 103·2.
-    """
-    seq, _, repeat = call.partition("-")
-    if not (seq.isdigit() and repeat.isdigit()):
-        return call
-    return f"{int(seq)}·{int(repeat) + 1}" if int(repeat) else str(int(seq))
+
+def entry_range(first: int, last: int, words: PageLabels) -> str:
+    """Return the name of a range of entries."""
+    if first == last:
+        return words("entry {seq:,}", seq=first)
+    return words("entries {first:,} to {last:,}", first=first, last=last)
 
 
 def marked(shown: Snippet) -> Iterator[Node]:
-    """Return a part of a text with the words that were searched for marked."""
+    """Return an excerpt of a text in which the search words are marked."""
     if shown.before:
         yield "…"
     at = 0
@@ -206,13 +217,45 @@ def marked(shown: Snippet) -> Iterator[Node]:
 
 
 def table(heads: Sequence[Node], rows: Iterable[Sequence[Node]], *, class_: str = "") -> Element:
-    """Return a table."""
-    return tag(
+    """Return a table; columns of numbers are right-aligned, and on a narrow screen each row is a block.
+
+    Each cell carries the heading of its column, which the narrow form shows in place of the heading row.
+    """
+    body = [list(row) for row in rows]
+    kinds = [
+        "figure" if _are_figures([row[at] for row in body]) else None for at in range(len(heads))
+    ]
+    columns = [(_text(head).rstrip(" ↑↓"), kind) for head, kind in zip(heads, kinds, strict=True)]
+    lines = [
+        tag("tr", [
+            tag("td", cell, class_=kind, data_head=None if _text(cell) == head else head)
+            for cell, (head, kind) in zip(row, columns, strict=True)
+        ])
+        for row in body
+    ]  # fmt: skip
+    titles = [
+        tag("th", head, scope="col", class_=kind) for head, kind in zip(heads, kinds, strict=True)
+    ]
+    whole = tag(
         "table",
-        tag("thead", tag("tr", [tag("th", head, scope="col") for head in heads])),
-        tag("tbody", [tag("tr", [tag("td", cell) for cell in row]) for row in rows]),
+        tag("thead", tag("tr", titles)),
+        tag("tbody", lines),
         class_=class_ or None,
     )
+    return tag("div", whole, class_="table")
+
+
+def _are_figures(cells: Sequence[Node]) -> bool:
+    """Return True for a column of numbers, some of which may be missing."""
+    given = [_text(cell) for cell in cells if cell not in (None, "", "-")]
+    return bool(given) and all(map(_FIGURE.fullmatch, given))
+
+
+def _text(node: Node) -> str:
+    """Return the text of a node without its markup."""
+    if isinstance(node, Element):
+        return "".join(map(_text, node.children))
+    return node or ""
 
 
 def facts(pairs: Iterable[tuple[str, Node]]) -> Element:
@@ -272,7 +315,7 @@ def _unloaded(part: ImagePart | FilePart | AudioPart | OpaquePart, words: PageLa
 
 
 def json_block(value: object, words: PageLabels) -> Element:
-    """Return a value as JSON; a text that is too long is shortened and its length given."""
+    """Return a value as JSON; a very long string is shortened, with a note of how many characters are left out."""
     short = _shortened(value, words)
     return tag("pre", json.dumps(short, ensure_ascii=False, indent=2), class_="json")
 

@@ -1,11 +1,12 @@
 """Labels of the inspector in English and Chinese; the English label is the key.
 
-A label missing here fails a test. Stored content and error messages are not translated; reasons are, by
-`turnfold.inspect.reasons`.
+A test fails if a label has no translation. Stored content and error messages are not translated; reasons are
+translated by `turnfold.inspect.chinese_reasons`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
@@ -32,6 +33,98 @@ CHINESE: Final[Mapping[str, str]] = {
     "Run it where the store is; set TURNFOLD_STORE.": (
         "请在存储所在处运行；用 TURNFOLD_STORE 指明存储。"
     ),
+    "{tokens:,} tokens": "{tokens:,} 个 token",
+    "up to entry {seq}": "到第 {seq} 条记录",
+    "entry {seq:,}": "第 {seq:,} 条记录",
+    "turn {turn}": "第 {turn} 轮",
+    "previous": "前一页",
+    "What one model call sent: click a line for the whole message.": "一次模型调用发送的内容：点击一行可看整条消息。",
+    "One bar per model call, by section; click a bar or a number to see what the model saw.": (
+        "每次模型调用一条彩条，按区段着色；点击彩条或序号可看模型看到的内容。"
+    ),
+    "Everything that was said, called and seen, in order; nothing is removed by a fold.": (
+        "按顺序记下的一切：说过的、调用过的、看到的；折叠不会删除任何内容。"
+    ),
+    "Summaries that replace older entries in calls; each covers everything up to its last entry.": (
+        "在调用中代替较早记录的摘要；每一份都覆盖到它的最后一条记录为止的全部内容。"
+    ),
+    "Standing instructions of the user, word for word; every call shows the active ones until they end.": (
+        "用户定下的规则，保留原话：有效的会在每次调用中展示，直到被取代。"
+    ),
+    "Pins, state and findings, which calls show in their tail beside rules and recalled entries.": (
+        "固定项、状态和工具所得：与规则和回忆的内容一起，展示在调用的尾部。"
+    ),
+    "Try a recall in this session: the entries it finds, and the text that the model would get.": (
+        "试一试在本会话中回忆：找到的记录，以及模型会得到的文字。"
+    ),
+    "Workspaces as they were at a turn: files, state and context.": "某一轮时的工作区：文件、状态和上下文。",
+    "Tokens and list prices of the calls of this session, by day and by call.": (
+        "本会话各次调用的 token 数和标价费用，按日、按调用列出。"
+    ),
+    "call: its number in this session. used: share of the budget. prefix: share of the previous call that this "
+    "one repeats at its beginning. folded, dropped, shrunk: entries.": (
+        "调用：它在会话中的编号。已用：占预算的比例。前缀：与前一次调用开头相同的比例。折叠、丢弃、缩短：记录数。"
+    ),
+    "calls: share of the budget that the newest calls used; purple: after a fold": (
+        "调用：最近几次各用了预算的多少；紫色：刚折叠之后"
+    ),
+    "not known": "不详",
+    "repeated from the previous call": "与前一次调用相同",
+    "{share:.0%} of that call, {tokens:,} tokens": "前一次的 {share:.0%}，{tokens:,} token",
+    "above: the same as in the previous call, so the provider can read it from its cache; below: new": (
+        "以上与前一次调用相同，服务商可从缓存读取；以下是新内容"
+    ),
+    "not recorded: session.record_usage() stores it": "没有记录：用 session.record_usage() 保存",
+    "recalled (entry, score)": "召回（记录，分数）",
+    "id of the call": "调用的标识",
+    "id": "标识",
+    "result of a tool": "工具的结果",
+    "call of a tool": "对工具的调用",
+    "exact": "精确",
+    "bound": "上限",
+    "estimate": "估计",
+    "summary up to entry {seq:,}": "到第 {seq:,} 条记录为止的摘要",
+    "in use": "在用",
+    "written by": "由谁写成",
+    "caller": "程序给出",
+    "extraction, without a model": "摘录，不用模型",
+    "least trusted source": "最不可信的来源",
+    "mixed": "混合",
+    "by entry": "于记录",
+    "fold": "折叠",
+    "results": "结果数",
+    "pins & findings": "固定项与工具所得",
+    "pins": "固定项",
+    "none": "没有",
+    "never": "永不",
+    "expires": "失效",
+    "findings (remembered tool results)": "工具所得（记住的工具结果）",
+    "to the sessions": "返回会话列表",
+    "Invalid message": "消息无效",
+    "Budget settings contradict each other": "预算的设置互相矛盾",
+    "The mandatory parts do not fit the budget": "预算容不下必须发送的部分",
+    "An option is out of range": "参数超出范围",
+    "The file cannot be imported": "文件无法导入",
+    "Not found": "没有找到",
+    "Unknown model": "不认识的模型",
+    "The summarizer returned nothing usable": "没有得到可用的摘要",
+    "The model returned no answer": "模型没有回答",
+    "The provider rejected the prompt as too long": "服务商认为提示过长而拒绝",
+    "The model is busy or unreachable": "模型繁忙或连接不到",
+    "The agent reached its step limit": "智能体达到了步数上限",
+    "Bad request": "请求有误",
+    "Missing or invalid token, or a missing right": "缺少访问令牌、令牌无效或权限不足",
+    "Limit exceeded": "超出限额",
+    "The store failed": "存储出错",
+    "Conflict with a concurrent change": "与同时发生的改动冲突",
+    "The idempotency key was used for another request": "幂等键已用于另一个请求",
+    "The conversation was deleted": "会话已被删除",
+    "The store has an unsafe setting": "存储的设置不安全",
+    "The store is encrypted with another key": "存储用另一个密钥加密",
+    "The store was opened by another process": "存储由另一个进程打开",
+    "The store cannot be reached": "连接不到存储",
+    "An optional package is not installed": "没有安装可选的软件包",
+    "The service failed": "服务出错",
     "active": "有效",
     "added": "新增",
     "after": "之后",
@@ -50,9 +143,10 @@ CHINESE: Final[Mapping[str, str]] = {
     "cache break: tokens the provider had cached are paid for again": "缓存中断：服务商已缓存的 token 要重新付费",
     "cache break: {tokens:,} tokens are paid for again": "缓存中断：{tokens:,} token 要重新付费",
     "cached": "缓存命中",
-    "a fold: a new summary stands for older turns": "折叠：由新的摘要代替较早的轮次",
+    "a fold: a new summary replaces older turns": "折叠：由新的摘要代替较早的轮次",
     "call": "调用",
-    "call {number}": "调用 {number}",
+    "call {number:,}": "第 {number:,} 次调用",
+    "call {number:,} of {calls:,}": "第 {number:,} 次调用，共 {calls:,} 次",
     "calls": "调用",
     "change": "变化",
     "changed": "更新",
@@ -87,7 +181,9 @@ CHINESE: Final[Mapping[str, str]] = {
     "file": "文件",
     "files": "文件",
     "first difference": "首处不同",
+    "encrypted; no key was given": "已加密；未给出密钥",
     "first message": "第一条消息",
+    "cannot be read with this encryption key": "用此加密密钥无法读取",
     "folded": "折叠",
     "fork from here": "从这里分叉",
     "free": "空余",
@@ -101,8 +197,12 @@ CHINESE: Final[Mapping[str, str]] = {
     "prices of": "价格按",
     "show": "显示",
     "tokens only": "只显示 token 数",
+    "the model of each call ({models})": "各次调用的模型（{models}）",
+    "{calls:,} calls have no price: the model is not known, or not in the price list": (
+        "{calls:,} 次调用没有价格：不知道其模型，或价目中没有"
+    ),
     "list prices of {date} in {currency}": "{date} 的标价，单位 {currency}",
-    "{calls:,} calls have no figures of the provider: they are estimated, without their output (≈)": (
+    "{calls:,} calls have no figures of the provider: estimated, without the output (≈)": (
         "{calls:,} 次调用没有服务商的数字：按估计计算，不含输出（≈）"
     ),
     "insights": "要点",
@@ -153,8 +253,8 @@ CHINESE: Final[Mapping[str, str]] = {
     "neutral": "中性",
     "reason": "原因",
     "recall": "回忆",
-    "recalled": "召回",
     "removed": "删除",
+    "reply opening": "回答开头",
     "reported": "服务商的计数",
     "reserve": "预留",
     "role": "角色",
@@ -193,7 +293,6 @@ CHINESE: Final[Mapping[str, str]] = {
     "tokens": "token 数",
     "tool": "工具",
     "tools": "工具",
-    "trust": "可信级别",
     "turn": "轮次",
     "turns": "轮次",
     "used": "已用",
@@ -216,20 +315,20 @@ CHINESE: Final[Mapping[str, str]] = {
     "message {index}, character {character}, about token {token:,} of the prompt": (
         "第 {index} 条消息，第 {character} 个字符，约为提示的第 {token:,} 个 token"
     ),
-    "counted differently than when recorded: the counter {counter} is unknown here": (
+    "token counts differ from the recorded ones: the counter {counter} is unknown here": (
         "与当时的计数不同：本程序不认识计数方式 {counter}"
     ),
     "only the first {read:,} sessions by name were read; search by name prefix": (
         "只查看了按名称排序的前 {read:,} 个会话；可按名称开头搜索"
     ),
     "prefix of the session name": "会话名称的开头",
-    "calls from {first} on": "从 {first} 起的调用",
+    "calls from {first:,} on": "从第 {first:,} 次起的调用",
     "tokens shown to the model": "展示给模型的 token 数",
     "the newest {shown:,} calls": "最新的 {shown:,} 次调用",
     "the provider counted {reported:,} ({cached:,} cached); we are {off:+.1%} off": (
         "服务商计为 {reported:,}（缓存 {cached:,}）；我们的偏差为 {off:+.1%}"
     ),
-    "nothing was cached, although {shared:,} tokens at the beginning were those of the call before": (
+    "nothing was cached, although the first {shared:,} tokens are the same as in the previous call": (
         "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同"
     ),
     "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached": (
@@ -245,6 +344,22 @@ CHINESE: Final[Mapping[str, str]] = {
 }
 
 
+_ENGLISH: Final[Mapping[str, str]] = {
+    "bound": "at most",
+    "caller": "the program",
+    "estimate": "estimated",
+}
+"""English labels for words in stored data that are unclear by themselves."""
+
+
+_PLURAL: Final = re.compile(r"(?<![\d,.])1 (calls|entries|messages|sessions|tokens)\b( have\b)?")
+
+
+def _singular(found: re.Match[str]) -> str:
+    noun = "entry" if found[1] == "entries" else found[1].removesuffix("s")
+    return f"1 {noun}{' has' if found[2] else ''}"
+
+
 class PageLabels:
     """Labels in one language."""
 
@@ -252,21 +367,22 @@ class PageLabels:
         self.language: Language = language
 
     def __call__(self, english: str, **figures: object) -> str:
-        """Return a label with its figures filled in."""
-        label = CHINESE[english] if self.language == "zh" else english
-        return label.format(**figures) if figures else label
+        """Return a label in the language, with values filled in for the names in braces."""
+        if self.language == "zh":
+            return CHINESE[english].format(**figures) if figures else CHINESE[english]
+        return _PLURAL.sub(_singular, english.format(**figures)) if figures else english
 
     def reason(self, reason: str) -> str:
-        """Return the reason of a receipt or a comparison."""
+        """Return the reason of a receipt or a comparison in the language."""
         return translate_reason(reason, self.language)
 
     def known(self, word: str) -> str:
-        """Return the label of a name from elsewhere, such as a section; the name itself if it has none."""
-        return CHINESE.get(word, word) if self.language == "zh" else word
+        """Return the label of a word from stored data, such as a section name; the word itself if it has no label."""
+        return (CHINESE if self.language == "zh" else _ENGLISH).get(word, word)
 
 
 def language_of(chosen: str, accepted: str) -> Language:
-    """Return the language chosen before, else the first supported one the browser accepts, else English."""
+    """Return the language the user chose, else the first supported one that the browser accepts, else English."""
     for each in (chosen, *accepted.lower().split(",")):
         match each.strip()[:2]:
             case "zh":

@@ -1,8 +1,8 @@
-"""The frame of every page (header, breadcrumbs, tabs, sign-in, errors), and texts to copy from one.
+"""Layout of every page (header, breadcrumbs, tabs, sign-in, errors), and commands that a user can copy from a page.
 
-Pages only read, so a change is offered as a command to run with one's own rights where the store is. Stored names are
-quoted for the language they are written in; a name with invisible characters is not put into a command, because what
-is copied would not be what was read.
+Pages are read-only, so a change such as a fork is offered as a command, to be run where the store is. Stored names in a
+command are quoted for the shell or for Python. A name with invisible characters is not put into a command, because the
+copied text would differ from the text that the user reads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = (
 
 
 _LONGEST: Final = 20_000
-"""Longest text in something to copy; longer ones are usually media in base64."""
+"""Most characters of a string inside a text to copy; longer strings are usually media in base64."""
 _URLS: Final[Mapping[str, str]] = {
     "openai": "${OPENAI_BASE_URL:-https://api.openai.com/v1}/chat/completions",
     "anthropic": "${ANTHROPIC_BASE_URL:-https://api.anthropic.com}/v1/messages",
@@ -62,7 +62,7 @@ def as_curl(provider: Literal["openai", "anthropic"], body: Mapping[str, object]
 
 
 def as_pytest(explained: Explanation, session: str, tenant: str) -> str:
-    """Return a test that the recorded call still has the same messages and count."""
+    """Return the source of a pytest test: the recorded call still has the same messages and token count."""
     manifest = explained.manifest
     roles = [message.role for message in explained.messages]
     return f"""import os
@@ -81,7 +81,7 @@ def test_what_the_model_saw() -> None:
 
 
 def to_copy(label: str, text: str, words: PageLabels, *, note: str, missing: str = "") -> Element:
-    """Return a collapsed block with a text to copy; `missing` says why there is none."""
+    """Return a collapsed block with a text to copy; without a text, it shows the reason `missing`."""
     return tag(
         "details",
         tag("summary", label, class_="row"),
@@ -103,8 +103,11 @@ def _longest(value: object) -> int:
     return 0
 
 
-TABS: Final = ("timeline", "log", "checkpoints", "rules", "recall", "snapshots", "costs")
+TABS: Final = (
+    "timeline", "log", "checkpoints", "rules", "memory", "recall", "snapshots", "costs",
+)  # fmt: skip
 """Screens of a session; the first is its start page."""
+_TAB_LABELS: Final[Mapping[str, str]] = {"memory": "pins & findings"}
 
 
 def page(
@@ -114,12 +117,13 @@ def page(
     return _html(
         words,
         shown.title,
-        _header(words, here, signed_in=signed_in),
+        _header(words, here, signed_in=signed_in, live=bool(shown.live)),
         tag(
             "main",
             _trail(shown),
             tag("h1", shown.title),
             _tabs(shown, words) if shown.session else None,
+            tag("p", words(shown.about), class_="about") if shown.about else None,
             shown.body,
             id="content",
             data_live=shown.live or None,
@@ -154,7 +158,8 @@ def sign_in(words: PageLabels, *, refused: str) -> Element:
 
 
 def error_page(words: PageLabels, *, title: str, detail: str, request_id: str) -> Element:
-    """Return an error page."""
+    """Return an error page; the detail is in English, like all error messages."""
+    title = words.known(title)
     return _html(
         words,
         title,
@@ -164,6 +169,7 @@ def error_page(words: PageLabels, *, title: str, detail: str, request_id: str) -
             tag("h1", title),
             tag("p", detail, class_="refused", role="alert"),
             tag("p", tag("code", request_id)) if request_id else None,
+            tag("p", tag("a", words("to the sessions"), href=ROOT)),
             id="content",
         ),
     )
@@ -191,7 +197,9 @@ def _html(words: PageLabels, title: str, *body: Node) -> Element:
     )
 
 
-def _header(words: PageLabels, here: Sequence[tuple[str, str]], *, signed_in: bool) -> Element:
+def _header(
+    words: PageLabels, here: Sequence[tuple[str, str]], *, signed_in: bool, live: bool = False
+) -> Element:
     return tag(
         "header",
         tag(
@@ -202,7 +210,7 @@ def _header(words: PageLabels, here: Sequence[tuple[str, str]], *, signed_in: bo
         ),
         tag(
             "div",
-            tag("span", words("live"), id="live", class_="quiet"),
+            tag("span", words("live"), id="live", class_="quiet") if live else None,
             [_language(code, name, words, here) for code, name in LANGUAGES.items()],
             tag("button", "◐", type="button", id="brightness", title=words("dark or light"),
                 aria_label=words("dark or light")),
@@ -231,7 +239,7 @@ def _tabs(shown: RenderedScreen, words: PageLabels) -> Element:
         [
             tag(
                 "a",
-                words(name),
+                words(_TAB_LABELS.get(name, name)),
                 href=address("sessions", shown.session, *((name,) if name != TABS[0] else ())),
                 aria_current="page" if name == shown.tab else None,
             )

@@ -1,7 +1,7 @@
-"""Routes of the inspector: the authorization of the API, then a screen, and headers that let nothing else run.
+"""Routes of the inspector: authorization as in the API, rendering of a screen, and strict security headers.
 
-A browser that follows a link sends no Authorization header, so a token may also come in a cookie that scripts cannot
-read and other sites cannot send. Pages only read, so a forged request could not change anything.
+A browser that follows a link sends no Authorization header, so the token may also be in a cookie that scripts cannot
+read and other sites cannot send. Pages are read-only, so a forged request could not change anything.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _YEAR: Final = 365 * 24 * 3600
 _LONGEST_FORM: Final = 4_096
 _PAGE: Final = ("GET", "HEAD")
 _ENDLESS: Final = ("GET",)
-"""For what a HEAD request must not do: begin a stream, or use a link."""
+"""Methods of routes that must not accept HEAD: it would begin a stream, or use up a sign-in link."""
 _FORM: Final = ("POST",)
 ASSETS: Final[Mapping[str, str]] = {
     "icon.svg": "image/svg+xml",
@@ -93,12 +93,12 @@ def inspector_routes(state: ServiceState) -> list[BaseRoute]:
 
 
 def inspector_beside(state: ServiceState) -> ExtraRoutes:
-    """Return the inspector as routes to mount beside the API."""
+    """Return the routes of the inspector, to be mounted beside the API."""
     return ExtraRoutes(mounts=inspector_routes(state), home=ROOT)
 
 
 class _Route:
-    """One path of the inspector; errors on it are pages too."""
+    """ASGI application for one path of the inspector; its errors are shown as pages."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class _Route:
 
 
 class _Page(_Route):
-    """One screen."""
+    """ASGI application for one screen."""
 
     def __init__(self, state: ServiceState, screen: Screen) -> None:
         super().__init__(state, _PAGE, self._render)
@@ -201,7 +201,7 @@ async def _session_stream(state: ServiceState, request: Request) -> Response:
 
 
 def _after(request: Request) -> str:
-    """Return the event a stream continues after: the last one received, else the newest one on the page."""
+    """Return the id of the event after which a stream continues: the last one received, else the page's newest."""
     query = cast("EventsQuery", decode_query(query_params(request), EventsQuery))
     return request.headers.get("last-event-id", "") or query.after
 
@@ -228,7 +228,7 @@ async def _opened(state: ServiceState, request: Request) -> Response:
 
 
 def _with_token(request: Request, token: str) -> Response:
-    """Go to the first page, with the token in a cookie."""
+    """Return a redirect to the first page that sets a cookie with the token."""
     answer = RedirectResponse(ROOT, 303)
     answer.set_cookie(
         COOKIE,

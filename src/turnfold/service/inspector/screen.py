@@ -1,7 +1,7 @@
-"""Requests for a screen, and the table entries of screens.
+"""Types of a screen: its declaration (`Screen`), a request for it, and its rendered result.
 
-A conversation is opened with the counter its costs were made with, if that is known, so that the figures are those of
-the program that made the calls.
+A conversation is opened with the token counter that counted its entries, if it is known, so that the figures equal
+those of the program that made the calls.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ __all__ = (
 
 _Query = TypeVar("_Query")
 _BEFORE_ALL: Final = "0"
-"""Sorts before every call id."""
+"""Text that sorts before every call id."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedConversation:
-    """A conversation opened with its own counter."""
+    """A conversation opened with the token counter that counted its entries."""
 
     session: AsyncSession
     head: Head
     known_counter: bool
-    """True if it is counted as it was when recorded."""
+    """False if that counter is unknown here, so that another one counts."""
     config: MemoryConfig
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
-        """Return the parts of the recall scores, by seq."""
+        """Return the parts of each entry's recall score (words, meaning, neighbours), by seq."""
         config, name = self.config, self.session.id
         cache = ConversationCache(config.store, config.scope, name, config.counter)
         embedder = config.embedder
@@ -83,7 +83,7 @@ class ScreenRequest(Generic[_Query]):
 
     @property
     def memory(self) -> AsyncMemory:
-        """Memory of the caller's tenant; a request cannot reach another tenant's."""
+        """Memory of the caller's tenant; a request cannot reach that of another tenant."""
         return self.state.memory(self.caller.tenant)
 
     async def open(self, conversation: str | None = None) -> OpenedConversation:
@@ -113,7 +113,9 @@ class RenderedScreen:
     """Active tab of the session."""
     session: str = ""
     live: str = ""
-    """Address of the event stream that updates it; empty if none does."""
+    """Address of the event stream that updates the screen; empty if it is not updated."""
+    about: str = ""
+    """Sentence that describes the screen; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +132,7 @@ class Screen:
 def screen(
     path: str, *, query: type[_Query] = NoQuery, right: Right = Right.READ
 ) -> Callable[[Callable[[ScreenRequest[_Query]], Awaitable[RenderedScreen]]], Screen]:
-    """Decorate the function that renders a screen."""
+    """Decorator: turn the function that renders a screen into a `Screen` at this path."""
 
     def decorate(render: Callable[[ScreenRequest[_Query]], Awaitable[RenderedScreen]]) -> Screen:
         typed = cast("Callable[[ScreenRequest[object]], Awaitable[RenderedScreen]]", render)

@@ -1,6 +1,6 @@
-"""The memory as an MCP server: tools, resources and prompts for any client that speaks the protocol.
+"""MCP server: gives any client of the Model Context Protocol tools, resources and prompts to use the memory.
 
-Requests pass the same authorization as those of the API, and every tool is a call or two of a session.
+Requests pass the same authorization as those of the API. A tool calls one or two methods of a session.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""One MCP request: the memory it sees, and the token limit of its response.
+"""Access of one MCP request: the sessions it may read and write, and the token limit of its response.
 
-The tenant is that of the caller, decided by the token or by who started the process; a request cannot name another. A
-session that does not exist and one of another tenant get the same error.
+The tenant is that of the token, or of the process over stdin; a request cannot name another tenant. A session that does
+not exist and a session of another tenant give the same error.
 
-A model behind MCP may follow instructions it found in a document, so what it writes must not become an instruction:
-unless the operator allows more (`McpPermission`), it can only add notes to the server's own session.
+A model may follow instructions that it found in a document (prompt injection), so its writes must not become
+instructions in later calls: unless the operator allows more (`McpPermission`), a model can only add notes to the
+server's own session.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ __all__ = (
 
 _LEAST_TOKENS: Final = 1_000
 _CHARACTERS: Final = 64
-"""Assumed most characters per token: a longer text is over the limit without being counted."""
+"""Most characters per token that are assumed; a text with more counts as over the limit without being counted."""
 _Item = TypeVar("_Item")
 
 
 class McpPermission(StrEnum):
-    """What a model may write beyond notes in the server's own session."""
+    """Permissions that let a model write more than notes in the server's own session."""
 
     PINS = "pins"
     """Pin texts, which every later call of the session shows."""
     SESSIONS = "sessions"
     """Write to sessions other than the server's own."""
     SUMMARIES = "summaries"
-    """Give the summary of a fold, which replaces what was said in later calls."""
+    """Write the summary of a fold, which later calls show instead of the folded messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,8 @@ class McpOptions:
         check_name(self.session, "session")
         if self.max_tokens < _LEAST_TOKENS:
             raise InvalidOption(
-                f"max_tokens={self.max_tokens} must be at least {_LEAST_TOKENS:,}, to name what was left out"
+                f"max_tokens={self.max_tokens} must be at least {_LEAST_TOKENS:,}, so that a response can say what it "
+                "leaves out"
             )
 
 
@@ -90,7 +92,7 @@ class McpRequest:
 
     @property
     def memory(self) -> AsyncMemory:
-        """Memory of the caller's tenant; a request cannot reach another tenant's."""
+        """Memory of the caller's tenant; a request cannot reach that of another tenant."""
         return self.state.memory(self.caller.tenant)
 
     @property
@@ -117,7 +119,7 @@ class McpRequest:
             )
 
     def writable_session(self, session: str | msgspec.UnsetType) -> AsyncSession:
-        """Return the session to write to: the server's own, or a named one if that is allowed."""
+        """Return the session to write to: the server's own, or the named one if the operator allows that."""
         found = self.session_named(session)
         if found.id != self.options.session:
             self.require(McpPermission.SESSIONS, of="writing to another session")
@@ -134,12 +136,12 @@ class McpRequest:
         return found
 
     def is_within(self, text: str) -> bool:
-        """Return True if a text is within the limit."""
+        """Return True if a text is within the token limit."""
         return len(text) <= self.most_characters and self.count(text) <= self.limit
 
     @property
     def most_characters(self) -> int:
-        """Longest text worth counting."""
+        """Number of characters above which a text is over the token limit without being counted."""
         return self.limit * _CHARACTERS
 
     def fits(self, reply: McpReply) -> bool:
@@ -147,11 +149,11 @@ class McpRequest:
         return self.is_within(reply.text) and self.is_within(_encoded(reply))
 
     def costs(self, reply: McpReply) -> tuple[int, int]:
-        """Return the tokens of the text, and of the value as it is sent."""
+        """Return the tokens of the text of a reply, and of its value as JSON."""
         return self.count(reply.text), self.count(_encoded(reply))
 
     def checked(self, reply: McpReply) -> McpReply:
-        """Return the result; raises `LimitExceeded` instead of cutting it silently."""
+        """Return the reply; raises `LimitExceeded` if it is over the token limit, instead of cutting it silently."""
         cost = max(self.costs(reply))
         if cost > self.limit:
             raise LimitExceeded(
@@ -170,7 +172,7 @@ def _encoded(reply: McpReply) -> str:
 def longest_prefix(
     items: Sequence[_Item], fits: Callable[[Sequence[_Item]], bool]
 ) -> Sequence[_Item]:
-    """Return the longest prefix of the items that fits."""
+    """Return the longest prefix of the items for which `fits` is true, by bisection."""
     low, high = 0, len(items)
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,10 +1,10 @@
 """MCP resources: sessions, summaries, logs, past calls and workspaces, by address.
 
 Addresses are `memory://sessions`, and below a session its summary, log, calls and snapshots. Ids are percent-encoded,
-so an id may hold slashes, spaces or Chinese and still be one segment of the path. An unknown address is refused.
+so an id may contain slashes, spaces or Chinese and still be one segment of the path. An unknown address is refused.
 
-Every page is within the token limit. A list continues after its last item, a long text from the character it was cut
-at; each page ends with the address of the next.
+Every page is within the token limit, and contains the address of the next page: a list continues after its last item, a
+long text at the character at which it was cut.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ TEMPLATES: Final = {
     ),
 }
 _KINDS: Final = {"summary": 0, "log": 0, "context": 1, "snapshot": 1}
-"""Kinds of resources below a session, and how many names follow each."""
+"""Kinds of resources below a session, and how many path segments follow each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,9 @@ class ResourceAddress:
     name: str = ""
     """Id of the call, or number of the turn."""
     after: str = ""
-    """Session or entry the page starts after."""
+    """Session id or seq after which the page starts."""
     start: int = 0
-    """Character a long text starts from."""
+    """Index of the character at which a page of a long text starts."""
 
     def __str__(self) -> str:
         parts = [_SESSIONS] if self.kind == _SESSIONS else [quote(self.session, safe=""), self.kind]
@@ -275,7 +275,9 @@ def _part_of_entry(request: McpRequest, form: dict[str, object], address: Resour
 def _entry_form(entry: Entry, start: int) -> dict[str, object]:
     text = message_text(entry.message)
     if start > len(text):
-        raise InvalidOption(f"start={start:,} is beyond the {len(text):,} characters of this entry")
+        raise InvalidOption(
+            f"start={start:,} is beyond the end of this entry, which has {len(text):,} characters; give a smaller start"
+        )
     form: dict[str, object] = {
         "seq": entry.seq,
         "turn": entry.turn,
@@ -286,7 +288,7 @@ def _entry_form(entry: Entry, start: int) -> dict[str, object]:
 
 
 def message_text(message: Message) -> str:
-    """Return the text of a message, with the tools it calls."""
+    """Return the text of a message, followed by its tool calls."""
     calls = [f"[called {call.name}({call.arguments})]" for call in message.calls]
     return "\n".join(filter(None, [message.text, *calls]))
 
@@ -316,7 +318,7 @@ def _call_text(found: Explanation) -> str:
 
 async def _snapshot(request: McpRequest, session: AsyncSession, name: str) -> str:
     if not (name.isascii() and name.isdecimal()) or len(name) > 12:
-        raise InvalidOption("a snapshot is addressed by the number of its turn")
+        raise InvalidOption(f"snapshot {name[:40]!r} is not the number of a turn")
     found = await session.snapshots.recall(
         {"turn_numbers": [int(name)]}, tokens=request.limit - _SPARE
     )
@@ -324,9 +326,12 @@ async def _snapshot(request: McpRequest, session: AsyncSession, name: str) -> st
 
 
 def _paged(request: McpRequest, text: str, address: ResourceAddress) -> str:
-    """Return a text from `address.start` on, as far as it fits."""
+    """Return as much of a text, from `address.start` on, as fits the limit, and the address of the rest."""
     if address.start > len(text):
-        raise InvalidOption(f"start={address.start:,} is beyond its {len(text):,} characters")
+        raise InvalidOption(
+            f"start={address.start:,} is beyond the end of this resource, which has {len(text):,} characters; "
+            "give a smaller start"
+        )
     rest = text[address.start :]
 
     def page(length: int) -> str:

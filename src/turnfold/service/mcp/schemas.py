@@ -1,7 +1,7 @@
-"""Arguments and results of the MCP tools, one struct each; the JSON schemas a client sees are made from them.
+"""Arguments and results of the MCP tools, one struct each; the JSON schemas that clients get are made from them.
 
-A model reads these descriptions, class docstrings included, to decide what to call, so each says what the field does,
-in English and in Chinese. Invalid arguments are refused with the place and the reason, so that the model can fix them.
+Models read the class docstrings and the field descriptions to decide what to call, so these say what a field does, in
+English and in Chinese. Invalid arguments are refused with their place and the reason, so that a model can correct them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SessionArguments(Arguments, kw_only=True):
 
 
 class RecallArguments(SessionArguments, kw_only=True):
-    """By words, by turns, by a stretch of the log, or by the id of a workspace."""
+    """What to recall: words, turns, a range of the log, or the id of a workspace snapshot."""
 
     query: _Query | msgspec.UnsetType = msgspec.UNSET
     turn_numbers: (
@@ -75,12 +75,11 @@ class RecallArguments(SessionArguments, kw_only=True):
         | msgspec.UnsetType
     ) = msgspec.UNSET
     first_seq: (
-        Annotated[_Seq, Meta(description="First entry of a stretch of the log. 起始记录")]
+        Annotated[_Seq, Meta(description="First entry of a range of the log. 起始记录")]
         | msgspec.UnsetType
     ) = msgspec.UNSET
     last_seq: (
-        Annotated[_Seq, Meta(description="Last entry of that stretch. 末尾记录")]
-        | msgspec.UnsetType
+        Annotated[_Seq, Meta(description="Last entry of that range. 末尾记录")] | msgspec.UnsetType
     ) = msgspec.UNSET
     ref: (
         Annotated[
@@ -96,14 +95,16 @@ class RecallArguments(SessionArguments, kw_only=True):
     max_tokens: (
         Annotated[
             int,
-            Meta(ge=64, description="Most tokens to show; at most this server's own. 令牌上限"),
+            Meta(
+                ge=64, description="Most tokens to return; at most this server's limit. token 上限"
+            ),
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
 
 
 class SearchArguments(SessionArguments, kw_only=True):
-    """Words, and where to look for them."""
+    """Words to search for, and the session to search."""
 
     query: _Query
     session: (
@@ -148,7 +149,7 @@ class ListArguments(Arguments, kw_only=True):
             Meta(
                 min_length=1,
                 max_length=512,
-                description="Go on after this session: `next` of the page before. 从此会话之后继续",
+                description="Continue after this session: `next` of the previous page. 从此会话之后继续",
             ),
         ]
         | msgspec.UnsetType
@@ -157,7 +158,7 @@ class ListArguments(Arguments, kw_only=True):
 
 
 class FoldArguments(SessionArguments, kw_only=True):
-    """How many of the newest turns to keep unfolded, and the summary that replaces the older ones."""
+    """Number of newest turns to keep unfolded, and the summary that replaces the older turns."""
 
     summary: (
         Annotated[
@@ -165,7 +166,7 @@ class FoldArguments(SessionArguments, kw_only=True):
             Meta(
                 min_length=1,
                 max_length=_LONGEST_TEXT,
-                description="Your own summary of the older turns, kept word for word. Default: one is made. "
+                description="Your own summary of the older turns, kept word for word. Default: the server makes one. "
                 "摘要，默认自动生成",
             ),
         ]
@@ -185,7 +186,7 @@ class _Answer(msgspec.Struct):
 
 
 class RecalledPassages(_Answer, kw_only=True):
-    """What was brought back, fenced as data."""
+    """Recalled text, fenced as data."""
 
     session: str
     text: str
@@ -197,7 +198,7 @@ class FoundItem(_Answer, kw_only=True):
 
     session: str
     kind: str
-    """`entry` for something said, `checkpoint` for a summary."""
+    """`entry` for a message, `checkpoint` for a summary."""
     seq: int
     turn: int
     role: str
@@ -210,7 +211,7 @@ class SearchFound(_Answer, kw_only=True):
 
     found: list[FoundItem]
     cut: int
-    """Number of further results that do not fit into the answer."""
+    """Number of further results that do not fit the response."""
     hint: str
 
 
@@ -222,7 +223,7 @@ class RememberAnswer(_Answer, kw_only=True):
     repeated: bool
     """True if the same text was already stored."""
     pinned: str
-    """The key of the pin; empty where none was asked for."""
+    """Key of the pin; empty if the text was not pinned."""
 
 
 class SessionItem(_Answer, kw_only=True):
@@ -241,7 +242,7 @@ class SessionsAnswer(_Answer, kw_only=True):
 
     sessions: list[SessionItem]
     next: str
-    """What to ask `after` for the rest; empty at the end."""
+    """Value of `after` for the next page; empty on the last page."""
 
 
 class SessionStanding(_Answer, kw_only=True):
@@ -257,11 +258,11 @@ class SessionStanding(_Answer, kw_only=True):
     checkpoints: int
     pins: int
     next_call: dict[str, int]
-    """Tokens of the next call by section; empty where it cannot be built."""
+    """Tokens of the next call by section; empty if its context cannot be built."""
     next_tokens: int
     allowed: int
     problem: str
-    """Why the next call cannot be built; empty where it can."""
+    """Error that prevents building the context of the next call; empty if there is none."""
 
 
 class FoldReply(_Answer, kw_only=True):

@@ -1,8 +1,8 @@
 """Adapter to the package `mcp`, in its major versions 1 and 2; the only file that imports it.
 
-The versions differ in how a method is registered, where the request is found, and how an error is raised; what is sent
-is the same and is made in `protocol`. Over HTTP the server is stateless: any replica can handle any request, and there
-is no transport session that somebody else could take over.
+The versions differ in how a method is registered, where the request is found, and how an error is raised. The JSON that
+is sent is the same, and is made in `protocol`. Over HTTP the server is stateless: any replica can handle any request,
+and there is no transport session that another client could hijack.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from turnfold.errors import AccessDenied
 from turnfold.service.auth import Caller
 from turnfold.service.endpoint import CALLER
-from turnfold.service.mcp.protocol import INSTRUCTIONS, METHODS, McpError, McpProtocol
+from turnfold.service.mcp.methods import INSTRUCTIONS, METHODS, McpError, McpProtocol
 
 __all__ = (
     "http_endpoint",
@@ -39,10 +39,10 @@ _Answer = Callable[[str, object, Any], Awaitable[dict[str, object]]]
 
 
 def make_server(protocol: McpProtocol, caller: Caller | None) -> Any:  # noqa: ANN401 (its type differs between versions)
-    """Return a server of the package that handles requests with `protocol`.
+    """Return a server of the package `mcp` that handles requests with `protocol`.
 
-    All requests are those of `caller`, if given (stdio). Otherwise each request must bring the caller that
-    `GuardedApp` put into its scope, and is refused without one.
+    With `caller` (stdio), all requests are made as this caller. Otherwise the caller is the one that `GuardedApp` put
+    into the scope of the request; a request without one is refused.
     """
 
     async def answer(method: str, request: object, params: Any) -> dict[str, object]:  # noqa: ANN401
@@ -54,7 +54,9 @@ def make_server(protocol: McpProtocol, caller: Caller | None) -> Any:  # noqa: A
         except McpError as error:
             raise _protocol_error(error) from None
 
-    own = str(import_module("turnfold").__version__)  # by name: a layer may not import one above it
+    own = str(
+        import_module("turnfold").__version__
+    )  # by name, because imports must go down the layers
     server: Any = cast("Any", Server)("turnfold", version=own, instructions=INSTRUCTIONS)
     register = _register_version_1 if _VERSION_1 else _register
     for method in METHODS:
@@ -85,7 +87,7 @@ def _register_version_1(server: Any, method: str, answer: _Answer) -> None:  # n
 
 
 def _stem(method: str) -> str:
-    """Return the package's type name of a method: `ListResourceTemplates` for `resources/templates/list`."""
+    """Return the stem of the package's type names for a method: `ListTools` for `tools/list`."""
     *nouns, verb = method.split("/")
     whole = "".join(noun.title() for noun in nouns)
     if verb == "list":
@@ -109,7 +111,7 @@ def _protocol_error(error: McpError) -> Exception:
 
 
 async def serve_streams(server: Any) -> None:  # noqa: ANN401
-    """Serve requests from stdin until it is closed."""
+    """Serve requests from stdin, with responses to stdout, until stdin is closed."""
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 

@@ -1,4 +1,4 @@
-"""Runs the MCP server: over stdin and stdout, or over HTTP behind the authorization of the service."""
+"""Running of the MCP server: over stdin and stdout, or over HTTP with the authorization of the service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from turnfold.service.endpoint import (
     read_body,
 )
 from turnfold.service.limits import Limits
-from turnfold.service.mcp.protocol import McpProtocol
+from turnfold.service.mcp.methods import McpProtocol
 from turnfold.service.mcp.request_access import McpOptions
 from turnfold.service.mcp.sdk import http_endpoint, make_server, serve_streams
 from turnfold.service.mcp.tools import TOOLS
@@ -47,7 +47,10 @@ _PROBES: Final = OperationTable(
 
 
 def run_stdio(service: ServiceOptions, options: McpOptions) -> None:
-    """Serve over stdin and stdout, as the tenant of the options with all rights: whoever starts it owns the store."""
+    """Serve over stdin and stdout, with all rights of the tenant in the options; needs no token.
+
+    The user who starts the process can open the store anyway.
+    """
 
     async def main() -> None:
         state = make_state(replace(service, tokens_file=None))
@@ -74,9 +77,9 @@ def mcp_beside(state: ServiceState, options: McpOptions | None = None) -> ExtraR
 
 
 class _JsonPostOnly:
-    """Passes on POST requests with JSON bodies: the package fails with its own errors on anything else.
+    """Passes POST requests with JSON bodies on to the package `mcp`, and refuses others with problem details.
 
-    The server never pushes messages, so there is no stream to open with GET and no session to end with DELETE.
+    The server sends no messages of its own accord, so a client needs neither GET (to open a stream) nor DELETE.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -110,7 +113,7 @@ class _Call(msgspec.Struct):
 
 
 def _tool(asked: object) -> str:
-    """Return the tool that a request calls, for the audit log; only names of tools that exist."""
+    """Return the name of the tool that a request calls, for the audit log; empty if there is no such tool."""
     try:
         given = msgspec.convert(asked, _Call).params.name
     except msgspec.ValidationError:

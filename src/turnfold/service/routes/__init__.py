@@ -1,4 +1,4 @@
-"""The functions behind the operations of the API, one module per family, and the table of all of them."""
+"""Functions that run the operations of the API, one module per topic, and the table of all of them."""
 
 from __future__ import annotations
 

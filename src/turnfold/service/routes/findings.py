@@ -1,7 +1,7 @@
-"""Findings of a session: tool results remembered by tool and arguments.
+"""Operations on the findings of a session: tool results remembered by tool and arguments.
 
-Rules are code and live in the process that calls the tools, so a request carries the rules it goes by; they apply to
-that request only.
+The rules for findings are code in the client process that calls the tools. So a request carries the rules, without
+their code; they apply to that request only.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _with_rules(
     *,
     most: int | None = None,
 ) -> AsyncFindings:
-    """Return findings under the rules of this request, on a session of its own: other requests have other rules."""
+    """Return findings that use the rules of this request, on a new session, because other requests have other rules."""
     if not rules and most is None:
         return request.session.findings
     found = request.state.fresh_session(request.caller.tenant, request.session.id).findings

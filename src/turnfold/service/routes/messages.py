@@ -1,7 +1,7 @@
-"""Appending messages to a session, building its next context, and folding (compacting) it.
+"""Operations that append messages to a session, build its next context, or fold (compact) it.
 
-The Idempotency-Key of an append is the client id of the entry, so a repeated request, to this process or another,
-stores nothing twice and gets the first result.
+The Idempotency-Key of an append becomes the client id of the entry. So a retry, to this process or another, stores
+nothing twice and gets the first result.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ async def context(request: OperationRequest[ContextBody, FormQuery]) -> ContextF
         to=getattr(wire, body.to) if body.to else None,
         max_tokens=body.max_tokens,
     )
-    # Read before the next await: concurrent requests share this session.
+    # Read it before the next await, because concurrent requests share this session.
     call = session.last_call
     request.state.call_made(request.caller.tenant)
     return context_form(built, call=call, form=request.query.form)

@@ -1,4 +1,4 @@
-"""Event streams of live calls, health probes for orchestrators, and metrics for Prometheus."""
+"""Operations that stream new calls as events, answer health probes, and export metrics for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pins, rules, state and usage of a session, and clearing, forking and deleting it."""
+"""Operations that change the pins, rules, state or usage of a session, or clear, fork or delete it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reading a session: its log, its calls and the reasons for what each sent.
-
-Nothing here changes stored data.
-"""
+"""Operations that read a session: its status, log, calls, pins, rules and state; none of them changes stored data."""
 
 from __future__ import annotations
 

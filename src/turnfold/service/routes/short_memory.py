@@ -1,4 +1,4 @@
-"""The short-term memory (`ShortMemory`) over HTTP, under the names of its methods."""
+"""Operations of the short-term memory (`ShortMemory`), named like its methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workspace snapshots of a session: storing, listing, reading, comparing and recalling them."""
+"""Operations that store, list, read, compare, search and recall the workspace snapshots of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations over all conversations of a tenant: listing, searching and the health of its store."""
+"""Operations on all conversations of a tenant: list, search, erase, verify an erasure, check the store's health."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from turnfold.api import (
     ConversationsPage,
     EraseBody,
     FoundAnswer,
-    NamePageQuery,
     NoQuery,
     Nothing,
     Right,
     SearchBody,
+    SessionsQuery,
     VerifyErasureBody,
 )
 from turnfold.memory import ErasureCheck, ErasureReceipt
 from turnfold.service.operation_table import OperationRequest, OperationTable
 from turnfold.service.state import ServiceState
-from turnfold.stores import Health
+from turnfold.stores import Health, list_sessions
 
 __all__ = ("TABLE",)
 
@@ -27,9 +27,16 @@ TABLE = OperationTable()
 
 
 @TABLE.bind(api.operations.CONVERSATIONS)
-async def conversations(request: OperationRequest[Nothing, NamePageQuery]) -> ConversationsPage:
-    query = request.query
-    found = await request.memory.conversations(after=query.after, limit=query.limit)
+async def conversations(request: OperationRequest[Nothing, SessionsQuery]) -> ConversationsPage:
+    query, memory = request.query, request.memory
+    found = await list_sessions(
+        memory.store,
+        memory.scope,
+        prefix=query.prefix,
+        after=query.after,
+        limit=query.limit,
+        internal=query.internal,
+    )
     more = len(found) == query.limit
     return ConversationsPage(conversations=found, next=found[-1].conversation if more else None)
 
@@ -70,7 +77,7 @@ async def health(request: OperationRequest[Nothing, NoQuery]) -> Health:
 
 
 def _service_details(state: ServiceState) -> dict[str, str]:
-    """Return the settings of the service an operator should see beside those of the store."""
+    """Return the settings of the service that are shown to operators beside those of the store."""
     hours, embedder = state.limits.answer_hours, state.config.embedder
     return {
         "idempotency keys kept": f"{hours:g} hours" if hours else "for ever",

@@ -1,17 +1,17 @@
-"""A store that was opened without a key, and refuses the conversations that were encrypted with one.
+"""Wrapper for a store that was opened without a key: raises `WrongKey` for conversations that are encrypted.
 
 Without it, a program that lacks its key would show placeholders in place of messages, and write plain text into
-encrypted conversations, which the right key then refuses to read.
+encrypted conversations, which a program with the right key then refuses to read.
 
-Everything that is read is checked for the encrypted form. Before the first write to a conversation, its wrapped key is
-looked up; a conversation that is known to be plain, because something plain was read from it or written to it, is not
-looked up again. A conversation with anything plain in it never gets a key (`ConversationKeys.make`).
+Everything that is read is checked for encrypted content. Before the first write to a conversation, the store is asked
+whether the conversation has a wrapped key. If something plain (not encrypted) was read from it or written to it, the
+store is not asked again: such a conversation never gets a key (`ConversationKeys.make`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
@@ -22,6 +22,7 @@ from turnfold.stores.encryption.keys import (
     any_key_conversation,
     check_conversation,
     delete_key,
+    encrypted_conversations,
     is_key_conversation,
     key_id,
     list_conversations,
@@ -37,7 +38,10 @@ from turnfold.stores.protocol import (
     Appended,
     Captured,
     ConversationInfo,
+    ConversationOpening,
     Erasure,
+    Piece,
+    Restored,
     Scope,
     State,
     Store,
@@ -56,9 +60,9 @@ _REMEDY: Final = (
 
 
 def refuse_encrypted(store: Store) -> Store:
-    """Return a store without a key so that it raises `WrongKey` for encrypted conversations.
+    """Return a wrapper of `store` that raises `WrongKey` for encrypted conversations; deleting them is allowed.
 
-    Only deleting needs no key. A store that decrypts is returned as it is.
+    An `EncryptedStore`, or a store that is already wrapped, is returned as it is.
     """
     if Ability.ENCRYPTED in store.abilities or getattr(store, "refuses_encrypted", False):
         return store
@@ -66,7 +70,7 @@ def refuse_encrypted(store: Store) -> Store:
 
 
 class _Gate:
-    """The first appends to a conversation: those that wait until its key was looked up, and those under way."""
+    """Lock for the first appends to a conversation: one checks that it has no key, the others wait in order."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()  # wakes waiters in the order of their calls
@@ -75,17 +79,19 @@ class _Gate:
 
 
 class _KeylessStore:
+    """Passes calls on to a store, and raises `WrongKey` for conversations that are encrypted."""
+
     refuses_encrypted = True
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
         self._plain: set[tuple[str, str]] = set()
-        """Tenant and id of conversations that are known to be plain."""
+        """Tenant and id of conversations that are known not to be encrypted."""
         self._gates: dict[tuple[object, tuple[str, str]], _Gate] = {}
         durable = cast("Store | None", getattr(inner, "durable", None))
         if durable is not None:
             self.durable = refuse_encrypted(durable)
-            """The store behind a cache, which some callers use directly."""
+            """The wrapped store behind a cache, which some callers use directly."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
         return getattr(self._inner, name)
@@ -268,8 +274,23 @@ class _KeylessStore:
         await self._check_read(scope, conversation, checkpoints=live, documents=sealed)
         return captured
 
+    async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
+        """Restore conversations: encrypted pieces as they are, plain ones only into conversations without a key."""
+        is_encrypted = await encrypted_conversations(self._inner, scope)
+
+        def checked() -> Iterator[Piece]:
+            refused = ""
+            for piece in pieces:
+                if isinstance(piece, ConversationOpening):
+                    refused = piece.conversation if is_encrypted(piece.conversation) else ""
+                elif refused and not _is_sealed(piece):
+                    raise _refusal(scope, refused, None)
+                yield piece
+
+        return await self._inner.restore(scope, checked())
+
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
-        """Delete a conversation, and its key if it has one: that needs no key of the user."""
+        """Delete a conversation and, if it is encrypted, its data key; this needs no key of the user."""
         check_conversation(conversation)
         erasure = await self._inner.delete(scope, conversation)
         await delete_key(self._inner, scope, conversation)
@@ -292,7 +313,7 @@ class _KeylessStore:
         )
 
     async def _check(self, scope: Scope, conversation: str) -> None:
-        """Raise `WrongKey` for a conversation that has a key."""
+        """Raise `WrongKey` if a conversation is encrypted."""
         if (scope.tenant, conversation) in self._plain:
             return
         check_conversation(conversation)
@@ -302,7 +323,7 @@ class _KeylessStore:
 
     @asynccontextmanager
     async def _checked_in_order(self, scope: Scope, conversation: str) -> AsyncGenerator[None]:
-        """Check a conversation before an append; appends begin in the order in which they were called."""
+        """Check before an append that a conversation is not encrypted; appends begin in the order of their calls."""
         place = (scope.tenant, conversation)
         if self.blocking:  # a blocking caller waits for every append
             await self._check(scope, conversation)
@@ -356,6 +377,14 @@ class _KeylessStore:
             if len(self._plain) >= _MAX_PLAIN:
                 self._plain.clear()
             self._plain.add(place)
+
+
+def _is_sealed(piece: Entry | Document | Checkpoint) -> bool:
+    if isinstance(piece, Entry):
+        return message_is_sealed(piece.message)
+    if isinstance(piece, Document):
+        return document_is_sealed(piece)
+    return checkpoint_is_sealed(piece)
 
 
 def _refusal(scope: Scope, conversation: str, needed: str | None) -> WrongKey:

@@ -1,12 +1,13 @@
-"""The keys of encrypted conversations.
+"""The keys of encrypted conversations: data keys, and the user's keys that encrypt (wrap) them.
 
-Every conversation has a data key of its own: 64 random bytes, with which its entries, checkpoints and documents are
-encrypted (AES-256-SIV). The data key is stored wrapped (AES-KW) by the user's key, under the id of that key. To rotate
-the user's key, the data keys are wrapped again; what they encrypt stays as it is. To erase a conversation, its wrapped
-key is deleted.
+Every conversation has its own data key: 64 random bytes, with which its entries, checkpoints and documents are
+encrypted (AES-256-SIV). The data key is stored encrypted (wrapped, AES-KW) with the user's key, together with the id of
+that key. To rotate the user's key, the data keys are wrapped again; the data stays as it is. To erase a conversation,
+its wrapped key is deleted.
 
-A wrapped key is a document of a conversation of its own, the key conversation: a document of the conversation itself
-would change its generation before its first entry. The name of a key conversation is a digest, and listings skip it.
+A wrapped key is a document of a separate conversation, the key conversation: a document of the conversation itself
+would change its generation before its first entry. The name of a key conversation is a digest, and listings leave it
+out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import binascii
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -48,9 +49,11 @@ __all__ = (
     "any_key_conversation",
     "check_conversation",
     "delete_key",
+    "encrypted_conversations",
     "is_key_conversation",
     "key_id",
     "list_conversations",
+    "not_encrypted",
     "read_key_file",
 )
 
@@ -73,32 +76,35 @@ _REMEDY: Final = (
 
 
 class _KeyNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A wrapped data key, as stored."""
+    """A wrapped (encrypted) data key, as stored in a document."""
 
     key: str
-    """Id of the key that wraps it."""
+    """Id of the user's key that wraps it."""
     wrapped: str
-    """Base64."""
+    """The wrapped data key in base64."""
     v: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class DataKey:
-    """The key of one conversation."""
+    """The data key of one conversation, which encrypts its content."""
 
     id: str
-    """Names the key, without telling anything about it."""
+    """Id of the key: a hash, which reveals nothing about the key."""
     cipher: AESSIV
     secret: bytes
     tenant: str
     conversation: str
 
     def encrypt(self, data: bytes, *place: object) -> bytes:
-        """Encrypt data that belongs to a place of this conversation: equal data at equal places give equal bytes."""
+        """Return `data` encrypted; it decrypts only with the same `place`, such as ("entry", seq).
+
+        Equal data with equal places give equal bytes.
+        """
         return self.cipher.encrypt(data, [self._associated(place)])
 
     def decrypt(self, data: bytes, *place: object) -> bytes | None:
-        """Decrypt data; None if it was changed, or was not encrypted with this key for this place."""
+        """Return `data` decrypted; None if it was changed, or was not encrypted with this key for this place."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -111,7 +117,7 @@ class DataKey:
 
 
 def read_key_file(path: str | Path) -> list[str]:
-    """Return the keys in a file, one on each line: the first one encrypts, the others still decrypt."""
+    """Return the user's keys from a file, one on each line: the first one encrypts, the others still decrypt."""
     try:
         lines = Path(path).read_text("ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -123,7 +129,7 @@ def read_key_file(path: str | Path) -> list[str]:
 
 
 def _key_bytes(given: EncryptionKey) -> bytes:
-    """Return the bytes of a key; errors never show any of it."""
+    """Return the 32 bytes of a user's key; errors never show any part of it."""
     found = b""
     if isinstance(given, bytes):
         found = given
@@ -152,7 +158,7 @@ def _note(document: Document) -> _KeyNote:
 
 
 class KeyRing:
-    """The keys of the user, by id. The first one wraps; the others only unwrap what was wrapped before a rotation."""
+    """The user's keys by id. The first one wraps data keys; the others only unwrap those wrapped before a rotation."""
 
     def __init__(self, keys: EncryptionKey | Sequence[EncryptionKey]) -> None:
         try:
@@ -168,21 +174,21 @@ class KeyRing:
         found = [_key_bytes(each) for each in given]
         self._by_id = {_digest(each, b"turnfold user"): each for each in found}
         self.current = _digest(found[0], b"turnfold user")
-        """Id of the key that wraps."""
+        """Id of the user's key that wraps data keys, the first one given."""
         self._wrapping, self._cipher = keywrap, AESSIV
 
     def new_key(self, tenant: str, conversation: str) -> DataKey:
-        """Make a data key."""
+        """Return a new random data key for a conversation."""
         return self._data_key(secrets.token_bytes(_DATA_KEY_BYTES), tenant, conversation)
 
     def wrap(self, key: DataKey) -> Document:
-        """Return the document that stores a data key."""
+        """Return a document with the data key, wrapped by the current key of the user."""
         wrapped = self._wrapping.aes_key_wrap(self._by_id[self.current], key.secret)
         note = _KeyNote(self.current, base64.b64encode(wrapped).decode())
         return Document(_KIND, _DOCUMENT_KEY, msgspec.json.encode(note), 0)
 
     def unwrap(self, document: Document, tenant: str, conversation: str) -> DataKey:
-        """Return the data key of a document; raises `WrongKey` if another key wrapped it."""
+        """Return the data key in a document, unwrapped; raise `WrongKey` if the key that wrapped it was not given."""
         note, mark = self.note(document), log_mark(tenant, conversation)
         known = self._by_id.get(note.key)
         if known is None:
@@ -202,7 +208,7 @@ class KeyRing:
         return self._data_key(secret, tenant, conversation)
 
     def note(self, document: Document) -> _KeyNote:
-        """Decode a document with a wrapped key."""
+        """Return the wrapped key in a document, decoded but not unwrapped."""
         return _note(document)
 
     def _data_key(self, secret: bytes, tenant: str, conversation: str) -> DataKey:
@@ -211,7 +217,7 @@ class KeyRing:
 
 
 def is_key_conversation(name: str) -> bool:
-    """Return True for the name of a key conversation."""
+    """Return True if a conversation id is that of a key conversation, which stores a wrapped key."""
     return name.startswith(_PREFIX)
 
 
@@ -243,10 +249,22 @@ async def any_key_conversation(store: Store, scope: Scope) -> bool:
     return bool(page) and is_key_conversation(page[0].conversation)
 
 
+async def encrypted_conversations(store: Store, scope: Scope) -> Callable[[str], bool]:
+    """Return a function that says for the id of a tenant's conversation whether it was encrypted at this moment."""
+    names: set[str] = set()
+    after = _PREFIX
+    while page := await store.conversations(scope, after=after, limit=_PAGE):
+        names |= {each.conversation for each in page if is_key_conversation(each.conversation)}
+        after = page[-1].conversation
+        if len(page) < _PAGE or not is_key_conversation(after):
+            break
+    return lambda conversation: _key_conversation(scope.tenant, conversation) in names
+
+
 async def list_conversations(
     store: Store, scope: Scope, *, after: str, limit: int
 ) -> list[ConversationInfo]:
-    """Return a page of the conversations of a store, without those that hold keys."""
+    """Return a page of the conversations of a tenant, without those that only store encryption keys."""
     check_page(after, limit)
     found: list[ConversationInfo] = []
     while True:
@@ -260,16 +278,18 @@ async def list_conversations(
 
 
 class ConversationKeys:
-    """Reads, makes, rotates and deletes the data keys of conversations; caches those in use. Thread-safe."""
+    """Reads, creates, rotates and deletes the data keys of conversations; caches those in use. Thread-safe."""
 
     def __init__(self, store: Store, ring: KeyRing) -> None:
         self._store, self._ring = store, ring
         self._lock = Lock()
         self._known: OrderedDict[tuple[str, str], DataKey] = OrderedDict()
         self._by_id: dict[str, DataKey] = {}
+        self._new: set[tuple[str, str]] = set()
+        """Conversations (tenant, id) whose data key this process created and has not used yet."""
 
     async def find(self, scope: Scope, conversation: str) -> DataKey | None:
-        """Return the key of a conversation; None if it has none: nothing was written to it, or it was deleted."""
+        """Return the data key of a conversation; None if it has none: nothing was written to it, or it was deleted."""
         check_conversation(conversation)
         known = self._known.get((scope.tenant, conversation))
         if known is not None:
@@ -280,7 +300,10 @@ class ConversationKeys:
         return self._remember(self._ring.unwrap(stored, scope.tenant, conversation))
 
     async def make(self, scope: Scope, conversation: str) -> DataKey:
-        """Return the key of a conversation; makes and stores one if it has none."""
+        """Return the data key of a conversation; create and store one if it has none.
+
+        Raises `WrongKey` if the conversation has content that is not encrypted.
+        """
         found = await self.find(scope, conversation)
         if found is not None:
             return found
@@ -288,12 +311,12 @@ class ConversationKeys:
             found = await self.find(scope, conversation)
             if found is not None:
                 return found  # another writer made it, and has written since
-            raise WrongKey(
-                f"conversation {log_mark(scope.tenant, conversation)} was written without encryption: export it with a "
-                "store that has no key, and import it into an encrypted one"
-            )
+            raise not_encrypted(scope, conversation)
         made = self._ring.new_key(scope.tenant, conversation)
         if await self._put(scope, conversation, made):
+            if len(self._new) >= _MAX_KEYS:
+                self._new.clear()
+            self._new.add((scope.tenant, conversation))
             return self._remember(made)
         found = await self.find(scope, conversation)
         if found is None:
@@ -308,7 +331,11 @@ class ConversationKeys:
         return await self._store.capture(scope, conversation, lambda _: None) is not None
 
     async def check_first_write(self, scope: Scope, key: DataKey, before: State) -> None:
-        """After the first write of a conversation, store its key again if a failover or a restored backup lost it."""
+        """After the first write of a conversation, store its data key again if a failover or a backup lost it.
+
+        `before` is the state before the write; (0, 0) if it was the first.
+        """
+        self.used(scope, key.conversation)
         if before != (0, 0):
             return
         stored = await self._stored(scope, key.conversation)
@@ -320,30 +347,39 @@ class ConversationKeys:
             if found.secret != key.secret:
                 self.forget(scope, key.conversation)
                 raise UnsafeStore(
-                    f"conversation {log_mark(scope.tenant, key.conversation)} has got another key meanwhile: the store "
-                    "was restored or failed over. Delete it and begin it anew"
+                    f"conversation {log_mark(scope.tenant, key.conversation)} has another data key by now: the store "
+                    "was restored or failed over. Delete the conversation and start it again"
                 )
 
+    def is_new(self, scope: Scope, conversation: str) -> bool:
+        """Return True if this process created the data key of a conversation and has not used it yet."""
+        return (scope.tenant, conversation) in self._new
+
+    def used(self, scope: Scope, conversation: str) -> None:
+        """Record that the data key of a conversation was used."""
+        self._new.discard((scope.tenant, conversation))
+
     def by_id(self, name: str) -> DataKey | None:
-        """Return a cached key by its id."""
+        """Return the cached data key with this id, or None."""
         return self._by_id.get(name)
 
     def forget(self, scope: Scope, conversation: str) -> None:
-        """Drop the cached key of a conversation."""
+        """Drop the cached data key of a conversation."""
+        self.used(scope, conversation)
         with self._lock:
             known = self._known.pop((scope.tenant, conversation), None)
             if known is not None:
                 self._by_id.pop(known.id, None)
 
     async def delete(self, scope: Scope, conversation: str) -> None:
-        """Delete the key of a conversation for good."""
+        """Delete the stored data key of a conversation: its content can never be decrypted again."""
         self.forget(scope, conversation)
         await self._store.delete(scope, _key_conversation(scope.tenant, conversation))
 
     async def rotate(self, scope: Scope) -> int:
-        """Wrap the keys of a tenant with the current key of the user; return how many were wrapped by another one.
+        """Wrap the data keys of a tenant with the user's current key; return how many another key had wrapped.
 
-        Readers and writers are not disturbed: data keys stay the same. Interrupted, it is simply called again.
+        Readers and writers can go on: data keys stay the same. After an interruption, call it again.
         """
         changed, after = 0, _PREFIX
         while True:
@@ -370,13 +406,15 @@ class ConversationKeys:
             except ConversationDeleted:
                 return False
             return True
-        raise Conflict(f"others changed the same key {_MAX_TRIES} times in a row: try again")
+        raise Conflict(
+            f"other processes changed the wrapped key {name} {_MAX_TRIES} times in a row: try again"
+        )
 
     async def _stored(self, scope: Scope, conversation: str) -> Document | None:
         return await _wrapped_key(self._store, scope, conversation)
 
     async def _put(self, scope: Scope, conversation: str, key: DataKey) -> bool:
-        """Store a key; False if there is one already."""
+        """Store the wrapped data key of a conversation; return False if there is one already."""
         name = _key_conversation(scope.tenant, conversation)
         try:
             await self._store.put_document(scope, name, self._ring.wrap(key), expect=0)
@@ -397,12 +435,20 @@ class ConversationKeys:
             return known
 
 
+def not_encrypted(scope: Scope, conversation: str) -> WrongKey:
+    """Return the error for a write with a key to a conversation that is not encrypted."""
+    return WrongKey(
+        f"conversation {log_mark(scope.tenant, conversation)} was written without encryption: export it with a "
+        "store that has no key, and import it into an encrypted one"
+    )
+
+
 def _erased(conversation: str) -> ConversationDeleted:
     return ConversationDeleted(f"conversation {conversation!r} has been erased; use another id")
 
 
 def check_conversation(name: str) -> None:
-    """Raise `InvalidOption` for an id that a conversation cannot have."""
+    """Raise `InvalidOption` for a conversation id that is invalid or reserved for key conversations."""
     check_name(name, "conversation id")
     if is_key_conversation(name):
         raise InvalidOption(

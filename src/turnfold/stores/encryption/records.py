@@ -1,11 +1,11 @@
-"""Encrypted forms of entries, checkpoints and documents, as the store behind an `EncryptedStore` keeps them.
+"""Encrypt entries, checkpoints and documents for the store behind an `EncryptedStore`, and decrypt them.
 
-An entry becomes a message of the same role with an opaque part. What is authenticated with it: tenant, conversation,
-seq, client id and role, so an entry that was moved, renumbered or given another role does not decrypt. A checkpoint is
-bound to its id, predecessor, range and fidelity, a document to its kind and key. Token counts, times, versions, ids and
-lengths stay visible, and are not authenticated.
+In names, to seal is to encrypt and to open is to decrypt. An entry becomes a message of the same role with an opaque
+part. Tenant, conversation, seq, client id and role are authenticated with it, so an entry that was moved, renumbered or
+given another role does not decrypt. With a checkpoint its id, predecessor, range and fidelity are authenticated, with a
+document its kind and key. Token counts, times, versions, ids and lengths stay visible, and are not authenticated.
 
-The encryption is deterministic (AES-SIV), so that the rules of a store for repeated writes hold without decrypting
+The encryption is deterministic (AES-SIV), so that the store behind recognises a repeated write without decrypting
 anything. Equal texts at different places give different bytes, because the place is authenticated; a document that is
 written again with the same content gives the same bytes.
 """
@@ -54,7 +54,7 @@ __all__ = (
 
 
 _SHOWN: Final = TextPart("[encrypted]")
-"""What a program without the key shows of a message."""
+"""Text that a program without the key shows in place of an encrypted message."""
 _PROVIDER: Final = "turnfold"
 _TYPE: Final = "encrypted"
 _CALL: Final = "encrypted"
@@ -65,14 +65,14 @@ _SEALED_LAST: Final = (OpaquePart, ToolResult)
 
 
 class _Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The opaque part of an encrypted message."""
+    """The content of the opaque part of an encrypted message."""
 
     type: str
     key: str
     """Id of the data key."""
     seq: int
     data: str
-    """Base64."""
+    """The encrypted message in base64."""
     client_id: str = ""
 
 
@@ -81,6 +81,8 @@ _decoder = msgspec.json.Decoder(_Sealed)
 
 
 class _CheckpointText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of a checkpoint that are encrypted."""
+
     text: str
     digest: str
     model: str
@@ -88,7 +90,7 @@ class _CheckpointText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def seal_message(key: DataKey, message: Message, seq: int, client_id: str) -> Message:
-    """Return the encrypted form of the message of an entry."""
+    """Return the message of an entry encrypted, as a message of the same role."""
     role = message.role
     data = key.encrypt(encode_message(message), "entry", seq, client_id, role)
     form = _Sealed(_TYPE, key.id, seq, base64.b64encode(data).decode(), client_id)
@@ -97,7 +99,7 @@ def seal_message(key: DataKey, message: Message, seq: int, client_id: str) -> Me
 
 
 def seal_entries(key: DataKey, entries: list[NewEntry], after: int) -> list[NewEntry]:
-    """Return the encrypted forms of entries that follow the entry `after`."""
+    """Return new entries with encrypted messages; the first of them gets the seq `after + 1`."""
     return [
         NewEntry(seal_message(key, each.message, seq, each.client_id), each.client_id)
         for seq, each in enumerate(entries, after + 1)
@@ -105,7 +107,7 @@ def seal_entries(key: DataKey, entries: list[NewEntry], after: int) -> list[NewE
 
 
 def _form(message: Message) -> _Sealed | None:
-    """Return the opaque part of an encrypted message; None for any other message."""
+    """Return the decoded opaque part of an encrypted message; None for a message that is not encrypted."""
     parts: tuple[object, ...] = message.parts
     if len(parts) == 1 and isinstance(parts[0], ToolResult):
         parts = parts[0].content
@@ -119,7 +121,7 @@ def _form(message: Message) -> _Sealed | None:
 
 
 def message_is_sealed(message: Message) -> bool:
-    """Return True for the encrypted form of a message."""
+    """Return True if a message is encrypted."""
     parts = message.parts
     if not parts or type(parts[-1]) not in _SEALED_LAST:  # most messages
         return False
@@ -127,12 +129,12 @@ def message_is_sealed(message: Message) -> bool:
 
 
 def checkpoint_is_sealed(checkpoint: Checkpoint) -> bool:
-    """Return True for the encrypted form of a checkpoint."""
+    """Return True if a checkpoint is encrypted."""
     return checkpoint.model == _TYPE and not checkpoint.text and not checkpoint.trust
 
 
 def document_is_sealed(document: Document) -> bool:
-    """Return True for the encrypted form of a document."""
+    """Return True if a document is encrypted."""
     return document.body.startswith(_MAGIC)
 
 
@@ -146,7 +148,7 @@ def _open_message(key: DataKey, message: Message, seq: int, client_id: str) -> M
 
 
 def open_entry(key: DataKey | None, entry: Entry, tenant: str, conversation: str) -> Entry:
-    """Return an entry decrypted; raises an error if it was not encrypted with this key, for this place."""
+    """Return an entry decrypted; raise `InvalidRecord` if it was not encrypted with this key for this place."""
     mark = partial(log_mark, tenant, conversation)
     if _form(entry.message) is None:
         raise _not_encrypted(f"entry {entry.seq}", mark())
@@ -166,7 +168,7 @@ def open_entry(key: DataKey | None, entry: Entry, tenant: str, conversation: str
 
 
 def seal_checkpoint(key: DataKey, checkpoint: Checkpoint) -> Checkpoint:
-    """Return the encrypted form of a checkpoint; its text is empty, so that it is not indexed."""
+    """Return a checkpoint encrypted, with an empty text, so that nothing of it is indexed."""
     text = _CheckpointText(checkpoint.text, checkpoint.digest, checkpoint.model, checkpoint.trust)
     data = key.encrypt(_encoder.encode(text), *_checkpoint_place(checkpoint))
     return replace(
@@ -177,7 +179,7 @@ def seal_checkpoint(key: DataKey, checkpoint: Checkpoint) -> Checkpoint:
 def open_checkpoint(
     key: DataKey | None, checkpoint: Checkpoint, place: tuple[str, str]
 ) -> Checkpoint:
-    """Return a checkpoint decrypted."""
+    """Return a checkpoint decrypted; raise `InvalidRecord` if it was not encrypted with this key for this place."""
     what, mark = f"checkpoint {checkpoint.id}", partial(log_mark, *place)
     if checkpoint.model != _TYPE or checkpoint.text:
         raise _not_encrypted(what, mark())
@@ -197,7 +199,7 @@ def _checkpoint_place(checkpoint: Checkpoint) -> tuple[object, ...]:
 
 
 def seal_document(key: DataKey, document: Document) -> Document:
-    """Return the encrypted form of a document; its search text is inside, so that it is not indexed."""
+    """Return a document encrypted together with its searchable text, so that nothing of it is indexed."""
     text = document.text.encode()
     plain = len(text).to_bytes(_LENGTH) + text + document.body
     data = key.encrypt(plain, "document", document.kind, document.key)
@@ -205,7 +207,7 @@ def seal_document(key: DataKey, document: Document) -> Document:
 
 
 def open_document(key: DataKey | None, document: Document, place: tuple[str, str]) -> Document:
-    """Return a document decrypted."""
+    """Return a document decrypted; raise `InvalidRecord` if it was not encrypted with this key for this place."""
     what, mark = f"document {document.kind}/{document.key}", partial(log_mark, *place)
     if not document.body.startswith(_MAGIC) or document.text:
         raise _not_encrypted(what, mark())
@@ -233,25 +235,25 @@ def _not_encrypted(what: str, mark: str) -> InvalidRecord:
 
 
 class SealedCounter(TokenCounter):
-    """Counts the tokens of encrypted messages: those of the messages inside."""
+    """Token counter for encrypted messages: counts the tokens of the decrypted message."""
 
     def __init__(self, counter: TokenCounter) -> None:
         super().__init__(counter.text, framing=counter.framing, images=counter.images)
         self._counter = counter
         self._plain: dict[int, Message] = {}
         self.keys: ConversationKeys | None = None
-        """Set by the store that encrypts."""
+        """The keys to decrypt with; set by the store that encrypts."""
 
     def remember(self, sealed: Message, plain: Message) -> None:
-        """Keep the plain form of a message that is about to be counted; `forget` must follow."""
+        """Keep the plain form of an encrypted message that will be counted soon; `forget` must be called afterwards."""
         self._plain[id(sealed)] = plain
 
     def forget(self, sealed: Message) -> None:
-        """Drop the plain form of a message."""
+        """Drop the plain form of an encrypted message."""
         self._plain.pop(id(sealed), None)
 
     def count_message(self, message: Message) -> int:
-        """Return the tokens of a message, decrypted if it is an encrypted one."""
+        """Return the number of tokens of a message; an encrypted message is decrypted first."""
         known = self._plain.get(id(message))
         if known is not None:
             return self._counter.count_message(known)
@@ -262,7 +264,8 @@ class SealedCounter(TokenCounter):
         plain = _open_message(key, message, form.seq, form.client_id) if key else None
         if plain is None:
             raise WrongKey(
-                f"entry {form.seq} cannot be counted: the data key {form.key} that encrypted it is not at hand, or the "
-                "entry was changed"
+                f"the tokens of entry {form.seq} cannot be counted: the data key {form.key} that encrypted it is not "
+                "loaded, or the entry was changed. Read the conversation first; if that fails too, restore the store "
+                "from a backup"
             )
         return self._counter.count_message(plain)

@@ -1,8 +1,8 @@
 """Search in one encrypted conversation: an index in memory, made of the decrypted log on first use and kept up to date.
 
-The index is a SQLite store without a file that holds a copy of the conversation, so results are those of a store that
-is not encrypted. Nothing of it is written anywhere. A search reads what was written since the last one. If entries were
-replaced or lost (their epochs tell), the copy is made anew.
+The index is a SQLite store in memory with a decrypted copy of the conversation, so results are those of a store that is
+not encrypted. Nothing of it is written to disk. Before a search, entries written since the last one are added to the
+copy. If entries were replaced or lost (then their epochs differ), a new copy is made.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ("ConversationIndex", "IndexCache", "IndexUpdate")
 
 _MAX_INDEXES: Final = 256
 _MAX_BYTES: Final = 64 << 20
-"""Bytes of the texts of all indexes together."""
+"""Most bytes of texts in all indexes together."""
 
 
 _NO_FRAMING: Final = Framing(name="none", origin="nothing is counted", message=0, reply=0)
 
 
 class _NoTokens:
-    """A text counter that counts nothing."""
+    """A token counter that returns 0 for every text."""
 
     name = "none"
     certainty = Certainty.ESTIMATE
@@ -43,12 +43,12 @@ class _NoTokens:
 
 @dataclass(frozen=True, slots=True)
 class IndexUpdate:
-    """A conversation as it is now: what is new in its log, and all its searchable texts."""
+    """The content to bring an index up to date with: new entries, all checkpoints, all documents with a text."""
 
     scope: Scope
     opening: ConversationOpening
     entries: Sequence[Entry]
-    """Those after the newest indexed one; all of them for a new index."""
+    """The entries after the newest indexed one; for a new index, all entries."""
     checkpoints: Sequence[Checkpoint]
     documents: Mapping[tuple[str, str], Document]
     """Documents with a text, by kind and key."""
@@ -56,17 +56,19 @@ class IndexUpdate:
 
 @dataclass(slots=True)
 class ConversationIndex:
-    """The searchable copy of one conversation. Its methods hold its lock; none of them waits for a store."""
+    """A decrypted copy of one conversation with a search index, in memory. Thread-safe."""
 
     store: SqliteStore = field(init=False)
     seq: int = 0
-    """The newest entry in it, and its epoch."""
+    """Seq of the newest entry in the copy."""
     epoch: int = 0
+    """Epoch of that entry."""
     held_bytes: int = 0
+    """Approximate bytes of memory that the copy takes."""
     _now: int = 0
     _checkpoints: tuple[Checkpoint, ...] = ()
     _documents: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """Version of each document in it."""
+    """Version of each document in the copy, by kind and key."""
     _lock: Lock = field(default_factory=Lock)
     _closed: bool = False
 
@@ -77,7 +79,7 @@ class ConversationIndex:
     def search(
         self, update: IndexUpdate, terms: Sequence[str], *, limit: int, within: Within
     ) -> list[Hit] | None:
-        """Bring the index up to date and search it; None if it cannot be: it must be made anew."""
+        """Add the update to the index and search it; None if the update does not continue it: a new index is needed."""
         with self._lock:
             if self._closed:
                 return None
@@ -97,7 +99,7 @@ class ConversationIndex:
             )
 
     def close(self) -> None:
-        """Free the memory."""
+        """Close the index and free its memory."""
         with self._lock:
             self._closed = True
             drive(self.store.close())
@@ -133,14 +135,14 @@ class ConversationIndex:
 
 
 class IndexCache:
-    """The indexes of the conversations that were searched last. Thread-safe."""
+    """Cache with the indexes of the conversations that were searched last. Thread-safe."""
 
     def __init__(self) -> None:
         self._indexes: OrderedDict[tuple[str, str], ConversationIndex] = OrderedDict()
         self._lock = Lock()
 
     def get(self, place: tuple[str, str]) -> ConversationIndex | None:
-        """Return the index of a conversation, if there is one."""
+        """Return the cached index of a conversation, or None."""
         with self._lock:
             found = self._indexes.get(place)
             if found is not None:
@@ -148,7 +150,7 @@ class IndexCache:
             return found
 
     def put(self, place: tuple[str, str], index: ConversationIndex) -> None:
-        """Keep an index; evicts the least recently used ones."""
+        """Cache an index; the least recently used ones are closed if the cache is full."""
         with self._lock:
             self._indexes[place] = index
             self._indexes.move_to_end(place)
@@ -163,14 +165,14 @@ class IndexCache:
             each.close()
 
     def drop(self, place: tuple[str, str]) -> None:
-        """Drop the index of a conversation that was deleted or changed."""
+        """Close the index of a conversation and remove it from the cache."""
         with self._lock:
             gone = self._indexes.pop(place, None)
         if gone is not None:
             gone.close()
 
     def clear(self) -> None:
-        """Drop all indexes."""
+        """Close all indexes and empty the cache."""
         with self._lock:
             gone = list(self._indexes.values())
             self._indexes.clear()

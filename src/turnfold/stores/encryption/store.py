@@ -1,13 +1,13 @@
 """`EncryptedStore`: a store in front of another one that encrypts everything it writes.
 
-The store behind it, its index, its files and its cache hold no text: entries, checkpoints and documents are encrypted
-with a key of their conversation (see keys.py, and records.py for what is bound to what).
+The store behind it, its index, its files and its cache contain no text: entries, checkpoints and documents are
+encrypted with a key of their conversation (see keys.py; records.py says what is authenticated with each).
 
-The seq of an entry is authenticated, so it must be known before the entry is stored. `append` expects the newest entry
-that this process knows of, and tries again with a new number if another writer was faster.
+The seq of an entry is authenticated, so it must be known before the entry is stored. `append` assumes the newest entry
+that this process knows of, and tries again with a new seq if another writer was faster.
 
-A search in one conversation uses an index in memory (see search.py). A search over all of them is refused: it would
-have to decrypt everything, or store hashes of words, whose frequencies give words away.
+A search in one conversation uses an index in memory (see search.py). A search over all conversations is refused: it
+would have to decrypt everything, or store hashes of words, whose frequencies reveal words.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ from turnfold.stores.encryption.keys import (
     KeyRing,
     check_conversation,
     list_conversations,
+    not_encrypted,
 )
 from turnfold.stores.encryption.records import (
     SealedCounter,
+    document_is_sealed,
+    message_is_sealed,
     open_checkpoint,
     open_document,
     open_entry,
@@ -82,16 +85,16 @@ _MAX_TRIES: Final = 256
 _MAX_UPDATES: Final = 8
 _PAGE: Final = 500
 _MANY: Final = 64
-"""Entries that are decrypted at once on the event loop; more are decrypted in a thread."""
+"""Most entries that are decrypted on the event loop; more are decrypted in a thread."""
 _SPOOLED: Final = 8 << 20
-"""Bytes of pieces to restore that are kept in memory; more go into a temporary file, encrypted."""
+"""Most bytes of pieces to restore that are kept in memory; more are written to a temporary file, encrypted."""
 _Result = TypeVar("_Result")
 
 
 class EncryptedStore:
-    """A store in front of another one, that encrypts everything that is written.
+    """A store in front of another one that encrypts everything that is written.
 
-    `open_inner` opens the store behind it with the token counter it is given, which counts encrypted messages:
+    `open_inner` opens the store behind, with the token counter it is given, which can count encrypted messages:
 
         EncryptedStore(lambda counter: SqliteStore("chat.db", counter=counter), key)
 
@@ -113,9 +116,9 @@ class EncryptedStore:
         self._ring = ring
         self._indexes = IndexCache()
         self._heads: dict[tuple[str, str], int] = {}
-        """The newest known seq of conversations that were appended to."""
+        """The newest seq that this process knows of, by tenant and conversation."""
         self.blocking = inner.blocking
-        # The number of an entry is chosen before it is stored: two appends of one caller could overtake each other.
+        # The seq of an entry is chosen before it is stored: two appends that are not awaited could change places.
         self.abilities = inner.abilities - {Ability.IN_ORDER, Ability.BACKUP} | {Ability.ENCRYPTED}
 
     async def append(
@@ -126,10 +129,12 @@ class EncryptedStore:
         *,
         expect: int | None = None,
     ) -> Appended:
-        """Append a batch, encrypted."""
+        """Encrypt and append a batch."""
         check_batch(entries)
         key, place = await self._keys.make(scope, conversation), (scope.tenant, conversation)
         after = self._heads.get(place) if expect is None else expect
+        if after is None and self._keys.is_new(scope, conversation):
+            after = 0
         for _ in range(_MAX_TRIES):
             if after is None:
                 after = (await self._inner.head(scope, conversation)).seq
@@ -142,6 +147,7 @@ class EncryptedStore:
                     raise
                 done = await self._append(scope, conversation, entries, known, None)
             except Conflict:
+                await self._check_encrypted(scope, conversation)
                 if expect is not None:
                     raise
                 after = None
@@ -153,6 +159,21 @@ class EncryptedStore:
         raise Conflict(
             f"other writers were faster {_MAX_TRIES} times in a row; nothing was written: try again"
         )
+
+    async def _check_encrypted(self, scope: Scope, conversation: str) -> None:
+        """After a conflict in a new conversation, raise `WrongKey` if another process wrote plain text to it."""
+        if not self._keys.is_new(scope, conversation):
+            return
+        found: list[Document] = []
+        await self._inner.capture(scope, conversation, found.append)
+        first = await self._inner.read(scope, conversation, limit=1)
+        sealed = [
+            *map(document_is_sealed, found),
+            *(message_is_sealed(one.message) for one in first),
+        ]
+        if not all(sealed):
+            raise not_encrypted(scope, conversation)
+        self._keys.used(scope, conversation)
 
     async def _append(
         self,
@@ -167,7 +188,7 @@ class EncryptedStore:
 
     @contextmanager
     def _counted(self, pairs: Sequence[tuple[Message, Message]]) -> Generator[None]:
-        """Let the store behind count encrypted messages without decrypting them."""
+        """Let the token counter count these (encrypted, plain) messages without decrypting them."""
         for sealed, plain in pairs:
             self._counter.remember(sealed, plain)
         try:
@@ -179,7 +200,7 @@ class EncryptedStore:
     async def _same_stored(
         self, scope: Scope, key: DataKey, entries: Sequence[NewEntry]
     ) -> list[NewEntry] | None:
-        """Return the stored form of a batch that was stored before; None if it was not, or had other content."""
+        """Return the stored, encrypted entries of a batch if it is a retry; None if it is not, or has other content."""
         ids = [one.client_id for one in entries]
         found = await self._inner.find(scope, key.conversation, ids)
         known = {entry.client_id: entry for entry in found}
@@ -240,7 +261,7 @@ class EncryptedStore:
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
-        """Return the newest entries within a number of tokens, decrypted."""
+        """Return the newest entries with at most `tokens` tokens together, decrypted."""
         await self._keys.find(scope, conversation)  # a recount decrypts
         found = await self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
         return await self._opened(scope, conversation, found)
@@ -258,7 +279,7 @@ class EncryptedStore:
         return await self._run(work, many=len(entries) > _MANY)
 
     async def _run(self, work: Callable[[], _Result], *, many: bool = True) -> _Result:
-        """Run code that computes; with an event loop, much of it in a thread."""
+        """Run `work`; if there is `many` to do and an event loop, in a thread."""
         return work() if self.blocking or not many else await asyncio.to_thread(work)
 
     async def add_checkpoint(
@@ -269,7 +290,7 @@ class EncryptedStore:
         *,
         seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
-        """Add a checkpoint, encrypted."""
+        """Encrypt and add a checkpoint."""
         check_name(conversation, "conversation id")
         check_checkpoint(checkpoint)
         key = await self._keys.make(scope, conversation)
@@ -299,7 +320,7 @@ class EncryptedStore:
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        """Drop a checkpoint and those after it; return them decrypted."""
+        """Drop a checkpoint and all later ones; return them decrypted."""
         for document in put:
             check_document(document)
         key = await self._keys.find(scope, conversation)
@@ -323,14 +344,25 @@ class EncryptedStore:
         state: State | None = None,
         seen: tuple[int, int] | None = None,
     ) -> Written:
-        """Write a document, encrypted."""
+        """Encrypt and write a document."""
         check_name(conversation, "conversation id")
         check_document(document)
         key = await self._keys.make(scope, conversation)
         sealed = seal_document(key, document)
-        done = await self._inner.put_document(
-            scope, conversation, sealed, expect=expect, state=state, seen=seen
-        )
+        if state is None and self._keys.is_new(scope, conversation):
+            try:  # nobody has written to it before
+                done = await self._inner.put_document(
+                    scope, conversation, sealed, expect=expect, state=(0, 0), seen=seen
+                )
+            except Conflict:
+                await self._check_encrypted(scope, conversation)
+                return await self.put_document(
+                    scope, conversation, document, expect=expect, seen=seen
+                )
+        else:
+            done = await self._inner.put_document(
+                scope, conversation, sealed, expect=expect, state=state, seen=seen
+            )
         await self._keys.check_first_write(scope, key, done.before)
         stored = changed(document, version=done.document.version, created=done.document.created)
         return Written(stored, done.before, done.after)
@@ -338,7 +370,7 @@ class EncryptedStore:
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Write a note, encrypted."""
+        """Encrypt and write a note."""
         check_name(conversation, "conversation id")
         check_document(document)
         key = await self._keys.make(scope, conversation)
@@ -376,7 +408,7 @@ class EncryptedStore:
     async def conversations(
         self, scope: Scope, *, after: str = "", limit: int = 100
     ) -> list[ConversationInfo]:
-        """Return the scope's conversations, without those that hold keys."""
+        """Return the conversations of a tenant, without those that only store encryption keys."""
         return await list_conversations(self._inner, scope, after=after, limit=limit)
 
     async def search(
@@ -397,7 +429,7 @@ class EncryptedStore:
             )
         key = await self._keys.find(scope, conversation)
         if key is None or not query_terms(terms):
-            await self._inner.head(scope, conversation)  # raises what the store would raise
+            await self._inner.head(scope, conversation)  # raises the errors of the store behind
             return []
         place = (scope.tenant, conversation)
         for attempt in range(_MAX_UPDATES):
@@ -410,7 +442,9 @@ class EncryptedStore:
             if found is not None:
                 self._indexes.put(place, index)
                 return found
-        raise Conflict(f"the conversation changed {_MAX_UPDATES} times while it was indexed: again")
+        raise Conflict(
+            f"the conversation changed {_MAX_UPDATES} times while it was indexed: try again"
+        )
 
     async def _search_index(
         self,
@@ -425,7 +459,7 @@ class EncryptedStore:
     async def _index_update(
         self, scope: Scope, key: DataKey, index: ConversationIndex | None
     ) -> tuple[ConversationIndex, IndexUpdate | None]:
-        """Read what an index lacks; returns a new index if this one has other entries than the store."""
+        """Return the index and the content to update it with; a new index if its entries differ from the store."""
         conversation = key.conversation
         if index is not None and index.seq:
             seq = index.seq
@@ -471,10 +505,10 @@ class EncryptedStore:
         return changed(captured, checkpoints=live)
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        """Write whole conversations, encrypted.
+        """Encrypt and write whole conversations.
 
-        The keys must be there before the one write that restores everything begins, so the pieces are read first and
-        spooled: in memory, or encrypted into a temporary file.
+        All data keys must be stored before the one transaction that restores everything begins. So the pieces are read
+        first and kept in memory or, encrypted, in a temporary file.
         """
         with tempfile.SpooledTemporaryFile(max_size=_SPOOLED) as file:
             spool = _Spool(file, self._ring)
@@ -497,9 +531,9 @@ class EncryptedStore:
                 raise type(error)(told) from None
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
-        """Delete a conversation, and then its key: copies of it in backups and old pages cannot be read any more.
+        """Delete a conversation, and then its data key: copies of it in backups and old pages cannot be read any more.
 
-        It needs no fitting key: what can no longer be read can still be erased.
+        The user's key need not be the right one: a conversation that cannot be decrypted can still be deleted.
         """
         check_conversation(conversation)
         erasure = await self._inner.delete(scope, conversation)
@@ -518,7 +552,7 @@ class EncryptedStore:
         replace: Sequence[Document] = (),
         drop: Sequence[Document] = (),
     ) -> Erasure:
-        """Erase an entry; the placeholder and the documents that change with it are encrypted."""
+        """Erase an entry; the message that replaces it and the documents in `replace` are encrypted."""
         for document in replace:
             check_document(document)
         key = await self._keys.find(scope, conversation)
@@ -541,9 +575,10 @@ class EncryptedStore:
         return erasure
 
     async def rotate_keys(self, scope: Scope) -> int:
-        """Wrap the data keys of a tenant with the first of the user's keys; return how many were wrapped anew.
+        """Wrap the data keys of a tenant with the first of the user's keys; return how many were wrapped again.
 
-        Every process that uses the store must have both keys before it begins. Data keys, and what they encrypt, stay.
+        Before that, every process that uses the store must have both keys, the old and the new one. Data keys and the
+        encrypted content do not change.
         """
         return await self._keys.rotate(scope)
 
@@ -554,7 +589,7 @@ class EncryptedStore:
         return changed(inner, backend=f"{inner.backend}+encryption", details=details)
 
     async def close(self) -> None:
-        """Close the store behind, and drop the indexes."""
+        """Close the store behind and the search indexes."""
         self._indexes.clear()
         await self._inner.close()
 
@@ -570,7 +605,7 @@ def _seal_piece(key: DataKey | None, piece: Piece) -> Piece:
 
 
 class _Spooled(msgspec.Struct, array_like=True):
-    """One piece in the spool file."""
+    """One piece in the temporary file of a restore."""
 
     kind: int
     message: bytes
@@ -582,6 +617,8 @@ _LENGTH: Final = 8
 
 
 class _EntryForm(msgspec.Struct, array_like=True):
+    """The fields of an entry in the temporary file, without its message."""
+
     seq: int
     client_id: str
     created: int
@@ -590,7 +627,7 @@ class _EntryForm(msgspec.Struct, array_like=True):
 
 
 class _Spool:
-    """Pieces in a temporary file, encrypted with a key that only this process has."""
+    """Pieces of a restore in a temporary file, encrypted with a random key that only this process has."""
 
     def __init__(self, file: IO[bytes], ring: KeyRing) -> None:
         self._file = file
@@ -598,7 +635,7 @@ class _Spool:
         self._count = 0
 
     def write(self, pieces: Iterable[Piece]) -> list[str]:
-        """Write all pieces; return the names of their conversations. Raises an error for an invalid one."""
+        """Write all pieces to the file; return the names of the conversations. Raises an error for an invalid piece."""
         names: dict[str, None] = {}
         order = PieceOrder()
         for piece in pieces:
@@ -611,14 +648,15 @@ class _Spool:
         return list(names)
 
     def read(self) -> Iterator[Piece]:
-        """Read them back, in order; may be called again."""
+        """Yield the pieces from the file, in order; may be called several times."""
         self._file.seek(0)
         for number in range(self._count):
             data = self._file.read(int.from_bytes(self._file.read(_LENGTH)))
             plain = self._key.decrypt(data, number)
             if plain is None:
                 raise InvalidRecord(
-                    "the temporary file of a restore was changed by another program"
+                    "the temporary file of a restore was changed by another program, and nothing was written: "
+                    "restore again"
                 )
             yield _unspooled(plain)
 

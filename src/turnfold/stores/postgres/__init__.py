@@ -1,4 +1,4 @@
-"""The PostgreSQL backend; opened by `turnfold.stores.open_store`, which imports the driver only then."""
+"""The PostgreSQL store. `turnfold.stores.open_store` imports it, and with it the driver, only when it is used."""
 
 from __future__ import annotations
 

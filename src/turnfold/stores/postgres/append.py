@@ -1,12 +1,12 @@
-"""Appends to the PostgreSQL store, in one round trip while nobody else writes to the conversation.
+"""Append to the PostgreSQL store, in one round trip as long as nobody else writes to the conversation.
 
 A store caches the heads of the conversations it wrote last, and sends the next append on the assumption that the head
-is unchanged: head, entries, index and commit in one round trip. The statement names the generation and epoch of the
-cached head, so a stale cache does no harm: if the conversation has changed, lost writes in a failover, or has the
-client ids, nothing is written, and the append is repeated under the row's lock in two round trips.
+is unchanged: head, entries, search terms and commit in one round trip. The statement names the generation and epoch of
+the cached head, so a stale cache does no harm: if the conversation has changed, lost writes in a failover, or already
+has the client ids, nothing is written, and the append is repeated under the row's lock in two round trips.
 
-The index needs the tool name of a tool result, which is in its call. This store has usually just written the call, so
-recent calls are cached too. Costs of another token counter are recounted, a page at a time, before they are used.
+The search index needs the tool name of a tool result, which is in its tool call. This store has usually just written
+the call, so recent calls are cached too. Token counts that another counter made are counted again before they are used.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _Value = TypeVar("_Value")
 
 
 class RecentCache(Generic[_Value]):
-    """A cache with one value for each of the conversations written last. Thread-safe."""
+    """A cache with one value per conversation, for those written last. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -56,17 +56,17 @@ class RecentCache(Generic[_Value]):
         self._values: dict[tuple[str, str], _Value] = {}
 
     def get(self, place: ConversationKey) -> _Value | None:
-        """Return the value, or None."""
+        """Return the cached value of a conversation, or None."""
         with self._lock:
             return self._values.get(place.keys)
 
     def take(self, place: ConversationKey) -> _Value | None:
-        """Return the value and remove it, so that no second writer uses it."""
+        """Return the cached value and remove it, so that no second writer uses it; None if there is none."""
         with self._lock:
             return self._values.pop(place.keys, None)
 
     def put(self, place: ConversationKey, value: _Value) -> None:
-        """Store a value; a full cache drops the oldest."""
+        """Cache a value; a full cache drops the oldest one."""
         with self._lock:
             self._values.pop(place.keys, None)
             self._values[place.keys] = value
@@ -75,7 +75,7 @@ class RecentCache(Generic[_Value]):
 
 
 def needs_recount(head: Head, counter: TokenCounter) -> bool:
-    """Return True if the stored costs were made by another counter."""
+    """Return True if another token counter made the stored token counts."""
     return bool(head.seq) and head.counter != counter.name
 
 
@@ -87,7 +87,7 @@ async def recount(
     *,
     clock: Callable[[], int],
 ) -> Head:
-    """Replace the stored costs of a conversation that was written with another counter; return the new head."""
+    """Count the tokens of a conversation again if another counter made the stored counts; return the new head."""
     if not needs_recount(head, counter):
         return head
     _log.warning(
@@ -117,7 +117,7 @@ async def recount(
 
 
 class PostgresAppends:
-    """Executes the appends of a store."""
+    """Executes the appends of a store, with caches of heads and tool calls."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class PostgresAppends:
         self._calls = RecentCache[_Calls](_CACHED_CALLS)
 
     async def append(self, place: ConversationKey, batch: Batch, expect: int | None) -> Appended:
-        """Append a batch, all or nothing."""
+        """Append all entries of a batch, or none; raise `Conflict` unless `expect` is None or the newest seq."""
         calls = await self._known_calls(place, batch)
         cached = self._heads.take(place)
         if cached and cached.counter == batch.counter and expect in (None, cached.seq):
@@ -205,7 +205,7 @@ class PostgresAppends:
         return Appended(rows[0].seq, rows[-1].seq, repeated=False, head=head, before=before)
 
     async def _known_calls(self, place: ConversationKey, batch: Batch) -> _Calls:
-        """Return the known tool calls that the batch's tool results may belong to."""
+        """Return the tool calls that the batch's tool results may belong to, cached or read from the store."""
         known = self._calls.get(place) or {}
         messages = [entry.message for entry in batch.entries]
         if not ToolNames(calls=known).needs_earlier(messages):

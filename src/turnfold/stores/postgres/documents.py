@@ -1,4 +1,7 @@
-"""SQL statements of the PostgreSQL store for checkpoints and documents."""
+"""SQL statements of the PostgreSQL store for checkpoints and documents.
+
+Functions named `to_...` convert rows of a result; the others return statements, which the caller executes.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ DOCUMENT_COLUMNS = f"coalesce(long_kind, kind), {_VALUES}"
 
 
 def find_checkpoints(place: ConversationKey) -> Statement:
-    """Select all checkpoints of a conversation, oldest first."""
+    """Return the statement that selects all checkpoints of a conversation, oldest first."""
     return Statement(
         f"SELECT record, checksum FROM turnfold_checkpoint WHERE {HERE} ORDER BY upto",
         place.keys,
@@ -61,7 +64,7 @@ def find_checkpoints(place: ConversationKey) -> Statement:
 
 
 def find_live_checkpoint(place: ConversationKey) -> Statement:
-    """Select the newest checkpoint of a conversation."""
+    """Return the statement that selects the newest checkpoint of a conversation."""
     return Statement(
         f"SELECT record, checksum FROM turnfold_checkpoint WHERE {HERE} ORDER BY upto DESC LIMIT 1",
         place.keys,
@@ -69,7 +72,7 @@ def find_live_checkpoint(place: ConversationKey) -> Statement:
 
 
 def insert_checkpoint(place: ConversationKey, checkpoint: Checkpoint) -> Statement:
-    """Insert a checkpoint, as bytes: PostgreSQL text cannot contain every character."""
+    """Return the statement that inserts a checkpoint, as bytes: PostgreSQL text cannot contain every character."""
     record = msgspec.json.encode(checkpoint)
     return Statement(
         "INSERT INTO turnfold_checkpoint (tenant, conversation, upto, id, created, record, checksum) "
@@ -86,7 +89,7 @@ def insert_checkpoint(place: ConversationKey, checkpoint: Checkpoint) -> Stateme
 
 
 def drop_checkpoint(place: ConversationKey, checkpoint: Checkpoint) -> list[Statement]:
-    """Delete a checkpoint and its index row."""
+    """Return the statements that delete a checkpoint and remove it from the search index."""
     return [
         *(sql.unindex_text(place, CHECKPOINT, checkpoint.id) if checkpoint.text else ()),
         Statement(
@@ -97,22 +100,25 @@ def drop_checkpoint(place: ConversationKey, checkpoint: Checkpoint) -> list[Stat
 
 
 def to_checkpoints(place: ConversationKey, found: Rows) -> list[Checkpoint]:
-    """Return the verified checkpoints of rows."""
+    """Return rows of checkpoints as `Checkpoint` values; raise an error if one is damaged."""
     return [to_checkpoint(record, checksum, place.mark) for record, checksum in found]
 
 
 def to_checkpoint(record: object, checksum: object, mark: LogMark) -> Checkpoint:
-    """Return the verified checkpoint of a record."""
+    """Return a stored checkpoint decoded; raise an error if it does not match its checksum."""
     if type(record) is not bytes or checksum not in (None, record_checksum(record)):
         raise damaged("a checkpoint", mark)
     try:
         return msgspec.json.decode(record, type=Checkpoint)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidRecord(f"not a stored checkpoint: {error}") from None
+        raise InvalidRecord(f"a stored checkpoint cannot be decoded: {error}") from None
 
 
 def find_version(place: ConversationKey, kind: str, key: str) -> Statement:
-    """Select a document's version, the highest version of any dropped document, and whether this one is searchable."""
+    """Return the statement that selects a document's version (0 if it does not exist) and two values with it.
+
+    These are the highest version of any removed document, and whether this document has a searchable text.
+    """
     return Statement(
         f"SELECT coalesce((SELECT version FROM turnfold_document WHERE {_THIS}), 0), "
         f"coalesce((SELECT dropped FROM turnfold_conversation WHERE {HERE}), 0), "
@@ -122,12 +128,12 @@ def find_version(place: ConversationKey, kind: str, key: str) -> Statement:
 
 
 def to_version(found: Rows) -> tuple[int, int, bool]:
-    """Return the three values of `find_version`."""
+    """Return the three values that the statement of `find_version` selects."""
     return cast("tuple[int, int, bool]", tuple(found[0]))
 
 
 def put_documents(place: ConversationKey, documents: Sequence[Document]) -> Statement:
-    """Insert or replace documents."""
+    """Return the statement that inserts or replaces documents."""
     return Statement(
         "INSERT INTO turnfold_document "
         "(tenant, conversation, kind, long_kind, key, long_key, version, created, body, text, checksum) "
@@ -158,7 +164,10 @@ def put_documents(place: ConversationKey, documents: Sequence[Document]) -> Stat
 def replace_document(
     place: ConversationKey, document: Document, *, searchable: bool
 ) -> list[Statement]:
-    """Insert or replace a document and its index row; `searchable` is True if the existing one is in the index."""
+    """Return statements that insert or replace a document and its text in the search index.
+
+    `searchable` is True if the existing document is in the search index.
+    """
     unindex = sql.unindex_text(place, document.kind, document.key) if searchable else []
     return [
         *unindex,
@@ -168,7 +177,7 @@ def replace_document(
 
 
 def drop_document(place: ConversationKey, kind: str, key: str) -> Statement:
-    """Delete a document, and store its version, so that no later document gets the same version."""
+    """Return the statement that deletes a document and records its version, which no later document may get."""
     return Statement(
         f"WITH gone AS (DELETE FROM turnfold_document WHERE {_THIS} RETURNING version) "
         "UPDATE turnfold_conversation SET dropped = greatest(dropped, (SELECT version FROM gone)) "
@@ -178,14 +187,14 @@ def drop_document(place: ConversationKey, kind: str, key: str) -> Statement:
 
 
 def indexed_text(stored: Checkpoint | Document) -> sql.IndexedText:
-    """Return the text of a checkpoint or document for the index."""
+    """Return the text of a checkpoint or document, to be added to the search index."""
     if isinstance(stored, Checkpoint):
         return sql.IndexedText(CHECKPOINT, stored.id, stored.created, stored.text)
     return sql.IndexedText(stored.kind, stored.key, stored.created, stored.text)
 
 
 def find_document(place: ConversationKey, kind: str, key: str) -> Statement:
-    """Select one document."""
+    """Return the statement that selects one document."""
     return Statement(
         f"SELECT {_VALUES} FROM turnfold_document WHERE {_THIS}",
         _keys(place, kind, key),
@@ -193,7 +202,7 @@ def find_document(place: ConversationKey, kind: str, key: str) -> Statement:
 
 
 def find_searchable(place: ConversationKey) -> Statement:
-    """Select all documents of a conversation that have a searchable text."""
+    """Return the statement that selects all documents of a conversation that have a searchable text."""
     return Statement(
         f"SELECT {DOCUMENT_COLUMNS} FROM turnfold_document WHERE {HERE} AND text <> ''",
         place.keys,
@@ -201,7 +210,7 @@ def find_searchable(place: ConversationKey) -> Statement:
 
 
 def find_documents(place: ConversationKey, kind: str, after: str, limit: int) -> Statement:
-    """Select the documents of a kind after a key, in key order."""
+    """Return the statement that selects documents of a kind after a key, in key order."""
     return Statement(
         f"SELECT {_VALUES} FROM turnfold_document "
         f"WHERE {HERE} AND kind = $3 AND key > $4 ORDER BY key LIMIT $5",
@@ -210,7 +219,7 @@ def find_documents(place: ConversationKey, kind: str, after: str, limit: int) ->
 
 
 def find_documents_of(place: ConversationKey, kinds: Sequence[str]) -> Statement:
-    """Select all documents of some kinds."""
+    """Return the statement that selects all documents of these kinds."""
     return Statement(
         f"SELECT {DOCUMENT_COLUMNS} FROM turnfold_document WHERE {HERE} AND kind = ANY($3)",
         (*place.keys, [key_of(kind) for kind in kinds]),
@@ -218,7 +227,7 @@ def find_documents_of(place: ConversationKey, kinds: Sequence[str]) -> Statement
 
 
 def to_document(place: ConversationKey, row: Sequence[object]) -> Document:
-    """Return the verified document of a row: kind, key, body, version, created, text, checksum."""
+    """Return the document of a row (kind, key, body, version, created, text, checksum), verified by its checksum."""
     *fields, text, checksum = row
     try:
         decoded = text.decode() if type(text) is bytes else text
@@ -228,7 +237,7 @@ def to_document(place: ConversationKey, row: Sequence[object]) -> Document:
 
 
 def to_documents(place: ConversationKey, kind: str, found: Rows) -> list[Document]:
-    """Return the verified documents of a kind from their rows."""
+    """Return the documents of a kind from their rows, each verified by its checksum."""
     return [to_document(place, (kind, *row)) for row in found]
 
 

@@ -97,9 +97,9 @@ DO $create$ BEGIN IF to_regclass('ai_message') IS NULL THEN EXECUTE $view${_VIEW
 
 _DOCUMENTED_VIEW = (_READABLE, _MESSAGE_TEXT, _VIEW_UNLESS_TAKEN)
 
-# The tenant of a program that sets none is the default one: it may read that, and write nothing.
+# A program that sets no tenant may read the rows of the tenant "default", and write nothing.
 _SHOWN = "tenant = coalesce(nullif(current_setting('turnfold.tenant', true), ''), 'default')"
-# Nobody can be called what tells a checkpoint from a turn.
+# The prefix turnfold: tells checkpoints from turns, so a user or agent whose name begins with it is shown as user:...
 _AUTHOR = """
 CREATE FUNCTION turnfold_author(name text, otherwise text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -269,7 +269,7 @@ ALTER TABLE turnfold_conversation
     ADD COLUMN remade bigint NOT NULL DEFAULT 0
 """
 
-# Whoever names a conversation like the digest of an erased one finds it erased, and nothing else.
+# A conversation id that equals the digest of an erased conversation is refused as erased; that does no other harm.
 _ERASED_NAME = r"""
 CREATE FUNCTION turnfold_erased(tenant text, conversation text) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE
@@ -374,10 +374,10 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 async def migrate(link: Link) -> None:
-    """Apply the missing migrations, and create the view `ai_message` if that name is free; safe in many processes.
+    """Apply the missing migrations, and create the view `ai_message` unless something else has that name.
 
-    The name is taken while a table of an earlier program has it. Once that is renamed, the next process that uses the
-    store creates the view.
+    Safe to run in many processes at once. If a table of an earlier program has the name, the view is created by the
+    first process that opens the store after the table was renamed.
     """
     [[(present, free)]] = await link.ask(
         Statement(
@@ -404,7 +404,7 @@ async def migrate(link: Link) -> None:
 
 
 async def _applied(link: Link) -> list[str]:
-    """Return the applied migrations; raise `UnsafeStore` unless they are the first ones of this release's list."""
+    """Return the names of the applied migrations; raise `UnsafeStore` if this release does not know one of them."""
     [found] = await link.ask(Statement("SELECT name FROM turnfold_migration ORDER BY name"))
     applied = [str(name) for (name,) in found]
     known = [name for name, _ in MIGRATIONS]

@@ -1,12 +1,13 @@
-"""Search in the PostgreSQL store, and rebuild of an index that was made by other rules.
+"""Search in the PostgreSQL store, and rebuild a search index that was made by other rules for words.
 
-A place is an entry, or the text of a checkpoint or document. A search usually takes one round trip. Only if more places
-match than can be ranked, a second one selects among them, in the order that all backends use (`rank` in
-`turnfold.search`).
+In names, a place is a text in the search index: that of an entry, a checkpoint or a document. A search usually takes
+one round trip. Only if more texts match than can be ranked, a second one selects among them, in the order that all
+backends use (`rank` in `turnfold.search`).
 
-Each conversation records the version of the rules that made its index. A search first rebuilds older indexes of the
-conversation or tenant that it searches, so no result mixes two sets of rules. It does so in steps, each a transaction
-that records the progress: a killed process loses nothing, and writers of the conversation wait for one step at most.
+Each conversation records the version of the rules for words (`TERMS_MADE_BY`) that made its index. A search first
+rebuilds older indexes of the conversation or tenant that it searches, so no result mixes two versions. It rebuilds in
+steps, each a transaction that records the progress: if the process is killed, the next one continues, and writers of
+the conversation wait for one step at most.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ async def search(
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """Makes the statements of a search."""
+    """Makes the SQL statements of a search."""
 
     place: ConversationKey
     terms: tuple[str, ...]
@@ -137,7 +138,7 @@ class SearchQuery:
     within: Within = ALL_ENTRIES
 
     def total(self) -> Statement:
-        """Count the places that are searched."""
+        """Return the statement that counts the texts that are searched."""
         counted = "(CASE WHEN $3 THEN seq ELSE 0 END) + (CASE WHEN $4 THEN beside ELSE 0 END)"
         return Statement(
             f"SELECT coalesce(sum({counted}), 0)::bigint FROM turnfold_conversation "
@@ -146,7 +147,7 @@ class SearchQuery:
         )
 
     def holding(self) -> Statement:
-        """Return the statement that counts, for each term, the indexed texts that contain it."""
+        """Return the statement that counts, for each term, the texts that contain it."""
         return Statement(
             "SELECT split_part(held, ':', 2), count(*) FROM turnfold_term AS term, unnest(term.terms) AS held "
             "WHERE term.tenant = $1 AND term.terms && $2::text[] AND ($3::text IS NULL OR term.conversation = $3) "
@@ -156,14 +157,17 @@ class SearchQuery:
         )
 
     def any_places(self, most: int) -> Statement:
-        """Select at most `most` places that contain any of the terms, in no order."""
+        """Return the statement that selects at most `most` texts that contain any of the terms, in no order."""
         where, values = self._where(self.terms)
         values.append(most)
         chosen = f"SELECT {_NAMES} FROM turnfold_term AS term JOIN {_HOME} WHERE {where} LIMIT ${len(values)}"
         return Statement(f"WITH chosen AS ({chosen}) {_TEXTS}", tuple(values))
 
     def best_places(self, rarities: Mapping[str, int], most: int) -> Statement:
-        """Select the places to rank if very many match: those with the rarest terms, and among equals the newest."""
+        """Return the statement that selects the texts to rank if very many match.
+
+        It selects those with the rarest terms, and among equals the newest; `rarities` are the weights of the terms.
+        """
         where, values = self._where(tuple(rarities))
         values += [list(rarities.values()), most]
         weight = (
@@ -187,7 +191,7 @@ class SearchQuery:
         return self.place.tenant, scoped(self.place, terms), self._conversation
 
     def _where(self, terms: Sequence[str]) -> tuple[str, list[object]]:
-        """Return the conditions for a place, and their values."""
+        """Return the SQL conditions that a result must meet (terms and filters), and their values."""
         values = list(self._asked(terms))
         conditions = [
             "term.tenant = $1",
@@ -217,7 +221,7 @@ class SearchQuery:
 
 
 def _candidates(tenant: str, found: Rows, query: QueryTerms) -> Iterator[Candidate]:
-    """Yield each place that was found, with the terms it contains."""
+    """Yield the entry, checkpoint or document of each row as a candidate, with the terms it contains."""
     for row in found:
         name, seq, kind, key = cast("tuple[str, int, str, str]", tuple(row[:4]))
         entry, (text, text_sum, record, record_sum) = row[4:13], row[13:]
@@ -234,11 +238,11 @@ def _candidates(tenant: str, found: Rows, query: QueryTerms) -> Iterator[Candida
 
 
 _STEP = 1000
-"""Entries indexed in one transaction."""
+"""Most entries that are indexed again in one transaction."""
 
 
 def _find_stale(place: ConversationKey, *, everywhere: bool) -> Statement:
-    """Select a conversation whose index was made by other rules."""
+    """Return the statement that selects a conversation whose index was made by other rules for words."""
     return Statement(
         "SELECT coalesce(long_name, conversation) FROM turnfold_conversation WHERE tenant = $1 "
         "AND ($2::text IS NULL OR conversation = $2) AND (indexed_by < $3 OR indexed_by > $3) AND NOT erased LIMIT 1",
@@ -249,7 +253,7 @@ def _find_stale(place: ConversationKey, *, everywhere: bool) -> Statement:
 async def _rebuild_index(
     engine: PostgresEngine, place: ConversationKey, *, everywhere: bool
 ) -> None:
-    """Rebuild stale indexes of a conversation, or of a tenant, in steps."""
+    """Rebuild the search index of a conversation, or of all conversations of a tenant, where it is out of date."""
 
     async def find(link: Link) -> Rows:
         [found] = await link.finish(_find_stale(place, everywhere=everywhere))
@@ -261,6 +265,7 @@ async def _rebuild_index(
 
 
 async def _step(link: Link, place: ConversationKey) -> None:
+    """Index the next `_STEP` entries of a conversation again; after the last ones, its checkpoints and documents."""
     link.allow_long()
     [state], [head] = await link.ask(
         Statement(
@@ -288,7 +293,10 @@ async def _step(link: Link, place: ConversationKey) -> None:
 
 
 def _index_rows(place: ConversationKey, rows: Sequence[Row], *, after: int) -> list[Statement]:
-    """Index the rows after a seq; earlier rows are passed too, because they hold the tool calls of tool results."""
+    """Return statements that index the rows with `seq > after` again.
+
+    Earlier rows are passed too, because they have the tool calls of tool results.
+    """
     earlier = [decode_message(row.body) for row in rows if row.seq <= after]
     tools = ToolNames(after=after, earlier=lambda: earlier)
     new = [row for row in rows if row.seq > after]
@@ -311,7 +319,7 @@ def _save_progress(place: ConversationKey, seq: int) -> Statement:
 
 
 async def _index_texts(link: Link, place: ConversationKey) -> None:
-    """Index the texts of checkpoints and documents, and mark the index as current."""
+    """Index the texts of checkpoints and documents again, and record that the index is up to date."""
     checkpoints, documents = await link.ask(
         doc_sql.find_checkpoints(place), doc_sql.find_searchable(place)
     )

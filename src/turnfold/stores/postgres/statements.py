@@ -1,15 +1,17 @@
-"""SQL statements of the PostgreSQL store for conversations, entries and the search index, and the values of their rows.
+"""SQL statements of the PostgreSQL store for conversations, entries and the search index.
 
-Every statement names the tenant, and the conversation if there is one. Positions in the log are found by binary search
-along the primary key inside the server, so that a read takes one round trip and touches few rows outside its result.
+Most functions return a `Statement` (SQL and its values), which the caller executes; those named `to_...` convert rows
+of a result. Every statement names the tenant, and the conversation if there is one. Positions in the log are found by
+binary search along the primary key inside the server, so that a read takes one round trip and touches few rows outside
+its result.
 
-An index row has a limited size and may hold four names. A name that is too long for that is replaced in keys by its
-beginning and a digest, and stored in full in another column.
+A row of a database index has a limited size and may contain four names. A name that is too long for that is replaced in
+keys by its beginning and a digest, and stored in full in another column.
 
-In the search index, terms carry a digest of their tenant, so that a search reads only its own tenant's rows. An index
-row also holds digests of the values that filters compare, marked by a character that no term has, and a mark of the
-conversation. A transaction sees only rows that contain a term it has set (see schema.py); the mark lets a deletion see
-the rows it must remove.
+In the search index (table `turnfold_term`), every term begins with a digest of its tenant, so that a search reads only
+its own tenant's rows. A row of the search index also contains digests of the filter marks, which begin with a character
+that no term has, and a mark of the conversation. A transaction sees only rows that contain a term that the transaction
+has set (see schema.py); the mark lets a deletion see the rows that it must remove.
 """
 
 from __future__ import annotations
@@ -71,11 +73,11 @@ __all__ = (
 
 
 LONGEST_KEY = 600
-"""Most bytes of a name in a key: four such names fit into an index row."""
+"""Most bytes of a name in a key: four such names fit into a row of a database index."""
 
 
 def key_of(name: str) -> str:
-    """Return a name as used in keys: itself, or its beginning and a digest if it is too long."""
+    """Return the form of a name that is used in keys: the name, or its beginning and a digest if it is too long."""
     data = name.encode()
     if len(data) <= LONGEST_KEY:
         return name
@@ -84,12 +86,12 @@ def key_of(name: str) -> str:
 
 
 def long_form(name: str) -> str | None:
-    """Return the name if it is too long to be its own key, else None."""
+    """Return the name if `key_of` shortens it, so that it must be stored in full too; else None."""
     return None if key_of(name) == name else name
 
 
 class ConversationKey:
-    """The keys of a tenant's conversation."""
+    """The keys by which statements name a conversation: those of its tenant and of its id."""
 
     __slots__ = ("conversation", "keys", "name", "tenant")
 
@@ -100,12 +102,12 @@ class ConversationKey:
         self.keys = (self.tenant, self.conversation)
 
     def mark(self) -> str:
-        """Return its pseudonym for log records and errors."""
+        """Return the pseudonym of the conversation for log records and errors."""
         return log_mark(self.tenant, self.name)
 
     @classmethod
     def of_keys(cls, tenant_key: str, name: str) -> ConversationKey:
-        """Return the keys of a conversation, given the key of the tenant."""
+        """Return the keys of a conversation, given the tenant's key instead of its name."""
         place = cls("", name)
         place.tenant = tenant_key
         place.keys = (tenant_key, place.conversation)
@@ -129,19 +131,19 @@ class IndexedText(NamedTuple):
 
 
 def scoped(place: ConversationKey, terms: Iterable[str]) -> list[str]:
-    """Return terms in the form stored in the index."""
+    """Return terms in the form stored in the search index: with a digest of the tenant before each."""
     tenant = _tenant_digest(place)
     return [f"{tenant}:{term}" for term in terms]
 
 
 def scoped_marks(place: ConversationKey, marks: Iterable[str]) -> list[str]:
-    """Return filter marks in the form stored in the index."""
+    """Return filter marks in the form stored in the search index: as digests, with that of the tenant before each."""
     tenant = _tenant_digest(place)
     return [f"{tenant}:@{blake2b(mark.encode(), digest_size=10).hexdigest()}" for mark in marks]
 
 
 def index_text(place: ConversationKey, found: Findable) -> str:
-    """Return all terms and marks to index for an entry or text, separated by spaces."""
+    """Return all terms and filter marks of a text in the form stored in the search index, separated by spaces."""
     terms = sorted(distinct_terms(found.text))
     marks = scoped_marks(place, sorted(found.marks))
     return " ".join((_conversation_mark(place), *scoped(place, terms), *marks))
@@ -157,12 +159,12 @@ def _conversation_mark(place: ConversationKey) -> str:
 
 
 def allow_terms(place: ConversationKey, terms: Sequence[str]) -> Statement:
-    """Let this transaction see index rows that contain any of the terms."""
+    """Return the statement that lets a transaction see rows of the search index that contain any of the terms."""
     return _allow(scoped(place, terms))
 
 
 def allow_conversation(place: ConversationKey) -> Statement:
-    """Let this transaction see the index rows of a conversation."""
+    """Return the statement that lets a transaction see the rows of the search index of a conversation."""
     return _allow([_conversation_mark(place)])
 
 
@@ -171,7 +173,7 @@ def _allow(named: Sequence[str]) -> Statement:
 
 
 def index_texts(place: ConversationKey, new: Sequence[IndexedText]) -> list[Statement]:
-    """Add texts of checkpoints and documents to the index, which must not contain them yet."""
+    """Return statements that add texts of checkpoints and documents to the search index; they must not be in it yet."""
     new = [each for each in new if each.text]
     if not new:
         return []
@@ -194,7 +196,7 @@ def index_texts(place: ConversationKey, new: Sequence[IndexedText]) -> list[Stat
 
 
 def unindex_text(place: ConversationKey, kind: str, key: str) -> list[Statement]:
-    """Remove the text of a checkpoint or document from the index, which must contain it."""
+    """Return statements that remove the text of a checkpoint or document from the search index; it must be in it."""
     return [
         allow_conversation(place),
         Statement(
@@ -220,7 +222,7 @@ _ROW = (
 
 @dataclass(frozen=True, slots=True)
 class ConversationRow:
-    """A conversation's head, and whether it was deleted."""
+    """The head of a conversation, and whether the conversation was deleted."""
 
     head: Head
     deleted: bool = False
@@ -236,7 +238,7 @@ class ConversationRow:
 
 
 def find_head(place: ConversationKey) -> Statement:
-    """Select the head of a conversation."""
+    """Return the statement that selects the head of a conversation."""
     return Statement(
         f"SELECT erased, {_HEAD} FROM turnfold_conversation WHERE {HERE}",
         place.keys,
@@ -244,10 +246,10 @@ def find_head(place: ConversationKey) -> Statement:
 
 
 def find_erased(place: ConversationKey) -> Statement:
-    """Select the head of what remains of an erased conversation, whose row has a digest for a name.
+    """Return the statement that selects the head of a deleted conversation, whose row has a digest as its name.
 
-    A writer asks for it after `lock_head`, if the row it locked is missing or new: only then it sees a deletion that
-    ended while it waited for the row, and what it inserted is rolled back.
+    A writer executes it after `lock_head`, if the row it locked is missing or new: only then it sees a deletion that
+    ended while it waited for the row. In that case its insert is rolled back.
     """
     return Statement(
         f"SELECT erased, {_HEAD} FROM turnfold_conversation WHERE {_ERASED}",
@@ -256,13 +258,13 @@ def find_erased(place: ConversationKey) -> Statement:
 
 
 def lock_head(place: ConversationKey) -> Statement:
-    """Like `find_head`, and lock the conversation against other writers until the transaction ends."""
+    """Like `find_head`; the statement also locks the conversation against other writers until the transaction ends."""
     sql, values = find_head(place)
     return Statement(f"{sql} FOR UPDATE", values)
 
 
 def to_conversation(found: Rows) -> ConversationRow:
-    """Return the conversation of a row; an empty head without a row."""
+    """Return the row of `find_head` as a `ConversationRow`; with an empty head if there is no row."""
     if not found:
         return ConversationRow(Head())
     deleted, *head = found[0]
@@ -272,7 +274,11 @@ def to_conversation(found: Rows) -> ConversationRow:
 def make_conversation(
     place: ConversationKey, *, now: int, unless_erased: bool = False
 ) -> Statement:
-    """Insert an empty conversation unless it exists; writers ask afterwards if it was erased (`find_erased`)."""
+    """Return the statement that inserts an empty conversation unless it exists.
+
+    A writer must check afterwards that the conversation was not deleted (`find_erased`); with `unless_erased`, the
+    statement itself checks it.
+    """
     erased = f"WHERE NOT EXISTS (SELECT FROM turnfold_conversation WHERE {_ERASED}) "
     return Statement(
         "INSERT INTO turnfold_conversation (tenant, conversation, long_name, seq, tokens, turns, checkpoint, "
@@ -283,7 +289,7 @@ def make_conversation(
     )
 
 
-# A writer with other rules than those the index was made by marks it as stale for everybody.
+# A writer with other rules for words than those that made the index marks the index as stale for everybody.
 _SAVE_HEAD = (
     "UPDATE turnfold_conversation SET seq = $5, tokens = $6, turns = $7, checkpoint = $8, "
     "revision = $9, epoch = $10, counter = $11, updated = $12, "
@@ -311,17 +317,17 @@ def _head_values(
 
 
 def next_head(head: Head) -> Head:
-    """Return the head with the next generation and a new epoch."""
+    """Return a copy of the head with the next generation and a new random epoch."""
     return replace(head, generation=head.generation + 1, epoch=new_epoch())
 
 
 def save_head(place: ConversationKey, head: Head, *, before: State, now: int) -> Statement:
-    """Update the head of a conversation, which must be in the state `before`."""
+    """Return the statement that updates the head of a conversation if its state is `before`."""
     return Statement(_SAVE_HEAD, _head_values(place, head, before=before, now=now))
 
 
 def mark_deleted(place: ConversationKey, generation: int, *, now: int) -> Statement:
-    """Clear a conversation's row, mark it as erased and hide its name; `generation` is its new generation."""
+    """Return the statement that clears a conversation's row, marks it as deleted and replaces its name by a digest."""
     return Statement(
         "UPDATE turnfold_conversation SET seq = 0, tokens = 0, turns = 0, checkpoint = '', counter = '', beside = 0, "
         "conversation = turnfold_erased($1, $2), long_name = NULL, revision = $3, epoch = $4, updated = $5, "
@@ -331,7 +337,7 @@ def mark_deleted(place: ConversationKey, generation: int, *, now: int) -> Statem
 
 
 def list_conversations(tenant: str, after: str, limit: int) -> Statement:
-    """Select the conversations of a tenant after a name, without deleted ones."""
+    """Return the statement that selects the conversations of a tenant after a name, without deleted ones."""
     return Statement(
         f"SELECT coalesce(long_name, conversation), created, updated, {_HEAD} FROM turnfold_conversation "
         "WHERE tenant = $1 AND conversation > $2 AND NOT erased ORDER BY conversation LIMIT $3",
@@ -340,7 +346,7 @@ def list_conversations(tenant: str, after: str, limit: int) -> Statement:
 
 
 def to_info(row: Sequence[object]) -> ConversationInfo:
-    """Return the `ConversationInfo` of a row: name, created, updated, head columns."""
+    """Return a row (name, created, updated, columns of the head) as a `ConversationInfo`."""
     name, created, updated = cast("tuple[str, int, int]", row[:3])
     return ConversationInfo(name, _head(row[3:]), created, updated)
 
@@ -377,13 +383,16 @@ def append_rows(
     *,
     before: State,
 ) -> Statement:
-    """Insert entries and their index rows and update the head; selects 0 if the state is not `before`."""
+    """Return the statement that inserts entries with their search terms and updates the head.
+
+    If the state of the conversation is not `before`, it writes nothing and selects 0.
+    """
     values = _head_values(place, head, before=before, now=new[0].created)
     return Statement(_APPEND, (*values, *_row_values(place, new, texts)))
 
 
 def insert_rows(place: ConversationKey, new: Sequence[Row], texts: Iterable[Findable]) -> Statement:
-    """Insert entries and their index rows; the head is written separately."""
+    """Return the statement that inserts entries with their search terms; the head is written separately."""
     return Statement(_INSERT_ONLY, (*place.keys, *_row_values(place, new, texts)))
 
 
@@ -406,7 +415,7 @@ def _row_values(
 
 
 def index_rows(place: ConversationKey, rows: Sequence[Row], texts: Iterable[Findable]) -> Statement:
-    """Insert the index rows of existing entries."""
+    """Return the statement that adds existing entries to the search index."""
     return Statement(
         "INSERT INTO turnfold_term (tenant, conversation, seq, created, turn, terms) "
         "SELECT $1, $2, new.seq, new.created, new.turn, string_to_array(new.terms, ' ') "
@@ -422,7 +431,7 @@ def index_rows(place: ConversationKey, rows: Sequence[Row], texts: Iterable[Find
 
 
 def find_known(place: ConversationKey, client_ids: Iterable[str]) -> Statement:
-    """Select the entries that have one of these client ids."""
+    """Return the statement that selects the entries with one of these client ids, to recognise a retry."""
     return Statement(
         f"SELECT {_ROW} FROM turnfold_entry WHERE {HERE} AND client_id = ANY($3)",
         (*place.keys, [key_of(name) for name in client_ids]),
@@ -430,44 +439,47 @@ def find_known(place: ConversationKey, client_ids: Iterable[str]) -> Statement:
 
 
 def to_known(place: ConversationKey, found: Rows) -> dict[str, Stored]:
-    """Return the stored entries by client id."""
+    """Return the rows of `find_known` as a mapping from client id to stored entry."""
     return {row.client_id: Stored(row.seq, row.body) for row in to_rows(place, found)}
 
 
 def rows_between(place: ConversationKey, after: int, upto: int, limit: int) -> Statement:
-    """Select the entries with `after < seq <= upto`."""
+    """Return the statement that selects at most `limit` entries with `after < seq <= upto`, oldest first."""
     where = "seq > $3 AND seq <= $4 ORDER BY seq LIMIT $5"
     return _select_rows(where, (*place.keys, after, upto, limit))
 
 
 def newest_rows(place: ConversationKey, most: int) -> Statement:
-    """Select the newest entries, oldest first."""
+    """Return the statement that selects the newest `most` entries, oldest first."""
     where = f"seq > (SELECT seq FROM turnfold_conversation WHERE {HERE}) - $3 ORDER BY seq"
     return _select_rows(where, (*place.keys, most))
 
 
 def rows_by_id(place: ConversationKey, client_ids: Iterable[str]) -> Statement:
-    """Select the entries with these client ids, oldest first."""
+    """Return the statement that selects the entries with these client ids, oldest first."""
     keys = sorted({key_of(name) for name in client_ids})
     return _select_rows("client_id = ANY($3) ORDER BY seq", (*place.keys, keys))
 
 
 def entry_epoch(place: ConversationKey, seq: int) -> Statement:
-    """Select the epoch of an entry."""
+    """Return the statement that selects the epoch of the entry `seq`."""
     return Statement(
         f"SELECT epoch FROM turnfold_entry WHERE {HERE} AND seq = $3", (*place.keys, seq)
     )
 
 
 def rows_of_turn(place: ConversationKey, turn: int) -> Statement:
-    """Select the entries of one turn; turn numbers grow with seq, so its bounds are found by binary search."""
+    """Return the statement that selects the entries of one turn, whose bounds it finds by binary search."""
     edges = f"{_binary_search('first', 'turn >= $3')}, {_binary_search('stop', 'turn > $3')}"
     where = "seq >= (SELECT max(low) FROM first) AND seq < (SELECT max(low) FROM stop) ORDER BY seq"
     return _select_rows(where, (*place.keys, turn), edges)
 
 
 def rows_of_tail(place: ConversationKey, tokens: int, messages: int) -> Statement:
-    """Select the newest entries that cost at most `tokens` together, at most `messages` of them (0: no limit)."""
+    """Return the statement that selects the newest entries with at most `tokens` tokens together.
+
+    `messages` limits their number; 0 means no limit.
+    """
     edge = _binary_search("first", "running - tokens >= (SELECT tokens FROM head) - $3")
     # With both bounds the planner sees that the range is small.
     where = (
@@ -478,7 +490,10 @@ def rows_of_tail(place: ConversationKey, tokens: int, messages: int) -> Statemen
 
 
 def _binary_search(name: str, condition: str) -> str:
-    """Return a CTE whose greatest `low` is the first seq for which a monotonic condition holds."""
+    """Return a WITH query called `name` whose greatest `low` is the first seq for which a condition holds.
+
+    The condition must hold for all later seqs too.
+    """
     # LIMIT 1 keeps the probe a separate lookup; in a join the planner might read all rows for it.
     return f"""{name} (low, high) AS (
     SELECT 1::bigint, seq + 1 FROM head
@@ -501,12 +516,12 @@ def _select_rows(where: str, values: tuple[object, ...], edges: str = "") -> Sta
 
 
 def to_rows(place: ConversationKey, found: Rows) -> list[Row]:
-    """Return the verified entries of rows."""
+    """Return rows of entries as `Row` values; raise an error if a checksum does not match."""
     return [Row(*columns[:8]) for columns in checked_columns(found, 0, place.mark)]
 
 
 def change_costs(place: ConversationKey, changed: Sequence[tuple[int, int, int]]) -> Statement:
-    """Update the costs of entries: seq, tokens, running."""
+    """Return the statement that updates the token counts of entries, given as (seq, tokens, running sum)."""
     seqs, tokens, running = map(list, zip(*changed, strict=True))
     return Statement(
         "UPDATE turnfold_entry AS entry SET tokens = new.tokens, running = new.running "
@@ -517,7 +532,10 @@ def change_costs(place: ConversationKey, changed: Sequence[tuple[int, int, int]]
 
 
 def replace_entry(place: ConversationKey, old: Row, new: Row, found: Findable) -> list[Statement]:
-    """Replace an entry and its index row; all entries from it on get its epoch, and running costs that fit."""
+    """Return statements that replace an entry and its search terms.
+
+    This and all later entries get the epoch of `new` and corrected running token sums.
+    """
     checksum = entry_checksum(new.seq, (new.client_id, new.created, new.turn, new.body))
     return [
         Statement(
@@ -535,7 +553,7 @@ def replace_entry(place: ConversationKey, old: Row, new: Row, found: Findable) -
 
 
 def renew_entries(place: ConversationKey, *, after: int, epoch: int) -> Statement:
-    """Give all entries after one a new epoch."""
+    """Return the statement that gives all entries with `seq > after` the epoch."""
     return Statement(
         f"UPDATE turnfold_entry SET epoch = $4 WHERE {HERE} AND seq > $3",
         (*place.keys, after, epoch),

@@ -1,6 +1,7 @@
-"""The PostgreSQL store, durable and for many processes: one transaction per method, usually one round trip.
+"""`PostgresStore`: the store in a PostgreSQL database, durable and shared by many processes.
 
-Writers of a conversation lock its row, which also holds its head; see append.py for the round trips.
+Each method is one transaction, usually one round trip to the server. Writers of a conversation lock its row, which also
+has its head; see append.py for the round trips of an append.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ __all__ = ("PostgresStore",)
 
 _log = logging.getLogger(__name__)
 _RISKS = ("fsync", "full_page_writes")
-"""Settings of the whole server that can lose data if they are off, and that a transaction cannot change."""
+"""Settings of the server with which it can lose data if they are off, and which a transaction cannot change."""
 _FACTS = """
 SELECT current_setting('server_version'), current_user::text, current_database()::text,
        (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user),
@@ -95,7 +96,7 @@ SELECT current_setting('server_version'), current_user::text, current_database()
 
 
 async def _inspect(link: Link) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return details and warnings for `Health`."""
+    """Return details and warnings about the server and the connected role, for `Health`."""
     [[facts]] = await link.finish(Statement(_FACTS, (list(TABLES),)))
     names = ("server", "user", "database", "bypasses", *_RISKS, "secured", "view")
     known: dict[str, object] = dict(zip(names, facts, strict=True))
@@ -112,11 +113,15 @@ def _warnings(known: Mapping[str, object]) -> list[str]:
         )
     secured = cast("int", known["secured"])
     if secured < len(TABLES):
-        warnings.append(f"row-level security is forced on {secured} of {len(TABLES)} tables")
+        warnings.append(
+            f"row-level security is enabled and forced on only {secured} of {len(TABLES)} tables: on the others, run "
+            "ALTER TABLE ... ENABLE ROW LEVEL SECURITY and FORCE ROW LEVEL SECURITY"
+        )
     warnings += _risks(known)
     if not known["view"]:
         warnings.append(
-            "ai_message is not the documented view: a relation of that name already existed"
+            "ai_message is not the documented view, because a table of that name already existed: rename the table, "
+            "and the next process that opens the store creates the view"
         )
     return warnings
 
@@ -137,14 +142,15 @@ _Result = TypeVar("_Result")
 
 
 class PostgresStore:
-    """Conversations in a PostgreSQL database; its tables are created on first use.
+    """Store that keeps conversations in a PostgreSQL database; its tables are created on first use.
 
     Anything that takes longer than its limit, in seconds, raises `StoreUnavailable`: connecting
     (`connect_timeout_seconds`, at least 2), one statement (`statement_timeout_seconds`), waiting for a lock of another
-    program (`lock_timeout_seconds`), one statement of an import, a deletion, a recount or a rebuilt search index
-    (`long_timeout_seconds`), and a peer that does not acknowledge data (`tcp_timeout_seconds`). None means no limit, or
-    for statements and locks the server's own; migrations have none. The address may override them with
-    `connect_timeout`, `keepalives_idle`, `keepalives_interval`, `keepalives_count` and `tcp_user_timeout`.
+    program (`lock_timeout_seconds`), one statement of an import, a deletion, a recount of tokens or a rebuild of the
+    search index (`long_timeout_seconds`), and a server that does not acknowledge data (`tcp_timeout_seconds`). None
+    means no limit, or for statements and locks the limit set on the server; migrations have no limit. The address may
+    override the limits of connecting and TCP with `connect_timeout`, `keepalives_idle`, `keepalives_interval`,
+    `keepalives_count` and `tcp_user_timeout`.
     """
 
     abilities = frozenset({Ability.DURABLE, Ability.SHARED, Ability.SEARCH})
@@ -181,7 +187,7 @@ class PostgresStore:
         self._appends = PostgresAppends(self._engine, self._heads, self._counter, self._clock)
 
     async def _prepare(self, link: Link) -> None:
-        """Migrate the schema, and warn if the server itself may lose acknowledged writes."""
+        """Apply missing migrations, and log a warning if settings of the server may lose acknowledged writes."""
         await migrate(link)
         [[found]] = await link.ask(
             Statement("SELECT current_setting('fsync'), current_setting('full_page_writes')")
@@ -513,9 +519,11 @@ class PostgresStore:
             )
             record = sql.to_conversation(erased or found)
             counts = [cast("int", rows[0][0]) for rows in (entries, checkpoints, documents)]
+            # Another deletion may have ended just before the insert, which then made a new row beside the erased one.
+            tables = (*_ERASED, "turnfold_conversation") if erased else _ERASED
             await link.finish(
                 sql.allow_conversation(place),
-                *(sql.of_conversation("DELETE", table, place) for table in _ERASED),
+                *(sql.of_conversation("DELETE", table, place) for table in tables),
                 sql.mark_deleted(place, record.head.generation + 1, now=now),
             )
             return Erasure(conversation, *counts, already=record.deleted)
@@ -577,7 +585,7 @@ class PostgresStore:
         replaced: Sequence[Document],
         dropped: Sequence[Document],
     ) -> list[Statement]:
-        """Return the statements that write and delete documents; `Conflict` if one has another version."""
+        """Return the statements that write and delete documents; raise `Conflict` if one has another version."""
         given = (*replaced, *dropped)
         asked = [doc_sql.find_version(place, each.kind, each.key) for each in given]
         answers = await link.ask(*asked) if asked else []
@@ -627,7 +635,10 @@ class PostgresStore:
     async def _lock(
         self, link: Link, place: ConversationKey, statement: Statement, *, create: bool = False
     ) -> tuple[Head, Rows]:
-        """Lock a conversation against other writers; return its head and the rows of a statement."""
+        """Lock a conversation against other writers; return its head and the rows of `statement`.
+
+        With `create`, a missing conversation is created. Raises `ConversationDeleted` for a deleted one.
+        """
         creation = [sql.make_conversation(place, now=self._clock())] if create else []
         *_, found, rows = await link.ask(*creation, sql.lock_head(place), statement)
         record = sql.to_conversation(found)
@@ -638,7 +649,7 @@ class PostgresStore:
 
 
 def _erased_head(head: Head, old: Row, new: Row, checkpoint: str) -> Head:
-    """Return the head after the replacement of one entry."""
+    """Return the head after the entry `old` was replaced by `new`, with the id of the live checkpoint."""
     return replace(head, tokens=head.tokens + new.tokens - old.tokens, checkpoint=checkpoint)
 
 

@@ -40,9 +40,9 @@ __all__ = (
 
 _Result = TypeVar("_Result")
 _SHORTEST_CONNECT = 2
-"""Shortest time limit for connecting that libpq allows, in seconds."""
+"""Shortest time limit for connecting that libpq, the client library, allows, in seconds."""
 _LONGEST_GRACE = 5.0
-"""Seconds that the server gets to report a time-out itself."""
+"""Seconds that the client waits longer than the server, so that the server can report a time-out itself."""
 _DRAIN = 10.0
 """Seconds to wait for the response to a statement that the driver has cancelled; the driver gives up sooner."""
 _INTERVAL = 0.1
@@ -51,16 +51,16 @@ _INTERVAL = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimits:
-    """Seconds a store waits for its server.
+    """Seconds that a store waits for its server.
 
-    None means no limit; for `statement` and `lock`, the server's own setting.
+    None means no limit; for `statement` and `lock`, the limit set on the server.
     """
 
     connect: int
     statement: float | None
     lock: float | None
     long: float | None
-    """For one statement of long work: an import, a deletion, a recount, a rebuilt search index."""
+    """For one statement of long work: an import, a deletion, a recount of tokens, a rebuild of the search index."""
     tcp: float | None
 
     def __post_init__(self) -> None:
@@ -75,12 +75,12 @@ class TimeLimits:
 
     @staticmethod
     def silence(seconds: float | None) -> float | None:
-        """Return how long the client waits for a server that should have responded after `seconds`."""
+        """Return how long the client waits for a response that the server should give within `seconds`."""
         return None if seconds is None else seconds + min(seconds, _LONGEST_GRACE)
 
 
 class NoAnswer(psycopg.OperationalError):
-    """The server was silent for too long; whether it will execute the request is unknown."""
+    """Raised if the server did not respond in time; whether it executes the request is unknown."""
 
 
 class _Limited(Protocol):
@@ -88,7 +88,7 @@ class _Limited(Protocol):
 
 
 class BlockingConnection(psycopg.Connection[tuple[object, ...]]):
-    """A connection for programs without an event loop."""
+    """A blocking connection that gives up if the server does not respond in time."""
 
     longest_silence: float | None = None
     """Seconds without a response after which the connection is given up."""
@@ -104,7 +104,7 @@ class BlockingConnection(psycopg.Connection[tuple[object, ...]]):
 
 
 class AsyncConnection(psycopg.AsyncConnection[tuple[object, ...]]):
-    """A connection of an event loop."""
+    """A connection of an event loop that gives up if the server does not respond in time."""
 
     longest_silence: float | None = None
     """Seconds without a response after which the connection is given up."""
@@ -126,10 +126,10 @@ Connection: TypeAlias = BlockingConnection | AsyncConnection
 
 
 def _limit_silence(gen: PQGen[_Result], connection: _Limited) -> Generator[Any, Any, _Result]:
-    """Run the driver's steps, and raise `NoAnswer` in them if nothing is received for too long.
+    """Run a generator of the driver, and raise `NoAnswer` in it if nothing is received for too long.
 
-    The driver sends 0 after each interval in which nothing came, and None when it starts to wait for the end of a
-    cancelled statement. After `NoAnswer` the driver's clean-up steps may wait again; they get no more time.
+    The driver sends 0 after each interval in which nothing was received, and None when it starts to wait for the end of
+    a cancelled statement. After `NoAnswer`, the driver may wait again to clean up; it gets no more time for that.
     """
     limit = connection.longest_silence
     if limit is None:
@@ -155,7 +155,7 @@ def _limit_silence(gen: PQGen[_Result], connection: _Limited) -> Generator[Any, 
 
 
 def complete_address(url: str, limits: TimeLimits) -> str:
-    """Return the address with the limits for connecting and TCP, unless it has its own."""
+    """Return the address with the time limits for connecting and TCP added, except those that it already has."""
     given = _parse(url)
     if given is None or not _is_plain(url, str(given.get("port", ""))):
         raise InvalidOption(
@@ -175,7 +175,7 @@ def complete_address(url: str, limits: TimeLimits) -> str:
 
 
 def _parse(url: str) -> dict[str, Any] | None:
-    """Return the parts of an address; None if it cannot be parsed. The driver's own error would show a password."""
+    """Return the parts of an address; None if it is not valid. The driver's own error would show a password."""
     try:
         return dict(conninfo_to_dict(url))
     except psycopg.Error:
@@ -183,17 +183,17 @@ def _parse(url: str) -> dict[str, Any] | None:
 
 
 def _is_plain(url: str, port: str) -> bool:
-    """Return True if no part of a password can be mistaken for a host, port or database, which errors show."""
+    """Return True if no part of a password was parsed as host, port or database, which errors show."""
     authority, _, path = url.partition("://")[2].partition("?")[0].partition("/")
     misread = "@" in path or authority.count("@") > 1
     return not misread and all(each.isdecimal() for each in port.split(",") if each)
 
 
 def skip_flush_after_sync(pipeline: psycopg.Pipeline | psycopg.AsyncPipeline) -> None:
-    """Keep the driver from sending a flush after the sync that ends a pipeline.
+    """Keep the driver from sending a Flush message after the Sync message that ends a pipeline.
 
-    The server ignores it. But a proxy that assigns connections per transaction may see it after the responses, and then
-    reserve a connection for an idle client.
+    The server ignores the Flush. But a proxy that assigns connections per transaction may get it after the responses,
+    and then reserve a connection for an idle client.
     """
     fetch: Callable[..., Generator[Any, Any, None]] | None = getattr(pipeline, "_fetch_gen", None)
     if fetch is not None:
@@ -212,7 +212,7 @@ def hang_up(connection: Connection) -> None:
 
 
 def is_idle(connection: Connection) -> bool:
-    """Return True if an idle connection is still usable: nothing was received (a server that closes it sends data)."""
+    """Return True if an idle connection can still be used: a server that closes it would have sent something."""
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(connection.pgconn.socket, selectors.EVENT_READ)
@@ -222,7 +222,7 @@ def is_idle(connection: Connection) -> bool:
 
 
 def reason_of(error: psycopg.Error, limits: TimeLimits) -> str:
-    """Return the cause of an error without content of rows; if it is a time limit, with the option that sets it."""
+    """Return the reason of a driver's error, without stored content; for a time-out, with the option that sets it."""
     text = (
         error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__
     )

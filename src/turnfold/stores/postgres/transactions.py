@@ -1,10 +1,11 @@
-"""PostgreSQL transactions in as few round trips as possible, blocking or in an event loop.
+"""Run PostgreSQL transactions in as few round trips as possible, blocking or in an event loop.
 
-Work is a coroutine that gets a `Link`. Statements passed together are sent together (pipeline mode), the begin of the
-transaction with the first of them and the commit with the last. A blocking link never suspends.
+The work of a transaction is a coroutine function that gets a `Link`, by which it executes statements. Statements passed
+together are sent together (pipeline mode), BEGIN with the first of them and COMMIT with the last. A blocking link never
+suspends.
 
 Nothing remains on the server after a transaction: no session settings, no prepared statements. The tenant is a setting
-of the transaction. So the engine works behind a proxy that assigns connections per transaction.
+of the transaction. So the engine works behind a proxy that assigns connections per transaction, such as PgBouncer.
 
 Connections are pooled per event loop, without threads or tasks, so a store can be used in one `asyncio.run` after
 another. A connection that breaks, or whose caller is cancelled, is closed and not reused.
@@ -59,7 +60,7 @@ _OTHER_SCHEMA = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.NotNullViolation,
 )
-"""Errors of the server for statements that do not fit its tables, because another release changed them."""
+"""Errors of the server if a statement does not fit the tables, because another release changed them."""
 _LONGEST_WAIT = 30.0
 """Seconds to wait for a free connection."""
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -86,18 +87,18 @@ class Statement(NamedTuple):
 
 
 class Link(Protocol):
-    """One transaction: executes the statements of the work that runs in it."""
+    """One transaction on a connection: executes the statements that are passed to it."""
 
     async def ask(self, *statements: Statement) -> list[Rows]:
         """Execute statements in one round trip; return the rows of each."""
         ...
 
     async def finish(self, *statements: Statement) -> list[Rows]:
-        """Like `ask`, and commit in the same round trip; nothing can be executed afterwards."""
+        """Execute statements and commit in one round trip; return the rows of each. Nothing can follow afterwards."""
         ...
 
     def allow_long(self, *, unlimited: bool = False) -> None:
-        """Apply the limit for long work to all further statements, or no limit."""
+        """Apply the time limit for long work to all further statements; with `unlimited`, no limit."""
         ...
 
 
@@ -109,6 +110,8 @@ class UniqueViolation(StoreUnavailable):
 
 
 class _Transaction(ABC, Generic[_Connection]):
+    """A `Link`; subclasses send statements, blocking or in an event loop."""
+
     def __init__(
         self, connection: _Connection, opening: Sequence[Statement], limits: TimeLimits
     ) -> None:
@@ -166,7 +169,7 @@ class _AsyncTransaction(_Transaction[AsyncConnection]):
 
 
 class _Pool(ABC):
-    """Connections of one mode and, if asynchronous, of one event loop."""
+    """A pool of connections: blocking ones, or those of one event loop."""
 
     def __init__(self, url: str, limits: TimeLimits) -> None:
         self._url = url
@@ -175,7 +178,7 @@ class _Pool(ABC):
 
     @abstractmethod
     async def enter(self) -> None:
-        """Wait until one more connection may be used."""
+        """Wait until one more connection of the pool may be used."""
 
     @abstractmethod
     def leave(self) -> None:
@@ -201,6 +204,7 @@ class _Pool(ABC):
         return await self.connect()
 
     def keep(self, connection: Connection) -> None:
+        """Return a connection to the pool, to be used again."""
         self._idle.append(connection)
 
     def close(self) -> None:
@@ -276,7 +280,7 @@ class _LoopPool(_Pool):
 
 
 class PostgresEngine:
-    """One database: executes transactions of a tenant, on connections that are opened on demand."""
+    """Runs transactions of a tenant in one database, on pooled connections that are opened on demand."""
 
     def __init__(
         self, url: str, limits: TimeLimits, *, blocking: bool, pool_size: int, prepare: Work[None]
@@ -303,7 +307,7 @@ class PostgresEngine:
         self.transactions = 0
 
     async def transact(self, tenant: str, work: Work[Result], *, reading: bool = False) -> Result:
-        """Run `work` in one transaction, atomically."""
+        """Run `work` in one transaction of a tenant; return its result. `reading`: the transaction is read-only."""
         self._process.check()
         if not self._prepared and not self.closed:
             settings = Statement(self._prepare_settings)
@@ -319,7 +323,7 @@ class PostgresEngine:
             raise StoreUnavailable("the store has been closed; open it again")
 
     def close(self) -> None:
-        """Close idle connections now and others when they are returned; do nothing in a forked process."""
+        """Close idle connections now, and those in use when they are returned; do nothing in a forked process."""
         self.closed = True
         if not self._process.is_own:
             return
@@ -385,7 +389,7 @@ class PostgresEngine:
 
 
 async def _roll_back(transaction: _Transaction[Any], connection: Connection) -> bool:
-    """Roll back; return True if the connection can be reused."""
+    """Roll the transaction back; return True if the connection can be used again."""
     states = psycopg.pq.TransactionStatus
     try:
         if connection.pgconn.transaction_status in (states.INTRANS, states.INERROR):
@@ -397,7 +401,7 @@ async def _roll_back(transaction: _Transaction[Any], connection: Connection) -> 
 
 
 def _limit(setting: str, seconds: float | None) -> str:
-    """Return the SQL that sets a time limit; empty if the server's own limit applies."""
+    """Return the SQL that sets a time limit; empty if the limit set on the server applies."""
     return "" if seconds is None else setting.format(ceil(seconds * 1000))
 
 
@@ -417,5 +421,5 @@ def _unavailable(error: Exception, reason: str, *, lost: bool) -> StoreError:
 
 def _raise_pool_exhausted(size: int) -> NoReturn:
     raise StoreUnavailable(
-        f"all {size} connections have been in use for {_LONGEST_WAIT:g} s: increase pool_size"
+        f"all {size} connections of the pool were in use for {_LONGEST_WAIT:g} s: increase pool_size"
     )

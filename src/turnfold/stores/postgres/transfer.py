@@ -1,7 +1,9 @@
-"""Capture and restore of whole conversations in a PostgreSQL store: one transaction each, one batch per round trip.
+"""Read whole conversations from a PostgreSQL store (capture) and write them into it (restore).
 
-Documents are captured in the order of their full names. The keys of very long names are in another order, so the server
-sorts by full name once, and a cursor reads the result.
+Each is one transaction, with one round trip per batch.
+
+Documents are captured in the order of their full names. Shortened keys of very long names are in another order, so the
+server sorts by full name once, and a cursor reads the result.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _FETCHED_BYTES = 4 << 20
 async def capture(
     link: Link, place: ConversationKey, take: Callable[[Document], None], *, blocking: bool
 ) -> Captured | None:
-    """Return the conversation as it is in this transaction, or None; `take` is called with each document."""
+    """Return a snapshot of a conversation, or None if it does not exist; `take` is called with each document."""
     found, opening, checkpoints, _ = await link.ask(
         sql.find_head(place), _find_opening(place), doc_sql.find_checkpoints(place), _sort(place)
     )
@@ -90,7 +92,7 @@ def _to_opening(place: ConversationKey, found: Rows) -> ConversationOpening:
 
 
 async def restore(link: Link, tenant: str, stream: Pieces, *, blocking: bool) -> Restored:
-    """Write the conversations of a stream; after any exception the transaction is rolled back."""
+    """Write the conversations of a stream of pieces; an exception rolls everything back."""
     while opening := await run_off_loop(stream.next_conversation, blocking=blocking):
         place = ConversationKey(tenant, opening.conversation)
         _, found, erased = await link.ask(

@@ -1,9 +1,10 @@
 """A Redis cache in front of a durable store: the same results with fewer rows read.
 
-Writes go to the durable store, and only it acknowledges them. Reads of the newest entries, of documents and of
-checkpoints first read the head there, one lookup by key, and use a cached value only if it was read under exactly that
-head. So nothing has to be invalidated. If Redis is down, slow, emptied, damaged or stale, a read takes longer, but its
-result is the same. The head itself, and every value whose cached copy cannot be verified, come from the durable store.
+Writes go to the durable store, which alone acknowledges them. Reads of the newest entries, of documents and of
+checkpoints first read the head of the conversation there, one lookup by key, and use a cached value only if it was read
+at exactly that head. So nothing has to be invalidated. If Redis is down, slow, emptied, damaged or stale, a read takes
+longer, but its result is the same. The head itself, and every value whose cached copy is not authentic, come from the
+durable store.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from turnfold.stores.protocol import (
     Written,
     check_name,
 )
-from turnfold.stores.redis.engine import RedisEngine
-from turnfold.stores.redis.values import (
+from turnfold.stores.redis.cached_values import (
+    OLDEST_FILL,
     CachedCheckpoints,
     CachedDocument,
     CachedWindow,
@@ -45,6 +46,7 @@ from turnfold.stores.redis.values import (
     make_window,
     tail_of,
 )
+from turnfold.stores.redis.engine import RedisEngine
 
 __all__ = ("CachedStore",)
 
@@ -53,9 +55,7 @@ _Cached = TypeVar("_Cached", CachedCheckpoints, CachedDocument)
 _WINDOW = b"window"
 _CHECKPOINTS = b"checkpoints"
 _MAX_NEW = 256
-"""A cached window that is more entries behind than this is not extended."""
-_OLDEST_FILL = 10.0
-"""A value that was read longer ago than this many seconds is not cached: a deletion's tombstone must outlast it."""
+"""A cached window is extended if at most this many entries were added since; otherwise it is read again."""
 
 
 class CachedStore:
@@ -109,6 +109,7 @@ class CachedStore:
             ttl_seconds=ttl_seconds,
             largest_value=largest_value,
             default_tenant=default_tenant,
+            monotonic=monotonic,
         )
 
     async def append(
@@ -278,7 +279,7 @@ class CachedStore:
         return await self._inner.capture(scope, conversation, take)
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        # Cached values are valid for the head they were read under: a restored conversation has another one.
+        # Cached values are valid only at the head at which they were read: a restored conversation has another one.
         return await self._inner.restore(scope, pieces)
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
@@ -309,12 +310,12 @@ class CachedStore:
 
     @property
     def session_values(self) -> SealedValues:
-        """The documented session values in Redis, for a memory that keeps them there."""
+        """The session values in Redis, JSON that other programs read too; used by `ShortMemory`."""
         return self._cache
 
     async def health(self) -> Health:
         inner = await self._inner.health()
-        await self._cache.engine.ping()  # so that the figures below tell whether Redis answers now
+        await self._cache.engine.ping()  # so that the details below say whether Redis responds now
         return Health(
             ok=inner.ok,
             backend=f"{inner.backend}+redis",
@@ -334,7 +335,7 @@ class CachedStore:
         head: Head,
         started: float,
     ) -> _Cached:
-        """Return the value cached under this head, or load and cache it."""
+        """Return the value that was cached at this head; if there is none, load and cache it."""
         cached = await self._cache.get(*place, kind)
         if cached is not None and is_fresh(cached.head, head):
             self._cache.counts.hits += 1
@@ -348,7 +349,7 @@ class CachedStore:
     async def _current_window(
         self, scope: Scope, conversation: str, head: Head
     ) -> CachedWindow | None:
-        """Return the cached window, extended to this head if it is older."""
+        """Return the cached window, extended to this head if it is older; None if there is none or that fails."""
         cached = await self._cache.get(scope, conversation, _WINDOW, CachedWindow)
         if cached is None or is_fresh(cached.head, head):
             self._cache.counts.hits += cached is not None
@@ -367,15 +368,15 @@ class CachedStore:
     async def _has_own_costs(
         self, scope: Scope, conversation: str, head: Head, started: float
     ) -> bool:
-        """Return True if the durable store's counter made the costs under `head` and the read began recently."""
+        """Return True if the durable store's counter made the token counts at `head` and the read began recently."""
         if self._counter is None and await self._unchanged(scope, conversation, head, started):
             self._counter = head.counter
-        return head.counter == self._counter and self._monotonic() - started <= _OLDEST_FILL
+        return head.counter == self._counter and self._monotonic() - started <= OLDEST_FILL
 
     async def _unchanged(self, scope: Scope, conversation: str, head: Head, started: float) -> bool:
         """Return True if the head is still the same, and the read began recently enough to cache its result."""
         same = is_fresh(head, await self._inner.head(scope, conversation))
-        recent = self._monotonic() - started <= _OLDEST_FILL
+        recent = self._monotonic() - started <= OLDEST_FILL
         self._cache.counts.unfit += not (same and recent)
         return same and recent
 

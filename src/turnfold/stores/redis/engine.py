@@ -1,13 +1,14 @@
-"""Access to Redis or Valkey with a circuit breaker: every call returns a response or None within a time limit.
+"""Call Redis or Valkey through a circuit breaker: every call returns a response, or None after a time limit.
 
 The first failure opens the breaker: no calls are made for a while, which doubles with each failed probe up to a limit.
 Then one caller may make a call, as a probe. An outage is logged when it begins and when it ends, never per call, and
 never with content.
 
-Only this module knows whether calls block or are awaited, and whether there is one server or a cluster. The cached
-values of a conversation are one hash, its documented session value and the mark of what was written there are two
-strings; the three keys are in one slot, so a call never needs two nodes of a cluster. Scripts are atomic: a value is
-stored only if nothing newer is there, and a deleted conversation leaves a tombstone that rejects late values.
+Only this module knows whether calls block or are awaited, and whether there is one server or a cluster. A conversation
+has three keys: a hash with its cached values, a string with its session value (the JSON that other programs read, see
+docs/en/documents/003.md), and a string, the mark, which says which store wrote the session value last. The three keys
+are in one slot, so a call never needs two nodes of a cluster. Scripts are atomic: a value is stored only if no newer
+one is there, and a deleted conversation leaves a tombstone that rejects late values.
 
 Connections are kept per event loop and closed with it, so a store can be used in one `asyncio.run` after another.
 """
@@ -29,6 +30,7 @@ from turnfold.stores.process_guard import ProcessGuard
 __all__ = (
     "Breaker",
     "BreakerState",
+    "FoundSession",
     "RedisEngine",
     "SessionKeys",
 )
@@ -53,10 +55,10 @@ class Breaker:
         self.failures: dict[str, int] = {}
         """Number of failed calls by kind of error."""
         self.outages = 0
-        """Number of times it went from closed to open."""
+        """Number of times the breaker went from closed to open."""
 
     def allows(self) -> bool:
-        """Return True if a call may be made; its caller must then report `worked`, `failed` or `abandoned`."""
+        """Return True if a call may be made; the caller must then call `worked`, `failed` or `abandoned`."""
         with self._lock:
             if self.state == "closed":
                 return True
@@ -72,10 +74,10 @@ class Breaker:
         with self._lock:
             if self.state == "probing":  # a late response from before the outage does not end it
                 self.state, self._pause = "closed", 0.0
-                _log.warning("the cache responds again", extra={"event": "cache_back"})
+                _log.warning("the Redis cache responds again", extra={"event": "cache_back"})
 
     def failed(self, error: BaseException) -> None:
-        """Record that a call got no response, or no useful one."""
+        """Record that a call got no response, or an error of the server."""
         kind = type(error).__name__
         with self._lock:
             self.failures[kind] = self.failures.get(kind, 0) + 1
@@ -84,7 +86,7 @@ class Breaker:
             if self.state == "closed":
                 self.outages += 1
                 _log.warning(
-                    "the cache failed (%s): reads go to the durable store until it responds",
+                    "the Redis cache failed (%s): reads go to the durable store until it responds",
                     kind,
                     extra={"event": "cache_lost", "error": kind},
                 )
@@ -132,7 +134,8 @@ redis.call('HSET', KEYS[1], 'store', ARGV[2], 'generation', '9007199254740991')
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return 1
 """
-# A key that is missing before its time was deleted, unless the server evicted one since: its count would differ.
+# A key that is gone before it expires was deleted, unless the server has evicted keys since, or was restarted: the
+# value of server() would differ then.
 _SERVER = """
 local function server()
   local one, two = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'stats')
@@ -147,12 +150,15 @@ _READ_SESSION = (
     _SERVER
     + """
 local value, mark = text(KEYS[1]), text(KEYS[2])
-local deleted = 0
+local deleted, cached = 0, false
 if mark and not value then
   local then_ = mark:match('^%S+ %S+ %S+ %S+ (%S+)$')
   if then_ and then_ ~= ':' and then_ == server() and redis.call('PTTL', KEYS[2]) > 1000 then deleted = 1 end
 end
-return {value, mark, deleted}
+if ARGV[1] ~= '' and redis.call('TYPE', KEYS[3])['ok'] == 'hash' then
+  cached = redis.call('HGET', KEYS[3], ARGV[1])
+end
+return {value, mark, deleted, cached}
 """
 )
 _WRITE_SESSION = (
@@ -173,13 +179,13 @@ return 1
 """
 )
 _MAX_FIELDS = 64
-"""A conversation with more cached values than this is cleared."""
+"""Most fields of the hash of a conversation; if it has more, it is cleared before the next value is cached."""
 _MARK_SECONDS = 60
 """Seconds for which the tombstone of a deleted conversation rejects earlier values."""
 _MAX_PENDING = 10_000
 _ERASED_AT_ONCE = 16
 _SLOWEST_START = 1.0
-"""Seconds a client may take to learn the layout of a cluster, which takes more than one request."""
+"""Seconds that a client may take to learn the layout of a cluster, which takes more than one request."""
 
 
 class _BlockingClient(Protocol):
@@ -194,15 +200,28 @@ class _AsyncClient(Protocol):
 
 
 class SessionKeys(NamedTuple):
-    """The keys of a conversation: its documented session value, the mark of the last one written, its cached values."""
+    """The three Redis keys of a conversation: its session value, the mark of the last writer, its cached values."""
 
     value: str
     mark: str
     cache: str
 
 
+class FoundSession(NamedTuple):
+    """The values that Redis has for a session, each None if it is missing."""
+
+    value: bytes | None = None
+    """The session value, JSON that other programs read and write too."""
+    mark: bytes | None = None
+    """The mark: which store wrote the last session value, for which state, and its digest."""
+    deleted: bool = False
+    """True if the session value was deleted before it expired."""
+    cached: bytes | None = None
+    """The cached value that was requested, with its authentication tag."""
+
+
 class RedisEngine:
-    """One server or cluster, called through a circuit breaker."""
+    """Calls one Redis server or cluster through a circuit breaker."""
 
     def __init__(
         self,
@@ -236,11 +255,11 @@ class RedisEngine:
         self.crowded = 0
         """Number of calls not made because all connections were in use."""
         self.unerased = 0
-        """Number of deletions dropped because too many were pending; their values expire, and are never served."""
+        """Number of deletions dropped because too many were pending; their values expire, and are never used."""
 
     @property
     def pending_erasures(self) -> int:
-        """Number of deletions that wait for the cache to respond again."""
+        """Number of deletions that are executed when Redis responds again."""
         return len(self._pending_erasures)
 
     async def ping(self) -> bool:
@@ -248,7 +267,7 @@ class RedisEngine:
         return await self._call("PING") is not None
 
     async def fetch(self, key: str, field: bytes) -> bytes | None:
-        """Return a cached value, or None."""
+        """Return a field of a conversation's hash, or None if it is missing or Redis does not respond."""
         answer = await self._call("HGET", key, field)
         return answer if isinstance(answer, bytes) else None
 
@@ -262,20 +281,21 @@ class RedisEngine:
         generation: int,
         ttl_seconds: float,
     ) -> bool:
-        """Cache a value unless the same store has a newer generation there; return True if it was cached."""
+        """Cache a value unless this store has cached one of a newer generation; return True if it was cached."""
         values = (generation, field, value, int(ttl_seconds * 1000), _MAX_FIELDS, store)
         return await self._run(_FILL, (key,), values) == 1
 
-    async def read_session(self, keys: SessionKeys) -> tuple[bytes | None, bytes | None, bool]:
-        """Return the session value, the mark of the last one that was written here, and True if it was deleted."""
-        answer = await self._run(_READ_SESSION, (keys.value, keys.mark), ())
+    async def read_session(self, keys: SessionKeys, field: bytes = b"") -> FoundSession:
+        """Return the session value and its mark, in one request; with `field`, that cached value too."""
+        answer = await self._run(_READ_SESSION, keys, (field,))
         if not isinstance(answer, list):
-            return None, None, False
-        value, mark, deleted = cast("list[object]", answer)
-        return (
+            return FoundSession()
+        value, mark, deleted, cached = cast("list[object]", answer)
+        return FoundSession(
             value if isinstance(value, bytes) else None,
             mark if isinstance(mark, bytes) else None,
             deleted == 1,
+            cached if isinstance(cached, bytes) else None,
         )
 
     async def write_session(
@@ -288,13 +308,13 @@ class RedisEngine:
         digest: str,
         ttl_seconds: float,
     ) -> bool:
-        """Store the session value of a state, unless a newer one is there or the conversation was deleted."""
+        """Store the session value of a state; return False if a newer one is there or the conversation was deleted."""
         milliseconds = int(ttl_seconds * 1000)
         values = (store, *state, digest, value, milliseconds)
         return await self._run(_WRITE_SESSION, (keys.value, keys.mark, keys.cache), values) == 1
 
     async def erase(self, keys: SessionKeys, *, store: str) -> None:
-        """Delete everything of a conversation, now or as soon as the cache responds again."""
+        """Delete all keys of a conversation, now or as soon as Redis responds again."""
         self._pending_erasures[keys] = store
         while len(self._pending_erasures) > _MAX_PENDING:
             self._pending_erasures.pop(next(iter(self._pending_erasures)), None)
@@ -302,7 +322,7 @@ class RedisEngine:
         await self.erase_pending()
 
     async def erase_pending(self) -> None:
-        """Execute some of the pending deletions."""
+        """Execute some of the deletions that wait for Redis to respond."""
         for keys, store in list(self._pending_erasures.items())[:_ERASED_AT_ONCE]:
             places = (keys.cache, keys.value, keys.mark)
             if await self._run(_ERASE, places, (_MARK_SECONDS * 1000, store)) != 1:
@@ -329,7 +349,10 @@ class RedisEngine:
         return answer
 
     async def _call(self, *arguments: _Argument) -> object:
-        """Return the response or None; an error that concerns only this key or script is returned, not raised."""
+        """Send one command; return the response, or None if there is none in time.
+
+        An error that concerns only this key or script is returned, not raised.
+        """
         self._process.check()
         if self._closed or not self._enter():
             return None
@@ -440,6 +463,7 @@ class _LoopClient:
         self._end: AsyncGenerator[None, None] | None = None
 
     async def tie_to_loop(self) -> None:
+        """Start the generator that closes the client when the event loop ends."""
         self._end = _close_at_end(self.driver)
         await anext(self._end)
 
@@ -454,6 +478,7 @@ class _LoopClient:
 
     @contextmanager
     def in_use(self) -> Generator[None]:
+        """Keep `close` waiting as long as the context is active."""
         self._callers += 1
         self._idle.clear()
         try:
@@ -494,7 +519,7 @@ def _concerns_key_only(error: ResponseError) -> bool:
 
 
 def _check_url(url: str, *, cluster: bool) -> None:
-    """Raise `InvalidOption` for an address that the driver cannot parse, when the store is created."""
+    """Raise `InvalidOption` for an address that the driver cannot parse."""
     if not _is_valid(url):
         raise InvalidOption(
             "the address of the cache is not of the form redis://user:password@host:port/database (or rediss://, "
@@ -507,7 +532,7 @@ def _check_url(url: str, *, cluster: bool) -> None:
 
 
 def _is_valid(url: str) -> bool:
-    """Return True if the driver accepts an address. Its own error may show a part of a password."""
+    """Return True if the driver accepts an address. The error of the driver might show a part of a password."""
     try:
         redis.ConnectionPool.from_url(url)  # pyright: ignore[reportUnknownMemberType] (untyped options)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The SQLite backend. Other packages use it as `turnfold.stores.SqliteStore` and import nothing from here."""
+"""The SQLite store. Other packages use `turnfold.stores.SqliteStore` and import nothing from the modules here."""
 
 from __future__ import annotations
 

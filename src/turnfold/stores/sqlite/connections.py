@@ -1,12 +1,12 @@
-"""SQLite connections: the writer, which runs a group of jobs in one transaction, and the pool of readers.
+"""SQLite connections: the writer, which runs a group of jobs in one transaction, and a pool of readers.
 
 Jobs of one kind are executed together, without savepoints, because a savepoint copies every page that changes in it. If
 that fails, each job runs again in its own savepoint, like jobs of different kinds that share a transaction.
 
-Short reads of an event loop are grouped, because a thread switch for each costs many times more than the read. If no
-thread is starting, a caller starts one; it executes all reads queued by then on one snapshot, wakes each event loop
-once, and checks the queue again. There are at most two threads: with one, all callers would wait for a page from a slow
-disk, and more would only compete with the event loop. Long reads are not grouped.
+Short reads of an event loop are grouped, because a thread switch for each read costs many times more than the read
+itself. If no thread is starting, a caller starts one; the thread executes all reads queued by then on one snapshot,
+wakes each event loop once, and checks the queue again. There are at most two threads: with one, all callers would wait
+while a page is read from a slow disk, and more would only compete with the event loop. Long reads are not grouped.
 """
 
 from __future__ import annotations
@@ -44,15 +44,14 @@ _RETRY_ALONE = (TryAlone, apsw.ConstraintError)
 
 
 class Writer:
-    """The connection that writes; used by one thread at a time."""
+    """The writing connection, with the transactions of a group of jobs; used by one thread at a time."""
 
     def __init__(self, connection: Connection) -> None:
         self._writer = connection
         self._durable: bool | None = True  # True if commits wait for the sync; None: unknown
         self._version = -1
         self.invalidations = 0
-        """Incremented by each rollback, and by each commit of another connection: cached heads are no longer valid
-        then."""
+        """Number of rollbacks, and of commits by other connections: each makes cached heads invalid."""
 
     def _begin(self) -> None:
         if self._writer.in_transaction:  # left open by an earlier failure
@@ -62,7 +61,7 @@ class Writer:
             self.invalidations += 1
 
     def _set_durable(self, *, durable: bool) -> None:
-        """Switch between commits that wait for the sync and commits that do not."""
+        """Set whether commits wait until the data is on disk (synced)."""
         if self._writer.in_transaction:
             self._undo()
         self._durable = None
@@ -143,7 +142,7 @@ class Readers:
 
     @contextmanager
     def lend(self) -> Generator[Connection]:
-        """Lend a connection that nobody else uses."""
+        """Return a context manager with a connection that nobody else uses meanwhile."""
         try:
             connection = self.idle.pop()
         except IndexError:
@@ -159,7 +158,7 @@ class Readers:
             self._close_idle()
 
     def close(self) -> None:
-        """Close the idle connections, and each of the others when it is returned."""
+        """Close the idle connections now, and each connection in use when it is returned."""
         self._closed = True
         self._close_idle()
 
@@ -170,7 +169,7 @@ class Readers:
 
 
 class GroupedReads:
-    """A queue of short reads, executed in groups.
+    """Executes short reads of event loops in groups: one thread switch and one snapshot for several reads.
 
     `start_thread` runs a function in a thread; `read` executes work on a snapshot of the file.
     """
@@ -187,7 +186,7 @@ class GroupedReads:
         self._lock = threading.Lock()
 
     async def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` on a snapshot that is no older than this call."""
+        """Run `work` on a snapshot that is no older than this call; return its result."""
         waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             if not self._starting and self._threads < _MAX_THREADS:
@@ -215,7 +214,7 @@ class GroupedReads:
         return group
 
     def _run_group(self, group: Sequence[Job]) -> None:
-        """Run all reads of a group.
+        """Run all reads of a group on one snapshot, and wake their callers.
 
         After a failed read, its connection is closed, and the other reads continue on a new snapshot.
         """
@@ -235,7 +234,7 @@ class GroupedReads:
                 try:
                     self._read(each)
                 except Exception as error:
-                    # An error before the first read concerns all of them; one after the last, that one.
+                    # An error before the first read fails all reads; an error after the last one fails the last.
                     failed = [left.popleft()] if begun and left else list(left) or [group[-1]]
                     for job in failed:
                         job.failure = error

@@ -1,4 +1,8 @@
-"""Checkpoints and documents of the SQLite store; each change is part of one job, so it is atomic."""
+"""Read and write the checkpoints and documents of a SQLite store.
+
+Every function runs inside a transaction of the caller, so its changes are atomic. `key` is the primary key of the
+conversation's row.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +74,7 @@ def add_checkpoint(
 
 
 def insert_checkpoints(connection: Connection, key: int, new: Sequence[Checkpoint]) -> None:
-    """Insert checkpoints as given."""
+    """Insert checkpoints with all their values, and register their texts for the search index."""
     connection.executemany(
         "INSERT INTO checkpoint (conversation, id, previous, upto, text, digest, model, trust, fidelity, created, "
         "checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -107,7 +111,7 @@ def put_document(
     seen: tuple[int, int] | None = None,
     clock: Callable[[], int],
 ) -> Written:
-    """Write a document, replacing an existing one."""
+    """Write a document; an existing one with the same kind and key is replaced."""
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     before = record.head.state
     if state is not None:
@@ -127,7 +131,10 @@ def put_document(
 
 
 def insert_documents(connection: Connection, key: int, new: Sequence[Document]) -> None:
-    """Insert or replace documents as given; replaced ones must have been removed from the search index."""
+    """Insert or replace documents with all their values, and register their texts for the search index.
+
+    A document that is replaced must have been removed from the search index before.
+    """
     connection.executemany(
         "INSERT INTO document (conversation, kind, key, version, created, body, text, checksum) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET version = excluded.version, "
@@ -162,7 +169,7 @@ def drop_document(
     expect: int | None,
     clock: Callable[[], int],
 ) -> bool:
-    """Delete a document, and store its version, so that no later document gets the same version."""
+    """Delete a document and record its version, so that no later document gets the same; return True if it existed."""
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     version = sql.document_version(connection, record.key, *place)
     check_version(expect, version, *place)
@@ -194,7 +201,10 @@ def change_documents(
     dropped: Sequence[Document],
     now: int,
 ) -> None:
-    """Write and delete documents, each of which must have the version it is given with; 0 for a new one."""
+    """Write the `replaced` and delete the `dropped` documents; raise `Conflict` if one has another version than given.
+
+    The version of a new document is 0.
+    """
     for each in (*replaced, *dropped):
         version = sql.document_version(connection, key, each.kind, each.key)
         check_version(each.version, version, each.kind, each.key)
@@ -224,7 +234,7 @@ def drop_checkpoint(
     state: State | None,
     now: int,
 ) -> list[Checkpoint]:
-    """Delete a checkpoint and those after it, and return them; the entries they covered get a new epoch."""
+    """Delete a checkpoint and all later ones, and return them; the entries they covered get a new epoch."""
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     key = record.key
     kept, gone = split_checkpoints(sql.checkpoints(connection, key), checkpoint)
@@ -240,7 +250,7 @@ def drop_checkpoint(
 
 
 def drop_checkpoints(connection: Connection, tenant: str, key: int, first: int) -> tuple[int, str]:
-    """Delete the checkpoints that cover the entry `first`; return their number and the id of the live one."""
+    """Delete the checkpoints that cover the entry `first`; return their number and the id of the newest one left."""
     known = sql.checkpoints(connection, key)
     for each in known:
         if each.upto >= first:
@@ -251,7 +261,7 @@ def drop_checkpoints(connection: Connection, tenant: str, key: int, first: int) 
 
 
 def counts(connection: Connection, key: int) -> tuple[int, int]:
-    """Return the numbers of checkpoints and documents of a conversation."""
+    """Return how many checkpoints and how many documents a conversation has."""
     return (
         sql.scalar(connection, "SELECT count(*) FROM checkpoint WHERE conversation = ?", (key,)),
         sql.scalar(connection, "SELECT count(*) FROM document WHERE conversation = ?", (key,)),
@@ -259,7 +269,7 @@ def counts(connection: Connection, key: int) -> tuple[int, int]:
 
 
 def find_document(connection: Connection, key: int, place: tuple[str, str]) -> Document | None:
-    """Return one document, or None."""
+    """Return the document at `place` (kind, key), or None if there is none."""
     found = connection.execute(f"{_DOCUMENTS} AND kind = ? AND key = ?", (key, *place)).fetchone()
     return sql.to_document(connection, key, found) if found is not None else None
 
@@ -267,7 +277,7 @@ def find_document(connection: Connection, key: int, place: tuple[str, str]) -> D
 def documents_after(
     connection: Connection, key: int, kind: str, after: str, limit: int
 ) -> list[Document]:
-    """Return the documents of a kind after a key, in key order."""
+    """Return at most `limit` documents of a kind with a key after `after`, in key order."""
     found = connection.execute(
         f"{_DOCUMENTS} AND kind = ? AND key > ? ORDER BY key LIMIT ?", (key, kind, after, limit)
     )
@@ -275,7 +285,7 @@ def documents_after(
 
 
 def documents_of(connection: Connection, key: int, kinds: Sequence[str]) -> tuple[Document, ...]:
-    """Return all documents of some kinds, by kind and key."""
+    """Return all documents of these kinds, sorted by kind and key."""
     found = (
         connection.execute(f"{_DOCUMENTS} AND kind = ? ORDER BY key", (key, kind))
         for kind in sorted(set(kinds))
@@ -284,6 +294,6 @@ def documents_of(connection: Connection, key: int, kinds: Sequence[str]) -> tupl
 
 
 def all_documents(connection: Connection, key: int) -> Iterator[Document]:
-    """Yield every document, by kind and key."""
+    """Yield every document of a conversation, sorted by kind and key."""
     for row in connection.execute(f"{_DOCUMENTS} ORDER BY kind, key", (key,)):
         yield sql.to_document(connection, key, row)

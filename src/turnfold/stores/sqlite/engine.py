@@ -1,20 +1,20 @@
-"""The SQLite engine: write-ahead log, full sync, one writer at a time, group commit.
+"""The SQLite engine: runs reads and writes on one file, with a write-ahead log, full sync and group commit.
 
 `synchronous=NORMAL`, the usual advice, does not sync at commit, so a power failure can lose an acknowledged turn. FULL
 syncs; all waiting callers share one commit, so this is cheap. The settings are read back after they are set; a file
-that does not accept them is not opened. Only a group that consists of notes alone, which need not survive a power
+that does not accept them is not opened. Only a group of jobs that are all notes, which need not survive a power
 failure, commits without waiting for the sync; the next synced commit writes them to disk too.
 
-Jobs are queued. A caller that finds the writer free becomes the leader: it begins a transaction, runs every waiting
-job, commits once, and only then notifies each caller. A blocking caller leads in its own thread until it has its own
-result, which saves a thread switch; for an asynchronous caller a thread of the engine leads, so cancelling the caller
-cannot interrupt a write.
+Writes are queued as jobs. A caller that finds the writer free becomes the leader: it begins a transaction, runs every
+waiting job, commits once, and only then gives each caller its result. A blocking caller leads in its own thread until
+it has its own result, which saves a thread switch; for an asynchronous caller a thread of the engine leads, so
+cancelling the caller cannot interrupt a write.
 
 A blocking leader can be interrupted (Ctrl-C, `signal.alarm`) between any two instructions. So a caller holds no lock,
 and the progress of a leader is kept in three attributes that each change by one atomic call: `_jobs` (waiting),
-`_group` (being served) and `_decided` (not empty once the outcome of the group is settled; the call that commits also
-adds to it). The next leader reads them first (`_recover`): it notifies the callers of a settled group, and rolls back
-and requeues an unsettled one, without the jobs whose callers are gone.
+`_group` (being run) and `_decided` (not empty as soon as the group is committed or has failed; the call that commits
+also adds to it). The next leader reads them first (`_recover`): if the group was decided, it wakes the callers; if not,
+it rolls back and queues the jobs again, without those whose callers are gone.
 """
 
 from __future__ import annotations
@@ -64,26 +64,26 @@ __all__ = (
 
 
 REBUILT_BYTES = 64 << 20
-"""The largest file that is written anew when an entry is erased; a larger one would stop all writers for too long."""
+"""Largest file that is rewritten (VACUUM) when an entry is erased; a larger one would block writers for too long."""
 
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SAFE_SQLITE = (3, 51, 3)
-"""The first release without the write-ahead-log reset bug, which can corrupt a file with two connections."""
+"""The first SQLite release without the write-ahead-log reset bug, which can corrupt a file with two connections."""
 
 _log = logging.getLogger(__name__)
 _LARGEST_GROUP = 256
 _COMMIT = ("COMMIT",)
 _POLL_SECONDS = 0.25
-"""Seconds a blocking caller waits for its result before it checks that there is still a leader."""
+"""Seconds that a blocking caller waits for its result before it checks that there is still a leader."""
 _MAX_INTERRUPTS = 3
-"""Number of times a job is retried because the thread that ran it was interrupted."""
+"""Most times that a job is retried because the thread that ran it was interrupted."""
 
 
 class SqliteEngine(Writer):
-    """One database file: a writer with group commit, and readers that never wait for it."""
+    """Runs reads and writes on one database file: one writer with group commit, and readers that never wait for it."""
 
     def __init__(self, path: str, *, blocking: bool, busy_seconds: float = 10.0) -> None:
         self.path = path
@@ -108,16 +108,17 @@ class SqliteEngine(Writer):
         self.commits = 0
         """Number of committed transactions; `jobs_done / commits` is the average size of a group."""
         self.jobs_done = 0
+        """Number of jobs in these transactions."""
 
     async def write(self, work: Callable[[Connection], Result], *, once: bool = False) -> Result:
-        """Run `work` in a transaction; return when it is committed and synced. Work with `once` is never retried."""
+        """Run `work` in a transaction; return its result once it is committed and synced. `once`: never retried."""
         kind = ONCE if once else SINGLE
         return await self.submit(
             cast("JobKind[Callable[[Connection], Result], Result]", kind), work
         )
 
     async def submit(self, kind: JobKind[Item, Result], item: Item) -> Result:
-        """Like `write`, for a job of a kind whose waiting jobs are executed together."""
+        """Like `write`, for a job of a kind: waiting jobs of the same kind are executed together."""
         self.process.check()
         self._check_open()
         return await self._submit(kind, item)
@@ -163,7 +164,7 @@ class SqliteEngine(Writer):
         return cast("Result", job.result)
 
     async def read(self, work: Callable[[Connection], Result], *, short: bool = False) -> Result:
-        """Run `work` on a snapshot of the committed data; `short` work may share a snapshot with other reads."""
+        """Run `work` on a snapshot of the committed data; return its result. `short` work may share a snapshot."""
         self.process.check()
         self._check_open()
         if self.blocking:
@@ -173,7 +174,7 @@ class SqliteEngine(Writer):
         return await asyncio.get_running_loop().run_in_executor(self._long_pool(), self._read, work)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Run long work outside the event loop; it may use `read_here` and `write_here`."""
+        """Run long work outside the event loop and return its result; it may call `read_here` and `write_here`."""
         self.process.check()
         self._check_open()
         if self.blocking:
@@ -186,7 +187,7 @@ class SqliteEngine(Writer):
         return self._closed
 
     def prepare(self, work: Callable[[Connection], None], *, unless_busy: bool = False) -> None:
-        """Run `work` on the writer before any job uses it; `work` manages its own transaction.
+        """Run `work`, such as a migration, on the writer before any job uses it; it begins its own transaction.
 
         With `unless_busy`, the work is optional: it is skipped if another program is writing.
         """
@@ -210,7 +211,7 @@ class SqliteEngine(Writer):
             raise
 
     def check_log(self) -> None:
-        """Raise `UnsafeStore` if the file's log is missing; afterwards the first write is recorded in the file."""
+        """Raise `UnsafeStore` if the write-ahead log of the file is missing; called once, after opening."""
         if not self._file.in_memory:
             self.prepare(self._check_log)
 
@@ -218,9 +219,9 @@ class SqliteEngine(Writer):
         self._first_write.check(connection, self.path, had_log=self._file.had_log)
 
     async def scrub(self, *, rebuild: bool = False) -> None:
-        """Move the write-ahead log into the file and truncate it, so that deleted text is in neither.
+        """Move the write-ahead log into the file and truncate the log, so that deleted text is in neither.
 
-        With `rebuild`, a file of at most `REBUILT_BYTES` is written anew: the unused space inside a page may hold bytes
+        With `rebuild`, a file of at most `REBUILT_BYTES` is rewritten: the unused space inside a page may contain bytes
         of older versions of its rows.
         """
         if self._closed:
@@ -281,11 +282,12 @@ class SqliteEngine(Writer):
                 raise apsw.BusyError("a reader still uses an older snapshot")
         except apsw.Error as error:
             raise StoreUnavailable(
-                f"deleted, but the write-ahead log could not be truncated ({error}): call it again"
+                f"the data was deleted, but the write-ahead log, which may contain its bytes, could not be truncated "
+                f"({error}): delete again"
             ) from error
 
     def _size(self) -> int:
-        """Return the bytes of the database."""
+        """Return the size of the database in bytes."""
         pages, size = (
             self._writer.execute(f"PRAGMA {each}").fetchone()
             for each in ("page_count", "page_size")
@@ -319,7 +321,7 @@ class SqliteEngine(Writer):
                 return
 
     def _lead(self, own: Job | None = None, *, check_lost: bool = False) -> None:
-        """Lead, unless another caller does: run the queued jobs. A blocking caller stops when its `own` job is done."""
+        """Run the queued jobs, unless another caller does. A blocking caller stops when its `own` job is done."""
         # The queue is checked again after a turn: a job queued during it started no leader.
         while self._jobs or self._group:
             if own is not None and own.notified:
@@ -343,7 +345,7 @@ class SqliteEngine(Writer):
                 turn.frame = None
 
     def _hand_over(self) -> None:
-        # With many writers the queue is never empty, and a caller that served it until then would never return.
+        # With many writers the queue is never empty: a caller that led until it is empty would never return.
         with suppress(IndexError):  # the queue is empty
             if self._jobs[0].waiter is None:
                 wake(self._jobs[0])
@@ -352,7 +354,7 @@ class SqliteEngine(Writer):
                     self._start_leader()
 
     def _serve(self) -> None:
-        """Run the jobs at the head of the queue."""
+        """Run the first jobs of the queue in one transaction, or one job outside of a transaction."""
         self._recover()
         if self._ended:
             self._reject_all()
@@ -362,7 +364,7 @@ class SqliteEngine(Writer):
             self._commit()
 
     def _recover(self) -> None:
-        """Finish the group of an interrupted leader: notify if its outcome is settled, else roll back and requeue."""
+        """Finish the group of an interrupted leader: wake its callers if it was decided, else queue its jobs again."""
         group, jobs = self._group, self._jobs
         if not group:
             self._decided.clear()
@@ -385,7 +387,7 @@ class SqliteEngine(Writer):
             group.pop()
 
     def _notify_group(self) -> None:
-        """Notify the callers of the group, whose outcome is settled."""
+        """Give the callers of the group their results, after the group was committed or has failed."""
         if not self._first_write.is_done:
             with suppress(apsw.Error):  # retried at the next commit, or on closing
                 self._first_write.end(self._writer)
@@ -396,7 +398,7 @@ class SqliteEngine(Writer):
                 if not job.notified:
                     job.failure = job.failure or fault
         notify(self._group)
-        self._group.clear()  # before `_decided`: a group without a decision would run again
+        self._group.clear()  # before `_decided`: a group that is not decided would run again
         self._decided.clear()
 
     def _take(self) -> None:
@@ -411,7 +413,7 @@ class SqliteEngine(Writer):
             jobs.popleft()  # after an interrupt before this it is in both; see `_recover`
 
     def _reject_all(self) -> None:
-        """Fail all waiting jobs: the store has been closed."""
+        """Let all waiting jobs fail, because the store has been closed."""
         while self._jobs:
             self._group.append(self._jobs[0])
             self._jobs.popleft()
@@ -421,7 +423,7 @@ class SqliteEngine(Writer):
         self._notify_group()
 
     def _run_outside(self) -> None:
-        """Run the first job, between two transactions."""
+        """Run the first job, outside of a transaction."""
         job = self._jobs[0]
         self._group.append(job)
         self._jobs.popleft()

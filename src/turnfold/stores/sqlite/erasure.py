@@ -1,18 +1,19 @@
-"""Deletion of single entries and of conversations from the SQLite store; long conversations in steps.
+"""Erase single entries and delete whole conversations in the SQLite store, a long conversation in several transactions.
 
-Between two steps other writers can work.
+Between two of these transactions (steps), other writers can write.
 
-A short conversation is deleted in one transaction. A long one is first hidden, in one small transaction: its name is
-given to an empty row marked as deleted, and its own row moves to the tenant "", which no caller can have. (The row that
-remains of a deletion has a digest instead of the name and tenant, by which a late writer is refused.) Then its
-entries (newest first), documents and checkpoints are deleted in bounded steps, each a transaction, and last the row
-under the tenant "". While there is such a row, a deletion is unfinished, and the next process that finds it continues.
+A short conversation is deleted in one transaction. A long one is first hidden, in one small transaction: a new empty
+row, marked as deleted, takes its name, and its own row moves to the tenant "", which no caller can have. (The row that
+remains after a deletion has a digest in place of the name and tenant, by which a late writer is refused.) Then its
+entries (newest first), documents and checkpoints are deleted in bounded steps, and at last the row under the tenant "".
+As long as there is such a row, a deletion is unfinished, and the next process that finds it continues.
 
-Most of the time goes into the search index. FTS5 can remove a place from its lists at once ("secure-delete"), which
-takes 0.7 ms for an entry of 35 terms, or mark it as deleted, which costs almost nothing, and drop it when lists are
-merged. Merging the whole index takes a few microseconds for each place in it. So a few places are removed at once;
-many, and long ones, are marked and then dropped by merging, in steps as well. (A place is an entry or text in the
-index.) A long place is removed in parts, whose terms are made on a reader's snapshot (`next_long_place`).
+Most of the time goes into the search index. A text of an entry, checkpoint or document is called a place in names. FTS5
+can remove a text from its lists immediately ("secure-delete"), which takes 0.7 ms for an entry of 35 terms, or mark it
+as deleted, which costs almost nothing, and drop it when lists are merged. Merging the whole index takes a few
+microseconds for each text in it. So a few texts are removed immediately; many texts, and long ones, are marked and then
+dropped by merging, in steps as well. A long text is removed in parts, whose terms are made by a reader, without locking
+writers out (`next_long_place`).
 """
 
 from __future__ import annotations
@@ -43,20 +44,21 @@ __all__ = (
 
 
 MOST_ROWS = 500
-"""Rows deleted in one transaction."""
+"""Most rows deleted in one transaction."""
 _MOST_SECURE = 100
-"""Rows deleted in one transaction if each is removed from the lists of the index at once."""
+"""Most rows deleted in one transaction if each is removed from the lists of the index immediately."""
 _MOST_BYTES = 1 << 20
-"""Bytes deleted in one transaction; a single row may have more."""
+"""Most bytes deleted in one transaction; a single row may have more."""
 _MOST_INDEXED_BYTES = 16 << 10
-"""Bytes of indexed texts that are deleted in one transaction."""
+"""Most bytes of indexed texts that are deleted in one transaction."""
 _MERGED_PAGES = 64
-"""Pages of the index merged in one transaction."""
+"""Number of pages of the index that are merged in one transaction."""
 _MERGE_RATIO = 200
-"""Merging is used if more than one place in this many is removed: removing one costs as much as merging so many."""
+"""Removing one text immediately takes as long as merging this many, so merging is used if a larger share goes."""
 _STEPS_AT_OPENING = 4
 _DELETED_TENANT = ""
 _SECURE, _MERGE, _MERGING = "", "merge", "merging"
+"""How texts are removed from the index: immediately, by a merge that is due, by a merge that has begun."""
 _TEXT_BYTES = f"""(SELECT coalesce(octet_length(document.text), octet_length(checkpoint.text), 0)
 FROM beside AS own {index.JOIN_TEXTS.replace("beside.", "own.")} WHERE own.id = beside.id)"""  # noqa: S608 (constants)
 # A damaged row can lack a body; it is deleted like any other.
@@ -74,14 +76,18 @@ class _Erasing(NamedTuple):
     tenant: str
     """The tenant it belonged to."""
     indexed: int
-    """The newest entry that is in the index."""
+    """Seq of the newest entry that is in the index."""
     indexed_by: str
+    """Version of the rules that made its index terms; empty if nothing of it is indexed."""
     mode: str
-    """The way its places are removed from the index: at once, or by merging."""
+    """How its texts are removed from the index: `_SECURE`, `_MERGE` or `_MERGING`."""
 
 
 def delete(connection: Connection, tenant: str, name: str, *, now: int) -> Erasure:
-    """Delete a short conversation, or hide a long one; then `is_erasing` is true until `erase_some` has removed it."""
+    """Delete a short conversation, or hide a long one, which `erase_some` then deletes in steps.
+
+    `is_erasing` is True until that is finished.
+    """
     record = sql.find_conversation(connection, tenant, name, writing=False)
     entries = record.head.seq
     counts = doc_sql.counts(connection, record.key)
@@ -127,7 +133,7 @@ def _entry_ids(key: int) -> tuple[int, int]:
 
 
 class EntryErasure(NamedTuple):
-    """An entry to erase, and the documents to change with it."""
+    """A request to erase an entry: the message that replaces it, and the documents to replace and to drop with it."""
 
     conversation: str
     seq: int
@@ -145,7 +151,10 @@ def erase_entry(
     tokens: int,
     now: int,
 ) -> Erasure:
-    """Replace the message of an entry, which costs `tokens` then, and remove what was made from the old one."""
+    """Replace the message of an entry, update the index and remove the checkpoints that cover it.
+
+    `tokens` is the token count of the new message.
+    """
     conversation, seq, message, replaced, dropped = wanted
     key = record.key
     old = next(sql.rows(connection, key, after=seq - 1, upto=seq), None) if seq and key else None
@@ -192,9 +201,9 @@ def _has_long_place(connection: Connection, key: int) -> bool:
 def next_long_place(
     connection: Connection, known: index.LongPlace | None
 ) -> index.LongPlace | None:
-    """Return the place that the next step removes a part of, with its terms; None if the next step needs none.
+    """Return the long text that the next step removes a part of, with its terms; None if there is none.
 
-    The terms of the `known` one are not made again.
+    If it is the same text as `known`, its terms are not made again.
     """
     erasing = _next(connection)
     place = None if erasing is None else _long_place_of(connection, erasing)
@@ -206,7 +215,7 @@ def next_long_place(
 
 
 def _long_place_of(connection: Connection, erasing: _Erasing) -> int | None:
-    """Return the place that must be removed from the index in parts before anything else is deleted."""
+    """Return the id of the long text that must be removed from the index in parts before its row is deleted."""
     if erasing.mode == _SECURE or not erasing.indexed_by:
         return None
     newest = connection.execute(
@@ -231,7 +240,7 @@ def _long_place_of(connection: Connection, erasing: _Erasing) -> int | None:
 
 
 def _erase_part(connection: Connection, erasing: _Erasing, long: index.LongPlace | None) -> bool:
-    """Remove a part of a long place from the index; return True if the next place was a long one."""
+    """Remove a part of a long text from the index; return False if the next text is not a long one."""
     place = _long_place_of(connection, erasing)
     if place is None:
         return False
@@ -250,12 +259,12 @@ def _erase_part(connection: Connection, erasing: _Erasing, long: index.LongPlace
 
 
 def is_erasing(connection: Connection) -> bool:
-    """Return True while a deletion is unfinished."""
+    """Return True if the deletion of a conversation is unfinished."""
     return _next(connection) is not None
 
 
 def erasing_keys(connection: Connection) -> list[int]:
-    """Return the keys of deleted conversations that may still be in the index."""
+    """Return the primary keys of conversations whose deletion is unfinished; they may still be in the index."""
     found = connection.execute("SELECT key FROM conversation WHERE tenant = ?", (_DELETED_TENANT,))
     return [cast("int", row[0]) for row in found]
 
@@ -297,9 +306,9 @@ def _next(connection: Connection) -> _Erasing | None:
 
 
 def erase_some(connection: Connection, long: index.LongPlace | None = None) -> None:
-    """Execute one step of the unfinished deletions: at most `MOST_ROWS` rows, or some pages of the index.
+    """Delete at most `MOST_ROWS` rows of an unfinished deletion, or merge some pages of the index.
 
-    `long` is the result of `next_long_place`; without it, the terms of a long place are made here.
+    `long` is the result of `next_long_place`; without it, the terms of a long text are made here.
     """
     erasing = _next(connection)
     if (
@@ -327,7 +336,7 @@ def _row_limit(erasing: _Erasing) -> int:
 
 
 def _erase_entries(connection: Connection, erasing: _Erasing) -> bool:
-    """Delete the newest entries; return True if there were any."""
+    """Delete some of the newest entries; return True if there were any."""
     # The newest first: the terms of a tool result depend on the call before it, which must still be stored.
     key = erasing.key
     newest = connection.execute(
@@ -387,7 +396,7 @@ def _erase_rows(
 
 
 def _within_bytes(sizes: list[tuple[int, int]], limit: int) -> int:
-    """Return how many of these rows to delete in one step: at least one."""
+    """Return how many of these rows, given as (seq, bytes), have at most `limit` bytes together: at least one."""
     total = 0
     for place, (_, size) in enumerate(sizes):
         total += size

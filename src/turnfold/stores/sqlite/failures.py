@@ -1,4 +1,7 @@
-"""Errors for SQLite failures. Each says whether anything was written and what to do; none shows stored content."""
+"""Turn errors of the SQLite driver into errors of the store.
+
+Each error says whether anything was written and what to do; none shows stored content.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ __all__ = (
 
 
 DAMAGE = (UnicodeDecodeError, OverflowError)
-"""Errors of the driver for text that is not UTF-8, and for a key that leaves no room for a seq."""
+"""Errors of the driver if a file is damaged: text that is not UTF-8, or a number that is too large for a key."""
 
 
 _OTHER_SCHEMA = (
     "no such column", "no such table", "has no column named", "NOT NULL constraint failed",
 )  # fmt: skip
-"""Messages of SQLite for statements that do not fit its tables, because another release changed them."""
+"""Parts of SQLite's messages if a statement does not fit the tables, because another release changed them."""
 
 
 def _schema_error(error: BaseException) -> UnsafeStore | None:
@@ -55,22 +58,23 @@ def write_error(error: BaseException, *, committing: bool) -> StoreError:
 
 
 def interrupted_error() -> StoreUnavailable:
-    """Return the error for a job that was rolled back by an interrupt and is not retried."""
+    """Return the error for a write that an interrupt rolled back, and that is not retried."""
     return StoreUnavailable(
         "nothing was written: the writing thread was interrupted (Ctrl-C, or an exception of a signal handler); retry"
     )
 
 
 def damage_error(error: Exception) -> StoreError:
-    """Return the error for data that turnfold cannot have written."""
+    """Return the error for stored data that turnfold cannot have written, so the file is damaged."""
     # Without the text of the error: that of a decoder shows the bytes.
     return StoreError(
-        f"the file contains data that no store wrote ({type(error).__name__}): restore it from a backup"
+        f"the file is damaged: it contains data that turnfold never writes ({type(error).__name__}): restore it from a "
+        "backup"
     )
 
 
 def caller_error(error: Exception) -> Exception:
-    """Return the error to raise for one job that failed."""
+    """Return the error that the caller of a failed write gets: its own, or one for a failure of the driver."""
     if isinstance(error, DAMAGE):
         return damage_error(error)
     is_callers = isinstance(error, StoreError | ValueError | LookupError)

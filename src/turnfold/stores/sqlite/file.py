@@ -1,26 +1,27 @@
-"""Open a SQLite file safely: check which program owns it, whether its log is missing, and whether it was replaced.
+"""Open a SQLite file safely: check which program made it, whether its log is missing, and whether it was replaced.
 
-Another program's file must be refused unchanged, and even the setting that makes a file safe, the write-ahead log, is
-written into its header. So the owner is checked before anything is written. A file is first read without locks, which
-creates no other files; only if that is inconclusive, it is read like any database. This takes as long as opening, so a
-store marks its header (`application_id`): if the mark is there, the connection that will be used checks the owner,
-before it sets anything.
+Owner: a file of another program must be refused unchanged, and even the setting that makes a file safe, the write-ahead
+log, is written into its header. So the check comes before anything is written. The file is first read without locks,
+which creates no other files; only if the result is not certain, it is read like any database. This takes as long as
+opening the file, so a store writes a mark into the header (`application_id`): if the mark is there, only the connection
+that will be used checks the owner, before it changes any setting.
 
-Writes go to the log beside the file (-wal) first, and into the file when the log has grown or the last connection
-closes. A copy of the file alone would look like an empty store. So the tables are moved into the file when it is
-created, and before the first write the header's `user_version` is set to 1, in the file: if it is 1, and there is
-neither a conversation nor a log, the log is missing. A copy without its log of a file that already has conversations is
-an older state of them, and cannot be detected.
+Missing log: writes go to the write-ahead log beside the file (-wal) first, and into the file when the log has grown or
+the last connection closes. A copy of the file alone would look like an empty store. So the tables are written into the
+file itself when it is created, and before the first write `user_version` in the header of the file is set to 1: if it
+is 1, and there is neither a conversation nor a log, the log is missing. If a file that already has conversations is
+copied without its log, the copy has an older state of them; that cannot be detected.
 
-SQLite goes on writing to a file that was deleted, moved or replaced while it was open, and those writes are lost. So
-the path is compared with the file that was opened, after each commit before callers are notified, and before a read
-unless that was just done. A copy written over the file keeps its inode. Only checkpoints write to the file itself, so
-if its modification time has changed, its header is read: it must be a store's, and its change counter may only grow.
-Not detected: a copy whose counter is not lower (another store's file, or a state since which the file did not grow),
-and one that is written just before the very commit at which SQLite moves the log into the file.
+Replaced file: SQLite goes on writing to a file that was deleted, moved or replaced while it was open, and those writes
+are lost. So the path is compared with the file that was opened: after each commit, before callers get their result, and
+before a read unless it was compared a moment ago. A copy that is written over the file keeps the inode of the file.
+SQLite writes to the file itself only when it moves the log into it, so if the modification time has changed, the header
+is read: it must be that of a store, and its change counter may only grow. Not detected: a copy whose counter is not
+lower (the file of another store, or a state since which the file did not grow), and a copy that is written just before
+a commit at which SQLite moves the log into the file.
 
-A new file, and a backup, can be read by their owner only; SQLite gives the log and the index of the log the permissions
-of the file. Those of an existing file are left as they are.
+Permissions: a new file, and a backup, can be read only by the user who made them; SQLite gives the log and the index of
+the log the permissions of the file. The permissions of an existing file are not changed.
 """
 
 from __future__ import annotations
@@ -56,16 +57,16 @@ __all__ = (
 
 
 FIRST_STEP = "0001_log"
-"""The first step of the schema: every store's file has it, and no other file."""
+"""Name of the first schema migration: the file of every store has it, and no other program's file."""
 MARK = 0x74666C64
-"""The `application_id` of a store's file: "tfld"."""
+"""The `application_id` in the header of a store's file: "tfld"."""
 _MAGIC = b"SQLite format 3\0"
 _MARK_AT = slice(68, 72)
 """Position of the `application_id` in the header."""
 
 
 class Connect(Protocol):
-    """Opens a connection to check the owner of a file."""
+    """Function that opens a connection to check which program made a file."""
 
     def __call__(self, address: str, *, only: bool, keep_log: bool) -> Connection:
         """Connect to a path, or with `only` to a URI for reading; with `keep_log`, closing does not remove the log."""
@@ -73,9 +74,9 @@ class Connect(Protocol):
 
 
 def check_file_owner(path: str, connect: Connect) -> bool:
-    """Raise `UnsafeStore` for another program's file, without changing it; a missing or empty file has no owner.
+    """Raise `UnsafeStore` if another program made the file, without changing it; accept a missing or empty file.
 
-    Return False if only the mark of a store was checked; then the caller must call `check_owner` on its connection.
+    Return False if only the mark in the header was checked; then the caller must call `check_owner` on its connection.
     """
     file = Path(path)
     if not _holds_bytes(file):
@@ -96,44 +97,44 @@ def check_file_owner(path: str, connect: Connect) -> bool:
 
 
 def _holds_bytes(file: Path) -> bool:
-    """Return True for a file that is not empty; another process may remove a log at any moment."""
+    """Return True if there is a file and it is not empty; another process may remove it at any moment."""
     found = _stat(os.fsencode(file))
     return found is not None and stat.S_ISREG(found.st_mode) and found.st_size > 0
 
 
 def is_marked(header: bytes) -> bool:
-    """Return True if the header of a file has the mark of a store."""
+    """Return True if these first bytes of a SQLite file contain the `application_id` of a store."""
     return header.startswith(_MAGIC) and header[_MARK_AT] == MARK.to_bytes(4, "big")
 
 
 def _has_mark(file: Path) -> bool:
-    """Return True if the header in the file itself, not in its log, has the mark of a store."""
+    """Return True if the header in the file itself, not in its log, contains the `application_id` of a store."""
     try:
         with file.open("rb", buffering=0) as opened:
             header = opened.read(_MARK_AT.stop)
-    except OSError:  # the driver will meet and report it
+    except OSError:  # opening the file with the driver fails too, and reports it
         return False
     return is_marked(header)
 
 
 def _check_unlocked(address: str, connect: Connect) -> tuple[str, bool]:
-    """Return the reason to refuse the file, and True if that is certain; it is not if the file is being written."""
+    """Return the reason to refuse the file ("" for none), and whether that is certain: not if it is being written."""
     try:
         with closing(connect(address, only=True, keep_log=True)) as connection:
             reason = _foreign_reason(connection)
             return reason, not reason or "migration" not in _schema_names(connection)
-    except Exception:  # the check with locks will meet and report it
+    except Exception:  # the check with locks fails too, and reports it
         return "", False
 
 
 def check_owner(connection: Connection) -> None:
-    """Raise `UnsafeStore` if the file belongs to another program."""
+    """Raise `UnsafeStore` if another program made the file."""
     if reason := _foreign_reason(connection):
         raise UnsafeStore(reason)
 
 
 def _foreign_reason(connection: Connection) -> str:
-    """Return why the file belongs to another program; empty if it is a store, or has no owner yet."""
+    """Return why the file is that of another program; "" if it is the file of a store, or empty."""
     if connection.in_transaction:
         return _foreign_reason_now(connection)
     connection.execute("BEGIN")  # a store that is just being created is seen whole or not at all
@@ -177,18 +178,22 @@ _HEADER = 100
 _VERSION_AT = slice(60, 64)
 """Position of the `user_version` in the header."""
 _FIRST_WRITE_SECONDS = 1.0
-"""Seconds to wait for the first write of another process before its log is considered missing."""
+"""Seconds to wait for the first write of another process before the log is considered missing."""
 
 
 class FirstWrite:
-    """Records the first write to a file in its header. `is_done` is True at first; `check` sets it by the content."""
+    """Records in the header of a file that something was written, so that a missing log is noticed later.
+
+    `is_done` is True if nothing needs to be recorded any more; `check` sets it to False for a file without
+    conversations.
+    """
 
     def __init__(self) -> None:
         self.is_done = True
         self._begun = False
 
     def check(self, connection: Connection, path: str, *, had_log: bool) -> None:
-        """Raise `UnsafeStore` if the log is missing; `had_log` is True if there was one when the file was opened."""
+        """Raise `UnsafeStore` if the log of a file is missing; `had_log`: there was one when the file was opened."""
         header = _header(connection)
         if not is_marked(header):  # just created: the tables are in the log only
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -205,18 +210,19 @@ class FirstWrite:
             header = _header(connection)
         if not had_log:
             raise UnsafeStore(
-                f"{path!r} is empty, but data was stored in it: its log {path + '-wal'!r} is missing. Copy both "
-                "together, or make copies with backup(); if the data is not needed, delete the file"
+                f"{path!r} has no conversations, but its header says that data was stored: its log {path + '-wal'!r} "
+                "is missing. Copy both files together, or make copies with backup(); if the data is not needed, delete "
+                "the file"
             )
         _set(connection, written=False)  # the first writer was killed before it wrote
 
     def begin(self, connection: Connection) -> None:
-        """Record in the file that the first write begins; called outside a transaction until it `is_done`."""
+        """Record in the header that the first write begins; called outside a transaction, while `is_done` is False."""
         self._begun = True
         _set(connection, written=True)
 
     def end(self, connection: Connection) -> None:
-        """After the first write: mark it as done, or clear the record because nothing was stored."""
+        """After the first write: set `is_done`, or clear the record in the header if nothing was stored."""
         if not self._begun:
             return
         if _is_empty(connection):
@@ -248,11 +254,11 @@ _SETTINGS: dict[str, tuple[str, object]] = {
     "mmap_size": ("0", 0),
 }
 _BACKUP_PAGES = 1024
-"""Pages that a backup copies before it lets other jobs run."""
+"""Pages that a backup copies in one call; between two calls, other threads run."""
 _COUNTER_AT = slice(24, 28)
 """Position of the change counter in the header."""
 _FRESH = 0.02
-"""Seconds for which a check of the file is reused by readers: a check costs a tenth of a read."""
+"""Seconds for which readers reuse the last check of the file: a check takes a tenth of the time of a read."""
 _IDENTITY = slice(1, 3)
 """Position of inode and device in the result of `os.stat`."""
 _memory_names = itertools.count()
@@ -266,15 +272,15 @@ def _stat(path: bytes) -> os.stat_result | None:
 
 
 def _create_private(path: str) -> None:
-    """Create an empty file that only its owner can read; nothing is done if there is one.
+    """Create an empty file that only its owner can read; do nothing if the file exists.
 
-    It gets its name when it has its permissions, and is closed by then: closing a file releases the locks that this
-    process has on it.
+    The file is created and closed under a temporary name, then linked to its own name: nobody can open it before its
+    permissions are set, and closing it does not release locks that this process has on the database.
     """
     file = Path(path)
     try:
         handle, draft = tempfile.mkstemp(prefix=".turnfold-", dir=file.parent)
-    except OSError:  # SQLite will meet and report it
+    except OSError:  # SQLite fails too when it opens the file, and reports it
         return
     os.close(handle)
     try:
@@ -289,9 +295,11 @@ def _create_private(path: str) -> None:
 
 
 def copy_into(target: str, source: Connection) -> None:
-    """Copy a snapshot of a database into a new file, while it is in use."""
+    """Copy a consistent snapshot of a database into a new file, while the database is in use."""
     if Path(target).exists():
-        raise InvalidOption(f"{target} exists, and a backup overwrites no file: give another path")
+        raise InvalidOption(
+            f"{target} exists, and a backup never overwrites a file: give another path"
+        )
     _create_private(target)
     copy = apsw.Connection(str(Path(target).absolute()))  # absolute, so it cannot be ":memory:"
     try:
@@ -306,7 +314,10 @@ def copy_into(target: str, source: Connection) -> None:
 
 
 def file_address(path: str | Path) -> str:
-    """Return the absolute path: SQLite never takes it for a special name, and it survives a change of directory."""
+    """Return the absolute path of a store's file; raise `InvalidOption` if it cannot be the path of one.
+
+    SQLite takes no absolute path for a special name, and it stays valid if the process changes its directory.
+    """
     if str(path) in ("", ":memory:"):
         raise InvalidOption(
             f"{str(path)!r} is not a file name: omit the path for a store in memory, or write ./{path or 'chat.db'}"
@@ -320,7 +331,7 @@ def file_address(path: str | Path) -> str:
 
 
 class SqliteFile:
-    """A database file, or a database in memory if the path is ":memory:"."""
+    """Opens connections to a database file, and checks that it is still the same file; ":memory:" for one in memory."""
 
     def __init__(self, path: str, *, busy_seconds: float) -> None:
         self.path = path
@@ -333,9 +344,9 @@ class SqliteFile:
         )
         self._own = self.in_memory  # True once the file is known not to be another program's
         self.fault: UnsafeStore | None = None
-        """Error if the file is no longer the one that was opened; then the store must be opened again. Else None."""
+        """The error to raise if the file at the path is no longer the one that was opened; None as long as it is."""
         self.had_log = False
-        """True if there was a log with content when the file was opened."""
+        """True if there was a write-ahead log with content when the file was opened."""
         self._name, self._log = os.fsencode(path), b""
         self._identity: tuple[object, ...] | None = None
         self._log_identity: tuple[object, ...] | None = None
@@ -344,7 +355,7 @@ class SqliteFile:
         self._fresh = 0.0  # time until which a check need not be repeated
 
     def open(self) -> Connection:
-        """Open a connection that may write."""
+        """Open a connection that may write; wait while another process has the file locked."""
         # Switching a new file to a write-ahead log needs it exclusively, and SQLite reports "busy" to
         # others at once, whatever the time-out: of two processes that create one file, the loser has to
         # retry.
@@ -367,13 +378,13 @@ class SqliteFile:
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (jitter)
 
     def check(self, connection: Connection) -> UnsafeStore | None:
-        """Return the `fault` of the file, from a check at most a few milliseconds old; used for reads and notes."""
+        """Like `check_now`, but reuse a check that is at most a few milliseconds old; used for reads and notes."""
         if self._identity is None or time.monotonic() < self._fresh:
             return self.fault
         return self.check_now(connection)
 
     def check_now(self, connection: Connection) -> UnsafeStore | None:
-        """Compare path, log and header with the file that was opened; return its `fault`."""
+        """Check that path, log and header are still those of the file that was opened; return `fault`."""
         if self._identity is None or self.fault is not None:
             return self.fault
         self._fresh = time.monotonic() + _FRESH
@@ -413,7 +424,7 @@ class SqliteFile:
             self._set_fault(f"another file was put in its place{self._rename_stale_log()}")
 
     def _rename_stale_log(self) -> str:
-        """Rename the log of the former file, so that nobody opens the new file with it; return a text about it."""
+        """Rename the log of the former file, so that nobody opens the new file with it; return a text for the error."""
         # SQLite takes any log at the path for the file's own, and would write its pages into the new file.
         log = _stat(self._log)
         if log is None or log[_IDENTITY] != self._log_identity:
@@ -448,7 +459,10 @@ class SqliteFile:
         )
 
     def _identify(self, driver: apsw.Connection, before: os.stat_result | None) -> bool:
-        """Remember the file of the first connection, or compare that of a later one; return False to open it again."""
+        """Remember which file the first connection opened; for a later connection, check that it is the same file.
+
+        Returns False if the file was replaced while the first connection opened it: it must be opened again.
+        """
         found = _stat(self._name)
         if self._identity is not None:
             self._compare(found)
@@ -464,7 +478,7 @@ class SqliteFile:
         return True
 
     def _before_opening(self) -> os.stat_result | None:
-        """Return what the path names; before the first connection, note whether there is a log, and create the file."""
+        """Return the `os.stat` of the path; before the first connection, also set `had_log` and create the file."""
         found = _stat(self._name)
         if self._identity is None:
             log = _stat(os.path.realpath(self._name) + b"-wal")

@@ -1,17 +1,18 @@
-"""The search index of the SQLite store: an FTS5 table of term digests, filled by searches, rebuilt when rules change.
+"""The search index of the SQLite store: an FTS5 table of hashed words, which searches fill.
 
-A place is an entry, or a text of a checkpoint or document (table `beside`). Places are indexed by the next search, not
-when they are written (`index_backfill`).
+An indexed text, in names a place, is the text of an entry, of a checkpoint or of a document. Its id is that of the
+entry, or for checkpoints and documents (table `beside`) a number below 0. A text is indexed by the next search, not
+when it is written (`index_backfill`).
 
-The index stores digests instead of words, because deletion must be complete, and FTS5 may keep the beginning of a
-deleted term at the edge of a page. A few letters of a digest reveal nothing. A digest is made of the term and its
-tenant, so the list of a term holds only one tenant's places. A second table holds the number of places per term, so
-that a search need not read a list to count it.
+The index stores digests (hashes) instead of words, because deletion must be complete, and FTS5 may keep the beginning
+of a deleted term at the edge of a page. A few letters of a digest reveal nothing. A digest is made of the term and its
+tenant, so the list of a term contains only one tenant's texts. A second table has the number of texts per term, so that
+a search need not read a list to count it.
 
-To remove a place, FTS5 must be given its terms again, and only the same rules make the same terms. So each conversation
-records the version of the rules it was indexed by. An index made by other rules is retired as a whole when the file is
-opened (or when a place must be removed whose terms cannot be made again): searches fill a new index in steps, and the
-old one is removed in steps as well.
+To remove a text, FTS5 must be given its terms again, and only the same rules for words (`TERMS_MADE_BY`) make the same
+terms. So each conversation records the version of the rules it was indexed by. If the rules have changed when the file
+is opened, or if a text must be removed whose terms cannot be made again, the whole index is retired: searches fill a
+new index in steps, and the old one is removed in steps as well.
 """
 
 from __future__ import annotations
@@ -75,17 +76,18 @@ __all__ = (
 
 _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 7
-"""Bytes of a digest: with a hundred million terms, one in a billion searches would also count another term's places."""
+"""Bytes of a digest; with a hundred million terms, one search in a billion would mistake another term for its own."""
 _ALL = ""
-"""The term under which the total number of places is stored; no text has it."""
+"""The term under which the total number of indexed texts is counted; no text contains it."""
 MIXED = "mixed"
+"""Recorded as the version of the rules if a conversation was indexed by several versions."""
 MANY_WAITING = 20_000
-"""If at most this many entries wait, a search indexes all of them before it answers."""
+"""A search indexes all waiting entries before it returns if there are at most this many, else some of them."""
 BATCH_TERMS = 6_000
-"""Distinct terms written in one transaction: writers wait until it ends. A place with more is indexed in several."""
+"""Most distinct terms written in one transaction, for which other writers wait; a text with more takes several."""
 _REMOVED_BLOCKS = 500
 _REMOVED_AT_ONCE = 8
-"""Steps of removing a retired index that are done when the file is opened; enough for the index of a new file."""
+"""Steps of removing a retired index that are done when the file is opened; enough for a small index."""
 JOIN_TEXTS = """
 LEFT JOIN document ON document.conversation = beside.conversation
     AND document.kind = beside.kind AND document.key = beside.key
@@ -99,22 +101,22 @@ _TEXTS = (
 )
 
 Place: TypeAlias = tuple[int, Findable | None]
-"""The id of a place, and its searchable text; None if the text cannot be read."""
+"""The id of an indexed text, and the text with its filter marks; None if the text is damaged."""
 
 
 class IndexTables(NamedTuple):
-    """The table names of one index."""
+    """The names of the tables of one index."""
 
     postings: str
-    """FTS5 table: under each term, the places that contain it."""
+    """FTS5 table with a list for each term: the ids of the texts that contain it."""
     counts: str
-    """Number of places per term: of entries, and of texts of checkpoints and documents."""
+    """Table with two numbers per term: of entries, and of checkpoints and documents that contain it."""
     parts: str
-    """Places that are indexed in part, with the number of their parts that are in the index; made when it is needed."""
+    """Table of the long texts that are indexed in part, with the number of parts in the index; created when needed."""
 
 
 class TermDigests:
-    """Makes the digests of one tenant's terms, as stored in the index."""
+    """Makes the digests (keyed hashes) of one tenant's terms, which the index stores in place of words."""
 
     def __init__(self, tenant: str) -> None:
         self._key = blake2b(tenant.encode(), digest_size=32).digest()
@@ -125,12 +127,12 @@ class TermDigests:
         return self._known.get(term) or self._known.setdefault(term, _digest(term, self._key))
 
     def number(self, term: str) -> int:
-        """Return the key of a term in the table of counts."""
+        """Return the primary key of a term in the table of counts."""
         return _number(self.of(term))
 
     @property
     def all_places(self) -> int:
-        """The key of the total number of places in the table of counts."""
+        """Primary key of the row with the total number of indexed texts in the table of counts."""
         return self.number(_ALL)
 
 
@@ -143,20 +145,21 @@ def _number(digest: str) -> int:
 
 
 class IndexedPart(NamedTuple):
-    """Terms of a place that are written together: all of them, or one of its parts."""
+    """Terms of a text that are written in one transaction: all its terms, or a part of very many."""
 
     place: int
     number: int
+    """Number of this part, from 0."""
     of: int
-    """Number of parts that the place has."""
+    """Number of parts into which the text is divided."""
     terms: list[str]
     """Digests of terms."""
     marks: list[str]
-    """Digests of marks, which are not counted."""
+    """Digests of filter marks, which are not counted."""
 
 
 def parts_of(place: int, found: Findable | None, digests: TermDigests) -> list[IndexedPart]:
-    """Return all terms and marks of a place in parts of about `BATCH_TERMS`; the same text has the same parts."""
+    """Split the terms and marks of a text into parts of about `BATCH_TERMS`; the same text gives the same parts."""
     of = digests.of
     terms = [of(term) for term in distinct_terms(found.text)] if found is not None else []
     marks = [of(mark) for mark in found.marks] if found is not None else []
@@ -171,22 +174,22 @@ def parts_of(place: int, found: Findable | None, digests: TermDigests) -> list[I
 
 
 class IndexRows(NamedTuple):
-    """Parts of places as the statements of `add_rows` and `_remove_rows` read them: JSON arrays.
+    """Parts of indexed texts as JSON arrays, which the statements of `add_rows` and `_remove_rows` read.
 
-    They are made before the writer is asked for. With a call for each row, other threads could take the interpreter
-    lock at each, while the writer holds the database.
+    They are made before the write transaction begins. With one call for each row instead, other threads could take the
+    interpreter lock at each call, while the transaction keeps other writers waiting.
     """
 
     postings: str
-    """Place and terms of each part."""
+    """Id of the text and its terms, for each part."""
     counts: list[tuple[str, int, int]]
-    """Terms, and the numbers of entries and of texts that each of them has; below 0 for parts to be removed."""
+    """Terms, and the changes of their numbers of entries and of texts; below 0 for parts to be removed."""
     terms: str
     """All terms of `counts`."""
 
 
 def rows_of(parts: Iterable[IndexedPart], tenant: str, change: int) -> IndexRows:
-    """Return parts with the counts of their terms; `change` is 1 for parts to be added, -1 for parts to be removed."""
+    """Return parts and the counts of their terms as JSON; `change` is 1 to add the parts, -1 to remove them."""
     every = TermDigests(tenant).all_places
     entries: Counter[int] = Counter()
     texts: Counter[int] = Counter()
@@ -211,7 +214,7 @@ def _json(values: Sequence[object]) -> str:
 
 
 def add_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
-    """Add parts of places to the index, and count their terms."""
+    """Add (parts of) texts to the index, and update the counts of their terms."""
     # Counts first: they are written under a savepoint, at which FTS5 would write its lists, and each page twice.
     _count(connection, index, rows)
     connection.execute(
@@ -221,7 +224,7 @@ def add_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> Non
 
 
 def _remove_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
-    """Remove places from the index; their terms must be those they were added with."""
+    """Remove (parts of) texts from the index; their terms must be the ones they were added with."""
     table = index.postings
     _count(connection, index, rows)
     connection.execute(
@@ -247,7 +250,7 @@ def _count(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
 
 
 def prepare_index(connection: Connection) -> None:
-    """Start a new index unless the current rules made the live one; manages its own transaction."""
+    """Start a new index if there is none or if other rules made the live one; begins its own transaction."""
     if _is_current(connection):
         return  # without waiting for another writer
     connection.execute("BEGIN IMMEDIATE")
@@ -272,7 +275,7 @@ def _is_current(connection: Connection) -> bool | None:
 
 
 def live_index(connection: Connection) -> IndexTables:
-    """Return the index that is searched and filled."""
+    """Return the tables of the index in use, which is searched and filled."""
     return _tables(sql.scalar(connection, "SELECT number FROM search_index WHERE NOT retired") or 0)
 
 
@@ -310,14 +313,14 @@ def index_warnings(connection: Connection) -> tuple[str, ...]:
     warnings: list[str] = []
     if waiting > MANY_WAITING:
         warnings.append(
-            f"{waiting} entries wait to be indexed: until then searches cover the indexed entries and the newest of "
-            "the others; reindex() indexes all of them now"
+            f"{waiting} entries wait to be indexed: until then a search covers the indexed entries and the newest of "
+            "those that wait; reindex() indexes all of them now"
         )
     if oldest_retired(connection) is not None:
         stale = sql.scalar(connection, "SELECT count(*) FROM conversation WHERE unindexed")
         warnings.append(
-            f"the search index was made by other rules and is being rebuilt: {stale} conversations wait for their "
-            "first search; reindex() rebuilds it now"
+            f"the search index was made by other rules for words and is being rebuilt: {stale} conversations wait for "
+            "their next search; reindex() rebuilds it now"
         )
     return tuple(warnings)
 
@@ -330,7 +333,7 @@ def oldest_retired(connection: Connection) -> int | None:
 
 
 def remove_retired(connection: Connection) -> None:
-    """Do one bounded step of removing the oldest retired index; call it until none is left."""
+    """Delete some rows or one table of the oldest retired index; called until no retired index is left."""
     number = oldest_retired(connection)
     if number is None:
         return
@@ -369,7 +372,7 @@ def _delete_some(connection: Connection, table: str) -> int:
 
 
 def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict[int, int]:
-    """Return the places of a conversation that are indexed in part, with the number of their parts in the index."""
+    """Return the texts of a conversation that are indexed in part: number of parts in the index, by id of the text."""
     if not _exists(connection, index.parts):
         return {}
     first, last = sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ)
@@ -381,7 +384,7 @@ def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict
 
 
 def set_parts_indexed(connection: Connection, index: IndexTables, place: int, done: int) -> None:
-    """Record how many parts of a place are in the index; 0 if none is, or all are."""
+    """Record how many parts of a long text are in the index; `done` is 0 if none or all of them are."""
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {index.parts} (place INTEGER PRIMARY KEY, done INTEGER NOT NULL) STRICT"
     )
@@ -394,7 +397,7 @@ def set_parts_indexed(connection: Connection, index: IndexTables, place: int, do
 def entry_texts(
     connection: Connection, key: int, *, after: int = 0, limit: int = -1, upto: int = sql.LAST_SEQ
 ) -> Iterator[Place]:
-    """Yield entries with their searchable text; None for a damaged entry."""
+    """Yield the entries with `after < seq <= upto` as (id, searchable text); the text is None for a damaged entry."""
     raw = sql.raw_rows(connection, key, after=after, upto=upto, limit=limit)
     for seq, _, found in findable_entries(connection, key, raw, after=after):
         if found is None:
@@ -410,7 +413,7 @@ def entry_texts(
 def findable_entries(
     connection: Connection, key: int, raw: Iterable[tuple[object, ...]], *, after: int
 ) -> Iterator[tuple[int, Row | None, Findable | None]]:
-    """Yield seq, row and searchable text of the entries after `after`; row and text are None for a damaged one."""
+    """Yield (seq, row, searchable text) of the entries `raw`, which follow `after`; row and text None if damaged."""
 
     def earlier() -> list[Message | None]:
         before = sql.raw_rows(connection, key, after=max(after - CALL_REACH, 0), upto=after)
@@ -439,7 +442,7 @@ def _decode(
 
 
 def beside_texts(connection: Connection, key: int, which: str, *values: object) -> Iterator[Place]:
-    """Yield texts of checkpoints and documents; None for a damaged one."""
+    """Yield checkpoints and documents as (id, searchable text), None if damaged; `which` is a SQL condition."""
     for row in connection.execute(f"{_TEXTS} {which}", (key, *values)):
         place, text, checksum = cast("tuple[int, str, int | None]", row)
         sound = is_sound_text(text, checksum)
@@ -447,7 +450,7 @@ def beside_texts(connection: Connection, key: int, which: str, *values: object) 
 
 
 def add_text(connection: Connection, key: int, kind: str, name: str) -> None:
-    """Register the text of a checkpoint or document; the next search indexes it."""
+    """Register the text of a checkpoint or document as waiting to be indexed; the next search indexes it."""
     connection.execute(
         "INSERT INTO beside (id, kind, key, indexed) VALUES ((SELECT coalesce(min(id), -(?1 << 32)) - 1 FROM beside "
         "WHERE id < -(?1 << 32) AND id >= -(?1 << 32 | 4294967295)), ?2, ?3, 0)",
@@ -468,7 +471,7 @@ def remove_text(connection: Connection, tenant: str, key: int, kind: str, name: 
 def _indexed_texts(
     connection: Connection, key: int, which: str, *values: object
 ) -> Sequence[Place]:
-    """Return texts that are indexed, if only in part."""
+    """Return checkpoints and documents that are indexed, at least in part; `which` is a SQL condition."""
     partly = partly_indexed(connection, live_index(connection), key)
     where = f"AND (beside.indexed OR beside.id IN (SELECT value FROM json_each(?))) {which}"  # noqa: S608 (constants)
     return list(
@@ -493,7 +496,7 @@ def remove_conversation(connection: Connection, tenant: str, key: int) -> None:
 
 
 def last_indexed(connection: Connection, key: int) -> int | None:
-    """Return the last entry of a conversation that is indexed, if only in part; None if nothing of it is indexed."""
+    """Return the seq of the last entry that is indexed, at least in part; None if nothing of the conversation is."""
     found = connection.execute(
         "SELECT indexed, indexed_by FROM conversation WHERE key = ?", (key,)
     ).fetchone()
@@ -505,7 +508,7 @@ def last_indexed(connection: Connection, key: int) -> int | None:
 
 
 def is_text_indexed(connection: Connection, key: int, place: int) -> bool:
-    """Return True if the text of a checkpoint or document is indexed, if only in part."""
+    """Return True if the text of a checkpoint or document is indexed, at least in part."""
     indexed = sql.scalar(connection, "SELECT indexed FROM beside WHERE id = ?", (place,))
     return bool(indexed) or place in partly_indexed(connection, live_index(connection), key)
 
@@ -513,7 +516,10 @@ def is_text_indexed(connection: Connection, key: int, place: int) -> bool:
 def remove_entries(
     connection: Connection, tenant: str, key: int, span: tuple[int, int], *, merged: bool
 ) -> None:
-    """Remove the entries of `span` (first and last seq) from the index; they must still be stored."""
+    """Remove the entries of `span` (first and last seq) from the index; they must still be stored.
+
+    With `merged`, they are only marked as deleted until `merge_some` drops them.
+    """
     found = list(entry_texts(connection, key, after=span[0] - 1, upto=span[1]))
     _remove(connection, tenant, key, found, merged=merged)
 
@@ -521,7 +527,7 @@ def remove_entries(
 def replace_entry(
     connection: Connection, tenant: str, key: int, seq: int, change: Callable[[], None]
 ) -> None:
-    """Apply a change of one entry's body to the entry and, as far as the entry is indexed, to the index."""
+    """Call `change`, which changes the body of one entry, and update the index if the entry is indexed."""
     place = sql.row_id(key, seq)
     indexed = _is_indexed(connection, key, seq)
     if indexed or place in partly_indexed(connection, live_index(connection), key):
@@ -555,7 +561,7 @@ def remove_texts(
 
 
 class LongPlace(NamedTuple):
-    """A place whose terms are removed in several transactions."""
+    """A text with so many terms that they are removed from the index in several transactions."""
 
     place: int
     tables: IndexTables
@@ -564,7 +570,7 @@ class LongPlace(NamedTuple):
 
 
 def long_place(connection: Connection, tenant: str, key: int, place: int) -> LongPlace:
-    """Make the terms of a place, to be removed by `remove_part`."""
+    """Return the terms of a long text, to be removed by `remove_part`; `place` is its id in the index."""
     if place > 0:
         seq = place & sql.LAST_SEQ
         [(_, found)] = entry_texts(connection, key, after=seq - 1, upto=seq)
@@ -575,7 +581,7 @@ def long_place(connection: Connection, tenant: str, key: int, place: int) -> Lon
 
 
 def remove_part(connection: Connection, tenant: str, key: int, long: LongPlace) -> bool:
-    """Mark one part of a place as deleted in the index; return True if others are left."""
+    """Mark one part of a long text as deleted in the index; return True if other parts are left."""
     live = live_index(connection)
     if long.damaged or not _is_removable(connection, key) or live != long.tables:
         _start_new_index(connection)
@@ -594,10 +600,12 @@ def _remove(
     *,
     merged: bool = False,
 ) -> None:
-    """Remove places from the index; with `merged`, only mark them as deleted until `merge_some` drops them."""
+    """Remove texts from the index; with `merged`, only mark them as deleted until `merge_some` drops them."""
     if not places:
         return
-    damaged = any(found is None for _, found in places)  # perhaps since it was indexed
+    damaged = any(
+        found is None for _, found in places
+    )  # it may have been damaged after it was indexed
     if damaged or not _is_removable(connection, key):
         _start_new_index(connection)
         return
@@ -613,7 +621,7 @@ def _remove(
 
 
 def _is_removable(connection: Connection, key: int) -> bool:
-    """Return True if the terms by which a conversation was indexed can be made again."""
+    """Return True if the current rules for words made the index terms of a conversation, so they can be made again."""
     made_by = sql.scalar(connection, "SELECT indexed_by FROM conversation WHERE key = ?", (key,))
     return made_by == TERMS_MADE_BY
 
@@ -631,7 +639,7 @@ def _remove_parts(
 
 
 def places(connection: Connection) -> int:
-    """Return the number of places in the index, of all tenants."""
+    """Return the number of texts in the index, of all tenants."""
     # FTS5 stores the number of rows at the beginning of its first block; counting them would read the whole index.
     block: bytes = sql.scalar(
         connection,
@@ -646,7 +654,7 @@ def places(connection: Connection) -> int:
 
 
 def merge_some(connection: Connection, pages: int, *, begin: bool) -> bool:
-    """Merge some pages of the index, which really removes deleted places; return True if there was anything to do."""
+    """Merge pages of the index, which drops texts marked as deleted; return False if nothing was left to do."""
     table = live_index(connection).postings
     if begin:
         _configure(connection, table, "usermerge", 2)

@@ -1,14 +1,15 @@
-"""Fills the search index of the SQLite store: by the next search, in steps, and in the background if very many wait.
+"""Fill the search index of the SQLite store: each search indexes what was written since, in steps.
 
-Terms are made of a copy of the texts; the writer only inserts them, in batches of a bounded number of terms, and checks
-that what they were made of is unchanged. A place (entry, or text beside the log) with more terms than a batch holds is
-indexed over several batches. Each batch is a commit, so after a kill the next process continues at the last one, and
-writers never wait for more than one, whatever others have written.
+The terms of a step are made from a copy of the texts, without a lock. The writer only inserts them, in batches of a
+bounded number of terms, and checks that the texts have not changed meanwhile. A text (of an entry, a checkpoint or a
+document; in names, a place) with more terms than fit into a batch is indexed over several batches. Each batch is a
+commit, so if the process is killed, the next one continues after the last batch, and other writers wait for one batch
+at most.
 
-A search indexes only the conversation or scope that it searches. For an event loop, a thread indexes for each tenant
-that searches, so that none waits for the texts of another. If very many places wait (an imported log, or one that was
-never searched), a search indexes some of them and answers; later searches and a background thread, which sleeps half of
-the time, index the rest.
+A search indexes only the conversation or tenant that it searches. With an event loop, each tenant that searches has a
+thread that indexes, so that no tenant waits for the texts of another. If very many texts wait (an imported log, or one
+that was never searched), a search indexes some of them and returns; later searches and a background thread, which
+sleeps half of the time, index the rest.
 """
 
 from __future__ import annotations
@@ -63,21 +64,21 @@ __all__ = (
 
 _log = logging.getLogger(__name__)
 _STEP = 2000
-"""Places indexed in one step."""
+"""Most texts indexed in one step."""
 _STEP_CHARACTERS = 1_000_000
 """Characters of texts after which a step ends; a single text may be longer."""
 _BATCH_REPEATS = 12
-"""Times as many terms of all places together, which repeat each other."""
+"""A batch may have this many times `BATCH_TERMS` terms if they repeat: only distinct terms are limited to that."""
 _LONG = tables.MANY_WAITING
 _AT_ONCE = 2 * _STEP
-"""Places that a search indexes before it answers, if more than `MANY_WAITING` wait."""
+"""Texts that a search indexes before it returns, if more than `MANY_WAITING` wait."""
 _BACKGROUND_STEP = 250
-"""Places indexed in one step of the background thread."""
+"""Most texts indexed in one step of the background thread."""
 _WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
 
 
 def count_unindexed(connection: Connection, tenant: str, conversation: str | None) -> int:
-    """Return the number of entries of the scope, or of one conversation, that wait to be indexed."""
+    """Return how many entries of a tenant, or of one conversation, wait to be indexed."""
     return sql.scalar(
         connection,
         f"SELECT coalesce(sum(coalesce(last.seq, 0) - indexed), 0) FROM {sql.CONVERSATIONS_WITH_HEAD} WHERE {_WAITING}",  # noqa: S608 (constants)
@@ -95,38 +96,38 @@ def _has_unindexed(connection: Connection, tenant: str, conversation: str | None
 
 
 def _tenant_unindexed(connection: Connection) -> str | None:
-    """Return a tenant that has something to index; None if there is none."""
+    """Return a tenant whose texts wait to be indexed; None if there is none."""
     return sql.scalar(connection, "SELECT tenant FROM conversation WHERE unindexed LIMIT 1")
 
 
 class _Step(NamedTuple):
-    """Parts of one conversation that are written in one transaction."""
+    """Index terms of one conversation that are written in one transaction."""
 
     key: int
     after: int
-    """Entries up to this one were indexed before."""
+    """Seq of the last entry that was indexed before."""
     upto: int
-    """Entries up to this one are indexed with it."""
+    """Seq of the last entry that is indexed after this step."""
     texts: list[int]
-    """Texts of checkpoints and documents that are indexed with it."""
+    """Ids of the checkpoints and documents that are indexed after this step."""
     parts: list[IndexedPart]
     versions: dict[int, tuple[object, ...]]
-    """What identifies the texts that the parts were made of."""
+    """Versions of the texts that the parts were made from, by id of the text."""
     last: bool
-    """True if nothing of the conversation waited after it."""
+    """True if nothing else of the conversation waited when the step was planned."""
 
 
 class _Waiting(NamedTuple):
-    """Texts of one conversation that wait to be indexed, as a snapshot has them."""
+    """Texts of one conversation that wait to be indexed, read from one snapshot."""
 
     key: int
     indexed: int
-    """Entries up to this one are indexed."""
+    """Seq of the last indexed entry."""
     places: list[Place]
     versions: dict[int, tuple[object, ...]]
-    """What identifies the texts."""
+    """Versions of the texts by id, to notice later if a text has changed."""
     partly: dict[int, int]
-    """Places that are indexed in part, with the number of their parts in the index."""
+    """Texts that are indexed in part: number of their parts in the index, by id."""
     last: bool
     """True if nothing else of the conversation waits."""
 
@@ -134,7 +135,7 @@ class _Waiting(NamedTuple):
 def waiting_texts(
     connection: Connection, tenant: str, conversation: str | None, *, most: int
 ) -> tuple[IndexTables, list[_Waiting]]:
-    """Return the live index and at most `most` places that wait to be indexed, and fewer if they are long."""
+    """Return the live index and at most `most` texts that wait to be indexed; fewer if they are long."""
     index = live_index(connection)
     pending = connection.execute(
         f"SELECT key, indexed FROM conversation WHERE {_WAITING} LIMIT ?3",  # noqa: S608 (constants)
@@ -155,7 +156,7 @@ def waiting_texts(
             characters += len(place[1].text) if place[1] is not None else 0
         left -= len(places)
         versions = _versions(connection, [place for place, _ in places])
-        # A place that is indexed in part has more terms than a batch, and a text of n characters fewer than 2n.
+        # A text that is indexed in part has more terms than a batch, and a text of n characters fewer than 2n.
         longest = max((len(text.text) for _, text in places if text is not None), default=0)
         partly = partly_indexed(connection, index, key) if 2 * longest > tables.BATCH_TERMS else {}
         found.append(_Waiting(key, indexed, places, versions, partly, last))
@@ -165,19 +166,19 @@ def waiting_texts(
 
 
 class IndexPlan:
-    """What to add to the index, in batches of bounded size; what it was made of is checked when it is written."""
+    """The terms to add to the index, in batches of bounded size; `write_batch` checks that the texts are unchanged."""
 
     def __init__(self, index: IndexTables, tenant: str) -> None:
         self.index, self.tenant = index, tenant
         self.batches: list[list[_Step]] = [[]]
         self._digests = TermDigests(tenant)
         self._terms: set[str] = set()
-        """Distinct terms of the last batch, which cost the most to write."""
+        """Distinct terms of the last batch: writing these takes the most time."""
         self._size = 0
-        """All its terms and marks."""
+        """Number of all terms and marks of the last batch, with repetitions."""
 
     def add(self, waiting: _Waiting) -> None:
-        """Make the terms of texts of one conversation, and add them to the plan."""
+        """Split the waiting texts of one conversation into terms, and add these to the batches."""
         after = upto = waiting.indexed
         texts, parts = list[int](), list[IndexedPart]()
 
@@ -207,7 +208,7 @@ class IndexPlan:
 
 
 def _versions(connection: Connection, places: Collection[int]) -> dict[int, tuple[object, ...]]:
-    """Return what identifies the stored texts of these places of one conversation; a place without one is left out."""
+    """Return the versions of the stored texts with these ids, by id; a text that is gone is left out."""
     entries = [place for place in places if place > 0]
     texts = [place for place in places if place < 0]
     found: list[tuple[object, ...]] = []
@@ -227,14 +228,14 @@ def _versions(connection: Connection, places: Collection[int]) -> dict[int, tupl
 
 
 def rows_to_add(steps: Iterable[_Step], tenant: str) -> IndexRows:
-    """Return what the steps of a batch add to the index."""
+    """Return the index rows that the steps of a batch add."""
     return rows_of(chain.from_iterable(step.parts for step in steps), tenant, 1)
 
 
 def write_batch(
     connection: Connection, plan: IndexPlan, steps: Sequence[_Step], rows: IndexRows
 ) -> int:
-    """Write a batch of a plan, without what has changed since it was made; return the number of places indexed."""
+    """Write a batch of a plan, without texts that have changed meanwhile; return the number of texts indexed."""
     if live_index(connection) != plan.index:
         return 0
     valid = [step for step in steps if _is_valid(connection, plan, step)]
@@ -287,7 +288,7 @@ def _is_valid(connection: Connection, plan: IndexPlan, step: _Step) -> bool:
 
 
 def _is_waiting(connection: Connection, step: _Step) -> bool:
-    """Return True if something of the step's conversation waits after it."""
+    """Return True if other texts of the step's conversation wait to be indexed."""
     found = sql.scalar(
         connection,
         "SELECT EXISTS (SELECT 1 FROM entry WHERE id > ?1 AND id <= ?2) "
@@ -298,9 +299,9 @@ def _is_waiting(connection: Connection, step: _Step) -> bool:
 
 
 def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, most: int) -> int:
-    """Execute one step: index at most `most` waiting places; return how many were indexed.
+    """Index at most `most` waiting texts; return how many were indexed.
 
-    It blocks the calling thread. 0 may mean that another process has indexed them meanwhile.
+    Blocks the calling thread. A result of 0 may mean that another process has indexed them meanwhile.
     """
     index, waiting = engine.read_here(
         lambda connection: waiting_texts(connection, tenant, conversation, most=most)
@@ -315,14 +316,14 @@ def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, m
 
 
 class _Turn:
-    """Lets one search of a tenant index at a time: two would make the same terms."""
+    """Lock that lets one search of a tenant index at a time: two would make the same terms twice."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
 
 class IndexBackfill:
-    """Brings the index up to date when it is needed; `on_progress` is called with the numbers done and total."""
+    """Brings the index up to date before a search; `on_progress` is called with the texts done and in total."""
 
     def __init__(
         self, engine: SqliteEngine, on_progress: Callable[[int, int], None] | None
@@ -334,7 +335,7 @@ class IndexBackfill:
         self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
 
     async def for_search(self, tenant: str, conversation: str | None) -> int:
-        """Index the entries written since the last search, or some if there are many; return how many still wait.
+        """Index the entries written since the last search, or some of very many; return how many still wait.
 
         Also removes a part of a retired index.
         """
@@ -346,7 +347,7 @@ class IndexBackfill:
         return left
 
     async def everything(self) -> int:
-        """Index all waiting places of all tenants, and remove retired indexes; return the number of places indexed."""
+        """Index all waiting texts of all tenants, and remove retired indexes; return the number of texts indexed."""
         done = 0
         while (tenant := await self._engine.read(_tenant_unindexed)) is not None:
             done += (await self._index(tenant, None, bounded=False))[0]
@@ -361,7 +362,7 @@ class IndexBackfill:
     async def _index(
         self, tenant: str, conversation: str | None, *, bounded: bool
     ) -> tuple[int, int]:
-        """Index the texts that are not indexed yet, or some if `bounded`; return how many were, and how many wait."""
+        """Index the waiting texts, or with `bounded` some of very many; return how many were, and how many wait."""
         done, total, begun = 0, 0, False
         turn = self._turns.setdefault(tenant, _Turn())
 
@@ -416,7 +417,7 @@ class IndexBackfill:
             _log.info("background indexing stopped: %s", kind, extra={"event": "indexing"})
 
     def _work_some(self, tenant: str, conversation: str | None) -> bool:
-        """Execute a step and pause as long as it took; return False if there was nothing to do."""
+        """Index some texts, then sleep as long as that took; return False if there was nothing to index."""
         started = time.monotonic()
         if not self._engine.read_here(
             lambda connection: _has_unindexed(connection, tenant, conversation)
@@ -428,7 +429,7 @@ class IndexBackfill:
 
 
 def log_incomplete(unsearched: int) -> None:
-    """Log that a search did not cover everything."""
+    """Log that a search left out entries that are not indexed yet."""
     _log.warning(
         "a search does not cover %d entries that are not indexed yet; reindex() indexes them now",
         unsearched,

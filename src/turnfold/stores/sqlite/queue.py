@@ -1,11 +1,12 @@
-"""The job queue of the SQLite engine, without the driver: jobs, leadership of the writer, notification of callers.
+"""The queue of write jobs of the SQLite engine: jobs, the choice of the caller that runs them, waking of callers.
 
-Waking each caller separately would be most of the cost of a shared commit. So a blocking caller waits for a plain lock,
-and an event loop is woken once for all its callers.
+One of the waiting callers, the leader, runs the queued jobs of all of them and commits once (group commit). Waking each
+caller separately would be most of the cost of a shared commit. So a blocking caller waits for a plain lock, and an
+event loop is woken once for all its callers.
 
 An exception of a signal handler (Ctrl-C, an alarm) can end a blocking caller between any two instructions, so nothing
-here depends on a lock being released. A leader holds a turn, which it takes by one atomic call; if the function of a
-leader is no longer on its thread's stack, another caller can take over its turn.
+here depends on a lock being released. A leader holds a `WriterTurn`, which it takes by one atomic call; if the function
+of a leader is no longer on its thread's stack, another caller can take over.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ ResultOf_co = TypeVar("ResultOf_co", covariant=True)
 
 
 class Cursor(Protocol):
-    """The rows of a statement."""
+    """The result of a statement: an iterator of rows."""
 
     def __iter__(self) -> Iterator[tuple[object, ...]]: ...
 
@@ -54,7 +55,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """The methods of a connection that the package uses; only the engine imports the driver."""
+    """The methods of a driver connection that this package uses, so that few modules import the driver."""
 
     @property
     def in_transaction(self) -> bool:
@@ -62,19 +63,19 @@ class Connection(Protocol):
         ...
 
     def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor:
-        """Run statements with every value bound."""
+        """Run SQL statements; `bindings` are the values of their placeholders."""
         ...
 
     def executemany(self, statements: str, bindings: Iterable[Sequence[object]], /) -> Cursor:
-        """Run a statement once per set of values."""
+        """Run a SQL statement once for each sequence of values."""
         ...
 
     def last_insert_rowid(self) -> int:
-        """Return the key of the row inserted last."""
+        """Return the primary key of the row inserted last."""
         ...
 
     def data_version(self) -> int:
-        """Return a number that changes with each commit: with its own at once, with others' at the next transaction."""
+        """Return a number that changes with each commit; those of others count from the next transaction on."""
         ...
 
     def total_changes(self) -> int:
@@ -82,7 +83,7 @@ class Connection(Protocol):
         ...
 
     def read(self, schema: str, which: int, offset: int, amount: int, /) -> tuple[bool, bytes]:
-        """Return bytes of the database file itself (`which` 0)."""
+        """Read bytes of the file (`which` 0 is the database); return whether all could be read, and the bytes."""
         ...
 
     def close(self) -> None:
@@ -91,30 +92,30 @@ class Connection(Protocol):
 
 
 class TryAlone(Exception):
-    """Raised by jobs that ran together and must run one by one; only the engine sees it."""
+    """Raised by `JobKind.together` if the jobs must run one by one; only the engine sees it."""
 
 
 class JobKind(Protocol[ItemOf_contra, ResultOf_co]):
-    """A kind of jobs that can be executed together. A job may run twice: together with others, and then alone."""
+    """How jobs of one kind are executed: together or alone. A job may run twice: together with others, then alone."""
 
     @property
     def durable(self) -> bool:
-        """True if the writes must be on disk before the callers are notified."""
+        """True if the writes must be on disk (synced) before the callers get their results."""
         ...
 
     def together(
         self, connection: Connection, items: Sequence[ItemOf_contra], /
     ) -> Sequence[ResultOf_co]:
-        """Execute all items in order; after any exception they are rolled back and each runs `alone`."""
+        """Execute the items of several jobs in order; after an exception they are rolled back and each runs `alone`."""
         ...
 
     def alone(self, connection: Connection, item: ItemOf_contra, /) -> ResultOf_co:
-        """Execute one item."""
+        """Execute the item of one job; return its result."""
         ...
 
 
 class _Single:
-    """A kind of jobs that are functions: each is called by itself, never batched with others."""
+    """Job kind whose items are functions: each is called by itself, never together with others."""
 
     durable = True
 
@@ -128,16 +129,17 @@ class _Single:
 
 
 SINGLE = cast("JobKind[object, object]", _Single())
+"""Job kind of functions that take the connection and write in a transaction."""
 ONCE = cast("JobKind[object, object]", _Single())
-"""Like `SINGLE`, for jobs that cannot run twice because they consume a stream."""
+"""Like `SINGLE`, for functions that cannot run twice because they consume a stream."""
 OUTSIDE = cast("JobKind[object, object]", _Single())
-"""Functions without arguments that the leader runs between two transactions."""
+"""Job kind of functions without arguments that the leader runs between two transactions."""
 
 
 class Job:
-    """A queued job and its caller, which waits for the lock `gate` or in an event loop.
+    """A queued job and its caller, which waits for the lock `gate`, or for the future `waiter` in an event loop.
 
-    The lock is released when the job is `notified`, and also when the caller should become the leader.
+    The lock is released when the job is done (`notified`), and also when the caller should become the leader.
     """
 
     __slots__ = (
@@ -166,7 +168,7 @@ class Job:
 
 
 class WriterTurn:
-    """The leadership of one function call: created in that function, and `ended` is set before the function returns."""
+    """The time for which one function call is the leader: created in that function, which sets `ended` at its end."""
 
     __slots__ = ("ended", "following", "frame", "thread")
 
@@ -185,7 +187,7 @@ class WriterTurn:
 
 
 class WriterTurns:
-    """Gives leadership to one call at a time: the next turn begins when the last one has ended or is lost."""
+    """Lets one function call at a time be the leader: the next turn begins when the last one has ended or is lost."""
 
     def __init__(self) -> None:
         self._known = WriterTurn()
@@ -193,7 +195,7 @@ class WriterTurns:
         self._known.frame = None
 
     def take(self, turn: WriterTurn, *, check_lost: bool) -> bool:
-        """Begin a turn unless another is active; with `check_lost`, take over a turn that is lost."""
+        """Begin a turn, return False if another is active; with `check_lost`, take over from a turn that is lost."""
         last = self._last()
         if not last.ended and not (check_lost and last.is_lost()):
             return False
@@ -203,7 +205,7 @@ class WriterTurns:
         return True
 
     def holds(self, turn: WriterTurn) -> bool:
-        """Return True if this turn is the last one."""
+        """Return True if this turn is the last one that began."""
         return self._last() is turn
 
     def is_free(self) -> bool:
@@ -218,7 +220,7 @@ class WriterTurns:
 
 
 def split_by_kind(group: list[Job]) -> tuple[list[Job], list[Job]]:
-    """Split a group into the leading jobs of one kind, which need no savepoint, and the rest."""
+    """Split a group into its first jobs of one kind, which run together without savepoints, and the rest."""
     kind = group[0].kind if group else SINGLE
     if isinstance(kind, _Single):
         return [], group
@@ -227,7 +229,7 @@ def split_by_kind(group: list[Job]) -> tuple[list[Job], list[Job]]:
 
 
 def notify(group: Iterable[Job]) -> None:
-    """Wake all blocking callers, and each event loop once for all its callers. May be repeated."""
+    """Give the callers of these jobs their results; each event loop is woken once. May be repeated."""
     loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in group:
         job.notified = True

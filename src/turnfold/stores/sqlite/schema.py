@@ -1,9 +1,10 @@
 """The tables of a SQLite store: those of a new file, and an append-only list of named migrations for older files.
 
-Each migration is applied once, in a transaction; a new file has the names of all of them.
+Each migration is applied once, in a transaction, and its name is recorded in the file; in a new file all names are
+recorded.
 
-A process of an earlier release may be running meanwhile. If that process must stop, the migration renames a column that
-its statements use: they fail, and its callers get `UnsafeStore`.
+A process of an earlier release may be using the file meanwhile. If that release must not write any more, the migration
+renames a column that its statements use: they fail, and its callers get `UnsafeStore`.
 """
 
 from __future__ import annotations
@@ -152,9 +153,10 @@ TABLES = """
     CREATE TABLE name_salt (salt BLOB NOT NULL) STRICT;
     INSERT INTO name_salt (salt) VALUES (randomblob(32));
 """
-"""What a new file begins with, and the view: the same as after all of MIGRATIONS, which are for files that exist."""
+"""The tables of a new file. With `_VIEW`, they are the same as in an older file after all of `MIGRATIONS`."""
 
 NAMES_STEP = "0010_erased_names"
+"""Name of the migration after which `migrate` also replaces the names of deleted conversations."""
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
         FIRST_STEP,
@@ -354,7 +356,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
 
 
 def migrate(connection: Connection) -> None:
-    """Apply the missing migrations; safe to run in many processes at once."""
+    """Create the tables of a new file, or apply the missing migrations; safe to run in many processes at once."""
     if _is_newest(connection):
         return  # without waiting for another writer
     connection.execute("BEGIN IMMEDIATE")
@@ -382,7 +384,7 @@ def migrate(connection: Connection) -> None:
 
 
 def _is_newest(connection: Connection) -> bool:
-    """Return True if the file certainly needs no migration and is unaltered; if not, `migrate` checks under a lock."""
+    """Return True if the file certainly needs no migration and is unaltered; if not, `migrate` checks with a lock."""
     with _snapshot(connection):
         found = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
         made = {str(name): str(text) for kind, name, text in found if kind == "table"}
@@ -406,7 +408,7 @@ def _snapshot(connection: Connection) -> Generator[None]:
 
 
 def _is_strict(made: str) -> bool:
-    """Return True if the statement certainly makes a strict table: it ends with STRICT, and not in a comment."""
+    """Return True if a CREATE TABLE statement certainly makes a strict table: it ends with STRICT, uncommented."""
     return made.endswith((") STRICT", ") STRICT, WITHOUT ROWID")) and not (
         "--" in made or "/*" in made
     )
@@ -426,7 +428,7 @@ def _check_known(applied: list[str]) -> None:
 
 
 def _check_unaltered(connection: Connection) -> None:
-    """Raise `UnsafeStore` for tables that are not strict, and for triggers."""
+    """Raise `UnsafeStore` if a table is not strict or there is a trigger: turnfold made neither."""
     found = connection.execute(
         "SELECT name FROM pragma_table_list WHERE schema = 'main' AND NOT strict"
     ).fetchall()
@@ -435,6 +437,6 @@ def _check_unaltered(connection: Connection) -> None:
     ).fetchall()
     if altered:
         raise UnsafeStore(
-            f"the file was altered by another program ({', '.join(sorted(str(row[0]) for row in altered))}): "
+            f"the file's schema was altered by another program ({', '.join(sorted(str(row[0]) for row in altered))}): "
             "restore it from a backup"
         )

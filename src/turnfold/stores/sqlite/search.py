@@ -1,9 +1,9 @@
 """Search in the SQLite store: select candidates from the index, and scan the newest entries not indexed yet.
 
-A place is an entry, or a text of a checkpoint or document. However long the log is, a search reads a bounded amount.
-The number of places per term is stored. The lists of rare terms are read completely; of the lists of common terms, and
-of their combinations, only the newest places are read. Only the few hundred candidates that are ranked are themselves
-read.
+In names, a place is a text in the index: that of an entry, a checkpoint or a document. However long the log is, a
+search reads a bounded amount. For each term, the index has a list of the texts that contain it, and their number. The
+lists of rare terms are read completely; of the lists of common terms, and of their combinations, only the newest texts
+are looked at. The texts of the few hundred candidates that are ranked are read, and no others.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ __all__ = ("SearchMatches", "search")
 # ruff: noqa: S608 (statements are joined from constants and the names of tables; every value is bound)
 
 NEWEST = 1000
-"""Entries scanned in one search."""
+"""Most entries without an index that one search scans."""
 _CONVERSATIONS = 16
-"""Conversations of a scope whose newest entries are scanned: those created last."""
+"""Most conversations of a tenant whose newest entries are scanned: those created last."""
 _SHORT_BODY = 2_000
 _SHORT_BODIES = 1_024
-"""Bodies of at most `_SHORT_BODY` bytes whose text is kept: the turns of a session search the same log again."""
+"""Number of bodies of at most `_SHORT_BODY` bytes whose text is cached: each turn of a session searches its log."""
 
 
 @dataclass(slots=True)
 class _ScanResult:
-    """The result of scanning entries that are not indexed."""
+    """The result of scanning entries that are not in the index."""
 
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     holding: Counter[str] = field(default_factory=Counter[str])
-    """Number of entries per term."""
+    """Number of scanned entries that contain each term."""
     entries: int = 0
     """Number of entries scanned."""
 
@@ -76,7 +76,7 @@ def _scan_newest(
     query: QueryTerms,
     within: Within,
 ) -> _ScanResult:
-    """Scan the newest entries that wait to be indexed, of one conversation or of the scope."""
+    """Search the newest entries that wait to be indexed, of one conversation or of the whole tenant."""
     scanned = _ScanResult()
     if not within.counts(ENTRY):
         return scanned
@@ -128,10 +128,10 @@ JOIN conversation ON conversation.key = beside.conversation AND conversation.ten
 
 
 class SearchMatches(list[Hit]):
-    """The hits of a search, best first."""
+    """The results of a search, best first."""
 
     unsearched: int = 0
-    """Number of entries that were neither indexed nor scanned; 0 if the search was complete."""
+    """Number of entries that were not searched, because they are not indexed yet; 0 if the search was complete."""
 
 
 def search(
@@ -144,9 +144,9 @@ def search(
     within: Within,
     waiting: int = 0,
 ) -> SearchMatches:
-    """Return the best matches for any of the terms in a conversation, or in the whole scope.
+    """Return the best matches for any of the terms in a conversation, or in all of the tenant.
 
-    If many entries are `waiting` to be indexed, the newest of them are scanned.
+    `waiting` is the number of entries that wait to be indexed; the newest of them are scanned.
     """
     record = None
     if conversation is not None:
@@ -167,7 +167,8 @@ def search(
     scanned = _ScanResult()
     if waiting:
         scanned = _scan_newest(connection, tenant, conversation, query, within)
-        known = {(each.conversation, each.seq) for each in candidates}  # if only in part
+        # An entry that is indexed in part may have been found in the index and by the scan.
+        known = {(each.conversation, each.seq) for each in candidates}
         candidates += [
             each for each in scanned.candidates if (each.conversation, each.seq) not in known
         ]
@@ -180,7 +181,7 @@ def search(
 
 
 def _spans(record: sql.SqliteConversation | None) -> tuple[_Span, _Span]:
-    """Return the key ranges of a search: entries, and texts of checkpoints and documents."""
+    """Return the two ranges of ids in the index to search: of entries, and of checkpoints and documents."""
     if record is None:
         return _ALL_ENTRIES, _ALL_TEXTS
     first, last = sql.row_id(record.key, 1), sql.row_id(record.key, sql.LAST_SEQ)
@@ -199,7 +200,7 @@ def _short_text(body: bytes) -> str:
 def _candidates(
     connection: Connection, tenant: str, chosen: Collection[int], query: QueryTerms
 ) -> Iterator[Candidate]:
-    """Read the chosen places (entries and texts) and yield each one with the terms it contains."""
+    """Read the texts with the `chosen` ids, and yield each as a candidate with the terms it contains."""
     entries = msgspec.json.encode([place for place in chosen if place > 0]).decode()
     texts = msgspec.json.encode([place for place in chosen if place < 0]).decode()
     for row in connection.execute(_ENTRIES_READ, (entries, tenant)):
@@ -219,7 +220,7 @@ def _candidates(
 
 @dataclass(frozen=True, slots=True)
 class _TermCounts:
-    """Numbers of places, in total and per term: read from a table for a scope, counted for a conversation."""
+    """Numbers of texts, in total and per term: read from a table for a whole tenant, counted for one conversation."""
 
     connection: Connection
     index: IndexTables
@@ -228,7 +229,7 @@ class _TermCounts:
     record: sql.SqliteConversation | None
 
     def total(self) -> int:
-        """Return the number of places that are searched."""
+        """Return the number of texts that are searched."""
         if self.record is None:
             return self._stored_count(self.digests.all_places)
         entries = self.record.head.seq if self.within.counts(ENTRY) else 0
@@ -238,7 +239,7 @@ class _TermCounts:
         return entries + sql.scalar(self.connection, statement, _spans(self.record)[1])
 
     def holding(self, term: str) -> int:
-        """Return the number of places that contain a term."""
+        """Return the number of texts that contain a term."""
         if self.record is None:
             return self._stored_count(self.digests.number(term))
         entries, texts = _spans(self.record)
@@ -265,7 +266,7 @@ class _TermCounts:
 
 @dataclass(frozen=True, slots=True)
 class _CandidateSelection:
-    """Selects the places to rank."""
+    """Selects the texts that are read and ranked (the candidates), by their ids in the index."""
 
     connection: Connection
     index: IndexTables
@@ -274,10 +275,10 @@ class _CandidateSelection:
     record: sql.SqliteConversation | None
     choosing: TermChoice
     deleted_keys: Sequence[int]
-    """Deleted conversations that are still in the index."""
+    """Primary keys of deleted conversations that are still in the index."""
 
     def places(self) -> Collection[int]:
-        """Return the places with the rarest terms, and among equals the newest, as `rank` expects them."""
+        """Return at most `MOST_CANDIDATES` ids: of the texts with the rarest terms, and among equals the newest."""
         scores: dict[int, int] = {}
         if self.within.includes(ENTRY):
             self._score(scores, self._entries)
@@ -291,7 +292,7 @@ class _CandidateSelection:
         return best + self._newest_first(equals)[: MOST_CANDIDATES - len(best)]
 
     def _newest_first(self, places: Sequence[int]) -> list[int]:
-        """Return places of equal score in the order in which they are ranked."""
+        """Sort the ids of texts with equal scores, the newest first."""
         texts = [place for place in places if place < 0]
         if not texts:
             return sorted(places, reverse=True)
@@ -311,7 +312,7 @@ class _CandidateSelection:
         return sorted(places, key=order)
 
     def _score(self, scores: dict[int, int], find: Callable[[str, int], Iterable[int]]) -> None:
-        """Find places by the selecting terms, and add up the rarities of the terms that each place contains."""
+        """Find texts by the selecting terms; set their `scores` to the summed weights of the terms they contain."""
         rarities, common = self.choosing.rarities, self.choosing.common
         walked = self._any_of(self.choosing.walked)
         sums: Counter[int] = Counter()
@@ -321,7 +322,7 @@ class _CandidateSelection:
         for term in common if walked else ():
             for place in find(f"{walked} AND {self._any_of([term])}", _NO_LIMIT):
                 sums[place] += rarities[term]
-        # A place among the newest with some of the terms is also among the newest with any subset of them, so the
+        # A text among the newest with some of the terms is also among the newest with any subset of them, so the
         # highest-scoring combination that finds it consists of all common terms it contains.
         newest: dict[int, int] = {}
         for size in range(1, len(common) + 1):
@@ -343,7 +344,7 @@ class _CandidateSelection:
         return " AND ".join([query, *marks])
 
     def _entries(self, query: str, limit: int) -> Iterable[int]:
-        """Return the newest entries that match a query."""
+        """Return the ids of the newest entries that match an FTS5 query, at most `limit`."""
         table, within = self.index.postings, self.within
         span, turns = _spans(self.record)[0], within.turns
         if self.record is not None and turns is not None:
@@ -373,7 +374,7 @@ class _CandidateSelection:
         return sql.row_id(record.key, first), sql.row_id(record.key, stop - 1)
 
     def _texts(self, query: str, _limit: int) -> Iterable[int]:
-        """Return all texts that match a query: there are few, and their order is by name."""
+        """Return the ids of all checkpoints and documents that match an FTS5 query: there are few of them."""
         table, kinds = self.index.postings, self.within.kinds
         values: list[object] = []
         conditions = self._times("coalesce(document.created, checkpoint.created)", values)
@@ -403,5 +404,5 @@ class _CandidateSelection:
 
 
 def _numbers(joined: str | None) -> Iterable[int]:
-    # Reading one text of all numbers is several times faster than a row for each.
+    # Reading all numbers as one text is several times faster than reading a row for each.
     return map(int, joined.split(",")) if joined else ()

@@ -1,4 +1,8 @@
-"""SQL statements of the SQLite store for conversations and entries: small functions that run inside a transaction."""
+"""SQL statements of the SQLite store for conversations and entries: small functions that run inside a transaction.
+
+`key` is the primary key of a conversation's row. A revision is a generation (lower 32 bits) and its epoch as one
+number.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +97,7 @@ _MOST_ROWS = 128
 
 @dataclass(slots=True)
 class SqliteConversation:
-    """A conversation's row and its head."""
+    """The row of a conversation, and its head."""
 
     key: int
     """Primary key of the row; 0 before the conversation is first written."""
@@ -102,11 +106,11 @@ class SqliteConversation:
     unindexed: bool = False
     """True if the row is already marked as having entries to index."""
     dropped: int = 0
-    """The highest version of any dropped document."""
+    """The highest version of any removed document."""
 
 
 def scalar(connection: Connection, statement: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401 (as stored)
-    """Return the first value of the first row, or None without a row."""
+    """Execute a statement; return the first value of its first row, or None if there is no row."""
     row = connection.execute(statement, values).fetchone()
     return None if row is None else row[0]
 
@@ -114,7 +118,7 @@ def scalar(connection: Connection, statement: str, values: Sequence[object] = ()
 def find_conversation(
     connection: Connection, tenant: str, name: str, *, writing: bool
 ) -> SqliteConversation:
-    """Return a conversation's row; with `writing`, raise `ConversationDeleted` for a deleted one."""
+    """Return a conversation's row and head (key 0 if there is none); with `writing`, refuse a deleted conversation."""
     found = connection.execute(
         f"SELECT key, deleted, unindexed, dropped, {HEAD_COLUMNS} FROM {CONVERSATIONS_WITH_HEAD} "  # noqa: S608 (constants)
         "WHERE tenant = ? AND name = ?",
@@ -137,7 +141,7 @@ def find_conversation(
 
 
 def erased_name(connection: Connection, tenant: str, name: str) -> tuple[str, str]:
-    """Return the tenant and name under which a deleted conversation is kept: a digest of both, salted for this file."""
+    """Return the tenant and name that the row of a deleted conversation gets: a salted digest in place of both."""
     salt: bytes = scalar(connection, "SELECT salt FROM name_salt")
     text = f"{len(tenant)}:{tenant}{name}".encode()
     return _ERASED_TENANT, blake2b(text, key=salt, digest_size=16).hexdigest()
@@ -171,9 +175,9 @@ def save_head(
     deleted: bool = False,
     epoch: int = 0,
 ) -> None:
-    """Write a conversation's row with the next generation and the epoch of this write; entries are written separately.
+    """Insert or update a conversation's row, with the next generation; entries are written separately.
 
-    An append passes the `epoch` of its entries; for other writes one is drawn.
+    An append passes the `epoch` of its entries; other writes get a random one. `record.head` is set to the new head.
     """
     head, epoch = record.head, epoch or new_epoch()
     generation, place = head.generation + 1, (head.seq, head.tokens, head.turns, head.checkpoint)
@@ -195,12 +199,12 @@ def save_head(
 
 
 def new_epoch() -> int:
-    """Return a random epoch of 31 bits, the space that a revision has for it."""
+    """Return a random epoch of 31 bits: a revision has no room for more."""
     return log_semantics.new_epoch() >> 32 or 1
 
 
 def revision(generation: int, epoch: int) -> int:
-    """Return a generation and its epoch as one number."""
+    """Return a generation and its epoch as one number, the revision."""
     if generation > _LAST_GENERATION:
         raise UnsafeStore(
             f"the conversation has changed {_LAST_GENERATION:,} times, the most that a SQLite store can count: export "
@@ -210,7 +214,7 @@ def revision(generation: int, epoch: int) -> int:
 
 
 def save_generation(connection: Connection, record: SqliteConversation, *, now: int) -> None:
-    """Increment the generation for a change outside the log."""
+    """Write the next generation of a conversation, for a change that adds no entries."""
     head = record.head
     generation, epoch = head.generation + 1, new_epoch()
     record.head = Head(
@@ -223,7 +227,7 @@ def save_generation(connection: Connection, record: SqliteConversation, *, now: 
 
 
 def known_ids(connection: Connection, key: int, client_ids: Sequence[str]) -> dict[str, Stored]:
-    """Return the entries that the conversation has under these client ids, by client id."""
+    """Return the stored entries of the conversation that have one of these client ids, by client id."""
     known: dict[str, Stored] = {}
     for client_id in client_ids:
         found = connection.execute(
@@ -237,7 +241,7 @@ def known_ids(connection: Connection, key: int, client_ids: Sequence[str]) -> di
 
 
 def new_row(key: int, generation: int, row: Row) -> tuple[object, ...]:
-    """Return the columns of an entry; `generation` is that of the conversation after the write."""
+    """Return the columns to insert for an entry; `generation` is the conversation's generation after the write."""
     seq, client_id, created, turn, tokens, running, body, epoch = row
     place = key << 32 | seq
     checksum = entry_checksum(place, (client_id, created, turn, body))
@@ -246,9 +250,9 @@ def new_row(key: int, generation: int, row: Row) -> tuple[object, ...]:
 
 
 def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) -> None:
-    """Insert entries made by `new_row`; searches index them later.
+    """Insert entries, given as columns made by `new_row`; the next search indexes them.
 
-    If one cannot be inserted, those before it remain until the caller's job is rolled back. That is the effect of OR
+    If an entry cannot be inserted, those before it stay inserted until the caller rolls back. That is the effect of OR
     FAIL, without which SQLite would copy every page beforehand to be able to undo the statement.
     """
     start = 0
@@ -261,14 +265,14 @@ def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) ->
 
 @cache
 def _insert_statement(many: int) -> str:
-    """Return one statement for many rows: between separate ones, another thread could take the interpreter lock."""
+    """Return one INSERT for `many` rows: between several, other threads could take the interpreter lock."""
     return f"{_INSERT_ENTRY} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * many)}"
 
 
 def replace_entry(
     connection: Connection, key: int, old: Row, body: bytes, *, tokens: int, epoch: int
 ) -> None:
-    """Replace the body of an entry; all entries from it on get the epoch, and running costs that fit."""
+    """Replace the body of an entry; this and all later entries get the epoch and corrected running token sums."""
     place = row_id(key, old.seq)
     checksum = entry_checksum(place, (old.client_id, old.created, old.turn, body))
     connection.execute(
@@ -282,7 +286,7 @@ def replace_entry(
 
 
 def renew_entries(connection: Connection, key: int, *, after: int, epoch: int) -> None:
-    """Give all entries after one a new epoch."""
+    """Give all entries with `seq > after` the epoch."""
     connection.execute(
         "UPDATE entry SET revision = ? | revision & 4294967295 WHERE id > ? AND id <= ?",
         (revision(0, epoch), row_id(key, after), row_id(key, LAST_SEQ)),
@@ -292,14 +296,14 @@ def renew_entries(connection: Connection, key: int, *, after: int, epoch: int) -
 def entries(
     connection: Connection, key: int, *, after: int = 0, upto: int = LAST_SEQ, limit: int = -1
 ) -> Iterator[Columns]:
-    """Return the verified entries with `after < seq <= upto`, at most `limit`; raise an error if one is missing."""
+    """Return the entries with `after < seq <= upto`, at most `limit`; raise an error if one is damaged or missing."""
     found = raw_rows(connection, key, after=after, upto=upto, limit=limit)
     mark = partial(_log_mark_of, connection, key)
     return checked_columns(found, key << 32, mark, first=min(after, LAST_SEQ) + 1, step=1)
 
 
 def newest_entries(connection: Connection, key: int) -> Iterator[Columns]:
-    """Yield the verified entries, newest first; raise an error if one is missing."""
+    """Yield all entries, newest first; raise an error if one is damaged or missing."""
     found, seq = raw_rows(connection, key, newest_first=True), 1
     mark = partial(_log_mark_of, connection, key)
     for columns in checked_columns(found, key << 32, mark, step=-1):
@@ -312,7 +316,7 @@ def newest_entries(connection: Connection, key: int) -> Iterator[Columns]:
 def rows(
     connection: Connection, key: int, *, after: int = 0, upto: int = LAST_SEQ
 ) -> Iterator[Row]:
-    """Yield the verified entries with `after < seq <= upto` as `Row`; raise an error if one is missing."""
+    """Yield the entries with `after < seq <= upto` as `Row`; raise an error if one is damaged or missing."""
     return (Row(*each[:8]) for each in entries(connection, key, after=after, upto=upto))
 
 
@@ -325,7 +329,7 @@ def raw_rows(
     limit: int = -1,
     newest_first: bool = False,
 ) -> Iterator[tuple[object, ...]]:
-    """Yield entries as unverified columns, for callers that skip damaged ones; `to_row` verifies."""
+    """Yield entries as columns that are not verified, for callers that skip damaged ones; `to_row` verifies them."""
     order = "DESC" if newest_first else "ASC"
     statement = (
         f"SELECT {_ROW_COLUMNS} FROM entry WHERE id > ? AND id <= ? ORDER BY id {order} LIMIT ?"  # noqa: S608 (constants)
@@ -335,12 +339,12 @@ def raw_rows(
 
 
 def to_row(connection: Connection, key: int, columns: tuple[object, ...]) -> Row:
-    """Return the verified row of an entry."""
+    """Return columns of an entry as a `Row`; raise an error if its checksum does not match."""
     return checked_row(columns, key << 32, partial(_log_mark_of, connection, key))
 
 
 def _log_mark_of(connection: Connection, key: int) -> str:
-    """Return the log mark of a conversation."""
+    """Return the pseudonym of a conversation for errors and log records."""
     found = connection.execute(
         "SELECT tenant, name FROM conversation WHERE key = ?", (key,)
     ).fetchone()
@@ -360,18 +364,18 @@ def live_checkpoint(connection: Connection, key: int) -> Checkpoint | None:
 
 
 def to_document(connection: Connection, key: int, row: tuple[object, ...]) -> Document:
-    """Return the verified document of a row: kind, key, body, version, created, text, checksum."""
+    """Return the document of a row (kind, key, body, version, created, text, checksum), verified by its checksum."""
     return checked_document(row, partial(_log_mark_of, connection, key))
 
 
 def to_info(tenant: str, row: tuple[object, ...]) -> ConversationInfo:
-    """Return the `ConversationInfo` of a row: name, created, updated, head columns."""
+    """Return a row (name, created, updated, columns of the head) as a `ConversationInfo`."""
     name, created, updated = cast("tuple[str, int, int]", row[:3])
     return ConversationInfo(name, _head(row[3:], partial(log_mark, tenant, name)), created, updated)
 
 
 def _head(values: tuple[object, ...], mark: LogMark) -> Head:
-    """Return a head from its columns; its revision is the later one of the conversation's and its newest entry's."""
+    """Return a head from its columns, with the later revision of two: the conversation's and its newest entry's."""
     seq, tokens, turns, checkpoint, own, newest, counter = cast(
         "tuple[int, int, int, str, int, int, str]", values
     )
@@ -385,7 +389,7 @@ def _head(values: tuple[object, ...], mark: LogMark) -> Head:
 
 
 def first_of_turn(connection: Connection, record: SqliteConversation, turn: int) -> int:
-    """Return the first seq whose turn is at least `turn`, by binary search; one past the newest if there is none."""
+    """Return the first seq whose turn is at least `turn`, found by binary search; newest seq + 1 if there is none."""
     low, high = 1, record.head.seq + 1
     while low < high:
         middle = (low + high) // 2
@@ -402,7 +406,7 @@ def first_of_turn(connection: Connection, record: SqliteConversation, turn: int)
 
 
 def entry_epoch(connection: Connection, key: int, seq: int) -> int:
-    """Return the epoch of an entry; -1 if there is no such entry."""
+    """Return the epoch of the entry `seq`; -1 if there is no such entry."""
     epoch = scalar(connection, "SELECT revision >> 32 FROM entry WHERE id = ?", (row_id(key, seq),))
     return -1 if epoch is None else epoch
 
@@ -418,7 +422,7 @@ def document_version(connection: Connection, key: int, kind: str, name: str) -> 
 
 
 def delete_from(connection: Connection, table: str, key: int) -> None:
-    """Delete a conversation's rows from a table."""
+    """Delete all rows of a conversation from one table (`entry`, `checkpoint` or `document`)."""
     if table == "entry":
         span = (row_id(key, 0), row_id(key, LAST_SEQ))
         connection.execute("DELETE FROM entry WHERE id > ? AND id <= ?", span)
@@ -427,5 +431,5 @@ def delete_from(connection: Connection, table: str, key: int) -> None:
 
 
 def row_id(key: int, seq: int) -> int:
-    """Return the key of an entry, in its table and in the search index."""
+    """Return the id of an entry in its table and in the search index: the conversation's key and the seq."""
     return key << 32 | seq

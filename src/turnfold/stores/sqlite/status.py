@@ -1,6 +1,6 @@
-"""The status of a SQLite file: size, settings, schema steps and counts, read without upgrading the file.
+"""The status of a SQLite file: size, settings, schema migrations and counts, read without upgrading the file.
 
-Opening a store applies the schema steps that are missing; this shows them beforehand.
+Opening a store applies the migrations that are missing; the status shows them beforehand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONVERSATIONS = "SELECT count(*) FROM conversation WHERE NOT deleted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteStatus:
-    """Size, settings, schema steps and counts of a file."""
+    """Size, settings, schema migrations and counts of a SQLite file."""
 
     path: str
     size: int
@@ -41,21 +41,21 @@ class SqliteStatus:
     journal_mode: str
     synchronous: int
     applied: tuple[str, ...]
-    """Schema steps that the file has."""
+    """Schema migrations that were applied to the file."""
     missing: tuple[str, ...]
-    """Schema steps that this release would apply when it opens the file."""
+    """Schema migrations that this release would apply when it opens the file."""
     unknown: tuple[str, ...]
-    """Schema steps of a newer release: this one does not open the file."""
+    """Schema migrations of a newer release; if there are any, this release does not open the file."""
     tenants: int
     conversations: int
     entries: int
 
 
 async def sqlite_status(path: Path) -> SqliteStatus:
-    """Read the status of a file."""
+    """Return the status of a SQLite file; raise `StoreUnavailable` if it is another kind of file."""
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
-            raise StoreUnavailable(f"{path} is not a SQLite file")
+            raise StoreUnavailable(f"{path} is not a SQLite file: give the path of a store's file")
     engine = SqliteEngine(str(path), blocking=True)
     try:
         return await engine.read(lambda connection: _read_status(connection, path))
@@ -64,7 +64,7 @@ async def sqlite_status(path: Path) -> SqliteStatus:
 
 
 async def sqlite_faults(path: Path) -> list[str]:
-    """Return what SQLite's `quick_check` finds wrong with a file; reads all of it."""
+    """Return the damage that SQLite's `quick_check` finds in a file, one line each; reads the whole file."""
     engine = SqliteEngine(str(path), blocking=True)
     try:
         found = await engine.read(

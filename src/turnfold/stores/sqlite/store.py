@@ -1,7 +1,8 @@
-"""The embedded store: one SQLite file, durable when `append` returns.
+"""`SqliteStore`: the store in one SQLite file, durable when `append` returns.
 
-Each method is one job of the engine: a function of a connection that is executed atomically. Costs are stored with
-every entry, so the tail for a budget is found by reading back from the newest row, and no other row is read.
+Each method passes one function to the engine, which runs it with a connection in one transaction. The token count of
+every entry is stored with it, so `tail` reads back from the newest row until the budget is used, and reads no other
+row.
 """
 
 from __future__ import annotations
@@ -79,12 +80,12 @@ _Result = TypeVar("_Result")
 
 
 class SqliteStore:
-    """Conversations in one SQLite file, or in memory without a path.
+    """Store that keeps conversations in one SQLite file, or in memory without a path.
 
     The first search after a write indexes the new entries and calls `on_indexing` with the numbers done and total. If
-    more than 20,000 wait, it indexes some and answers from what is indexed and the newest of the others; a thread goes
-    on in the background. The result's `unsearched` is the number of entries not covered, a warning is logged, and
-    `health` reports it. `reindex` indexes everything at once.
+    more than 20,000 entries wait to be indexed, it indexes some of them and searches the indexed entries and the newest
+    of the others; a background thread indexes the rest. The result's `unsearched` is then the number of entries that
+    were not searched, a warning is logged, and `health` reports it. `reindex` indexes everything at once.
     """
 
     def __init__(
@@ -372,7 +373,7 @@ class SqliteStore:
         return found
 
     async def reindex(self) -> int:
-        """Index all entries and texts that wait, in steps, and remove retired indexes; return how many were indexed.
+        """Index all entries and texts that wait to be indexed, and remove old indexes; return how many were indexed.
 
         Interrupted deletions are finished first.
         """
@@ -435,7 +436,7 @@ class SqliteStore:
         return erasure
 
     async def _finish_erasing(self) -> None:
-        """Remove the remains of deleted conversations, in steps; this also finishes interrupted deletions."""
+        """Delete the rows and index terms of deleted conversations, in steps; also finish interrupted deletions."""
         long = None
         while await self._engine.read(is_erasing):
             known, job = long, erase_some
@@ -445,7 +446,7 @@ class SqliteStore:
             await self._engine.write(job)
 
     async def backup(self, target: str | Path) -> None:
-        """Copy the store into a new file while it is in use."""
+        """Copy the store into the new file `target`, while the store is in use."""
         await self._engine.backup(str(target))
 
     async def health(self) -> Health:
@@ -510,7 +511,7 @@ class SqliteStore:
     def _recount(
         self, connection: Connection, tenant: str, conversation: str, record: sql.SqliteConversation
     ) -> None:
-        """Replace the stored costs of a conversation that was written with another counter."""
+        """Count the tokens of a conversation again if its stored counts were made by another token counter."""
         name = self._counter.name
         if not record.head.seq or record.head.counter == name:
             return

@@ -1,4 +1,4 @@
-"""Capture and restore of whole conversations in a SQLite store; each is one job, so it is atomic."""
+"""Read whole conversations from a SQLite store (capture) and write them into it (restore), each in one transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = (
 def capture(
     connection: Connection, tenant: str, conversation: str, take: Callable[[Document], None]
 ) -> Captured | None:
-    """Return the conversation as it is in this transaction, or None; `take` is called with each document."""
+    """Return a snapshot of a conversation, or None if it does not exist; `take` is called with each document."""
     record = sql.find_conversation(connection, tenant, conversation, writing=False)
     if record.deleted or not record.key:
         return None
@@ -40,7 +40,7 @@ def capture(
 
 
 def restore(connection: Connection, tenant: str, stream: Pieces) -> Restored:
-    """Write the conversations of a stream, which can be read only once; after any exception the engine rolls back."""
+    """Write the conversations of a stream of pieces, which is read once; an exception rolls everything back."""
     while (opening := stream.next_conversation()) is not None:
         record = sql.find_conversation(connection, tenant, opening.conversation, writing=True)
         if record.key:

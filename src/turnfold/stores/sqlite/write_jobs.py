@@ -1,14 +1,14 @@
 """Appends and notes of the SQLite store, executed in groups, with a cache of conversation heads.
 
-Nearly every append is ordinary: it is new, and this process also wrote the entry before it. Such appends read nothing:
-the head is cached, and the rows of all waiting callers are inserted with one statement. Any other append (a retry, a
-conflict, a stale writer) runs alone, step by step. The same holds for notes, which record each model call: two
-statements suffice if the writer's state is that of the cached head. A note does not wait for the sync; the next synced
-commit also writes it to disk.
+Nearly every append is ordinary: it is not a retry, and this process also wrote the entry before it. Ordinary appends
+read nothing: the head is cached, and the rows of all waiting callers are inserted with one statement. Any other append
+(a retry, a conflict, a writer with an old head) runs alone, with more statements. The same holds for notes (documents
+that record a model call): two statements suffice if the state that the writer saw is that of the cached head. A note
+does not wait until it is on disk (synced); the next synced commit also writes it to disk.
 
 The cache is valid only while nothing else has changed the file: no other job of this writer (`total_changes`), no other
-connection and no rollback (`invalidations`). Jobs that keep it up to date call `begin` first and `end` last; any other
-change invalidates it.
+connection and no rollback (`invalidations`). Jobs that keep the cache up to date call `begin` first and `end` last; any
+other change invalidates it.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class HeadCache:
             self._records.clear()
 
     def end(self, connection: Connection) -> None:
-        """Mark the cache as equal to the file once this transaction is committed."""
+        """Record that the cache will match the file when this transaction is committed; called at its end."""
         self._state = (connection.total_changes(), self._engine.invalidations)
 
     def get(self, connection: Connection, tenant: str, conversation: str) -> sql.SqliteConversation:
-        """Return a conversation's record; raise `ConversationDeleted` if it was deleted."""
+        """Return a conversation's row and head, cached or read; raise `ConversationDeleted` if it was deleted."""
         name = (tenant, conversation)
         record = self._records.get(name)
         if record is None:
@@ -82,7 +82,10 @@ class AppendJob(NamedTuple):
 
 
 class SqliteAppends:
-    """Executes the appends of a store. `recount` replaces the costs of a conversation written with another counter."""
+    """Executes the appends of a store.
+
+    `recount` is called to count the tokens of a conversation again if another token counter was used before.
+    """
 
     durable = True
 
@@ -96,7 +99,7 @@ class SqliteAppends:
         self._heads, self._clock, self._recount = heads, clock, recount
 
     def together(self, connection: Connection, items: Sequence[AppendJob], /) -> list[Appended]:
-        """Append all batches, if all of them are ordinary."""
+        """Append all batches in one go; raise `TryAlone` unless all of them are ordinary."""
         self._heads.begin(connection)
         now = self._clock()
         written: list[tuple[object, ...]] = []
@@ -106,7 +109,7 @@ class SqliteAppends:
         return done
 
     def alone(self, connection: Connection, item: AppendJob, /) -> Appended:
-        """Append one batch, handling retries and conflicts."""
+        """Append one batch that may be a retry or a conflict."""
         tenant, name, batch, expect = item
         record = sql.find_conversation(connection, tenant, name, writing=True)
         self._recount(connection, tenant, name, record)
@@ -127,7 +130,7 @@ class SqliteAppends:
     def _plan(
         self, connection: Connection, item: AppendJob, now: int, written: list[tuple[object, ...]]
     ) -> Appended:
-        """Advance the head over the batch, and add its rows to `written`."""
+        """Advance the cached head over the batch, and add the rows to insert to `written`."""
         record = self._heads.get(connection, item.tenant, item.conversation)
         if record.head.seq and record.head.counter != item.batch.counter:
             raise TryAlone
@@ -161,7 +164,7 @@ def _move(
 
 
 class NoteJob(NamedTuple):
-    """A new document, and the state its writer saw."""
+    """A note (a new document) to write, and the state of the conversation that its writer saw."""
 
     tenant: str
     conversation: str
@@ -178,7 +181,7 @@ class NoteJobs:
         self._heads, self._clock = heads, clock
 
     def together(self, connection: Connection, items: Sequence[NoteJob], /) -> list[State]:
-        """Write all notes, if all of them are ordinary."""
+        """Write all notes in one go; raise `TryAlone` unless all of them are ordinary."""
         self._heads.begin(connection)
         now = self._clock()
         done = [self._write(connection, item, now) for item in items]
@@ -186,7 +189,7 @@ class NoteJobs:
         return done
 
     def alone(self, connection: Connection, item: NoteJob, /) -> State:
-        """Write one note, handling conflicts."""
+        """Write one note; raise `Conflict` if the conversation is not in the state that its writer saw."""
         tenant, name, document, state = item
         return put_document(
             connection, tenant, name, document, expect=0, state=state, clock=self._clock
@@ -200,7 +203,7 @@ class NoteJobs:
         version = next_version(0, record.dropped)
         checksum = document_checksum((kind, key, body, version, now, ""))
         sql.save_generation(connection, record, now=now)
-        # An existing document violates the key, and the note runs `alone`.
+        # If the document exists, the insert violates the primary key, and the note runs again with `alone`.
         connection.execute(
             "INSERT INTO document (conversation, kind, key, version, created, body, checksum) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -1,4 +1,4 @@
-"""The conformance suite of the store protocol: test cases for every guarantee that a store must give.
+"""Conformance suite of the store protocol: test cases for every guarantee that a store must give.
 
 The author of a store writes one class, which inherits every case:
 

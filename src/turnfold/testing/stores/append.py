@@ -55,7 +55,7 @@ __all__ = (
 
 
 class AppendCases(StoreCases):
-    """Cases for the result of an append."""
+    """Cases for the result of an append: seqs, turns, token sums, times and the head."""
 
     @case
     async def test_an_unknown_conversation_stands_at_zero(self, trial: Trial) -> None:
@@ -186,7 +186,7 @@ class AppendCases(StoreCases):
 
 
 class ExpectCases(StoreCases):
-    """Cases for appends with `expect` that are rejected and change nothing."""
+    """Cases for appends with `expect`, and for batches that are rejected and change nothing."""
 
     @case
     async def test_an_empty_batch_is_refused(self, trial: Trial) -> None:

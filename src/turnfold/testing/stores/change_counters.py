@@ -1,6 +1,7 @@
 """Cases for generations and epochs: every change increments the generation and sets a new random epoch.
 
-Caches depend on both: two histories of a conversation may have the same generation, but not the same epoch.
+Caches compare both: if a store was restored from a backup, two different logs of a conversation may have the same
+generation, but not the same epoch.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ CHANGES: dict[str, _Change] = {
 
 
 class EpochCases(StoreCases):
-    """Cases for states (a generation and its epoch): every write returns one, and it belongs to one history."""
+    """Cases for states (a generation and its epoch): every write returns a new one, which no other log has."""
 
     @case
     async def test_nothing_has_been_drawn_before_the_first_change(self, trial: Trial) -> None:

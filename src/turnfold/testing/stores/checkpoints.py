@@ -1,4 +1,4 @@
-"""Cases for checkpoints: one is live at a time, only its successor replaces it, and the log is never changed."""
+"""Cases for checkpoints (stored summaries): one is live, only its successor replaces it, the log is never changed."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ class SuccessionCases(StoreCases):
 
 
 class DroppedCheckpointCases(StoreCases):
-    """Cases for dropping a checkpoint: it and those after it are gone, the log stays, and nobody brings them back."""
+    """Cases for dropping a checkpoint: it and its successors are removed for good, and the log stays."""
 
     @case
     async def test_the_one_before_it_is_live_again(self, trial: Trial) -> None:

@@ -49,7 +49,7 @@ async def _write(store: Store, name: str, writer: int) -> None:
 
 
 async def _check_log(store: Store, name: str, writers: range) -> None:
-    """Check that seqs have no gaps, every batch is stored once and in its writer's order, and token sums are right."""
+    """Check that seqs have no gaps, each batch is stored once and in its writer's order, and token sums are right."""
     log = await store.read(ALICE, name)
     words = texts(log)
     assert seqs(log) == list(range(1, 2 * BATCHES * len(writers) + 1))
@@ -282,6 +282,7 @@ class DeletionRaceCases(StoreCases):
         await trial.store.append(ALICE, TALK, user_entries("a", "b"))
         done = await trial.together([partial(trial.store.delete, ALICE, TALK)] * RACERS)
         receipts = [each for each in done if isinstance(each, Erasure)]
+        assert len(receipts) == RACERS, done
         assert sorted(each.already for each in receipts) == [False] + [True] * (RACERS - 1)
         assert sum(each.entries for each in receipts) == 2
 

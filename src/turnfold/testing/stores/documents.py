@@ -272,7 +272,7 @@ async def _state(trial: Trial) -> State:
 
 
 class NoteCases(StoreCases):
-    """Cases for notes, and for when they are rejected."""
+    """Cases for notes: a note is written if the conversation is unchanged, and rejected otherwise."""
 
     @case
     async def test_a_note_is_a_document(self, trial: Trial) -> None:

@@ -1,6 +1,7 @@
-"""Random messages and operations, and the differential test: a store must return the same as the in-memory store.
+"""Differential test with random operations: a store must return the same results as the in-memory store.
 
-Arguments come from a small range, so that operations affect one another.
+Also the Hypothesis strategies for messages and operations. Arguments come from a small range, so that operations affect
+one another.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ __all__ = (
 
 
 def settings_for(examples: int) -> settings:
-    """Return the Hypothesis settings of a property: no deadline, no files, no line tracing."""
+    """Return the Hypothesis settings of a property test: no deadline, no example database, no line tracing."""
     return settings(
         max_examples=examples,
         phases=[phase for phase in settings().phases if phase is not Phase.explain],
@@ -235,7 +236,7 @@ STEPS = 30
 
 
 class _Twins(RuleBasedStateMachine):
-    """The store under test and the reference store; both get the same calls with the same clock."""
+    """State machine that makes the same calls, with the same clock, on the store under test and the reference store."""
 
     sent = Bundle("sent")
 

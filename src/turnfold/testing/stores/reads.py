@@ -1,6 +1,6 @@
 """Cases for reads by range, turn, client id or budget: they return exactly the requested entries, and change nothing.
 
-Also cases for stored token counts if the token counter changes.
+Also cases for the stored token counts of a log that is opened with another token counter.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TOO_LARGE = 1 << 63
 
 
 class ReadCases(StoreCases):
-    """Cases for ranges of the log."""
+    """Cases for reading a range of the log by seq."""
 
     @pytest.mark.parametrize(
         ("after", "upto", "limit", "expected"),
@@ -121,7 +121,7 @@ class ReadCases(StoreCases):
 
 
 class TurnCases(StoreCases):
-    """Cases for one turn of the log."""
+    """Cases for reading one turn of the log."""
 
     @pytest.mark.parametrize(
         ("turn", "expected"),

@@ -50,12 +50,12 @@ __all__ = (
 
 
 MANY = 1203
-"""More entries than any store writes in one batch."""
+"""Number of entries that is larger than the batches in which stores write."""
 CHINESE = "长" * 512
 
 
 async def fill_richly(store: Store, scope: Scope, name: str = TALK) -> None:
-    """Write a conversation with two checkpoints, documents of two kinds, and one that was dropped."""
+    """Write a conversation with two checkpoints, documents of several kinds, and one dropped document."""
     await store.append(scope, name, entries_with_ids("one", "北京 two"))
     await store.append(scope, name, [*exchange("three", "四"), *user_entries("five")])
     await store.add_checkpoint(scope, name, checkpoint("s1", 2, text="摘要"))
@@ -73,7 +73,7 @@ async def fill_richly(store: Store, scope: Scope, name: str = TALK) -> None:
 
 
 async def pieces_of(store: Store, scope: Scope, name: str = TALK) -> list[Piece]:
-    """Return a conversation as a stream of pieces."""
+    """Return a conversation as the list of records (pieces) that `Store.restore` takes."""
     documents: list[Document] = []
     captured = await store.capture(scope, name, documents.append)
     assert captured is not None
@@ -93,7 +93,7 @@ async def contents(store: Store, scope: Scope) -> tuple[object, ...]:
 
 
 def _made(name: str, *words: str) -> list[Piece]:
-    """Return a stream of pieces with user messages that have fixed times."""
+    """Return the records of a conversation of user messages with fixed times, for `Store.restore`."""
     entries = [
         Entry(seq, user(text), f"id-{seq}", 1000 + seq, seq, 0, 0)
         for seq, text in enumerate(words, 1)

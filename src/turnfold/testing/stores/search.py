@@ -189,7 +189,7 @@ class SearchCases(StoreCases):
 
 
 class SearchScopeCases(StoreCases):
-    """Cases for which conversations are searched."""
+    """Cases for the scope of a search: all conversations of a tenant, or one."""
 
     @case
     async def test_a_search_covers_all_conversations_of_the_scope(self, trial: Trial) -> None:
@@ -284,7 +284,7 @@ _IMPOSSIBLE: Mapping[str, Callable[[], Within]] = {
 
 
 class WithinCases(StoreCases):
-    """Cases for the filters of a search."""
+    """Cases for the filters of a search (`Within`)."""
 
     @pytest.mark.parametrize("conversation", [None, TALK])
     @case
@@ -333,7 +333,7 @@ def _note(text: str, *, key: str = "n", kind: str = "note") -> Document:
 
 
 class BesideCases(StoreCases):
-    """Cases for other kinds: checkpoints and documents are found if they are requested."""
+    """Cases for searching checkpoints and documents, which are next to the log: they are found if requested."""
 
     @case
     async def test_what_stands_beside_the_log_is_found_when_it_is_asked_for(

@@ -1,4 +1,4 @@
-"""The runner of the store cases: a case is written once as a coroutine and runs on blocking and asynchronous stores.
+"""Runner of the store cases: a case is written once as a coroutine and runs on blocking and on asynchronous stores.
 
 A blocking store never suspends, so its coroutines run without an event loop and concurrency means threads; any other
 store runs in an event loop and concurrency means tasks. A case need not know which of the two is used: it gets a
@@ -83,7 +83,7 @@ class Trial:
         counter: TokenCounter | None = None,
         clock: Clock | None = None,
     ) -> Store:
-        """Open another handle; it is on the same store if the place is the same and the store is shared or durable."""
+        """Open another handle at a place; at the same place it has the same data if the store is shared or durable."""
         store = self._open_store(
             self.folder / place, counter=counter or character_counter(), clock=clock or self.clock
         )

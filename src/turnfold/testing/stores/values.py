@@ -1,4 +1,4 @@
-"""Values for the store cases: helpers that make entries, and strings with which faulty stores fail."""
+"""Test data of the store cases: helpers that make records, and strings that faulty stores fail on."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def exchange(question: str, answer: str) -> list[NewEntry]:
 
 
 def checkpoint(name: str, upto: int, *, previous: str = "", text: str = "summary") -> Checkpoint:
-    """Return a checkpoint over everything up to a seq."""
+    """Return a checkpoint that covers the entries up to a seq."""
     return Checkpoint(name, previous, upto, text, digest=f"digest of {upto}")
 
 
@@ -138,7 +138,7 @@ Verb: TypeAlias = Callable[[Store, Scope, str], Awaitable[object]]
 
 
 async def note_now(store: Store, scope: Scope, name: str, given: Document) -> None:
-    """Write a note that expects the current state."""
+    """Write a note that expects the current state of the conversation, so that it is accepted."""
     head = await store.head(scope, name)
     await store.note(scope, name, given, state=head.state)
 

@@ -36,9 +36,11 @@ __all__ = (
 _MOVE_TRIES = 4
 """Attempts to move a thread; an attempt fails if another process moves it first."""
 _COUNTERS = "counters_since_delta_snapshot"
+"""Metadata key under which LangGraph lists the `DeltaChannel`s of a checkpoint."""
 _Name: TypeAlias = tuple[str, str]
 """Namespace and id of a checkpoint."""
 _Choice = Callable[[Sequence[StoredCheckpoint]], Sequence[StoredCheckpoint]]
+"""Function that returns the checkpoints to keep of all checkpoints of a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class _Move:
                     self.writes[name, each.task] = each.writes
 
     async def bring_late(self) -> None:
-        """Copy what reached the old conversation of the thread after it was decided which checkpoints to keep."""
+        """Copy checkpoints and writes that were stored in the old home after the checkpoints to keep were chosen."""
         present = await self.storage.all(self.old)
         late = [stored for stored in present if _name(stored) not in self.decided]
         await self.bring(self.old, [*late, *self.arrived.values()])
@@ -85,7 +87,7 @@ class _Move:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMover:
-    """Moves and copies threads."""
+    """Deletes checkpoints of threads by moving the others to a new home; copies threads."""
 
     storage: CheckpointStorage
     threads: Threads
@@ -101,7 +103,7 @@ class ThreadMover:
             try:
                 if len(chosen) < len(present):
                     await self._move(place, version, chosen, decided={*map(_name, present)})
-                elif place.left:  # of a move that was broken off
+                elif place.left:  # homes of an interrupted move
                     await self.threads.erase(*place.left)
                     await self.threads.put(ThreadPlace(thread, place.home), expect=version)
             except (Conflict, ConversationDeleted, InvalidRecord):
@@ -147,10 +149,10 @@ class ThreadMover:
         await self._finish_move(thread, version, move)
 
     async def _finish_move(self, thread: str, version: int, move: _Move) -> None:
-        """Switch a thread to its new home, copy what was stored in the old one meanwhile, and erase the old one."""
+        """Switch a thread to its new home, copy data that reached the old one during the move, and erase the old."""
         settled = ThreadPlace(thread, move.new, left=(move.old,))
         version = await self.threads.put(settled, expect=version)
-        # From here on whoever writes sees that the thread moved; what was written before is in the old home.
+        # From now on writers see that the thread moved; what they wrote before is in the old home.
         await move.bring_late()
         await self.threads.erase(move.old)
         await self.threads.put(ThreadPlace(thread, move.new), expect=version)

@@ -283,7 +283,7 @@ class DeltaScript(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
-    """A checkpoint as it is stored."""
+    """The stored form of a checkpoint: its metadata, and references to the values of its channels."""
 
     namespace: str
     id: str
@@ -317,7 +317,7 @@ class Writes(msgspec.Struct, frozen=True, array_like=True):
 
 
 REMEDY: Final = "Restore the store from a backup, or delete the thread"
-"""The remedy that errors about damaged stored data give."""
+"""Remedy in errors about damaged stored data."""
 _MOVED_OR_FORGED: Final = (
     "It was moved or forged: restore the store from a backup, or delete the thread"
 )
@@ -336,7 +336,7 @@ class BodyCodec:
         self._seal = seal
 
     def pack(self, record: StoredCheckpoint | Writes, place: DocumentPlace) -> bytes:
-        """Return the body of a document that is stored at this place."""
+        """Encode, compress and seal a record; return the body of its document at this place."""
         return self._seal.pack(_encoder.encode(record), place)
 
     def checkpoint(self, home: str, document: Document) -> tuple[StoredCheckpoint, int]:
@@ -433,7 +433,7 @@ class DocumentPlace(NamedTuple):
 
 
 class BodySeal:
-    """Compresses and seals bodies; checks and unpacks them."""
+    """Compresses bodies of documents and adds a seal (digest or HMAC); checks the seal and unpacks them."""
 
     def __init__(self, *, key: bytes | str | None, max_bytes: int) -> None:
         given = key.encode() if isinstance(key, str) else key
@@ -446,7 +446,7 @@ class BodySeal:
         self._max_bytes = max_bytes
 
     def pack(self, data: bytes, place: DocumentPlace) -> bytes:
-        """Return the body that holds `data`."""
+        """Compress and seal `data`; return the body to store."""
         if len(data) > self._max_document_bytes:
             raise InvalidRecord(
                 f"a checkpoint or the writes of a task have {len(data):,} bytes, but a document may have only "
@@ -457,7 +457,7 @@ class BodySeal:
         return self._mark + self.seal(packed, place) + packed
 
     def unpack(self, body: bytes, place: DocumentPlace) -> bytes:
-        """Return the data of a body."""
+        """Check the seal and the size of a body, and return its data."""
         packed = self._checked(body, place)
         inflater = zlib.decompressobj()
         try:

@@ -64,7 +64,7 @@ __all__ = ("TurnfoldSaver",)
 
 
 class ListedCheckpoint(NamedTuple):
-    """A checkpoint and where it is stored."""
+    """A checkpoint, with its thread and the home (conversation) that holds it."""
 
     thread: str
     home: str
@@ -103,7 +103,7 @@ class ListingQuery:
 
 
 class CheckpointListing:
-    """A listing in progress: newest first, page by page; a page is read only when it is requested."""
+    """Lists checkpoints, newest first, page by page; a page is read only when it is requested."""
 
     def __init__(
         self,
@@ -434,7 +434,10 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
                 found = await self._find(home, namespace, checkpoint)
                 if found is not None:
                     return await self._tuple(thread, home, found)
-            except (ConversationDeleted, InvalidRecord) as error:  # it may be moving away just now
+            except (
+                ConversationDeleted,
+                InvalidRecord,
+            ) as error:  # the thread may be moving to another home
                 broken = error
             place, _ = await self._threads.find(thread)
             if place is not None and place.home == home:
@@ -475,7 +478,10 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
             try:
                 stored = await self._find(place.home, namespace, checkpoint)
                 found = await self._history_of(place.home, stored, channels)
-            except (ConversationDeleted, InvalidRecord) as error:  # it may be moving away just now
+            except (
+                ConversationDeleted,
+                InvalidRecord,
+            ) as error:  # the thread may be moving to another home
                 broken = error
             now, _ = await self._threads.find(thread)
             if now is None or now.home == place.home:

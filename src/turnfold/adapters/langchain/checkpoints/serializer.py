@@ -61,6 +61,7 @@ _MAX_DEPTH = 100
 """The most levels of objects inside one another."""
 _FROM_ISO = "fromisoformat"
 _MOST_CHECKED = 1 << 16
+"""The most hashes of checked objects that are kept."""
 _SHAPES = {SINGLE: 3, POSITIONAL: 3, KEYWORDS: 3, METHOD: 4, PYDANTIC_V1: 3, PYDANTIC_V2: 4}
 """Number of elements that describe an object and its content, by extension code."""
 
@@ -223,7 +224,7 @@ class _Check(_Reader):
         self.uses_listed = False
 
     def _ext(self, code: int, data: memoryview) -> object:
-        if self._depth:  # how deep a known one lies matters too
+        if self._depth:  # checked each time, because its depth may differ
             return super()._ext(code, data)
         mark = hash((code, data.tobytes()))
         if mark in self._checked:
@@ -307,7 +308,7 @@ class Codec:
         return kind, data
 
     def load(self, typed: Typed, path: str, limit: SizeLimit | None = None) -> object:
-        """Return a stored value."""
+        """Deserialize a stored value, after a check of its size; `limit` is shared by values that belong together."""
         self._check_size(*typed, path, limit)
         try:
             return self.serde.loads_typed(typed)
@@ -327,7 +328,7 @@ class Codec:
         bare = mapping_of(self.load(stored.checkpoint, path), path)
         if bare.get("id") != stored.id:
             raise InvalidRecord(
-                f"the stored data holds checkpoint {str(bare.get('id'))[:100]!r}",
+                f"the stored data holds checkpoint {str(bare.get('id'))[:100]!r} instead",
                 path=path,
                 remedy=REMEDY,
             )

@@ -68,6 +68,7 @@ Version: TypeAlias = int | float | str | None
 _SMALL = 256
 """Values with fewer bytes than this are stored whole."""
 _STRIDE = 8
+"""Each version that is divisible by a power of this number is stored as a difference from one that far before it."""
 _MAX_SHARE = 0.75
 """If a difference is larger than this share of the value, the value is stored whole."""
 
@@ -114,7 +115,7 @@ class ChannelValues:
         inherited: Mapping[str, ChannelValue],
         before: StoredCheckpoint | None,
     ) -> tuple[dict[str, ChannelValue], list[DeltaScript]]:
-        """Return the value of each channel of a checkpoint, and scripts of the values that are not stored yet.
+        """Return the value of each channel of a checkpoint, and a `DeltaScript` for each value that is not stored yet.
 
         New values are stored as differences from those of `before`.
         """
@@ -228,7 +229,7 @@ _TRIES = 16
 
 
 class ThreadPlace(msgspec.Struct, frozen=True):
-    """The document that names the home of a thread."""
+    """The document that names the home of a thread: the conversation of the store that holds its data."""
 
     thread: str
     home: str
@@ -384,7 +385,7 @@ class NewCheckpoint:
 
 
 class CheckpointStorage:
-    """Reads and writes the checkpoints and pending writes in the homes of threads."""
+    """Reads and writes the checkpoints and pending writes in the homes (conversations) of threads."""
 
     def __init__(
         self, store: Store, scope: Scope, *, seal_key: bytes | str | None, max_bytes: int
@@ -396,7 +397,7 @@ class CheckpointStorage:
         self._checkpoints: SizedCache[tuple[str, str], StoredCheckpoint] = SizedCache(
             limit=_MAX_DOCUMENT_BYTES
         )
-        """By home and key. A document only grows, so everything in an old copy is still valid."""
+        """Cache by home and key. A document only grows, so everything in an old copy is still valid."""
 
     async def checkpoint(
         self, home: str, namespace: str, checkpoint: str
@@ -453,7 +454,7 @@ class CheckpointStorage:
         def merged(document: Document | None, new: StoredCheckpoint) -> StoredCheckpoint:
             if document is None:
                 return new
-            # Stored before: other checkpoints may refer to the bytes it has.
+            # It was stored before, and other checkpoints may refer to the values in its document.
             there, known = self._remember(home, document), {one.digest for one in new.scripts}
             more = [script for script in there.scripts if script.digest not in known]
             return msgspec.structs.replace(new, scripts=[*new.scripts, *more])
@@ -565,6 +566,7 @@ class CheckpointStorage:
         return self._remember(home, document) if document else None
 
     def _remember(self, home: str, document: Document) -> StoredCheckpoint:
+        """Decode the document of a checkpoint, and cache the checkpoint."""
         stored, size = self._bodies.checkpoint(home, document)
         self._checkpoints.put((home, document.key), stored, size=size)
         return stored

@@ -112,7 +112,7 @@ function clicked(event) {
   if (button) copy(button);
 }
 
-// Times are written in UTC; a browser knows the zone of its reader.
+// Times are written in UTC; a browser knows the zone of its reader. Year first, so that no reader takes a month for a day.
 function localTimes(within) {
   const two = "2-digit";
   const day = { year: "numeric", month: two, day: two };
@@ -120,8 +120,10 @@ function localTimes(within) {
   within.querySelectorAll("time[datetime]").forEach((shown) => {
     const at = new Date(shown.dateTime);
     if (Number.isNaN(at.getTime())) return;
+    const parts = new Intl.DateTimeFormat("en", form).formatToParts(at).map((part) => [part.type, part.value]);
+    const { year, month, day, hour, minute, second, timeZoneName } = Object.fromEntries(parts);
     shown.title = shown.dateTime;
-    shown.textContent = new Intl.DateTimeFormat(root.lang, form).format(at);
+    shown.textContent = `${year}-${month}-${day} ${hour}:${minute}:${second} ${timeZoneName}`;
   });
 }
 

@@ -1,4 +1,4 @@
-"""The table of all screens, from which the routes, their checks and the tests of both are made."""
+"""Table of all screens of the inspector; its routes, their access checks and tests are made from it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from turnfold.service.inspector.screens.diff import diff
 from turnfold.service.inspector.screens.fold_summaries import checkpoints
 from turnfold.service.inspector.screens.health import health
 from turnfold.service.inspector.screens.log import log
+from turnfold.service.inspector.screens.memory import memory
 from turnfold.service.inspector.screens.recall import recall
 from turnfold.service.inspector.screens.rules import rules
 from turnfold.service.inspector.screens.sessions import sessions
@@ -32,6 +33,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     log,
     checkpoints,
     costs,
+    memory,
     recall,
     rules,
     snapshots,
@@ -40,4 +42,4 @@ SCREENS: Final[tuple[Screen, ...]] = (
     snapshot_file,
     health,
 )
-"""Fixed paths before parameters: `snapshots/diff` must not match `snapshots/{turn}`."""
+"""All screens. Fixed paths come before those with parameters: `snapshots/diff` must not match `snapshots/{turn}`."""

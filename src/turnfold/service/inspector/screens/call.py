@@ -1,22 +1,23 @@
-"""Screen of one call: the messages sent, in order, those left out and why, and the request as a provider gets it."""
+"""Screen of one call: the messages sent, the entries left out with the reasons, and the request for a provider."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from turnfold import wire
-from turnfold.inspect import CallPoint, CallView, SentItem, call_view
-from turnfold.memory import AsyncSession, Explanation, call_key
+from turnfold.inspect import CallPoint, CallView, SentItem, call_numbers, call_view
+from turnfold.memory import Explanation
 from turnfold.records import encode_message
 from turnfold.service.inspector.charts import budget_bar, legend, parts_of
 from turnfold.service.inspector.html import (
     Element,
     Node,
     address,
-    call_number,
+    checkpoint_link,
+    entry_range,
     facts,
     json_block,
     message_block,
@@ -39,8 +40,6 @@ from turnfold.wire import WireFormat
 __all__ = ("call",)
 
 
-_RANGE: Final = 64
-_PAGE: Final = 200
 _Form: TypeAlias = Literal["neutral", "openai", "anthropic", "raw"]
 _FORMS: Final[tuple[tuple[_Form, str], ...]] = (
     ("neutral", "neutral"),
@@ -65,18 +64,20 @@ async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
     """Render one call."""
     words, view = request.words, await request.open()
     explained = await view.session.explain(request.params["call"])
-    seen, name = call_view(explained), view.session.id
+    numbers = await call_numbers(view.session)
+    seen, name = call_view(explained, numbers), view.session.id
     point = seen.point
     return RenderedScreen(
-        title=f"{words('call {number}', number=call_number(point.call))} · {words('what the model saw')}",
+        title=f"{_number(seen, words)} · {words('what the model saw')}",
         session=name,
         tab="timeline",
         trail=session_trail(words, name),
+        about="What one model call sent: click a line for the whole message.",
         body=(
             _figures(seen, view, words),
             budget_bar(parts_of(point), point.allowed, words),
             legend(parts_of(point), words, free=max(point.allowed - point.tokens, 0)),
-            await _neighbours(view, point, words),
+            _neighbours(name, point, list(numbers), words),
             _forms(name, point.call, request.query.form, words),
             *_sent(request.query.form, seen, explained, name, words),
             tag("h2", words("copy this call")),
@@ -86,7 +87,7 @@ async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
 
 
 def _copies(request: ScreenRequest[_Query], explained: Explanation, name: str) -> Iterator[Element]:
-    """Return the call as a command, as requests to providers, and as a test, to copy."""
+    """Return blocks to copy: the call as a command, as curl requests to providers, and as a pytest test."""
     words, tenant, call_id = request.words, request.caller.tenant, explained.manifest.call
     where = words("Run it where the store is; set TURNFOLD_STORE.")
     command = as_command("explain", name, call_id, "--tenant", tenant)
@@ -110,32 +111,53 @@ def _figures(seen: CallView, view: OpenedConversation, words: PageLabels) -> Ele
         else "not verified to be the messages sent"
     )
     rows: list[tuple[str, Node]] = [
-        (words("counted"), f"{point.tokens:,} / {point.allowed:,} ({share:.0%}) {point.certainty}"),
+        (
+            words("counted"),
+            f"{point.tokens:,} / {point.allowed:,} ({share:.0%}), {words.known(point.certainty)}",
+        ),
         (words("reported"), _reported(point, words)),
-        (words("counter"), tag("code", point.counter)),
-        (words("created"), moment(point.created)),
-        (words("call"), tag("code", point.call)),
-        (words("prefix"), f"{point.kept_prefix:.0%} · {point.shared:,}"),
-        (words("checkpoint"), tag("code", point.checkpoint or "-")),
+        (
+            words("model"),
+            point.model or words("not known"),
+        ),
+        (
+            words("repeated from the previous call"),
+            words(
+                "{share:.0%} of that call, {tokens:,} tokens",
+                share=point.kept_prefix,
+                tokens=point.shared,
+            ),
+        ),
+        (words("checkpoint"), checkpoint_link(view.session.id, point.checkpoint, words)),
         (words("verification"), words(proof)),
+        (words("created"), moment(point.created)),
+        (words("counter"), tag("code", point.counter)),
+        (words("id of the call"), tag("code", point.call)),
     ]
     if seen.window:
         rows.append((words("window"), f"{seen.window:,} · {words('reserve')} {seen.reserve:.0%}"))
     if seen.recalled:
-        scores = ", ".join(f"#{seq} ({score:.2f})" for seq, score in seen.recalled)
-        rows.append((words("recalled"), scores))
+        rows.append((words("recalled (entry, score)"), _recalled(seen, view.session.id)))
     if point.cache_missed:
-        note = "nothing was cached, although {shared:,} tokens at the beginning were those of the call before"
+        note = "nothing was cached, although the first {shared:,} tokens are the same as in the previous call"
         rows.append((words("warnings"), words(note, shared=point.shared)))
     if not view.known_counter:
-        note = "counted differently than when recorded: the counter {counter} is unknown here"
+        note = "token counts differ from the recorded ones: the counter {counter} is unknown here"
         rows.append((words("warnings"), words(note, counter=view.head.counter)))
     return facts(rows)
 
 
+def _recalled(seen: CallView, name: str) -> Element:
+    links: list[Node] = []
+    for seq, score in seen.recalled:
+        href = f"{address('sessions', name, 'log', after=seq - 1, upto=seq)}#entry-{seq}"
+        links += [tag("a", f"#{seq}", href=href), f" {score:.1f}", ", "]
+    return tag("span", links[:-1])
+
+
 def _reported(point: CallPoint, words: PageLabels) -> str:
     if point.reported_input is None:
-        return "-"
+        return words("not recorded: session.record_usage() stores it")
     return words(
         "the provider counted {reported:,} ({cached:,} cached); we are {off:+.1%} off",
         reported=point.reported_input,
@@ -144,39 +166,23 @@ def _reported(point: CallPoint, words: PageLabels) -> str:
     )
 
 
-async def _neighbours(view: OpenedConversation, point: CallPoint, words: PageLabels) -> Element:
-    """Return links to the previous and the next call."""
-    name = view.session.id
-    before, after = await _previous_and_next(view.session, point)
+def _number(seen: CallView, words: PageLabels) -> str:
+    return words("call {number:,} of {calls:,}", number=seen.point.number, calls=seen.calls)
+
+
+def _neighbours(name: str, point: CallPoint, calls: Sequence[str], words: PageLabels) -> Element:
+    """Return links to the calls before and after one."""
     links: list[Node] = []
-    if before:
+    if point.number > 1:
+        before = calls[point.number - 2]
         diff = address("sessions", name, "diff", before=before, after=point.call)
         back = address("sessions", name, "calls", before)
         links += [tag("a", words("previous call"), href=back, rel="prev"), " · "]
         links += [tag("a", words("compare with the call before"), href=diff), " · "]
-    if after:
-        href = address("sessions", name, "calls", after)
+    if point.number < len(calls):
+        href = address("sessions", name, "calls", calls[point.number])
         links.append(tag("a", words("next call"), href=href, rel="next"))
     return tag("p", links)
-
-
-async def _previous_and_next(session: AsyncSession, point: CallPoint) -> tuple[str, str]:
-    """Return the ids of the calls before and after one, or empty; searches ever longer ranges of the log."""
-    following = await session.calls(after=point.call, limit=1)
-    after = following[0].call if following else ""
-    length = _RANGE
-    while True:
-        start = call_key(point.seq - length, 0) if point.seq > length else ""
-        before, last = "", start
-        while page := await session.calls(after=last, limit=_PAGE):
-            earlier = [each.call for each in page if each.call < point.call]
-            before = earlier[-1] if earlier else before
-            if len(earlier) < len(page):
-                break
-            last = page[-1].call
-        if before or not start:
-            return before, after
-        length *= 8
 
 
 def _forms(name: str, call_id: str, chosen: str, words: PageLabels) -> Element:
@@ -200,7 +206,9 @@ def _sent(
 ) -> Iterator[Node]:
     if form == "neutral":
         yield tag("h2", words("sent, in this order"))
-        yield tag("ol", list(_items(seen, explained, words)), class_="items")
+        heads = ("message", "section", "entry", "role", "tokens", "text")
+        yield tag("div", [tag("span", words(head)) for head in heads], class_="items-head sent")
+        yield tag("ol", list(_items(seen, explained, words)), class_="items sent")
         yield tag("h2", words("left out"))
         yield _left_out(seen, name, words)
         return
@@ -220,15 +228,20 @@ def _sent(
 
 
 def _items(seen: CallView, explained: Explanation, words: PageLabels) -> Iterator[Element]:
-    sent = 0
+    sent, repeated = 0, True
     for item, message in zip(seen.items, explained.messages, strict=True):
         sent += item.tokens
-        cached = sent <= seen.point.shared
+        is_new = repeated and sent > seen.point.shared
+        repeated = sent <= seen.point.shared
+        note = words(
+            "above: the same as in the previous call, so the provider can read it from its cache; below: new"
+        )
         yield tag(
             "li",
+            tag("p", note, class_="cache-end") if is_new and item.index else None,
             tag(
                 "details",
-                tag("summary", _line(item, words, cached=cached), class_="row"),
+                tag("summary", _line(item, words), class_="row"),
                 message_block(message, words),
                 tag("p", words("digest"), " ", tag("code", item.digest), class_="quiet"),
             ),
@@ -239,18 +252,33 @@ def _items(seen: CallView, explained: Explanation, words: PageLabels) -> Iterato
         )
 
 
-def _line(item: SentItem, words: PageLabels, *, cached: bool) -> list[Node]:
+def _line(item: SentItem, words: PageLabels) -> list[Node]:
+    changed = item.fate != "kept"
     return [
         tag("span", f"{item.index}", class_="quiet number"),
-        tag("span", words.known(item.section), class_=f"chip part-{item.section}"),
+        tag("span", tag("span", words.known(item.section), class_=f"chip part-{item.section}")),
         tag("span", f"#{item.seq}" if item.seq else "", class_="quiet"),
-        tag("strong", words.known(item.label)),
+        _speaker(item, words),
         tag("span", f"{item.tokens:,}", class_="number"),
-        tag("span", words.known(item.fate), class_=f"chip fate-{item.fate}"),
-        tag("span", words("cached"), class_="chip cached") if cached else None,
-        tag("span", words.reason(item.reason), class_="reason") if item.reason else None,
-        tag("span", item.text, class_="excerpt", dir="auto"),
+        tag(
+            "span",
+            tag("span", words.known(item.fate), class_=f"chip fate-{item.fate}")
+            if changed
+            else None,
+            tag("span", words.reason(item.reason), class_="reason") if item.reason else None,
+            tag("span", item.text, class_="excerpt", dir="auto"),
+            class_="said",
+        ),
     ]
+
+
+def _speaker(item: SentItem, words: PageLabels) -> Element:
+    """Return the author of a message: its role, or the tool that it calls (→) or is a result of (←)."""
+    if item.label in (item.role, item.section):
+        return tag("strong", words.known(item.label))
+    if item.role == "tool":
+        return tag("strong", f"← {item.label}", title=words("result of a tool"))
+    return tag("strong", f"→ {item.label}", title=words("call of a tool"))
 
 
 def _left_out(seen: CallView, name: str, words: PageLabels) -> Element:
@@ -259,7 +287,7 @@ def _left_out(seen: CallView, name: str, words: PageLabels) -> Element:
     rows: list[list[Node]] = []
     for left in seen.left_out:
         href = address("sessions", name, "log", after=left.first - 1, upto=left.last)
-        span = words("entries {first:,} to {last:,}", first=left.first, last=left.last)
+        span = entry_range(left.first, left.last, words)
         fate = tag("span", words.known(left.outcome), class_=f"chip fate-{left.outcome}")
         rows.append([tag("a", span, href=href, class_="row"), fate, words.reason(left.reason)])
     heads = [words(head) for head in ("entries", "fate", "reason")]

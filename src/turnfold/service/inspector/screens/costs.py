@@ -1,26 +1,25 @@
 """Screen of the costs of a session: tokens and prices by day and by call.
 
-The provider's own figures are used where the program recorded them; other calls are estimated from our count, with the
-unchanged beginning taken as cached. A call does not store its model, so the reader chooses whose prices apply.
+The provider's own token counts are used where the program recorded them. Other calls are estimated from turnfold's
+count; the prefix shared with the previous call counts as cached. A call is priced by its own model if that is known;
+the reader may choose the prices of another model.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from turnfold.inspect import recent_calls
+from turnfold.inspect import CallCost, call_cost, call_numbers, known_price, recent_calls
 from turnfold.memory import Manifest
 from turnfold.service.inspector.html import (
     Element,
     Node,
     address,
-    call_number,
     facts,
     moment,
     session_trail,
@@ -29,76 +28,71 @@ from turnfold.service.inspector.html import (
 )
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen import RenderedScreen, ScreenRequest, screen
-from turnfold.tokens import Charge, Price, PriceTable, shipped_prices
+from turnfold.tokens import PriceTable, shipped_prices
 
-__all__ = ("CallCost", "call_cost", "costs")
+__all__ = ("costs",)
 
 
 _MOST_CALLS: Final = 2_000
 _SHOWN: Final = 200
-_SMALLEST_CACHED: Final = 1_024
-"""Tokens below which providers cache no prompt."""
+_OWN: Final = "own"
+"""Value of the form's choice that prices each call by its own model."""
 
 
 class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    model: Annotated[str, Meta(max_length=100)] = ""
-    """Whose prices apply; empty for tokens only."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallCost:
-    """Tokens of one or of several calls, and what they cost."""
-
-    calls: int = 1
-    input: int
-    cached: int
-    output: int
-    cost: float
-    """In the currency of the price table; 0 without a price."""
-    estimated: int
-    """Number of calls of which the provider's figures were not recorded."""
-
-
-def call_cost(call: Manifest, price: Price | None) -> CallCost:
-    """Return the cost of a call; without reported figures, an estimate that knows no output."""
-    usage = call.usage
-    if usage is not None:
-        tokens, cached, output = usage.input, usage.cached, usage.output
-    else:
-        tokens, output = call.tokens, 0
-        cached = call.shared if call.shared >= _SMALLEST_CACHED else 0
-    cost = 0.0
-    if price is not None:
-        fresh = max(tokens - cached, 0)
-        cost = price.of(Charge(read=cached, written=0, fresh=fresh, output=output))
-    return CallCost(
-        input=tokens, cached=cached, output=output, cost=cost, estimated=int(usage is None)
-    )
+    model: Annotated[str, Meta(max_length=100)] | None = None
+    """Model whose prices apply; `own` for the model of each call, empty for tokens only."""
 
 
 @screen("/sessions/{session}/costs", query=_Query)
 async def costs(request: ScreenRequest[_Query]) -> RenderedScreen:
     """Render the costs of a session."""
     words, view = request.words, await request.open()
-    name, table_of_prices = view.session.id, shipped_prices()
-    price = table_of_prices.price(request.query.model) if request.query.model else None
+    name, prices = view.session.id, shipped_prices()
     calls = await recent_calls(view.session, most=_MOST_CALLS)
-    found = [(call, call_cost(call, price)) for call in calls]
+    numbers = await call_numbers(view.session)
+    known = {model for call in calls if known_price(model := call.called_model, prices)}
+    chosen = request.query.model
+    if chosen is None:
+        chosen = _OWN if known else ""
+    if chosen == _OWN:
+        found = [(call, call_cost(call, known_price(call.called_model, prices))) for call in calls]
+    else:
+        price = prices.price(chosen) if chosen else None
+        found = [(call, call_cost(call, price)) for call in calls]
     return RenderedScreen(
         title=f"{words('costs')} · {name}",
         session=name,
         tab="costs",
+        about="Tokens and list prices of the calls of this session, by day and by call.",
         trail=session_trail(words, name),
         body=(
-            _form(name, request.query.model, table_of_prices, words),
-            *(_sections(name, found, words) if found else [tag("p", words("no calls yet"))]),
+            _form(name, chosen, sorted(known), prices, words),
+            _unpriced(calls, prices, words) if chosen == _OWN else None,
+            *(
+                _sections(name, found, numbers, words)
+                if found
+                else [tag("p", words("no calls yet"))]
+            ),
         ),
         live=await view.live(),
     )
 
 
+def _unpriced(calls: Sequence[Manifest], prices: PriceTable, words: PageLabels) -> Element | None:
+    """Return a note with the number of calls without a price; None if all have one."""
+    without = sum(known_price(call.called_model, prices) is None for call in calls)
+    if not without:
+        return None
+    note = "{calls:,} calls have no price: the model is not known, or not in the price list"
+    return tag("p", words(note, calls=without), class_="note")
+
+
 def _sections(
-    name: str, found: Sequence[tuple[Manifest, CallCost]], words: PageLabels
+    name: str,
+    found: Sequence[tuple[Manifest, CallCost]],
+    numbers: Mapping[str, int],
+    words: PageLabels,
 ) -> Iterator[Node]:
     whole = _sum(cost for _, cost in found)
     yield facts(
@@ -113,7 +107,7 @@ def _sections(
     if len(found) == _MOST_CALLS:
         yield tag("p", words("the newest {shown:,} calls", shown=_MOST_CALLS), class_="note")
     if whole.estimated:
-        note = "{calls:,} calls have no figures of the provider: they are estimated, without their output (≈)"
+        note = "{calls:,} calls have no figures of the provider: estimated, without the output (≈)"
         yield tag("p", words(note, calls=whole.estimated), class_="note")
     days: dict[str, list[CallCost]] = {}
     for call, cost in found:
@@ -125,12 +119,13 @@ def _sections(
     yield table([words(head) for head in ("day", *figures)], rows, class_="days")
     yield tag("h2", words("the newest {shown:,} calls", shown=min(len(found), _SHOWN)))
     heads = [words(head) for head in ("call", *figures[1:], "created")]
-    yield table(heads, [_row(name, *each) for each in reversed(found[-_SHOWN:])], class_="calls")
+    shown = [_row(name, numbers.get(each[0].call, 0), *each) for each in found[-_SHOWN:]]
+    yield table(heads, reversed(shown), class_="calls")
 
 
-def _row(name: str, call: Manifest, cost: CallCost) -> list[Node]:
+def _row(name: str, number: int, call: Manifest, cost: CallCost) -> list[Node]:
     href = address("sessions", name, "calls", call.call)
-    link = tag("a", call_number(call.call), href=href, class_="row", title=call.call)
+    link = tag("a", f"{number:,}", href=href, class_="row", title=call.call)
     return [link, *_figures(cost)[1:], moment(call.created)]
 
 
@@ -157,8 +152,12 @@ def _sum(costs_of_calls: Iterable[CallCost]) -> CallCost:
     )
 
 
-def _form(name: str, model: str, prices: PriceTable, words: PageLabels) -> Element:
-    options = [tag("option", words("tokens only"), value="", selected=not model)]
+def _form(
+    name: str, model: str, known: Sequence[str], prices: PriceTable, words: PageLabels
+) -> Element:
+    own = words("the model of each call ({models})", models=", ".join(known))
+    options = [tag("option", own, value=_OWN, selected=model == _OWN)] if known else []
+    options.append(tag("option", words("tokens only"), value="", selected=not model))
     options += [
         tag("option", each, value=each, selected=each == model) for each in sorted(prices.models)
     ]

@@ -1,8 +1,8 @@
-"""Screen that compares two calls: where the second stops repeating the first, and what that costs."""
+"""Screen that compares two calls: the first difference, the tokens after it, and both prompts side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile, zip_longest
 from typing import Annotated, Final
@@ -14,8 +14,8 @@ from turnfold.inspect import (
     CallDiff,
     FirstDifference,
     SentItem,
+    call_numbers,
     diff_calls,
-    recent_calls,
     sent_items,
 )
 from turnfold.memory import Explanation
@@ -23,7 +23,6 @@ from turnfold.service.inspector.html import (
     Element,
     Node,
     address,
-    call_number,
     facts,
     session_trail,
     table,
@@ -58,25 +57,29 @@ async def diff(request: ScreenRequest[_Query]) -> RenderedScreen:
     name = view.session.id
     first = await view.session.explain(query.before)
     second = await view.session.explain(query.after)
-    found = diff_calls(first, second)
-    offered = [each.call for each in await recent_calls(view.session, most=_OFFERED)]
+    numbers = await call_numbers(view.session)
+    found = diff_calls(first, second, numbers)
     return RenderedScreen(
-        title=f"{words('compare')} {call_number(query.before)} → {call_number(query.after)}",
+        title=f"{words('compare')} {found.before.number:,} → {found.after.number:,}",
         session=name,
         tab="timeline",
         trail=session_trail(words, name),
         body=(
-            _selection_form(name, offered, query, words),
+            _selection_form(name, numbers, query, words),
             *_sections(found, view, (first, second), words),
         ),
     )
 
 
-def _selection_form(name: str, calls: Sequence[str], query: _Query, words: PageLabels) -> Element:
+def _selection_form(
+    name: str, numbers: Mapping[str, int], query: _Query, words: PageLabels
+) -> Element:
+    offered = list(numbers)[-_OFFERED:]
+
     def select(field: str, chosen: str) -> Element:
         options = [
-            tag("option", call_number(call), value=call, selected=call == chosen)
-            for call in sorted({*calls, chosen})
+            tag("option", f"{numbers.get(call, 0):,}", value=call, selected=call == chosen)
+            for call in sorted({*offered, chosen})
         ]
         return tag("label", words(field), " ", tag("select", options, name=field))
 
@@ -128,7 +131,7 @@ def _sections(
 
 
 def _beside(before: Sequence[SentItem], after: Sequence[SentItem], words: PageLabels) -> Element:
-    """Return the messages of both calls in two columns, equal ones in one row; long equal runs are one line."""
+    """Return the messages of both calls in two columns, equal ones in the same row; long equal runs are one line."""
     matcher = SequenceMatcher(
         None, [item.digest for item in before], [item.digest for item in after], autojunk=False
     )
@@ -146,10 +149,10 @@ def _beside(before: Sequence[SentItem], after: Sequence[SentItem], words: PageLa
 def _side(item: SentItem | None, kind: str, words: PageLabels) -> Node:
     if item is None:
         return None
-    place = words.known(item.section) + (f" #{item.seq}" if item.seq else "")
+    head = f"{_place(item, words)} · {words('{tokens:,} tokens', tokens=item.tokens)}"
     return tag(
         "div",
-        tag("span", f"{place} · {words.known(item.label)} · {item.tokens:,}", class_="quiet"),
+        tag("span", head, class_="quiet"),
         tag("p", item.text, dir="auto"),
         class_="same" if kind == "equal" else "changed",
         data_digest=item.digest,
@@ -159,7 +162,7 @@ def _side(item: SentItem | None, kind: str, words: PageLabels) -> Node:
 def _token_of(
     found: CallDiff, view: OpenedConversation, both: tuple[Explanation, Explanation]
 ) -> int:
-    """Return where the prompts part, in tokens from the start of the second one."""
+    """Return the number of tokens of the second prompt before the first difference."""
     first = found.first
     if first is None or not first.character:
         return found.same_tokens
@@ -180,19 +183,20 @@ def _first(first: FirstDifference, token: int, words: PageLabels) -> Element:
     return tag(
         "div",
         tag("p", place, data_index=first.index, data_character=first.character, data_token=token),
-        tag("p", words("before"), " ", _place(first.before), class_="quiet"),
+        tag("p", words("before"), " · ", _place(first.before, words), class_="quiet"),
         tag("pre", same, tag("del", first.text_before[len(same) :]), dir="auto"),
-        tag("p", words("after"), " ", _place(first.after), class_="quiet"),
+        tag("p", words("after"), " · ", _place(first.after, words), class_="quiet"),
         tag("pre", same, tag("ins", first.text_after[len(same) :]), dir="auto"),
         class_="first-difference",
     )
 
 
-def _place(item: SentItem | None) -> str:
+def _place(item: SentItem | None, words: PageLabels) -> str:
     if item is None:
         return "-"
-    place = f"{item.section} #{item.seq}" if item.seq else item.section
-    return place if item.label == item.section else f"{place} {item.label}"
+    section = words.known(item.section)
+    place = f"{section} #{item.seq}" if item.seq else section
+    return place if item.label == item.section else f"{place} · {words.known(item.label)}"
 
 
 def _items(items: Sequence[SentItem], kind: str, words: PageLabels) -> Element:

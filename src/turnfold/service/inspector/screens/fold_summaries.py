@@ -1,4 +1,4 @@
-"""Screen of the checkpoints: each summary with the range it covers, its size, and a link to the originals."""
+"""Screen of the checkpoints (fold summaries): each with the range it covers, its size, and a link to the originals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from turnfold.service.inspector.html import (
     Element,
     Node,
     address,
+    entry_range,
     facts,
     moment,
     session_trail,
@@ -27,7 +28,7 @@ __all__ = ("checkpoints",)
 
 @screen("/sessions/{session}/checkpoints")
 async def checkpoints(request: ScreenRequest[NoQuery]) -> RenderedScreen:
-    """Render all checkpoints, the live one first."""
+    """Render all checkpoints; the one in use comes first."""
     words, view = request.words, await request.open()
     name, live = view.session.id, await view.live()
     stored = await view.session.checkpoints()
@@ -45,6 +46,7 @@ async def checkpoints(request: ScreenRequest[NoQuery]) -> RenderedScreen:
         title=f"{words('checkpoints')} · {name}",
         session=name,
         tab="checkpoints",
+        about="Summaries that replace older entries in calls; each covers everything up to its last entry.",
         trail=session_trail(words, name),
         body=tuple(reversed(articles)) or (tag("p", words("no checkpoints yet")),),
         live=live,
@@ -64,7 +66,7 @@ async def _article(
     before = await _tokens_upto(view, checkpoint.upto)
     after = view.session.counter.count_text(checkpoint.text)
     originals = address("sessions", name, "log", after=previous, upto=checkpoint.upto)
-    span = words("entries {first:,} to {last:,}", first=previous + 1, last=checkpoint.upto)
+    span = entry_range(previous + 1, checkpoint.upto, words)
     saved = words(
         "{ratio:.1f} times shorter: {before:,} tokens to {after:,}",
         ratio=before / after if after else 0.0,
@@ -75,18 +77,22 @@ async def _article(
         "article",
         tag(
             "h2",
-            tag("code", checkpoint.id),
+            words("summary up to entry {seq:,}", seq=checkpoint.upto),
             " ",
-            tag("span", words("live"), class_="chip") if live else None,
+            tag("span", words("in use"), class_="chip change-added") if live else None,
         ),
         facts(
             [
                 (words("source range"), tag("a", span, href=originals, class_="row")),
                 (words("size"), saved),
-                (words("model"), checkpoint.model or "-"),
+                (
+                    words("written by"),
+                    words.known(checkpoint.model) or words("extraction, without a model"),
+                ),
                 (words("fidelity"), f"{checkpoint.fidelity:.0%}"),
-                (words("trust"), checkpoint.trust),
+                (words("least trusted source"), words.known(checkpoint.trust)),
                 (words("created"), moment(checkpoint.created)),
+                (words("id"), tag("code", checkpoint.id)),
             ]
         ),
         tag("pre", checkpoint.text, dir="auto", class_="summary"),
@@ -98,7 +104,7 @@ async def _article(
 
 
 def _fork(name: str, tenant: str, checkpoint: Checkpoint, words: PageLabels) -> Element:
-    """Return the command that forks the session at this checkpoint; a page itself changes nothing."""
+    """Return a block with the command that forks the session at this checkpoint, to be copied."""
     new = f"{name}-from-{checkpoint.upto}"
     command = as_command("fork", name, new, "--at", str(checkpoint.upto), "--tenant", tenant)
     note = words("Pages are read-only. Run this where the store is; name it with --store.")
@@ -107,6 +113,6 @@ def _fork(name: str, tenant: str, checkpoint: Checkpoint, words: PageLabels) -> 
 
 
 async def _tokens_upto(view: OpenedConversation, seq: int) -> int:
-    """Return the tokens of the log up to an entry; a summary covers all of it, with the summary before it."""
+    """Return the tokens of the whole log up to an entry, which a summary covers together with the one before it."""
     [entry] = await view.session.history(after=seq - 1, limit=1)
     return entry.running

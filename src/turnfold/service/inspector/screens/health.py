@@ -35,11 +35,12 @@ def _details(request: ScreenRequest[NoQuery], found: Health) -> Iterator[Node]:
         yield tag("h2", words("warnings"))
         yield tag("ul", [tag("li", each) for each in found.warnings], class_="refused")
     yield tag("h2", words("details"))
-    yield table([words("name"), words("text")], sorted(found.details.items()))
-    counts = state.config.meter.snapshot().counts
     rows: list[list[Node]] = [
-        [tag("code", name), f"{number:,}"] for name, number in sorted(counts.items()) if number
+        [tag("code", name), value] for name, value in sorted(found.details.items())
     ]
+    yield table([words("name"), words("text")], rows)
+    counts = state.config.meter.snapshot().counts
+    rows = [[tag("code", name), f"{number:,}"] for name, number in sorted(counts.items()) if number]
     rows.append([words("streams open"), f"{sum(state.streams.values()):,}"])
     yield tag("h2", words("metrics"))
     yield table([words("name"), words("number")], rows)

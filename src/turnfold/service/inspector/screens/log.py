@@ -1,4 +1,4 @@
-"""Screen of the log, entry by entry, folded or not: the originals behind every summary and every cut."""
+"""Screen of the log: all entries in order, including those that calls leave out or summarise."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from turnfold.service.inspector.html import (
     Element,
     Node,
     address,
+    entry_range,
     message_block,
     moment,
     session_trail,
@@ -35,7 +36,7 @@ _Seq = Annotated[int, Meta(ge=0, le=(1 << 62))]
 
 class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     after: _Seq | None = None
-    """Show entries after this one; the newest if it is not given."""
+    """Show the entries after this seq; the newest entries if it is not given."""
     upto: _Seq | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 
@@ -48,17 +49,20 @@ async def log(request: ScreenRequest[_Query]) -> RenderedScreen:
     upto = last if query.upto is None else min(query.upto, last)
     start = max(upto - query.limit, 0) if query.after is None else query.after
     if start > last:
-        raise InvalidOption(f"after={start:,} is beyond the end of the log, {last:,}")
+        raise InvalidOption(
+            f"after={start:,} is beyond the end of the log, entry {last:,}; give a smaller number"
+        )
     wanted = min(query.limit, upto - start)
     entries = await view.session.history(after=start, limit=wanted) if wanted > 0 else []
     return RenderedScreen(
         title=f"{words('log')} · {name}",
         session=name,
         tab="log",
+        about="Everything that was said, called and seen, in order; nothing is removed by a fold.",
         trail=session_trail(words, name),
         body=(
             _paging(view, start, entries, query.limit, words),
-            tag("ol", [_entry(each, words) for each in entries], class_="items"),
+            tag("ol", [_entry(each, words) for each in entries], class_="items logged"),
         ),
         live=live if query.after is None else "",
     )
@@ -71,14 +75,13 @@ def _paging(
     links: list[Node] = []
     if entries:
         first, end = entries[0].seq, entries[-1].seq
-        shown = words("entries {first:,} to {last:,}", first=first, last=end)
-        links.append(f"{shown} / {last:,} · ")
+        links.append(f"{entry_range(first, end, words)} / {last:,}")
     if start > 0:
         back = address("sessions", name, "log", after=max(start - limit, 0), limit=limit)
-        links += [tag("a", words("before"), href=back, rel="prev"), " · "]
+        links += [" · ", tag("a", words("previous"), href=back, rel="prev")]
     if entries and entries[-1].seq < last:
         on = address("sessions", name, "log", after=entries[-1].seq, limit=limit)
-        links.append(tag("a", words("next"), href=on, rel="next"))
+        links += [" · ", tag("a", words("next"), href=on, rel="next")]
     return tag("p", links)
 
 
@@ -91,14 +94,15 @@ def _entry(entry: Entry, words: PageLabels) -> Element:
             tag(
                 "summary",
                 tag("span", f"#{entry.seq}", class_="quiet number"),
-                tag("span", f"{words('turn')} {entry.turn}", class_="quiet"),
+                tag("span", words("turn {turn}", turn=entry.turn), class_="quiet"),
                 tag("strong", words.known(message.role)),
                 tag("span", f"{entry.tokens:,}", class_="number"),
                 tag("span", excerpt(message), class_="excerpt", dir="auto"),
+                moment(entry.created),
                 class_="row",
             ),
             message_block(message, words),
-            tag("p", moment(entry.created), " ", tag("code", entry.client_id), class_="quiet"),
+            tag("p", "client_id ", tag("code", entry.client_id), class_="quiet"),
         ),
         class_=f"item role-{message.role}",
         id=f"entry-{entry.seq}",

@@ -1,4 +1,4 @@
-"""Screen to try a recall: the matches with their scores, and the text a model would be shown."""
+"""Screen to try a recall: the matches with their scores, and the text that a model would get."""
 
 from __future__ import annotations
 
@@ -47,12 +47,17 @@ async def recall(request: ScreenRequest[_Query]) -> RenderedScreen:
         parts = await view.score_parts(query.query)
         body.append(_matches(found, parts, name, query.query, words))
         body.append(tag("h2", words("as a context would show it")))
-        body.append(tag("p", f"{cost:,} / {query.tokens:,} {words('tokens')}", data_cost=cost))
+        body.append(
+            tag(
+                "p", f"{cost:,} / {words('{tokens:,} tokens', tokens=query.tokens)}", data_cost=cost
+            )
+        )
         body.append(tag("pre", text or words("nothing found"), dir="auto", class_="summary"))
     return RenderedScreen(
         title=f"{words('recall')} · {name}",
         session=name,
         tab="recall",
+        about="Try a recall in this session: the entries it finds, and the text that the model would get.",
         trail=session_trail(words, name),
         body=tuple(body),
     )
@@ -63,7 +68,7 @@ def _form(name: str, query: _Query, words: PageLabels) -> Element:
         "form",
         tag("input", type="search", name="query", value=query.query, placeholder=words("query"),
             aria_label=words("query"), maxlength=4000),
-        tag("label", words("number"), " ",
+        tag("label", words("results"), " ",
             tag("input", type="number", name="limit", min=1, max=100, value=query.limit)),
         tag("label", words("tokens shown to the model"), " ",
             tag("input", type="number", name="tokens", min=1, max=100_000, value=query.tokens)),

@@ -1,4 +1,4 @@
-"""Screen of the rules: what the user laid down, with its kind and the entry it was said in; ended ones last."""
+"""Screen of the rules (standing instructions of the user), with their kinds and entries; ended rules come last."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ async def rules(request: ScreenRequest[NoQuery]) -> RenderedScreen:
         title=f"{words('rules')} · {name}",
         session=name,
         tab="rules",
+        about="Standing instructions of the user, word for word; every call shows the active ones until they end.",
         trail=session_trail(words, name),
         body=(
             table([words(head) for head in heads], rows)
@@ -34,11 +35,14 @@ async def rules(request: ScreenRequest[NoQuery]) -> RenderedScreen:
 
 
 def _row(rule: StandingRule, name: str, words: PageLabels) -> list[Node]:
-    said = tag("a", str(rule.seq), href=_entry(name, rule.seq)) if rule.seq else "-"
-    state: list[Node] = [words(rule.state)]
+    said = tag("a", f"#{rule.seq}", href=_entry(name, rule.seq), class_="row") if rule.seq else "-"
+    state: list[Node] = [tag("span", words(rule.state), class_=f"chip rule-{rule.state}")]
     if rule.ended:
-        state += [" ", tag("a", str(rule.ended), href=_entry(name, rule.ended))]
-    return [said, words(rule.kind), tag("span", *state), rule.text]
+        state += [
+            f" {words('by entry')} ",
+            tag("a", f"#{rule.ended}", href=_entry(name, rule.ended)),
+        ]
+    return [said, words(rule.kind), tag("span", *state), tag("span", rule.text, dir="auto")]
 
 
 def _entry(name: str, seq: int) -> str:

@@ -8,25 +8,35 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from turnfold.errors import InvalidRecord, WrongKey
 from turnfold.inspect import CallPoint, call_point, excerpt, recent_calls
 from turnfold.memory import AsyncSession, SearchResult
 from turnfold.service.inspector.charts import sparks
-from turnfold.service.inspector.html import Element, Node, address, marked, moment, table, tag
+from turnfold.service.inspector.html import (
+    Element,
+    Node,
+    address,
+    checkpoint_link,
+    marked,
+    moment,
+    table,
+    tag,
+)
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen import RenderedScreen, ScreenRequest, screen
-from turnfold.stores import ConversationInfo, is_adapter_conversation
+from turnfold.stores import Ability, ConversationInfo
 
 __all__ = ("sessions",)
 
 
 _READ_MOST: Final = 5_000
-"""Sessions read to find the newest; a store lists them by name only."""
+"""Most sessions that are read to find the newest, since a store lists sessions by name only."""
 _PAGE: Final = 500
 _CALLS: Final = 24
 
 
 _FIRST_ENTRIES: Final = 8
-"""Entries read to find the first user message."""
+"""Number of entries that are read to find the first user message."""
 _HITS: Final = 50
 _Sort: TypeAlias = Literal["changed", "session", "turns", "entries", "tokens"]
 _KEYS: Final[Mapping[_Sort, Callable[[ConversationInfo], tuple[object, ...]]]] = {
@@ -48,7 +58,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("", query=_Query)
 async def sessions(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render the list of sessions, or the entries of all sessions that contain some words."""
+    """Render the list of sessions; if words are given, the entries of all sessions that contain them."""
     words, query = request.words, request.query
     if query.text.strip():
         found = await request.memory.search(query.text, limit=_HITS)
@@ -78,13 +88,22 @@ async def _list(request: ScreenRequest[_Query]) -> list[Node]:
     )
     return [
         None if all_read else tag("p", capped, class_="note"),
-        table(_heads(request), rows) if rows else tag("p", words("no sessions yet")),
+        table(_heads(request), rows, class_="sessions")
+        if rows
+        else tag("p", words("no sessions yet")),
+        tag(
+            "p",
+            words("calls: share of the budget that the newest calls used; purple: after a fold"),
+            class_="quiet",
+        )
+        if rows
+        else None,
         more,
     ]
 
 
 def _heads(request: ScreenRequest[_Query]) -> list[Node]:
-    """Return the heads of the columns; most of them sort the list."""
+    """Return the column headings; most are links that sort the list."""
     words, query = request.words, request.query
     heads: list[Node] = []
     for name in (
@@ -128,14 +147,9 @@ async def _matching(request: ScreenRequest[_Query]) -> tuple[list[ConversationIn
     prefix, found = request.query.name, list[ConversationInfo]()
     after, read = _before(prefix), 0
     while read < _READ_MOST:
-        page = await request.memory.conversations(after=after, limit=_PAGE)
+        page = await request.memory.conversations(after=after, limit=_PAGE, internal=":" in prefix)
         read += len(page)
-        found += [
-            each
-            for each in page
-            if each.conversation.startswith(prefix)
-            and (":" in prefix or not is_adapter_conversation(each.conversation))
-        ]
+        found += [each for each in page if each.conversation.startswith(prefix)]
         past = bool(page) and bool(prefix) and not page[-1].conversation.startswith(prefix)
         if len(page) < _PAGE or (past and page[-1].conversation > prefix):
             return found, True
@@ -151,7 +165,12 @@ def _before(prefix: str) -> str:
 async def _row(request: ScreenRequest[_Query], info: ConversationInfo) -> list[Node]:
     head = info.head
     session = request.memory.session(info.conversation)
-    calls: list[CallPoint] = [call_point(each) for each in await recent_calls(session, most=_CALLS)]
+    calls: list[CallPoint] = []
+    try:
+        calls = [call_point(each) for each in await recent_calls(session, most=_CALLS)]
+        title: Node = tag("span", await _title(session), class_="excerpt", dir="auto")
+    except (WrongKey, InvalidRecord) as error:  # the rest of the row is never encrypted
+        title = tag("em", _unreadable(request, error))
     link = tag(
         "a",
         info.conversation,
@@ -161,14 +180,24 @@ async def _row(request: ScreenRequest[_Query], info: ConversationInfo) -> list[N
     )
     return [
         link,
-        tag("span", await _title(session), class_="excerpt", dir="auto"),
+        title,
         f"{head.turns:,}",
         f"{head.seq:,}",
         f"{head.tokens:,}",
         sparks(calls, request.words),
-        tag("code", head.checkpoint or "-"),
+        checkpoint_link(info.conversation, head.checkpoint, request.words),
         moment(info.updated),
     ]
+
+
+def _unreadable(request: ScreenRequest[_Query], error: WrongKey | InvalidRecord) -> str:
+    """Return the text shown instead of a message that cannot be decrypted; other errors are raised again."""
+    words = request.words
+    if Ability.ENCRYPTED in request.state.config.store.abilities:
+        return words("cannot be read with this encryption key")
+    if isinstance(error, WrongKey):
+        return words("encrypted; no key was given")
+    raise error
 
 
 async def _title(session: AsyncSession) -> str:

@@ -34,7 +34,7 @@ __all__ = (
 
 
 _LONGEST: Final = 200_000
-"""Characters of a file shown on one page."""
+"""Most characters of a file on one page."""
 _Turn = Annotated[int, Meta(ge=0, le=(1 << 62))]
 
 
@@ -84,6 +84,7 @@ async def snapshots(request: ScreenRequest[_PageQuery]) -> RenderedScreen:
         session=name,
         tab="snapshots",
         trail=session_trail(words, name),
+        about="Workspaces as they were at a turn: files, state and context.",
         body=(
             table(titles, rows) if rows else tag("p", words("no snapshots yet")),
             tag("a", words("next"), href=more) if len(heads) == query.limit else None,
@@ -114,8 +115,11 @@ async def snapshot(request: ScreenRequest[NoQuery]) -> RenderedScreen:
                 [
                     (words("created"), moment(found.created)),
                     (words("summary"), tag("span", found.summary or "-", dir="auto")),
-                    (words("insights"), tag("ul", [tag("li", each) for each in found.insights])),
-                    (words("links"), tag("ul", [tag("li", each) for each in found.links])),
+                    *(
+                        (words(label), tag("ul", [tag("li", each) for each in listed]))
+                        for label, listed in (("insights", found.insights), ("links", found.links))
+                        if listed
+                    ),
                 ]
             ),
             tag("h2", words("files")),

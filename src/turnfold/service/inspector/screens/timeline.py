@@ -1,4 +1,4 @@
-"""Timeline of a session: every call as a bar, with folds, cuts and cache breaks marked."""
+"""Start screen of a session: a timeline with one bar per call, and marks for folds, cuts and cache breaks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from turnfold.inspect import CallPoint, call_point, recent_calls
+from turnfold.inspect import CallPoint, call_numbers, call_point, recent_calls
 from turnfold.memory import Manifest
 from turnfold.service.inspector.charts import (
     breaks_cache,
@@ -23,7 +23,7 @@ from turnfold.service.inspector.charts import (
 from turnfold.service.inspector.html import (
     Node,
     address,
-    call_number,
+    checkpoint_link,
     facts,
     moment,
     session_trail,
@@ -58,7 +58,7 @@ _HEADS: Final = (
 class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     most: Annotated[int, Meta(ge=1, le=2000)] = 60
     after: Annotated[str, Meta(max_length=512)] | None = None
-    """Show the calls after this one instead of the newest; empty for the first."""
+    """Show the calls after this id instead of the newest; empty to start with the first call."""
 
 
 @screen("/sessions/{session}", query=_Query)
@@ -66,22 +66,26 @@ async def session(request: ScreenRequest[_Query]) -> RenderedScreen:
     """Render the timeline."""
     words, view = request.words, await request.open()
     name, live = view.session.id, await view.live()
-    calls = [call_point(each) for each in await _calls(view, request.query)]
+    numbers = await call_numbers(view.session)
+    made = await _calls(view, request.query)
+    calls = [call_point(each, numbers.get(each.call, 0)) for each in made]
     links = {call.call: address("sessions", name, "calls", call.call) for call in calls}
     status = await view.session.status()
     return RenderedScreen(
         title=name,
         session=name,
         tab="timeline",
+        about="One bar per model call, by section; click a bar or a number to see what the model saw.",
         trail=session_trail(words, name)[:1],
         live=live if request.query.after is None else "",
         body=(
             facts(
                 [
+                    (words("calls"), f"{len(numbers):,}"),
                     (words("turns"), f"{status.turns:,}"),
                     (words("entries"), f"{status.entries:,}"),
                     (words("tokens"), f"{status.tokens:,}"),
-                    (words("checkpoint"), tag("code", status.checkpoint or "-")),
+                    (words("checkpoint"), checkpoint_link(name, status.checkpoint, words)),
                     (words("counter"), tag("code", view.head.counter or "-")),
                 ]
             ),
@@ -120,6 +124,14 @@ def _sections(
         rows.append(_row(call, before, name, words, links[call.call]))
         before = call
     yield table([words(head) for head in _HEADS], reversed(rows), class_="calls")
+    yield tag(
+        "p",
+        words(
+            "call: its number in this session. used: share of the budget. prefix: share of the previous call that this "
+            "one repeats at its beginning. folded, dropped, shrunk: entries."
+        ),
+        class_="quiet",
+    )
 
 
 def _paging(request: ScreenRequest[_Query], name: str, calls: Sequence[CallPoint]) -> Node:
@@ -128,7 +140,7 @@ def _paging(request: ScreenRequest[_Query], name: str, calls: Sequence[CallPoint
     label = (
         words("the newest {shown:,} calls", shown=len(calls))
         if newest
-        else words("calls from {first} on", first=call_number(calls[0].call))
+        else words("calls from {first:,} on", first=calls[0].number)
     )
     links = [
         (words("from the first"), address("sessions", name, after="", most=query.most)),
@@ -151,26 +163,28 @@ def _paging(request: ScreenRequest[_Query], name: str, calls: Sequence[CallPoint
 def _row(
     call: CallPoint, before: CallPoint | None, name: str, words: PageLabels, href: str
 ) -> list[Node]:
-    changed: list[str] = []
+    changed: list[Node] = []
     if has_new_checkpoint(before, call):
-        changed.append(f"{words('checkpoint')} {call.checkpoint}")
+        changed += [words("fold"), " ", checkpoint_link(name, call.checkpoint, words), "; "]
     elif breaks_cache(before, call):
-        changed.append(words("cut"))
+        changed += [words("cut"), "; "]
     if lost := lost_from_cache(before, call):
         changed.append(words("cache break: {tokens:,} tokens are paid for again", tokens=lost))
+    elif changed:
+        changed.pop()
     compare: Node = None
     if before is not None:
         query = address("sessions", name, "diff", before=before.call, after=call.call)
         compare = tag("a", words("compare"), href=query)
     return [
-        tag("a", call_number(call.call), href=href, class_="row", title=call.call),
+        tag("a", f"{call.number:,}", href=href, class_="row", title=call.call),
         f"{call.tokens:,}",
         f"{call.tokens / call.allowed:.0%}" if call.allowed else "-",
         f"{call.kept_prefix:.0%}",
         f"{call.folded:,}",
         f"{call.dropped:,}",
         f"{call.shrunk:,}",
-        ", ".join(changed),
+        tag("span", changed) if changed else None,
         moment(call.created),
         compare,
     ]

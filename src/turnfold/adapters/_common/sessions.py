@@ -1,0 +1,67 @@
+"""Finds the session that an adapter uses, by the same rule for every framework."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from turnfold.errors import InvalidOption
+from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
+from turnfold.stores import short_name
+
+__all__ = ("calling_session", "nested_conversation", "nested_session", "running_tool", "session_of")
+
+
+_TOOL_CALL: ContextVar[tuple[str, str] | None] = ContextVar("turnfold_tool_call", default=None)
+"""The conversation and the call id of the tool that is running."""
+
+
+def session_of(
+    memory: AsyncMemory | Memory | AsyncSession | Session, conversation: str = ""
+) -> AsyncSession:
+    """Return the session that was given, or the memory's session of `conversation`."""
+    given = memory.awaiting if isinstance(memory, Memory | Session) else memory
+    if isinstance(given, AsyncSession):
+        if conversation and conversation != given.id:
+            raise InvalidOption(
+                f"conversation={conversation!r} was given with a session of {given.id!r}: give only one of them"
+            )
+        return given
+    if not conversation:
+        raise InvalidOption(
+            "a memory has many conversations: give conversation=, or memory.session(id)"
+        )
+    return given.session(conversation)
+
+
+@contextmanager
+def running_tool(conversation: str, call: str) -> Generator[None]:
+    """Mark a tool call as running, so that an agent inside the tool gets a conversation of its own."""
+    token = _TOOL_CALL.set((conversation, call))
+    try:
+        yield
+    finally:
+        _TOOL_CALL.reset(token)
+
+
+def nested_conversation() -> str:
+    """Return the conversation id for an agent inside the running tool; empty if no tool is running."""
+    running = _TOOL_CALL.get()
+    return short_name(f"{running[0]}/{running[1]}") if running else ""
+
+
+def nested_session(session: AsyncSession) -> AsyncSession:
+    """Return `session`, or a separate one for an agent inside a running tool of the same conversation."""
+    running = _TOOL_CALL.get()
+    if running is None or running[0] != session.id:
+        return session
+    return AsyncSession(nested_conversation(), session.config)
+
+
+def calling_session(session: AsyncSession) -> AsyncSession:
+    """Return the session of the agent that called the running tool: `session`, or that of a nested agent."""
+    running = _TOOL_CALL.get()
+    if running is None or running[0] == session.id:
+        return session
+    return AsyncSession(running[0], session.config)

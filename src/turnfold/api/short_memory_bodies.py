@@ -1,0 +1,137 @@
+"""Request and response bodies of the short-term memory (`ShortMemory`).
+
+A changed session is sent with the values it had when it was read, so that the service can merge the changed fields with
+changes by other writers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from turnfold.api.requests import Body, Count
+from turnfold.memories import AsRead, SessionValue
+from turnfold.memory import MemoryMode
+
+__all__ = (
+    "AsReadForm",
+    "CreateBody",
+    "MemoryContextForm",
+    "QueryBody",
+    "SessionForm",
+    "SetBody",
+    "ShortCheckpointBody",
+    "TurnBody",
+    "as_read_form",
+    "as_read_value",
+    "session_form",
+    "session_value",
+)
+
+
+_RECENT: Final = 8
+
+
+class SessionForm(msgspec.Struct, kw_only=True):
+    """A session in its documented JSON form."""
+
+    meta: dict[str, object] = {}
+    flow_context: dict[str, object] = {}
+    message_context: dict[str, object] = {}
+    global_state: dict[str, object] = {}
+    user_snapshot: dict[str, object] = {}
+
+
+class AsReadForm(Body):
+    """Values of a session when it was read; only fields changed since are written."""
+
+    settable: list[tuple[tuple[str, ...], object]]
+    derived: list[tuple[tuple[str, ...], object]]
+    mode: MemoryMode
+    checkpoint: str
+
+
+class CreateBody(Body):
+    """Owner of a new conversation."""
+
+    user_id: str = ""
+    enterprise_id: str = ""
+    patient_id: str = ""
+    restart: bool = True
+
+
+class QueryBody(Body):
+    """Options of the context for the next model call."""
+
+    enterprise_id: str = ""
+    patient_id: str = ""
+    query: str = ""
+    token_threshold_ratio: float = 0.75
+    recent_turns: Count = _RECENT
+    model_context_window: Count = 16_000
+
+
+class TurnBody(Body):
+    """A question and its answer."""
+
+    user_id: str = ""
+    agent_code: str = ""
+    user_query: str = ""
+    agent_response: str = ""
+
+
+class ShortCheckpointBody(Body):
+    """A summary to store; without one, the summarizer writes it."""
+
+    summary: str | None = None
+    recent_turns: Count = _RECENT
+    upto: Count | None = None
+
+
+class SetBody(Body):
+    """A changed session."""
+
+    session: dict[str, dict[str, object] | None]
+    as_read: AsReadForm | None = None
+    """Values of the session when it was read; without them, every field that is set counts as changed."""
+
+
+class MemoryContextForm(msgspec.Struct, kw_only=True):
+    """Context of a conversation for one model call."""
+
+    conversation_id: str
+    mode: MemoryMode
+    session: SessionForm
+    history: str
+    full_history: str
+    estimated_tokens: int
+    token_ratio: float
+    should_checkpoint_summary: bool
+    query: str
+    upto: int
+
+
+def session_form(session: SessionValue) -> SessionForm:
+    """Return the response body of a session."""
+    return msgspec.json.decode(session.to_json(), type=SessionForm)
+
+
+def session_value(form: object) -> SessionValue:
+    """Read a session from a request body."""
+    return SessionValue.from_json(msgspec.json.encode(form))
+
+
+def as_read_form(read: AsRead) -> AsReadForm:
+    """Return the request form of the values a session had when it was read."""
+    return AsReadForm(
+        settable=list(read.settable.items()),
+        derived=list(read.derived.items()),
+        mode=read.mode,
+        checkpoint=read.checkpoint,
+    )
+
+
+def as_read_value(form: AsReadForm) -> AsRead:
+    """Read the values a session had when it was read from a request body."""
+    return AsRead(dict(form.settable), dict(form.derived), form.mode, form.checkpoint)

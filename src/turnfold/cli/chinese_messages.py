@@ -1,0 +1,234 @@
+"""Chinese translations of the sentences that commands print: their errors, results of `doctor`, lines of `chat`.
+
+The English sentence is the key; names in braces are placeholders for values. Code writes every sentence in English, and
+`turnfold.cli.labels.translated` looks it up when it is printed, so JSON and logs stay English. Errors of the library
+are not listed: for them, the terminal shows the kind of error in Chinese and the message in English.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ("MESSAGES",)
+
+
+_ERRORS: Final[Mapping[str, str]] = {
+    "--json needs --once TEXT": "--json 须与 --once TEXT 一起使用",
+    "--base-url needs --model, because it names only the server": (
+        "--base-url 只指明服务器，须同时给出 --model"
+    ),
+    "/recall needs words: /recall spare key": "/recall 后面要有词语，例如：/recall 备用钥匙",
+    "give one of: a session, --user, --all, --verify": "请给出其中一个：会话、--user、--all、--verify",
+    "--entry and --reason are for one entry of a session": "--entry 与 --reason 只用于会话中的一条记录",
+    "only a SQLite store can be copied as a file; for PostgreSQL use pg_dump, or `turnfold export --all`": (
+        "只有 SQLite 存储能按文件复制；PostgreSQL 请用 pg_dump，或 `turnfold export --all`"
+    ),
+    "rotating needs a file with the new key and, on the next line, the old one: name it with --encryption-key-file": (
+        "更换密钥需要一个文件：第一行是新密钥，下一行是旧密钥；用 --encryption-key-file 指明"
+    ),
+    "this erases {what} for good: add --yes": "这会永久删除{what}：请加上 --yes",
+    "nothing was deleted": "没有删除任何内容",
+    "to delete, give the whole id of the session: {name}": "要删除，请给出会话的完整标识：{name}",
+    "cannot read the receipt {path}: {error}": "无法读取回执 {path}：{error}",
+    "{path} is not a receipt of an erasure: {error}": "{path} 不是删除的回执：{error}",
+    "{path} exists already: give the name of a new file": "{path} 已存在：请给出新文件的名称",
+    "several sources were given: give only one of a session or file, --all, --set FILE": (
+        "给出了多个来源：只能是会话或文件、--all、--set FILE 之一"
+    ),
+    "--budget {given} is not a number of tokens: write 2000 or 2000,8000": (
+        "--budget {given} 不是 token 数：写成 2000 或 2000,8000"
+    ),
+    "no sessions of tenant {tenant} in {store}": "{store} 中没有租户 {tenant} 的会话",
+    "no messages in {path}": "{path} 中没有消息",
+    "no conversation in {path}": "{path} 中没有会话",
+    "nothing to evaluate: none of the {number} conversations has an answer or a question": (
+        "没有可评测的内容：{number} 个会话都没有回答或问题"
+    ),
+    "cannot read the summary {path}: {error}": "无法读取摘要 {path}：{error}",
+    "provider {provider} is not one of {known}": "没有服务商 {provider}，可以是：{known}",
+    "{path} is not text in UTF-8 (byte {at})": "{path} 不是 UTF-8 文本（第 {at} 字节）",
+    "{path} is nested too deeply to be read as a history": "{path} 嵌套太深，无法作为历史读取",
+    "{path} is neither JSON nor JSON Lines: {error}": "{path} 既不是 JSON 也不是 JSON Lines：{error}",
+    "--tokens-file, --allow-host and --allow-origin apply to HTTP: add --http, or leave them out": (
+        "--tokens-file、--allow-host 和 --allow-origin 只用于 HTTP：请加上 --http，或去掉它们"
+    ),
+    "no pin {key} in {session}; pinned: {names}": "{session} 中没有固定项 {key}；现有：{names}",
+    "--model-budget {given}: write gpt-5=100000": "--model-budget {given}：写成 gpt-5=100000",
+    "{number}, but none with the id {session}; their ids: {shown}": (
+        "{number}，但没有标识为 {session} 的；它们的标识：{shown}"
+    ),
+    "--session selects a conversation of a file, but there is no file {source}": (
+        "--session 用来选文件中的会话，但没有文件 {source}"
+    ),
+    "{number}: select one with --session, for example {shown}": "{number}：请用 --session 选一个，例如 {shown}",
+    "{path} is not a JSON list of tool schemas": "{path} 不是工具定义的 JSON 列表",
+    "{path} is not a JSON list of tool schemas: {error}": "{path} 不是工具定义的 JSON 列表：{error}",
+    "no such file: {path}": "没有这个文件：{path}",
+    "--turns {text} is neither a turn number nor a range: write 7 or 3-9": (
+        "--turns {text} 既不是轮次也不是范围：写成 7 或 3-9"
+    ),
+    "{text} is not a day or time: write 2026-01-31 or 2026-01-31T12:00": (
+        "{text} 不是日期或时间：写成 2026-01-31 或 2026-01-31T12:00"
+    ),
+    "no session {name} of tenant {tenant} in {store}; `turnfold sessions` lists them": (
+        "{store} 中没有租户 {tenant} 的会话 {name}；`turnfold sessions` 会列出已有的会话"
+    ),
+    "the store looks like an address without a scheme: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+    "or sqlite:///PATH for a file of such a name": (
+        "存储像是没有协议的地址：写成 postgresql://USER:PASSWORD@HOST:PORT/DATABASE，"
+        "若是这个名称的文件，写成 sqlite:///PATH"
+    ),
+    "no store at {path}. Name one with --store or TURNFOLD_STORE; `turnfold chat` and `turnfold import` create one": (
+        "{path} 处没有存储。用 --store 或 TURNFOLD_STORE 指明；`turnfold chat` 和 `turnfold import` 会创建存储"
+    ),
+    "{name} matches several sessions: {shown}; give a longer prefix or the whole id": (
+        "{name} 与多个会话相符：{shown}；请给出更长的前缀或完整的标识"
+    ),
+    "{name} is not a call: use its number, its id, {last} or {previous}; `turnfold explain {session} --list` shows "
+    "them": (
+        "{name} 不是调用：可用它的编号、标识、{last} 或 {previous}；`turnfold explain {session} --list` 会列出调用"
+    ),
+    "no call {name} in {session}: calls are numbered from 1 to {calls}": (
+        "{session} 中没有调用 {name}：调用的编号从 1 到 {calls}"
+    ),
+    "give the call once: as an argument or with --call": "调用只能给出一次：作为参数，或用 --call",
+    "session {session} has {calls} calls, so there is no {name}": (
+        "会话 {session} 有 {calls} 次调用，因此没有 {name}"
+    ),
+    "session {session} has {calls} call, so there is no {name}": (
+        "会话 {session} 有 {calls} 次调用，因此没有 {name}"
+    ),
+    "format {format} is not one of {known}": "没有格式 {format}，可以是：{known}",
+    "give either the sessions to export or --all, not both": "请给出要导出的会话，或 --all，二者取一",
+    "mandatory parts need {needed} {unit} ({parts}) but the budget allows {allowed}. {remedy}": (
+        "必需的部分要 {needed} {unit}（{parts}），预算只有 {allowed}。{remedy}"
+    ),
+    "conversation {mark} is encrypted with the key {key}, and no key was given. Nothing was shown or written. Give "
+    "the key: encryption_key=, or for commands and the service --encryption-key-file PATH or "
+    "TURNFOLD_ENCRYPTION_KEY_FILE": (
+        "会话 {mark} 用密钥 {key} 加密，但没有给出密钥；没有显示或写入任何内容。请给出密钥：程序用 encryption_key=，"
+        "命令和服务用 --encryption-key-file PATH 或 TURNFOLD_ENCRYPTION_KEY_FILE"
+    ),
+    "conversation {mark} needs the encryption key with the id {key}; given: {given}. Nothing was read. Give that key, "
+    "after the current one if it is an old one": (
+        "会话 {mark} 需要标识为 {key} 的加密密钥；给出的是：{given}。没有读取任何内容。"
+        "请给出那个密钥；若是旧密钥，放在当前密钥之后"
+    ),
+    "cannot connect: {reason}": "无法连接存储：{reason}",
+    "cannot open {path}: {error}": "无法打开 {path}：{error}",
+    "nothing was written: {reason}": "没有写入任何内容：{reason}",
+    "{purpose} needs the package {package}: pip install {wanted}": (
+        "{purpose} 需要软件包 {package}：pip install {wanted}"
+    ),
+}
+_DOCTOR: Final[Mapping[str, str]] = {
+    "extras": "可选依赖",
+    "tokenizers": "分词器",
+    "extra {extra}": "可选依赖 {extra}",
+    "tokenizer {name}": "分词器 {name}",
+    "sqlite in memory": "内存中的 sqlite",
+    "store": "存储",
+    "cache": "缓存",
+    "store file": "存储文件",
+    "store permissions": "存储权限",
+    "contents": "内容",
+    "disk": "磁盘",
+    "terminal": "终端",
+    "prices": "价目",
+    "turnfold {version}, Python {python} on {system}": "turnfold {version}，{system} 上的 Python {python}",
+    "Use Python 3.11 or newer": "请使用 Python 3.11 或更新的版本",
+    "Before {safe} two connections can corrupt a file: upgrade apsw": (
+        "在 {safe} 之前，两个连接可能损坏文件：请升级 apsw"
+    ),
+    "opens, full-text search available": "可以打开，支持全文搜索",
+    "no full-text search": "不支持全文搜索",
+    "Reinstall splintr-rs, which ships the vocabularies": "请重新安装 splintr-rs，词表由它提供",
+    "{tokens} tokens for {characters} characters": "{characters} 个字符为 {tokens} 个 token",
+    "{store} does not exist yet": "{store} 尚不存在",
+    "It is created with the first session": "会随第一个会话创建",
+    "Its folder is not writable": "其文件夹不可写",
+    "{address} does not answer": "{address} 没有应答",
+    "{address} answers": "{address} 有应答",
+    "Start Redis, or correct --cache: every read goes to the store": (
+        "请启动 Redis，或改正 --cache：目前每次读取都要访问存储"
+    ),
+    "quick_check finds no damage": "quick_check 没有发现损坏",
+    "Copy the file away, restore it from a backup, and check its disk": (
+        "请把文件复制到别处，从备份恢复，并检查磁盘"
+    ),
+    "other users of this machine can open the store": "本机的其他用户可以打开存储",
+    "only its owner can open the store": "只有所有者可以打开存储",
+    "{read} entries read, checksums match": "已读取 {read} 条记录，校验和相符",
+    "{read} entry read, checksums match": "已读取 {read} 条记录，校验和相符",
+    "{read} entries read, checksums match; only the first {most} were read": (
+        "已读取 {read} 条记录，校验和相符；只读取了前 {most} 条"
+    ),
+    "Restore the store from a backup, and check its disk": "请从备份恢复存储，并检查磁盘",
+    "{free} GiB free on the disk of the store": "存储所在磁盘还有 {free} GiB",
+    "Free disk space: a full disk fails every write": "请腾出磁盘空间：磁盘写满后任何写入都会失败",
+    "Set LANG=C.UTF-8 (or PYTHONUTF8=1): Chinese cannot be shown in this encoding": (
+        "请设置 LANG=C.UTF-8（或 PYTHONUTF8=1）：此编码无法显示中文"
+    ),
+    "{models} models, list prices of {date}": "{models} 个模型，{date} 的标价",
+}
+_CHAT: Final[Mapping[str, str]] = {
+    "to continue: {command}": "继续：{command}",
+    "(stopped; your message is stored)": "（已停止；你的消息已保存）",
+    "(no matching earlier message; stored)": "（没有匹配的旧消息；已保存）",
+    "no command {word}: /help lists them; // begins a message with a slash": (
+        "没有命令 {word}：/help 列出所有命令；// 用来发送以斜杠开头的消息"
+    ),
+    "no command {word}: did you mean {near}? /help lists them; // begins a message with a slash": (
+        "没有命令 {word}：是不是 {near}？/help 列出所有命令；// 用来发送以斜杠开头的消息"
+    ),
+    "session {name} ({entries} entries); /help lists commands, Ctrl-D ends it": (
+        "会话 {name}（{entries} 条记录）；/help 列出命令，Ctrl-D 结束"
+    ),
+    "session {name} ({entries} entry); /help lists commands, Ctrl-D ends it": (
+        "会话 {name}（{entries} 条记录）；/help 列出命令，Ctrl-D 结束"
+    ),
+    "pinned: every call shows it from your next message on": "已设为固定项：从你的下一条消息起，每次调用都会展示",
+    "no rules yet": "还没有规则",
+    "folded up to #{seq}": "已折叠到 #{seq}",
+    "nothing to fold": "没有可折叠的内容",
+    "No model is configured. Name one with --model (and --base-url for a server of your own, for example "
+    "--model qwen3 --base-url http://localhost:11434/v1), or set TURNFOLD_MODEL.\n"
+    "Until then this works offline: what you type is kept, and matching passages are quoted.": (
+        "没有配置模型。用 --model 指明（自己的服务器再加 --base-url，例如 --model qwen3 --base-url "
+        "http://localhost:11434/v1），或设置 TURNFOLD_MODEL。\n"
+        "在此之前可以离线使用：输入的内容会保存，并引用匹配的旧内容。"
+    ),
+}
+_OTHER: Final[Mapping[str, str]] = {
+    "expires never": "永久有效",
+    "expires {day}": "有效期至 {day}",
+    "used never": "从未使用",
+    "used {day}": "上次使用 {day}",
+    "inspector (this link works once): {link}": "检查器（此链接只能用一次）：{link}",
+    "token for programs, valid until this command ends: {token}": "供程序使用的访问令牌，到本程序结束为止：{token}",
+    "token for clients, valid until this command ends: {token}": "供客户端使用的访问令牌，到本程序结束为止：{token}",
+    "{store}: up to date": "{store}：已是最新",
+    "{store} copied to {target} ({size} bytes)": "{store} 已复制到 {target}（{size} 字节）",
+    "{store}, tenant {tenant}: {keys} keys encrypted with the new key": (
+        "{store}，租户 {tenant}：已用新密钥重新加密 {keys} 个密钥"
+    ),
+    "{name}: {provider}: {faults} faults": "{name}：{provider}：{faults} 处问题",
+    "{name}: {provider}: {faults} fault": "{name}：{provider}：{faults} 处问题",
+    "{provider}: {faults} faults": "{provider}：{faults} 处问题",
+    "{provider}: {faults} fault": "{provider}：{faults} 处问题",
+    "  repaired by: {change}": "  修复：{change}",
+    "written by a newer release ({steps}): upgrade turnfold": "由更新的版本写成（{steps}）：请升级 turnfold",
+    "the schema lacks {steps} steps of this release: run `turnfold db migrate`; opening the store also adds them": (
+        "结构比本版本少 {steps} 步：请运行 `turnfold db migrate`；打开存储时也会补上"
+    ),
+    "{size} bytes, log {log}, {free} of {pages} pages free": (
+        "{size} 字节，日志 {log}，{pages} 页中空闲 {free} 页"
+    ),
+    "journal {journal}, synchronous {synchronous}": "日志方式 {journal}，同步级别 {synchronous}",
+    "{applied} steps, {missing} missing": "{applied} 步，缺 {missing} 步",
+    "warning: {warning}": "警告：{warning}",
+    "no context could be built: {error}": "无法构建上下文：{error}",
+}
+MESSAGES: Final[Mapping[str, str]] = {**_ERRORS, **_DOCTOR, **_CHAT, **_OTHER}
+"""English sentence -> Chinese; names in braces are placeholders for values."""

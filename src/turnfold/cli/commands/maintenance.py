@@ -1,0 +1,148 @@
+"""Commands for the store and the environment: audit, db, doctor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnfold.cli.commands.options import JsonOption, StoreOption, TenantOption
+from turnfold.cli.exit_codes import ExitCode, report_errors
+from turnfold.cli.labels import translated
+from turnfold.cli.language import TranslatedGroup
+
+__all__ = ("add",)
+
+
+def add(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command()(audit)
+    app.command()(doctor)
+    database = typer.Typer(
+        help="The store: its location, status, schema and backup.",
+        cls=TranslatedGroup,
+        no_args_is_help=True,
+    )
+    database.command("path")(database_path)
+    database.command("status")(status)
+    database.command("migrate")(migrate)
+    database.command("backup")(backup)
+    database.command("rotate-keys")(rotate_keys)
+    app.add_typer(database, name="db")
+
+
+def audit(
+    sessions: Annotated[
+        list[str] | None, typer.Argument(help="Sessions. Default: every one of the tenant.")
+    ] = None,
+    *,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Audit stored sessions: account for every entry; exit code 1 if one is lost or duplicated."""
+    with report_errors():
+        from turnfold.cli.audit import audit_sessions, show_audit
+
+        found = audit_sessions(store, tenant, sessions or [])
+        show_audit(found, json=as_json)
+    if found.faults:
+        raise typer.Exit(ExitCode.PROBLEMS)
+
+
+def doctor(
+    *,
+    cache: Annotated[
+        str | None, typer.Option(help="Redis cache in front of the store.", metavar="URL")
+    ] = None,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Check versions, extras, tokenizers, store and terminal; exit code 1 if something needs fixing."""
+    with report_errors():
+        from turnfold.cli.doctor import examine, show_findings
+
+        ok = show_findings(examine(store, tenant, cache), json=as_json)
+    if not ok:
+        raise typer.Exit(ExitCode.PROBLEMS)
+
+
+def database_path(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Print the location of the store, existing or not."""
+    with report_errors():
+        from turnfold.cli.output import as_json as to_json
+        from turnfold.cli.store import address_of, file_of
+        from turnfold.stores import shown_address
+
+        address = address_of(store)
+        path = file_of(address)
+        if as_json:
+            there = path.exists() if path is not None else None
+            typer.echo(to_json({"store": shown_address(address), "exists": there}))
+            return
+        typer.echo(shown_address(address if path is None else str(path)))
+
+
+def status(
+    *, store: StoreOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
+) -> None:
+    """Show size, settings, schema and warnings; exit code 1 if there are warnings."""
+    with report_errors():
+        from turnfold.cli.db import database_status, show_status
+
+        found = database_status(store, tenant)
+        show_status(found, json=as_json)
+    if found.warnings or not found.ok:
+        raise typer.Exit(ExitCode.PROBLEMS)
+
+
+def migrate(
+    *, store: StoreOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
+) -> None:
+    """Migrate the store's schema to this release; opening the store does the same."""
+    with report_errors():
+        from turnfold.cli.db import migrate_store
+        from turnfold.cli.output import as_json as to_json
+
+        done = migrate_store(store, tenant)
+        if as_json:
+            typer.echo(to_json(done))
+        else:
+            typer.echo(translated(f"{done.store}: {', '.join(done.added) or 'up to date'}"))
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(help="A file that does not exist yet.")],
+    *,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Back up a SQLite store while it is in use."""
+    with report_errors():
+        from turnfold.cli.db import back_up
+        from turnfold.cli.output import as_json as to_json
+
+        done = back_up(store, tenant, target)
+        if as_json:
+            typer.echo(to_json(done))
+        else:
+            typer.echo(translated(f"{done.store} copied to {done.target} ({done.size:,} bytes)"))
+
+
+def rotate_keys(
+    *, store: StoreOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
+) -> None:
+    """Encrypt the keys of a tenant's conversations again, with the first key of --encryption-key-file."""
+    with report_errors():
+        from turnfold.cli.db import rotate_keys as rotate
+        from turnfold.cli.output import as_json as to_json
+
+        done = rotate(store, tenant)
+        if as_json:
+            typer.echo(to_json(done))
+        else:
+            line = f"{done.store}, tenant {done.tenant}: {done.wrapped:,} keys encrypted with the new key"
+            typer.echo(translated(line))

@@ -1,0 +1,189 @@
+"""Scores sentences for the extractive summary by their form: how likely later turns need them, whatever their topic.
+
+Without a model the topic of a conversation is not known, but the form of a sentence says much. Later turns ask about
+people (who they are, what they have, did, plan and like) and for names, numbers and dates; hardly ever for praise,
+thanks, questions, or remarks about the listener. The patterns here use common words of both languages, none of a
+topic.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from turnfold._late_names import late_pattern
+from turnfold.fold.facts import FactMatch
+from turnfold.text import Sentence
+
+__all__ = ("Form", "form_of", "is_question", "proper_names", "without_lead")
+
+
+_LEAD = late_pattern(
+    r"""
+    (?: (?: (?:oh|ah|aw+|wow|hey|hi|hello|hmm+|ha(?:ha)+|lol|yeah|yep|yup|yes|ok(?:ay)?|sure|right|well|so|anyways?
+      | alright|cool|great|nice|awesome|amazing|perfect|exactly|absolutely|definitely|totally|certainly|of\ course
+      | indeed|honestly|actually|basically|also|plus|by\ the\ way|btw|you\ know|i\ mean
+      | thank(?:s|\ you)(?:\ (?:so|very)\ much|\ a\ lot)?|sounds\ (?:good|great|fun|nice|perfect)|got\ it
+      | no\ (?:problem|worries)|i\ (?:see|agree|(?:hope|think|guess)\ so)|you\ bet|for\ sure
+      | good\ (?:idea|point|question))
+      (?:,?\ (?-i:[A-Z][a-z]+))?\s*[,!.;:–—]+\s*
+    | (?:嗯+|哦+|噢|啊|哈+|嘿|嗨|哎呀?|唉|好(?:的|啊|呀|吧|哒)?|是(?:的|啊|呀)|对(?:的|啊|呀|了)?|没错|当然(?:了|可以)?
+      | 行|没问题|明白了?|知道了|了解了?|收到|谢谢[你您]?|感谢[你您]?|不客气|其实|另外|那么?|[你您]好)
+      [，,！!。、；;～~\s]+ )+ )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_REACTION = late_pattern(
+    r"""
+    (?: (?:that|this|it)(?:['’]s|\ is|\ was|\ sounds|\ looks|\ must|\ would|\ will)\b | sounds\b | looks\ like\ you
+      | how\ \w+(?:[!.]|\ (?:of|that|for|to)\b) | what\ an?\b | such\ an?\b | so\ (?:glad|happy|proud|cool|great|nice)
+      | (?:i['’]m|i\ am)\ (?:so\ |really\ |very\ |always\ )*(?:glad|happy|proud|sorry|excited\ for|here)
+      | glad\b | happy\ (?:for|to)\b | proud\b | congrat | good\ (?:luck|job|for|to|morning|afternoon|evening|night)
+      | (?:i\ )?love\ (?:that|your|it|this)\b | great\b | cool\b | nice\b | lovely\b | awesome\b | amazing\b
+      | perfect\b | you(?:['’]re|\ are|\ got|\ rock|['’]ve|\ have|\ should|\ can|\ could|['’]ll)\b | keep\b
+      | best\ of | enjoy\b | have\ (?:an?\ |fun)| take\ care | (?:please\ )?let\ me\ know | feel\ free
+      | (?:i\ )?hope\ (?:you|that|this|it) | let\ me\b | one\ moment | please\ (?:wait|hold) | is\ there\ anything
+      | i(?:\ can|['’]ll|\ will|['’]m\ able\ to)\ (?:help|assist|do\ that) | your\ \w+\ (?:\w+\ )?means?\b
+      | (?:i['’]d|i\ would)\ be\ (?:happy|glad) | i\ (?:apologi[sz]e|understand|agree|see|appreciate) | thank | thanks\b
+      | (?:hi|hello|hey|dear|sure|certainly|of\ course|absolutely|wow|ok(?:ay)?|got\ it|bye|goodbye|no\ problem)\b
+      | my\ pleasure | agreed\b[^a-z]*$ | exactly\b | totally\b | can['’]?t\ wait | see\ you | talk\ (?:to\ you\ )?soon
+      | looking\ forward | how\ (?:can|may)\ i | how\ are\ you | welcome\b )
+    | [你您]好 | 大家好 | 谢谢 | 感谢 | 多谢 | 不客气 | 不用谢 | 没关系 | 没问题 | 好[的吧啊呀] | 收到 | 明白 | 知道了
+    | 了解 | 嗯 | 哦 | 再见 | 拜拜 | 祝 | 希望.{0,12}(?:帮助|帮到|喜欢|[你您]) | 请问还有
+    | 还有(?:什么|其他).{0,8}(?:帮|问题|需)
+    | (?:如果|若)[您你]?.{0,4}(?:还有|有任何|有其他|需要) | 随时 | 很高兴 | 抱歉 | 对不起 | 不好意思 | 辛苦 | [早晚]上好
+    | 下午好 | 太[好棒]了 | 真[好棒不的] | 听起来 | 听上去 | 这(?:真|很|太|都?是个?(?:很|非常)?好) | 加油 | 哈哈
+    | 是[的啊] | 对[的啊] | 我(?:可以|能|会|来)(?:帮|为)[你您] | 当然 | 有什么.{0,8}(?:帮|吗) | 不用担心 | 别担心 | 没错
+    | 原来如此 | [你您](?:真|可以|应该|一定|很|说得)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_OWN = late_pattern(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur|me|us|mine)\b|[我咱]")
+_ADDRESSED = late_pattern(r"\b[Yy]ou(?:r|rs|rself)?\b|[你您]")
+_TOLD = late_pattern(
+    r"""
+    (?: \b(?: was|were|went|did|had|got|came|made|took|bought|found|met|saw|moved|began|wrote|won|lost|left|gave|told
+      | yesterday|ago|last\s+(?:week|month|year|night|summer|winter|spring|fall|weekend|\w+day) | recently|lately
+      | tomorrow|tonight|next\s+(?:week|month|year|\w+day)|this\s+(?:week|month|year|weekend|\w+day) ) | [a-z]{2}ed )\b
+    | 昨[天晚日]|前天|上(?:个?月|周|次)|去年|今年|明[天年]|后天|下(?:个?月|周)|最近|刚刚?
+    | [过完到成]了|[去做看吃买学住]过
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_LIKES = late_pattern(
+    r"""
+    \b(?: (?:i|we)(?:['’](?:d|ll|m|re|ve))?\s+(?:\w+\s+)?(?:likes?|loved?|enjoy(?:ed)?|prefer|hate|dislike
+        |can['’]?t\s+stand)
+      | (?:my|our)\s+(?:\w+\s+)?(?:favou?rite|hobb(?:y|ies)|preference) | allergic | interested\s+in | fan\s+of
+      | rather\s+(?:than|have|not) )\b
+    | 喜欢|最爱|偏爱|更爱|爱[吃喝看听玩]|讨厌|过敏|习惯|爱好|兴趣|偏好
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_PLANS = late_pattern(
+    r"""
+    \b(?: (?:i|we|he|she|they)(?:['’](?:d|ll|m|re|ve))?\s+(?:\w+\s+)?
+        (?:wants?|needs?|plan(?:s|ned)?|hopes?|wish|dream|decided?|chose|intend|going\s+to|tend)
+      | works?\s+(?:as|at|for)|lives?\s+in|named|called|grew\s+up
+      | (?:my|our|his|her|their)\s+(?:\w+\s+)?(?:wife|husband|partner|son|daughter|kids?|child(?:ren)?|mother|mom
+        |mum|father|dad|sister|brother|parents?|family|friend|boss|job|work|home|house|birthday|dream|plan|goal) )\b
+    | 想[要去学做买吃看]|希望|打算|计划|准备|决定|梦想
+    | 我(?:是|在|住|家|爸|妈|妻|老婆|老公|丈夫|儿子|女儿|朋友|同事|老板|的)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_WHO = late_pattern(
+    r"\b(?:[Mm]y\s+name|[Cc]all\s+me|I(?:['’]m|\s+am)\s+(?:an?|from|called|\d+)|I\s+(?:work|live)|born\s+(?:in|on))\b"
+    r"|我(?:叫|姓|的名字|是一?[名位个]|今年|住在|在.{1,12}(?:工作|上班|读书|上学))|\d岁"
+)
+_QUESTION_END = late_pattern(r"[吗呢么][\W_]*$")
+_NAMED = late_pattern(r"[A-Z][a-z]{1,20}: (?:Oh|Wow|Yeah|Yes|Aw+|Haha|Hey|Hi)?[,!. ]*")
+"""Matches the name of a speaker at the beginning of a text, as some imported logs have it."""
+_LETTER = late_pattern(r"[^\W_]")
+_ENCODED = late_pattern(r"[A-Za-z0-9+=_-]{100}")
+_OUTCOME = late_pattern(
+    r"\b(?:error|failed|failure|exception|denied|refused|not\ found|invalid|success\w*|passed|completed|created"
+    r"|confirmed|cancell?ed|status|total|traceback)\b|失败|成功|错误|完成|异常",
+    re.IGNORECASE,
+)
+_PROPER = late_pattern(r"(?<=[a-z,;] )(?!I\b)[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)*")
+_REACTION_FACTOR = 0.07
+"""Highest factor for a reaction such as "that's great!", so that it never replaces another sentence."""
+_WHO_WEIGHT, _LIKES_WEIGHT = 1.5, 0.6
+_ENCODED_LENGTH = 100
+_SHORT_REACTION = 6
+_WEAK = frozenset({"identifier", "name", "time"})
+
+
+def without_lead(text: str) -> str:
+    """Return a sentence without the interjections it begins with; the whole sentence if little else is left."""
+    lead = _LEAD.match(text)
+    if lead is None or len(text) - lead.end() < (4 if text[-1] > "\u2e7f" else 12):
+        return text
+    return text[lead.end() :]
+
+
+def proper_names(text: str) -> list[str]:
+    """Return the capitalised names inside an English sentence."""
+    return [] if text.islower() else _PROPER.findall(text)
+
+
+def is_question(text: str) -> bool:
+    """Return True if a sentence ends with a question mark, or with a Chinese question particle."""
+    for character in reversed(text):
+        if character in "?？":
+            return True
+        if character.isalnum() or character == "_":
+            break
+    return _QUESTION_END.search(text) is not None
+
+
+class Form(NamedTuple):
+    """How important a sentence is by its form."""
+
+    factor: float
+    """1.0 for a plain statement, less for a sentence that is hardly ever needed later, more for one that often is."""
+    statement: float = 0.0
+    """Weight of a statement about the speaker (who they are, what they like), which counts as a fact; else 0."""
+
+
+def form_of(
+    sentence: Sentence, words: str, hits: tuple[FactMatch, ...], terms: int, *, tool: bool
+) -> Form:
+    """Return the form of a sentence; `words` is the sentence without the interjections it begins with."""
+    if not _LETTER.search(words):
+        return Form(0.0)
+    factor = 0.2 if len(words) > _ENCODED_LENGTH and _ENCODED.search(words) else 1.0
+    if sentence.kind == "code":
+        factor *= 0.7
+    if tool:
+        return Form(factor * (1.4 if _OUTCOME.search(words) else 1.0))
+    return _form_of_prose(words, hits, terms, factor) if sentence.kind == "prose" else Form(factor)
+
+
+def _form_of_prose(words: str, hits: tuple[FactMatch, ...], terms: int, factor: float) -> Form:
+    factor *= min(1.0, 0.2 + 0.16 * (terms + 2 * len(hits)))
+    own = _OWN.search(words) is not None
+    who = own and _WHO.search(words) is not None
+    likes = own and _LIKES.search(words) is not None
+    named = _NAMED.match(words)
+    start = named.end() if named else 0
+    lead = _LEAD.match(words, start)
+    if (
+        (_REACTION.match(words, start) or (lead and not _LETTER.search(words, lead.end())))
+        and not (who or likes or (own and terms > _SHORT_REACTION))
+        and all(hit.kind in _WEAK for hit in hits)
+    ):
+        return Form(min(0.15 * factor, _REACTION_FACTOR))
+    asks = is_question(words)
+    if asks:
+        factor *= 0.45
+    if own:
+        factor *= 1.3
+    elif _ADDRESSED.search(words):
+        factor *= 0.6
+    if likes or _PLANS.search(words):
+        factor *= 1.25
+    if _TOLD.search(words):
+        factor *= 1.2
+    return Form(factor, 0.0 if asks else _WHO_WEIGHT if who else _LIKES_WEIGHT if likes else 0.0)

@@ -1,0 +1,88 @@
+"""Chinese translations of the reasons in receipts and comparisons, which are stored in English like errors and JSON.
+
+A reason that is not in the table is shown in English.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+__all__ = ("REASONS", "translate_reason")
+
+
+_JOIN: Final = "; "
+_NONE: Final[Mapping[str, str]] = {"none": "（无）"}
+"""Chinese for the word that a reason has in place of a missing name."""
+REASONS: Final[Mapping[str, str]] = {
+    "before the anchor": "在锚点之前",
+    "cleared by the caller": "已由调用方清除",
+    "checkpoint {new} is shown instead of {old}": "检查点由 {old} 变为 {new}",
+    "everything before it was folded or cleared": "此前的内容都已折叠或清除",
+    "folded into checkpoint {id}": "已折叠进检查点 {id}",
+    "it has no content: the provider would refuse it": "没有内容：服务商会拒绝",
+    "its call comes earlier: sent right after it, as the provider requires": (
+        "它的调用在前面：按服务商的要求紧跟其后发送"
+    ),
+    "its call is before the anchor": "它的调用在锚点之前",
+    "no result for call {id} of {name} in the log": "日志中没有 {name} 的调用 {id} 的结果",
+    "not folded yet: an extract stands in for it in the summary": "尚未折叠：摘要中由摘录代替",
+    "older than a budget of {tokens} tokens holds": "早于 {tokens} token 的预算所能容纳",
+    "outside the newest {kept} messages": "在最新的 {kept} 条消息之外",
+    "outside the newest {kept} turns": "在最新的 {kept} 个轮次之外",
+    "over budget": "超出预算",
+    "over budget: cut to the low mark of {tokens} tokens": "超出预算：裁剪到低水位 {tokens} token",
+    "over budget: folded into the summary": "超出预算：已折叠进摘要",
+    "over budget: the summariser returned no summary": "超出预算：没有得到摘要",
+    "pins, state, notes and recalled entries": "固定项、状态、备注和回忆的记录",
+    "placeholder for a missing tool result": "代替缺失的工具结果",
+    "replaced by a newer system message": "已由较新的系统消息取代",
+    "second result for a call already answered: the provider would refuse it": (
+        "同一调用的第二个结果：服务商会拒绝"
+    ),
+    "summary of the folded entries": "已折叠记录的摘要",
+    "system message: sent first": "系统消息：最先发送",
+    "tail: 1 rule left out for lack of room": "尾部：放不下，省略了 1 条规则",
+    "tail: {label} of {tokens} tokens left out": "尾部：省略了 {tokens} token 的 {label}",
+    "tail: {label} of {tokens} tokens shortened to {now}": (
+        "尾部：{label} 由 {tokens} token 缩短到 {now}"
+    ),
+    "tail: {number} rules left out for lack of room": "尾部：放不下，省略了 {number} 条规则",
+    "rules() lists them, and recall finds them": "rules() 列出它们，回忆可以找到",
+    "the budget changed": "预算变了",
+    "the set of shortened entries changed": "缩短显示的记录变了",
+    "the system messages were replaced": "系统消息已替换",
+    "the tail changed": "尾部变了",
+    "the window begins at {new} instead of {old}": "窗口从 {new} 开始，原来从 {old} 开始",
+    "the window was cut": "窗口被裁剪",
+    "tool result without a call: the provider would refuse it": "没有调用的工具结果：服务商会拒绝",
+    "{tokens} tokens: no part above {cap} fits the budget": (
+        "{tokens} token：预算容不下超过 {cap} 的部分"
+    ),
+}
+"""English reason -> Chinese; names in braces are placeholders for values."""
+
+
+def translate_reason(reason: str, language: str) -> str:
+    """Return a reason in a language: `en` or `zh`."""
+    if language != "zh":
+        return reason
+    return "；".join(map(_chinese, reason.split(_JOIN)))
+
+
+def _chinese(reason: str) -> str:
+    for pattern, chinese in _patterns():
+        if found := pattern.fullmatch(reason):
+            values = found.groupdict()
+            return chinese.format(**{k: _NONE.get(value, value) for k, value in values.items()})
+    return reason
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple(
+        (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(english)), re.DOTALL), chinese)
+        for english, chinese in REASONS.items()
+    )

@@ -1,0 +1,40 @@
+"""Count how many messages of a passed history are stored already, by their digests: such messages have no ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from turnfold.records import Message, encode_message
+
+__all__ = ("count_known", "count_known_in_order", "digest_of")
+
+
+def digest_of(message: Message) -> bytes:
+    """Return the digest by which a message is recognised."""
+    return blake2b(encode_message(message), digest_size=12).digest()
+
+
+def count_known(known: Sequence[bytes], passed: Sequence[bytes]) -> int:
+    """Return how many messages at the beginning of `passed` are in `known`; both are digests of messages, in order.
+
+    If both begin with the same message they are compared in order, skipping known messages that other writers added.
+    Otherwise `passed` is taken for the newer part of the history: its longest overlap with the end of `known` counts.
+    """
+    if not known or not passed or known[0] == passed[0]:
+        return count_known_in_order(known, passed)
+    for length in range(min(len(known), len(passed)), 0, -1):
+        if known[-length] == passed[0] and known[-length:] == passed[:length]:
+            return length
+    return 0
+
+
+def count_known_in_order(known: Sequence[bytes], passed: Sequence[bytes]) -> int:
+    """Return how many messages at the beginning of `passed` occur in `known` in the same order, gaps allowed."""
+    at = 0
+    for count, digest in enumerate(passed):
+        try:
+            at = known.index(digest, at) + 1
+        except ValueError:
+            return count
+    return len(passed)

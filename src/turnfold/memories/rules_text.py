@@ -1,0 +1,55 @@
+"""Render the rules that a user laid down (`Session.rules`) for the prompts of `MemoryModule` and `ShortMemory`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from turnfold.memory import AsyncSession
+from turnfold.rules import render_rules, shown_rules
+from turnfold.stores import State
+from turnfold.text import fence
+
+__all__ = ("RulesTexts", "rules_text")
+
+
+_SHARE: Final = 20
+"""The rules take at most 1/20 of the window's tokens, unless the window is small: see `_LEAST_TOKENS`."""
+_LEAST_TOKENS: Final = 200
+"""Tokens that the rules may take in a small window, but never more than 1/10 of it (`_SMALL`)."""
+_SMALL: Final = 10
+_MAX_TEXTS: Final = 256
+"""Most conversations whose rendered rules are cached."""
+
+
+class RulesTexts:
+    """Cache of rendered rules: one text per conversation, valid for one state of the store and one window size."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[str, tuple[State, int, str]] = OrderedDict()
+
+    def get(self, conversation: str, state: State, window: int) -> str | None:
+        """Return the cached text if it was rendered for this state and window, else None."""
+        *made_for, text = self._texts.get(conversation, (None, 0, ""))
+        return text if made_for == [state, window] else None
+
+    def put(self, conversation: str, state: State, window: int, *, text: str) -> None:
+        """Cache the text rendered for this state and window."""
+        self._texts[conversation] = (state, window, text)
+        self._texts.move_to_end(conversation)
+        while len(self._texts) > _MAX_TEXTS:
+            self._texts.popitem(last=False)
+
+
+async def rules_text(
+    session: AsyncSession, *, upto: int, window: int, count: Callable[[str], int]
+) -> str:
+    """Return the user's rules up to entry `upto` that still apply, as fenced text, for a window of `window` tokens."""
+    rules = [rule for rule in await session.rules() if rule.seq <= upto]
+    limit = max(window // _SHARE, min(_LEAST_TOKENS, window // _SMALL))
+    if not rules or limit < 1:
+        return ""
+    shown, left_out = shown_rules(rules, limit_tokens=limit, count=count)
+    heading, _, lines = render_rules(shown, left_out=len(left_out)).partition("\n")
+    return fence(lines, label="rules", note=heading) if lines else ""

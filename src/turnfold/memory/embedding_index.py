@@ -1,0 +1,261 @@
+"""Recall by meaning: the embedding vectors of one conversation, computed in the background and stored once.
+
+A block holds the vectors of 64 consecutive entries, in a document named after the first of them. The first process to
+write a block wins, and a killed process leaves only whole blocks. A recall uses the stored blocks, and embeds the
+newest entries that do not fill a block yet, so two processes with one store recall the same passages. If the embedder
+fails, recall uses words only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from turnfold.errors import Conflict, TurnfoldError
+from turnfold.memory.config import MemoryConfig
+from turnfold.models import Embedder
+from turnfold.records import Document
+from turnfold.stores import log_mark
+
+__all__ = (
+    "MeaningStatus",
+    "Meanings",
+    "in_block",
+    "is_meaning_kind",
+)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from turnfold.memory.vector_search import Rows, Vectors
+
+
+_log = logging.getLogger(__name__)
+_KIND = "meaning:"
+BLOCK = 64
+"""Entries per stored block of vectors."""
+_PAGE = 32
+_MAX_BLOCKS = 3_125
+"""Most blocks kept in memory: 200,000 entries. Older entries are found by words only."""
+_MAX_CHARACTERS = 1_000
+"""Number of characters of a text that are embedded; sentence encoders ignore the rest."""
+_TIMEOUT = 120.0
+"""Seconds that the embedder may take for a block or a query."""
+
+
+def is_meaning_kind(kind: str) -> bool:
+    """Return True for documents that hold vectors."""
+    return kind.startswith(_KIND)
+
+
+def in_block(key: str, seq: int) -> bool:
+    """Return True if the block with this key has the vector of entry `seq`."""
+    return 0 <= seq - int(key) < BLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class MeaningStatus:
+    """The number of entries of a conversation, and how many of them have stored vectors."""
+
+    embedder: str
+    indexed: int
+    """Number of entries whose vectors are stored."""
+    entries: int
+    """Number of entries of the conversation."""
+
+
+@dataclass(slots=True)
+class Meanings:
+    """Finds entries of one conversation by meaning: by the vectors of the entries and of the query."""
+
+    config: MemoryConfig
+    conversation: str
+    embedder: Embedder
+    _vectors: Vectors | None = None
+    _offset: int = 0
+    """Number of entries before the loaded vectors; their blocks are no longer in memory."""
+    _last_key: str = ""
+    """Key of the newest block read."""
+    _last_query: dict[str, Rows] = field(default_factory=dict[str, "Rows"])
+    """The last query and its vector: the calls of a turn repeat the same query."""
+    _newest_rows: dict[int, Rows] = field(default_factory=dict[int, "Rows"])
+    """Vectors by seq of the newest entries, which do not fill a block yet."""
+    _history: int = 0
+    """The history (`ConversationCache.history`) that the loaded vectors belong to."""
+
+    def follow(self, history: int) -> None:
+        """Drop the loaded vectors if they belong to another history: an entry was erased, or the store restored."""
+        if history != self._history:
+            self._history, self._vectors, self._newest_rows = history, None, {}
+            self._offset, self._last_key = 0, ""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the loaded vectors, in bytes."""
+        return self._vectors.held_bytes if self._vectors is not None else 0
+
+    async def near(
+        self, query: str, *, after: int, before: int, most: int, without: int = 0
+    ) -> list[tuple[int, float]]:
+        """Return the entries between two seqs that are nearest in meaning, as (seq, closeness 0 to 1), best first.
+
+        The entry `without` is left out, and brings its neighbours no nearer.
+        """
+        vectors = await self._load()
+        if not vectors or not query.strip():
+            return []
+        try:
+            newest = await self._newest_vectors(before)
+            found = vectors.nearest(
+                await self._query_vector(query),
+                newest,
+                first=max(after - self._offset, 0),
+                stop=max(min(before - 1 - self._offset, len(vectors) + len(newest)), 0),
+                most=most,
+                without=without - 1 - self._offset if without else -1,
+            )
+        except Exception as error:  # of any kind: recall then uses words only
+            self._log_failure(error)
+            return []
+        return [(self._offset + place + 1, closeness) for place, closeness in found]
+
+    async def status(self) -> MeaningStatus:
+        """Return the numbers of entries and of stored vectors."""
+        indexed = await self._indexed()
+        head = await self.config.store.head(self.config.scope, self.conversation)
+        return MeaningStatus(self.embedder.name, indexed, head.seq)
+
+    async def build(self, on_progress: Callable[[int, int], None] | None = None) -> MeaningStatus:
+        """Compute the missing blocks; calls `on_progress(entries done, entries in all)` after each block."""
+        status = await self.status()
+        whole = status.entries // BLOCK * BLOCK
+        for first in range(status.indexed + 1, whole + 1, BLOCK):
+            if self.config.runtime.stopping:
+                break
+            if not await self._is_stored(first):  # only one block is missing after an erasure
+                await self._build_block(first)
+            if on_progress is not None:
+                on_progress(first + BLOCK - 1, whole)
+        return await self.status()
+
+    def begin(self, entries: int) -> bool:
+        """Compute missing blocks in the background; False if none is missing or the computation is already running."""
+        held = self._offset + (len(self._vectors) if self._vectors is not None else 0)
+        if entries // BLOCK * BLOCK <= held:
+            return False
+        name = f"meaning {self._log_id}"
+        return self.config.runtime.begin(name, self._in_background)
+
+    async def _in_background(self) -> None:
+        # With a separate object, because this one may be in use at the same time.
+        try:
+            await Meanings(self.config, self.conversation, self.embedder).build()
+        except Exception as error:  # retried with the next recall
+            self._log_failure(error)
+
+    async def _is_stored(self, first: int) -> bool:
+        config = self.config
+        found = await config.store.get_document(
+            config.scope, self.conversation, self._kind, _block_key(first)
+        )
+        return found is not None
+
+    async def _build_block(self, first: int) -> None:
+        config = self.config
+        entries = await config.store.read(
+            config.scope, self.conversation, after=first - 1, upto=first + BLOCK - 1, limit=BLOCK
+        )
+        rows = await self._embed([entry.message.text for entry in entries])
+        from turnfold.memory.vector_search import pack
+
+        block = Document(self._kind, _block_key(first), pack(rows), 0)
+        seen = (entries[-1].seq, entries[-1].epoch)
+        try:
+            await config.store.put_document(
+                config.scope, self.conversation, block, expect=0, seen=seen
+            )
+        except Conflict:
+            return  # another process was faster, or an entry was erased meanwhile
+        config.meter.add("meaning_entries", len(entries))
+
+    async def _load(self) -> Vectors:
+        """Load the blocks that were stored since the last call."""
+        from turnfold.memory.vector_search import Vectors
+
+        if self._vectors is None:
+            self._vectors = Vectors()
+        vectors, config = self._vectors, self.config
+        while True:
+            page = await config.store.documents(
+                config.scope, self.conversation, self._kind, after=self._last_key, limit=_PAGE
+            )
+            for block in page:
+                if int(block.key) != self._offset + len(vectors) + 1:
+                    return vectors  # a block before it is not stored yet
+                vectors.add(block.body, BLOCK)
+                self._last_key = block.key
+            if (many := len(vectors) // BLOCK - _MAX_BLOCKS) > 0:
+                vectors.drop_first(many)
+                self._offset += many * BLOCK
+            if len(page) < _PAGE:
+                return vectors
+
+    async def _newest_vectors(self, before: int) -> list[Rows]:
+        """Return the vectors of the entries after the last block; empty if there are enough for another block."""
+        config = self.config
+        stored = await self._indexed()
+        head = await config.store.head(config.scope, self.conversation)
+        last = min(before - 1, head.seq)
+        if head.seq - stored >= BLOCK or last <= stored:
+            return []
+        self._newest_rows = {seq: row for seq, row in self._newest_rows.items() if seq > stored}
+        after = max(self._newest_rows, default=stored)
+        if last > after:
+            entries = await config.store.read(
+                config.scope, self.conversation, after=after, upto=last, limit=BLOCK
+            )
+            rows = await self._embed([entry.message.text for entry in entries])
+            self._newest_rows.update(
+                (entry.seq, row) for entry, row in zip(entries, rows, strict=True)
+            )
+        return [row for seq, row in sorted(self._newest_rows.items()) if seq <= last]
+
+    async def _indexed(self) -> int:
+        vectors = await self._load()
+        return self._offset + len(vectors)
+
+    async def _query_vector(self, query: str) -> Rows:
+        if query not in self._last_query:
+            self._last_query = {query: (await self._embed([query]))[0]}
+        return self._last_query[query]
+
+    async def _embed(self, texts: Sequence[str]) -> Rows:
+        from turnfold.memory.vector_search import unit
+
+        shortened = [text[:_MAX_CHARACTERS] for text in texts]
+        found = await self.config.runtime.ask(
+            lambda: self.embedder.embed(shortened), seconds=_TIMEOUT
+        )
+        return unit(cast("Sequence[Sequence[float]]", found), len(texts))
+
+    @property
+    def _log_id(self) -> str:
+        return log_mark(self.config.scope.tenant, self.conversation)
+
+    @property
+    def _kind(self) -> str:
+        return f"{_KIND}{self.embedder.name}"
+
+    def _log_failure(self, error: Exception) -> None:
+        self.config.meter.add("meaning_failures")
+        kind = type(error).__name__
+        detail = f": {error}" if isinstance(error, TurnfoldError) else ""
+        fields = {"event": "meaning_failed", "conversation": self._log_id, "error": kind}
+        _log.warning("recall by meaning failed: %s%s", kind, detail, extra=fields)
+
+
+def _block_key(first: int) -> str:
+    return f"{first:012d}"

@@ -1,0 +1,346 @@
+"""Prepares a client's model call (stores its history, shortens the request to the budget) and stores the answer.
+
+The history goes to the log, and the forwarded body holds the context that fits the budget. A history that fits is
+forwarded as it came, byte for byte. The answer is stored when it is complete; of an answer that was cut off, the text
+that arrived is stored, marked in its metadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from turnfold.budget import Budget
+from turnfold.errors import (
+    BudgetTooSmall,
+    Conflict,
+    InvalidOption,
+    InvalidRecord,
+)
+from turnfold.models import CallFailed
+from turnfold.proxy.conversations import Conversations, PlacedHistory
+from turnfold.proxy.request_bodies import BodyFormat, ClientBody, GivenMessage, message_key
+from turnfold.records import Message, TextPart, Usage, system
+from turnfold.window import Context, Outcome, Section, may_be_shrunk_from
+from turnfold.wire import JsonObject, object_of, objects_of
+
+__all__ = ("INTERRUPTED", "AnswerPieces", "PreparedCall", "prepare_call")
+
+
+_log = logging.getLogger("turnfold.proxy")
+INTERRUPTED: Final = "interrupted"
+"""Key in the metadata of an answer that was cut off."""
+_TRIES: Final = 8
+_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LARGEST_ANSWER: Final = 64 << 20
+"""The most bytes of an answer; a larger one is not stored."""
+
+
+class AnswerPieces:
+    """Collects the body of an answer as it arrives; keeps nothing of an answer that is too large to be stored."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Add the bytes that arrived."""
+        self._size += len(piece)
+        if self._size > _LARGEST_ANSWER:
+            self._pieces.clear()
+        else:
+            self._pieces.append(piece)
+
+    def content(self, encoding: str) -> bytes:
+        """Return the whole body, decompressed; raises `InvalidRecord` if it is too large or cannot be read."""
+        if encoding not in ("", "identity", "gzip", "deflate"):
+            raise InvalidRecord(f"the answer is compressed with {encoding!r}")
+        content, size = b"".join(self._pieces), self._size
+        if encoding in ("gzip", "deflate"):
+            inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+            try:
+                content = inflater.decompress(content, _LARGEST_ANSWER + 1)
+            except zlib.error as error:
+                raise InvalidRecord(f"the compressed answer cannot be read: {error}") from None
+            size = max(size, len(content))
+        if size > _LARGEST_ANSWER:
+            raise InvalidRecord(f"the answer is larger than {_LARGEST_ANSWER:,} bytes")
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A model call that is ready to be forwarded: its body, and where its answer is stored."""
+
+    format: BodyFormat
+    placed: PlacedHistory
+    call: str
+    """Id of the call in the call log."""
+    body: bytes
+    changed: bool
+    """False if the body is as the client sent it."""
+    tokens: int
+    """Tokens of the context that is sent."""
+    allowed: int
+    """Tokens of the budget."""
+
+    async def store_answer(
+        self, answer: AnswerPieces, headers: Mapping[str, str], *, complete: bool
+    ) -> None:
+        """Store the answer in the log, and its usage with the call; errors are logged and never raised."""
+        session = self.placed.session
+        try:
+            content = answer.content(headers.get("content-encoding", ""))
+            message, usage = await asyncio.to_thread(
+                _read_answer,
+                self.format,
+                content,
+                headers.get("content-type", ""),
+                complete=complete,
+            )
+            if usage is not None:
+                await session.record_usage(usage, call=self.call)
+            if message is not None:
+                await session.add(message, expect=self.placed.head)
+        except Conflict:  # another request was first: the client's next one brings the answer along
+            _log.info(
+                "an answer is not stored yet: another request changed the conversation",
+                extra={"event": "answer_not_stored_yet"},
+            )
+        except Exception as error:  # whatever a provider sends must not break the response
+            _log.warning(
+                "an answer was not stored: %s",
+                type(error).__name__,
+                extra={"event": "answer_not_stored", "call": self.call},
+            )
+
+
+async def prepare_call(
+    conversations: Conversations,
+    form: BodyFormat,
+    content: bytes,
+    body: ClientBody,
+    *,
+    tenant: str,
+    name: str,
+    budget: Budget,
+) -> PreparedCall:
+    """Store the history of a request, and return the call with a body that fits the budget."""
+    texts = body.system_texts
+    for _ in range(_TRIES):
+        placed = await conversations.place(
+            tenant, name, body.messages, system=texts, model=body.model, budget=budget
+        )
+        found = await _context(placed, body, texts, budget)
+        if found is not None:
+            break
+    else:
+        raise Conflict(
+            f"session {name!r}: other requests changed its conversation {_TRIES} times; try again"
+        )
+    context, call, head = found
+    placed = replace(placed, head=head)
+    view = _View(context, body, placed)
+    sent = content if view.is_whole else form.write(body, view.messages(), system=view.system())
+    return PreparedCall(
+        form, placed, call, sent, not view.is_whole, context.tokens + view.extra, budget.tokens
+    )
+
+
+async def _context(
+    placed: PlacedHistory, body: ClientBody, texts: Sequence[str], budget: Budget
+) -> tuple[Context, str, int] | None:
+    """Return the context, the id of its call and the newest seq; None if another request changed the log meanwhile.
+
+    The client's version of a message may have more tokens than the stored one; the context is then built again with a
+    lower limit.
+    """
+    session, head = placed.session, placed.head
+    async with session.system_lock:
+        limit, over = 0, 1
+        for _ in range(_TRIES):
+            context = await session.context(tools=body.tools, max_tokens=limit)
+            call = session.last_call
+            if not _ends_with(context, placed):
+                return None
+            if not _has_system(context, texts):
+                done = await session.system([{"type": "text", "text": text} for text in texts])
+                head = done.head.seq if done is not None else head
+                continue
+            over = context.tokens + _View(context, body, placed).extra - budget.tokens
+            if over <= 0:
+                return context, call, head
+            limit = context.tokens - over
+            if limit <= 0:
+                break
+    raise BudgetTooSmall(
+        needed=budget.tokens + over,
+        allowed=budget.tokens,
+        parts={"this request": budget.tokens + over},
+        remedy="raise --budget, or send fewer tools and a shorter system prompt",
+    )
+
+
+def _has_system(context: Context, texts: Sequence[str]) -> bool:
+    """Return True if the context has these system texts, whole or shortened."""
+    found = _texts(context.section(Section.SYSTEM))
+    return not texts or (len(found) == len(texts) and all(map(may_be_shrunk_from, found, texts)))
+
+
+def _ends_with(context: Context, placed: PlacedHistory) -> bool:
+    """Return True if the context has no message that is newer than the client's history."""
+    newest = max(context.positions, default=0)
+    return newest <= placed.seqs[-1]
+
+
+class _View:
+    """A context in which the messages that are shown whole are replaced by the client's own versions."""
+
+    def __init__(self, context: Context, body: ClientBody, placed: PlacedHistory) -> None:
+        self._context = context
+        self._body = body
+        given = dict(zip(placed.seqs, body.messages, strict=True))
+        changed = {
+            at
+            for fate in context.fates
+            if fate.outcome is not Outcome.MOVED
+            for at in range(fate.start, fate.stop)
+        }
+        self._kept: dict[int, GivenMessage] = {}
+        """Index in the context -> the client's version."""
+        _, begin, end, newest = context.ends
+        shown = [*range(begin, end), *range(newest, len(context.messages))]
+        for at, seq in zip(shown, context.positions, strict=True):
+            one = given.get(seq)
+            if one is None or seq in changed:
+                continue
+            record = context.messages[at]
+            if record == one.record or message_key(record) == one.key:
+                self._kept[at] = one
+        count = context.counter.count_message
+        stored = context.section(Section.SYSTEM)
+        # If a client stops sending a system prompt, none is forwarded, although the log still has one.
+        texts = body.system_texts
+        self._shortened = bool(texts) and _texts(stored) != texts
+        self.extra = sum(
+            count(one.record) - context.costs[at]
+            for at, one in self._kept.items()
+            if context.messages[at] != one.record
+        )
+        frame = count(Message.of("assistant", ()))
+        self.extra += sum(
+            frame * (one.pieces - 1) + sum(map(count, one.riders)) for one in self._kept.values()
+        )
+        """Tokens by which the client's versions are larger than what the context counted."""
+        if not self._shortened:
+            logged = sum(context.costs[: context.ends[0]])
+            self.extra += max(0, sum(map(count, body.system)) - logged)
+        left_out = {Outcome.FOLDED, Outcome.SHRUNK}
+        self.is_whole = not (
+            context.section(Section.SUMMARY)
+            or context.section(Section.TAIL)
+            or self._shortened
+            or context.anchor.caps
+            or any(fate.outcome in left_out for fate in context.fates)
+            or context.anchor.position > placed.seqs[0]
+        )
+        """True if the context shows the whole history and nothing else, or the client's part of it fits by itself."""
+        if not self.is_whole and not placed.from_start and not self._shortened:
+            given_tokens = sum(
+                count(one.record) + frame * (one.pieces - 1) + sum(map(count, one.riders))
+                for one in body.messages
+            )
+            own = sum(map(count, body.system)) + context.tools + context.counter.reply
+            self.is_whole = given_tokens + own <= context.budget.tokens
+
+    def messages(self) -> Sequence[GivenMessage | Message]:
+        """Return the messages after the system prompt."""
+        context = self._context
+        return [
+            self._kept.get(at, context.messages[at])
+            for at in range(context.ends[0], len(context.messages))
+        ]
+
+    def system(self) -> Sequence[Message] | None:
+        """Return the system prompt if it had to be shortened; None if the client's own is sent."""
+        if not self._shortened:
+            return None
+        stored = set(self._body.system_texts)
+        other = [text for text in _texts(self._body.system) if text.strip() and text not in stored]
+        return [*map(system, other), *self._context.section(Section.SYSTEM)]
+
+
+def _texts(messages: Iterable[Message]) -> list[str]:
+    parts = (part for message in messages for part in message.parts)
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
+def _read_answer(
+    form: BodyFormat, content: bytes, media: str, *, complete: bool
+) -> tuple[Message | None, Usage | None]:
+    """Return the message of an answer and its usage; of an answer that was cut off, the text that arrived."""
+    stream = form.new_stream()
+    text: list[str] = []
+    try:
+        found = _events(content) if "event-stream" in media else _objects(content)
+        if not isinstance(found, dict):
+            events = list(found)
+            text.extend(map(stream.add, events))  # keeps what arrived before an error
+            found = stream.result()
+            if any(map(_has_further_choice, events)):
+                return None, _usage(found)
+        response = form.normalize(found)
+    except (CallFailed, msgspec.DecodeError) as error:
+        arrived = "".join(text)
+        if not arrived:
+            if complete:
+                raise InvalidRecord("the response holds no answer") from error
+            return None, None
+        return Message("assistant", arrived, metadata={INTERRUPTED: True}), None
+    return _message(form, response), _usage(response)
+
+
+def _message(form: BodyFormat, response: JsonObject) -> Message | None:
+    """Return the message of a response; None if it has several, because the client chooses one of them."""
+    several = objects_of(response.get("choices")) or objects_of(response.get("candidates"))
+    return None if len(several) > 1 else form.wire.accept(response)
+
+
+def _has_further_choice(event: JsonObject) -> bool:
+    choices = (*objects_of(event.get("choices")), *objects_of(event.get("candidates")))
+    return any(choice.get("index") not in (0, None) for choice in choices)
+
+
+def _usage(response: JsonObject) -> Usage | None:
+    with suppress(InvalidOption):  # a server may report nothing
+        return Usage.of(response)
+    return None
+
+
+def _events(content: bytes) -> Iterator[JsonObject]:
+    """Yield the JSON objects of a stream of server-sent events."""
+    for block in _EVENT_END.split(content):
+        lines = [line[5:].strip() for line in block.splitlines() if line.startswith(b"data:")]
+        data = b"\n".join(lines)
+        if not data or data == b"[DONE]":
+            continue
+        try:
+            found = object_of(msgspec.json.decode(data))
+        except msgspec.DecodeError:
+            return  # an event that was cut off
+        if found is not None:
+            yield found
+
+
+def _objects(content: bytes) -> JsonObject | list[JsonObject]:
+    """Return a response, or the chunks of a Gemini stream that is one JSON list."""
+    found: object = msgspec.json.decode(content)
+    return object_of(found) or objects_of(found)

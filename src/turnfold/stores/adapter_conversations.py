@@ -1,0 +1,275 @@
+"""The ids of the conversations in which framework adapters store their own data for a session, and their erasure.
+
+An adapter that stores the data of a framework (LangGraph's threads, PydanticAI's conversations, transcripts of the
+Claude Agent SDK) keeps it in conversations of its own, called homes, with the id `<adapter>:<owner>:<32 hexadecimal
+digits>`, where the owner is the framework's id of the thread. An index conversation of the adapter has one document per
+owner, which names its home. The ids are made here, so that an erasure finds the homes of a session without importing
+the adapters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Final
+from uuid import uuid4
+
+from turnfold._late_names import late_pattern
+from turnfold.errors import Conflict
+from turnfold.stores.protocol import ConversationInfo, Scope, Store
+
+__all__ = (
+    "ADAPTER_HOMES",
+    "CLAUDE_HOMES",
+    "LANGGRAPH_HOMES",
+    "PYDANTIC_AI_HOMES",
+    "AdapterHomes",
+    "adapters_in",
+    "derived_conversations",
+    "document_name",
+    "erase_derived",
+    "is_adapter_conversation",
+    "is_home",
+    "list_sessions",
+    "name_digest",
+    "new_home",
+    "short_name",
+)
+
+_PAGE: Final = 500
+_PASSES: Final = 10
+_LONGEST: Final = 200
+"""The most characters of a name that is used unchanged; a longer one is replaced by its digest."""
+_LONGEST_PREFIX: Final = 480
+"""The most characters of a home's id before its 32 digits: an id has at most 512 characters."""
+_UNIQUE: Final = late_pattern("[0-9a-f]{32}")
+_UNIQUE_LENGTH: Final = 32
+_SUBKEY: Final = "\x1f"
+"""Separator in the key of an index document, after the owner, if an owner has several documents."""
+
+
+def new_home(prefix: str) -> str:
+    """Return a new unique conversation id for a home, which no deleted home with the same prefix has had."""
+    return f"{prefix}{uuid4().hex}"
+
+
+def is_home(name: str, prefix: str) -> bool:
+    """Return True if `name` is an id made by `new_home(prefix)`; checked before the conversation is erased."""
+    return name.startswith(prefix) and bool(_UNIQUE.fullmatch(name[len(prefix) :]))
+
+
+def short_name(name: str) -> str:
+    """Return a name that every store can hold: a long or unprintable name is replaced by its digest."""
+    return name if len(name) <= _LONGEST and name.isprintable() else name_digest(name)
+
+
+def document_name(name: str) -> str:
+    """Like `short_name`, but a name that looks like a digest is replaced too.
+
+    So a name that somebody chose cannot equal the digest of another name.
+    """
+    return name_digest(name) if name.startswith("digest:") else short_name(name)
+
+
+def name_digest(name: str) -> str:
+    """Return `digest:` and a hash of the name, to use in place of a name that is too long or unprintable."""
+    return f"digest:{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterHomes:
+    """How an adapter names its homes (conversations with its data), its index conversation and the index documents."""
+
+    name: str
+    """Prefix of the ids of all its conversations; a program can give an adapter another name."""
+    index: str
+    """The id of its index conversation after that prefix; ends with a colon if the adapter has several, each with its
+    own name after the colon."""
+    kind: str
+    """Kind of the documents in the index conversation."""
+    escape: Callable[[str], str]
+    """Function that returns an owner's id in the form used in conversation ids and document keys."""
+
+    def prefix(self, owner: str) -> str:
+        """Return the prefix of the ids of an owner's homes."""
+        return f"{self.name}:{self.escape(owner)}:"
+
+    def is_index(self, conversation: str) -> bool:
+        """Return True if this is the id of an index conversation of the adapter."""
+        index = f"{self.name}:{self.index}"
+        return conversation.startswith(index) if index.endswith(":") else conversation == index
+
+    def owner_of(self, home: str) -> str:
+        """Return the owner's (escaped) id from the id of a home; empty if this is not a home of the adapter."""
+        start, end = len(self.name) + 1, len(home) - _UNIQUE_LENGTH - 1
+        if end <= start or not home.startswith(f"{self.name}:"):
+            return ""
+        owner = home[start:end]
+        return owner if is_home(home, f"{self.name}:{owner}:") else ""
+
+    def owner_in(self, key: str) -> str:
+        """Return the owner's (escaped) id from the key of an index document."""
+        return key.partition(_SUBKEY)[0] if self.index.endswith(":") else key
+
+
+LANGGRAPH_HOMES: Final = AdapterHomes("langgraph", "threads", "langgraph-thread", document_name)
+PYDANTIC_AI_HOMES: Final = AdapterHomes(
+    "pydantic-ai", "conversations", "pydantic-ai-conversation", str
+)
+CLAUDE_HOMES: Final = AdapterHomes("claude-agent-sdk", "project:", "claude-transcript", short_name)
+ADAPTER_HOMES: Final = (LANGGRAPH_HOMES, PYDANTIC_AI_HOMES, CLAUDE_HOMES)
+"""All adapters that keep data in homes, with their default names."""
+
+
+def is_adapter_conversation(conversation: str) -> bool:
+    """Return True for a home or an index of an adapter with its default name; other conversations are sessions."""
+    return any(each.is_index(conversation) or each.owner_of(conversation) for each in ADAPTER_HOMES)
+
+
+async def list_sessions(
+    store: Store,
+    scope: Scope,
+    *,
+    prefix: str = "",
+    after: str = "",
+    limit: int = 100,
+    internal: bool = False,
+) -> list[ConversationInfo]:
+    """Return a page of the conversations whose id starts with `prefix`, in id order.
+
+    Homes and indexes of adapters are listed only with `internal`, or if the prefix contains a colon: `langgraph:`.
+    """
+    every = internal or ":" in prefix
+    found: list[ConversationInfo] = []
+    after = max(after, prefix[:-1])
+    while page := await store.conversations(scope, after=after, limit=limit):
+        after = page[-1].conversation
+        found += [
+            each
+            for each in page
+            if each.conversation.startswith(prefix)
+            and (every or not is_adapter_conversation(each.conversation))
+        ]
+        is_past = after > prefix and not after.startswith(prefix)
+        if len(found) >= limit or len(page) < limit or is_past:
+            break
+    return found[:limit]
+
+
+async def adapters_in(
+    store: Store, scope: Scope, conversations: Iterable[str]
+) -> tuple[AdapterHomes, ...]:
+    """Return all adapters with their default names, and those in the store that a program has given another name.
+
+    `conversations` are the ids of all conversations: other names are found by the index conversations among them.
+    """
+    found = dict.fromkeys(ADAPTER_HOMES)
+    for conversation in conversations:
+        for each in ADAPTER_HOMES:
+            name, separator, rest = conversation.partition(f":{each.index}")
+            named = replace(each, name=name)
+            if not name or not separator or (rest and not each.index.endswith(":")):
+                continue
+            if named not in found and await store.documents(
+                scope, conversation, each.kind, limit=1
+            ):
+                found[named] = None
+    return tuple(found)
+
+
+async def derived_conversations(
+    store: Store, scope: Scope, owner: str, adapters: Iterable[AdapterHomes] = ADAPTER_HOMES
+) -> list[str]:
+    """Return the homes of an owner: the conversations that adapters keep for the session with this id."""
+    return [
+        home
+        for each in adapters
+        if len(each.prefix(owner)) <= _LONGEST_PREFIX
+        for home in await _with_prefix(store, scope, each.prefix(owner))
+        if is_home(home, each.prefix(owner)) and await _is_owned(store, scope, each, home)
+    ]
+
+
+async def erase_derived(
+    store: Store,
+    scope: Scope,
+    owner: str,
+    erase: Callable[[str], Awaitable[object]],
+    adapters: Iterable[AdapterHomes] = ADAPTER_HOMES,
+) -> None:
+    """Erase the data that adapters keep for the session with this id; `erase` is called with the id of each home.
+
+    Raises `Conflict` if other writers keep adding to the data.
+    """
+    adapters = tuple(adapters)
+    for _ in range(_PASSES):
+        # The homes go first: a process that dies in between leaves documents that can be erased again.
+        homes = await derived_conversations(store, scope, owner, adapters)
+        for home in homes:
+            await erase(home)
+        dropped = [
+            await store.drop_document(scope, index, each.kind, key)
+            for each in adapters
+            for index, key in await _index_documents(store, scope, each, owner)
+        ]
+        if not homes and not dropped:
+            return
+    raise Conflict(
+        f"the data that adapters keep for {owner!r} was erased {_PASSES} times, and writers added to it each time: "
+        "stop the writers, then erase again"
+    )
+
+
+async def _index_documents(
+    store: Store, scope: Scope, adapter: AdapterHomes, owner: str
+) -> list[tuple[str, str]]:
+    """Return the index documents about an owner, as (id of the index conversation, key)."""
+    key, several = adapter.escape(owner), adapter.index.endswith(":")
+    index = f"{adapter.name}:{adapter.index}"
+    indexes = await _with_prefix(store, scope, index) if several else [index]
+    found: list[tuple[str, str]] = []
+    for each in indexes:
+        if await store.get_document(scope, each, adapter.kind, key) is not None:
+            found.append((each, key))
+        after = f"{key}{_SUBKEY}"
+        while several and (
+            page := await store.documents(scope, each, adapter.kind, after=after, limit=_PAGE)
+        ):
+            keys = [document.key for document in page]
+            found += [(each, name) for name in keys if name.startswith(f"{key}{_SUBKEY}")]
+            after = keys[-1]
+            if not after.startswith(f"{key}{_SUBKEY}"):
+                break
+    return found
+
+
+async def _is_owned(store: Store, scope: Scope, adapter: AdapterHomes, home: str) -> bool:
+    """Return True if a conversation is really a home of this adapter, not an index or a home of a longer-named adapter.
+
+    `a:b:c:<digits>` is a home of `b:c` if the adapter is named `a`, and of `c` if it is named `a:b`.
+    """
+    if adapter.is_index(home) and await store.documents(scope, home, adapter.kind, limit=1):
+        return False
+    owner, unique = adapter.owner_of(home), home[-_UNIQUE_LENGTH:].encode()
+    parts = owner.split(":")
+    for at in range(1, len(parts)):
+        longer = replace(adapter, name=":".join((adapter.name, *parts[:at])))
+        for index, key in await _index_documents(store, scope, longer, ":".join(parts[at:])):
+            document = await store.get_document(scope, index, adapter.kind, key)
+            if document is not None and unique in document.body:
+                return False
+    return True
+
+
+async def _with_prefix(store: Store, scope: Scope, prefix: str) -> list[str]:
+    """Return the ids of the conversations that begin with a prefix; reads no others."""
+    found: list[str] = []
+    after = prefix
+    while page := await store.conversations(scope, after=after, limit=_PAGE):
+        names = [info.conversation for info in page]
+        found += [name for name in names if name.startswith(prefix)]
+        after = names[-1]
+        if not after.startswith(prefix):
+            break
+    return found

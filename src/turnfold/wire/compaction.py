@@ -1,0 +1,121 @@
+"""Compaction by the provider: request it, and send its compaction items in place of the messages they cover.
+
+Anthropic and OpenAI can replace the beginning of a conversation by a compaction item that only the same provider and
+model can read. The item is part of a response and covers everything before it. A context holds both the item and the
+messages that turnfold would send without it, so a request to the item's provider and model begins at the item, and a
+request to any other leaves the item out. A bare list of messages is written as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from turnfold.errors import InvalidOption
+from turnfold.records import Message, OpaquePart, has_compaction, is_compaction
+from turnfold.window import Context, Section
+from turnfold.wire.codec import Recipient, leading_system
+from turnfold.wire.values import JsonObject, objects_of, text_at
+
+__all__ = (
+    "COMPACTION_REFUSED",
+    "anthropic_fields",
+    "compaction_trigger",
+    "recipient_of",
+    "without_covered",
+)
+
+
+COMPACTION_REFUSED: Final = b"compaction"
+"""Key in `refused` that means: the provider refused the request to compact, so do not ask for it."""
+_LEAST: Final = {"anthropic": 50_000, "openai_responses": 1_000}
+"""Provider with compaction -> the smallest threshold in input tokens that it accepts."""
+_COMPACTING: Final = re.compile(
+    r"claude-(?:fable|mythos|opus-4-[6-9]|sonnet-4-[6-9]|(?:opus|sonnet)-[5-9]|haiku-5-[5-9]|haiku-[6-9])\b.*"
+    r"|gpt-[5-9]\b.*"
+)
+"""Matches models that support compaction according to the providers' documentation."""
+
+
+def recipient_of(
+    context: Context | Sequence[Message], provider: str, model: str, refused: Collection[bytes]
+) -> Recipient:
+    """Return the recipient of a prompt; if the prompt begins with another's compaction item, its text is sent."""
+    repeated = False
+    if isinstance(context, Context):
+        first = leading_system(context.messages)
+        repeated = not any(map(has_compaction, context.messages[first : first + 1]))
+    return Recipient(provider, model, refused=refused, repeated=repeated)
+
+
+def without_covered(
+    context: Context | Sequence[Message], recipient: Recipient, lead: int
+) -> tuple[Sequence[Message], int]:
+    """Return the messages to send after the first `lead`, and the index of the first of them in the context.
+
+    They begin with the newest compaction item that the recipient may receive. If that item is in the newest turn, the
+    context's tail section, which is before that turn, is put last.
+    """
+    if not isinstance(context, Context):
+        return context[lead:], lead
+    messages = context.messages
+    for start in range(len(messages) - 1, lead, -1):
+        message = messages[start]
+        if message.role == "assistant" and any(
+            is_compaction(part) and recipient.may_receive(part, message)
+            for part in message.parts
+            if isinstance(part, OpaquePart)
+        ):
+            reason = (
+                f"{start - lead} messages that a compaction item of {recipient.provider} covers"
+            )
+            recipient.left_out(f"messages[{lead}]", reason)
+            tail = context.section(Section.TAIL) if start >= context.ends[3] else ()
+            return (*messages[start:], *tail), start
+    return messages[lead:], lead
+
+
+def compaction_trigger(context: Context | Sequence[Message], recipient: Recipient) -> int:
+    """Return the threshold in input tokens at which the provider is to compact; 0 for no compaction.
+
+    Raises `InvalidOption` if the memory has `compaction="native"` and the provider cannot compact.
+    """
+    native = context.native if isinstance(context, Context) else None
+    if native is None or COMPACTION_REFUSED in recipient.refused:
+        return 0
+    provider = recipient.provider
+    least = _LEAST.get(provider)
+    if least is not None and native.tokens >= least:
+        known = native.required or _COMPACTING.fullmatch(recipient.model.rsplit("/", 1)[-1])
+        return native.tokens if known else 0
+    if not native.required:
+        return 0
+    if least is None:
+        why = f"{provider} has no compaction of its own. Use compaction='auto'"
+    else:
+        why = (
+            f"{provider} compacts at {least:,} input tokens or more, this budget asks for {native.tokens:,}. "
+            "Use compaction='auto', or a larger budget"
+        )
+    raise InvalidOption(f"compaction='native': {why}")
+
+
+def anthropic_fields(items: Sequence[JsonObject], trigger: int) -> JsonObject:
+    """Return the additional arguments of a call to Anthropic that contains a compaction block or requests one.
+
+    A block that was made on demand is signed; a call with such a block cannot request compaction at a threshold.
+    """
+    blocks = (block for item in items for block in objects_of(item.get("content")))
+    found = [block for block in blocks if block.get("type") == "compaction"]
+    if any(text_at(each, "signature") and not each.get("encrypted_content") for each in found):
+        return {"extra_headers": {"anthropic-beta": "compact-2026-09-04"}}
+    if not found and not trigger:
+        return {}
+    edit: JsonObject = {"type": "compact_20260112"}
+    if trigger:
+        edit["trigger"] = {"type": "input_tokens", "value": trigger}
+    return {
+        "extra_headers": {"anthropic-beta": "compact-2026-01-12"},
+        "extra_body": {"context_management": {"edits": [edit]}},
+    }

@@ -1,0 +1,4 @@
+class BaseAgent:
+    name: str
+    @property
+    def root_agent(self) -> BaseAgent: ...

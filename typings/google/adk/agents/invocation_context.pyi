@@ -1,0 +1,5 @@
+from google.adk.agents.base_agent import BaseAgent
+
+class InvocationContext:
+    invocation_id: str
+    agent: BaseAgent

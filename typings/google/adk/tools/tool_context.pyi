@@ -1,0 +1,3 @@
+from google.adk.agents.callback_context import CallbackContext
+
+class ToolContext(CallbackContext): ...
