@@ -245,33 +245,38 @@ class EncryptedStore:
         limit: int = 1000,
     ) -> list[Entry]:
         """Return entries, decrypted."""
+        key = await self._keys.find(scope, conversation)
         found = await self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
-        return await self._opened(scope, conversation, found)
+        return await self._opened(scope, conversation, found, key)
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
         """Return the entries of one turn, decrypted."""
+        key = await self._keys.find(scope, conversation)
         found = await self._inner.read_turn(scope, conversation, turn)
-        return await self._opened(scope, conversation, found)
+        return await self._opened(scope, conversation, found, key)
 
     async def find(self, scope: Scope, conversation: str, client_ids: Sequence[str]) -> list[Entry]:
         """Return the entries with these client ids, decrypted."""
+        key = await self._keys.find(scope, conversation)
         found = await self._inner.find(scope, conversation, client_ids)
-        return await self._opened(scope, conversation, found)
+        return await self._opened(scope, conversation, found, key)
 
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
         """Return the newest entries with at most `tokens` tokens together, decrypted."""
-        await self._keys.find(scope, conversation)  # a recount decrypts
+        key = await self._keys.find(scope, conversation)  # a recount decrypts
         found = await self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
-        return await self._opened(scope, conversation, found)
+        return await self._opened(scope, conversation, found, key)
 
     async def _opened(
-        self, scope: Scope, conversation: str, entries: Sequence[Entry]
+        self, scope: Scope, conversation: str, entries: Sequence[Entry], key: DataKey | None
     ) -> list[Entry]:
-        key = await self._keys.find(scope, conversation)
+        """Return the entries decrypted with `key`, which was looked up before they were read: a wrong key reads nothing."""
         if not entries:
             return []
+        if key is None:
+            key = await self._keys.find(scope, conversation)  # made meanwhile
 
         def work() -> list[Entry]:
             return [open_entry(key, each, scope.tenant, conversation) for each in entries]
