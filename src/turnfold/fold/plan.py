@@ -2,9 +2,10 @@
 
 Folding is due when the counted tokens reach a share (threshold) of the budget, whatever was folded before. The messages
 that stay verbatim fit the low mark and begin with a turn if possible. The newest turns that the caller wants to keep
-stay even beyond the low mark, as long as the fold still frees enough tokens to be worth a changed prompt. If system
-message, pins and tools alone come near the threshold, a window within the low mark is not folded again, because that
-would free nothing.
+stay even beyond the low mark, as long as the fold still frees enough tokens to be worth a changed prompt. So does the
+last answer before the newest turn, which the user most likely refers to, wherever it fits at all. If system message,
+pins and tools alone come near the threshold, a window within the low mark is not folded again, because that would free
+nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,13 @@ __all__ = (
     "fold_due",
     "fold_span",
 )
+
+
+_LEAST_FREED = 0.125
+"""A fold that keeps the last exchange beyond the low mark frees at least this share of the room of the window.
+
+A prompt that changes, and a model that writes a summary, for a few tokens in every turn would cost more than they save.
+"""
 
 
 def check_threshold(threshold: float, keep_turns: int) -> None:
@@ -49,4 +57,24 @@ def fold_span(view: SpanView, room: Room, *, due: int, keep_turns: int) -> int:
     most = (room.low + due) // 2 - room.aside
     if view.start < recent < cut and view.tokens(recent) <= most < due - room.aside:
         return recent
-    return cut
+    last = _last_exchange(view, room, most=most)
+    if last >= cut:
+        return cut
+    freed = view.tokens(view.start) - view.tokens(last)
+    return last if freed >= room.tokens * _LEAST_FREED else view.start
+
+
+def _last_exchange(view: SpanView, room: Room, *, most: int) -> int:
+    """Return the first span of the turn before the newest one; of its last message alone if that turn is over `most`.
+
+    The newest span if there is no earlier turn in the view, or if not even the last message fits the room.
+    """
+    turns = view.transcript.grouper.turns
+    if len(turns) < 2 or turns[-1] <= view.start:
+        return view.last
+    for start, tokens in ((turns[-2], most), (turns[-1] - 1, room.tokens - room.aside)):
+        if start >= view.start and view.within(
+            start, tokens=tokens, messages=room.messages, size=room.bytes
+        ):
+            return start
+    return view.last
