@@ -111,6 +111,10 @@ class Runtime(Protocol):
         """Start background work; False if work of this name is running or the runtime was closed."""
         ...
 
+    async def wait(self) -> None:
+        """Wait for the background work that is running now; further work can be started meanwhile and afterwards."""
+        ...
+
     async def finish(self, *, cancel: bool = False) -> None:
         """Close the runtime: wait for all background work; with `cancel`, tell it to stop first."""
         ...
@@ -221,16 +225,21 @@ class SyncRuntime:
             thread.start()
             return True
 
-    async def finish(self, *, cancel: bool = False) -> None:
-        """Wait for the threads to end."""
+    async def wait(self) -> None:
+        """Wait for the threads that are running now."""
         with self._lock:
-            self._closed = True
             working = list(self._running.values())
-        if cancel:
-            self._stop.set()
         for thread in working:
             if thread is not threading.current_thread():
                 thread.join()
+
+    async def finish(self, *, cancel: bool = False) -> None:
+        """Start no further threads, and wait for those that are running."""
+        with self._lock:
+            self._closed = True
+        if cancel:
+            self._stop.set()
+        await self.wait()
         self._loop.stop()
 
 
@@ -318,8 +327,8 @@ class AsyncRuntime:
         task.add_done_callback(lambda _: self._running.pop(name, None))
         return True
 
-    async def finish(self, *, cancel: bool = False) -> None:
-        """Wait for the tasks of this loop; raises `InvalidOption` if tasks are running in another loop."""
+    def _working(self) -> list[asyncio.Task[None]]:
+        """Return the running tasks; raises `InvalidOption` if one of them runs in another loop, which is not closed."""
         loop = asyncio.get_running_loop()
         working = [task for task in self._running.values() if not task.get_loop().is_closed()]
         if any(task.get_loop() is not loop for task in working):
@@ -327,6 +336,15 @@ class AsyncRuntime:
                 "background work of this memory is running in another event loop: close the memory in that loop, or "
                 "after that loop has ended"
             )
+        return working
+
+    async def wait(self) -> None:
+        """Wait for the tasks of this loop that are running now; raises `InvalidOption` if some are in another loop."""
+        await asyncio.gather(*self._working(), return_exceptions=True)
+
+    async def finish(self, *, cancel: bool = False) -> None:
+        """Start no further tasks, and wait for those of this loop; raises `InvalidOption` if some are in another."""
+        working = self._working()
         self._closed = True
         if cancel and not self._stopping:  # a fold cancelled twice would not release its lease
             self._stopping = True
@@ -377,6 +395,10 @@ class LimitedRuntime:
     def begin(self, name: str, work: _Work) -> bool:
         """Start background work."""
         return self._inner.begin(name, work)
+
+    async def wait(self) -> None:
+        """Wait for the background work of the runtime that it shares."""
+        await self._inner.wait()
 
     async def finish(self, *, cancel: bool = False) -> None:
         """Close the runtime that it shares."""

@@ -24,6 +24,7 @@ from turnfold.agent import (
 )
 from turnfold.errors import (
     ContextOverflow,
+    IdReused,
     InvalidOption,
     ModelFailed,
     ModelUnavailable,
@@ -321,3 +322,36 @@ def test_what_was_said_long_ago_comes_back_when_the_user_speaks_of_it(tmp_path: 
             seen[mode] = "\n".join(message.text for message in reply.context.messages)
         assert "<recalled " not in seen["off"]
         assert "蓝色箱子下面" in seen["automatic"].split("<recalled ")[1]
+
+
+def test_a_repeated_message_gets_the_stored_answer(memory: Memory) -> None:
+    model = ScriptedModel([calling(("c1", "add", '{"a": 1}')), "The sum is 3.", "Another answer."])
+    shown: list[str] = []
+
+    def show(event: Event) -> None:
+        if isinstance(event, TextCame):
+            shown.append(event.text)
+
+    agent = Agent(memory, model, tools=[add], on_event=show)
+    first = agent.run("one", "1 + 2?", client_id="turn-1")
+    shown.clear()
+    again = agent.run("one", "1 + 2?", client_id="turn-1")
+    assert (again.text, again.steps) == (first.text, 0)
+    assert again.answer.message == first.answer.message
+    assert shown == ["The sum is 3."]
+    assert texts(memory)[-1] == ("assistant", "The sum is 3.")
+    assert len(texts(memory)) == 4
+    with pytest.raises(IdReused):
+        agent.run("one", "1 + 3?", client_id="turn-1")
+    assert agent.run("one", "再来一次", client_id="turn-2").text == "Another answer."
+
+
+def test_a_repeated_message_continues_a_run_that_was_interrupted(memory: Memory) -> None:
+    failing = ScriptedModel([calling(("c1", "add", '{"a": 1}')), ModelUnavailable("down")])
+    with pytest.raises(ModelUnavailable):
+        Agent(memory, failing, tools=[add]).run("one", "1 + 2?", client_id="turn-1")
+    reply = Agent(memory, ScriptedModel(["The sum is 3."]), tools=[add]).run(
+        "one", "1 + 2?", client_id="turn-1"
+    )
+    assert (reply.text, reply.steps) == ("The sum is 3.", 1)
+    assert [role for role, _ in texts(memory)] == ["user", "assistant", "tool", "assistant"]

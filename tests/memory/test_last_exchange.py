@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from turnfold import Budget, Memory
-from turnfold.window import Section
+from turnfold.window import Outcome, Section
 
 QUESTIONS = {
     "en": "Question {0}: what about the order, its invoice and the delivery?",
     "zh": "第{0}个问题：订单、发票和配送的情况怎么样了？",
 }
 ANSWERS = {
-    "en": "Answer {0}: it is in the ticket, and we tell you as soon as there is something new. " * 2,
+    "en": "Answer {0}: it is in the ticket, and we tell you as soon as there is something new. "
+    * 2,
     "zh": "回答{0}：已经记录在工单里，处理进展会第一时间同步给您，请您放心。" * 3,
 }
 
@@ -27,10 +28,12 @@ def test_the_answer_before_the_newest_question_stays(tokens: int, language: str)
         for turn in range(tokens // 40 + 10):
             session.user(QUESTIONS[language].format(turn))
             context = session.context()
-            assert answer in [message.text for message in context.section(Section.WINDOW)] or not turn
+            assert (
+                answer in [message.text for message in context.section(Section.WINDOW)] or not turn
+            )
             answer = ANSWERS[language].format(turn)
             session.assistant(answer)
-        assert session.explain().manifest.count("folded") > 10
+        assert session.explain().manifest.count(Outcome.FOLDED) > 10
 
 
 @pytest.mark.parametrize("long", [300, 500, 800])

@@ -282,3 +282,16 @@ def test_these_tests_see_a_stand_in_that_forgets_part_of_its_range(
     monkeypatch.setattr(FoldManager, "stand_in", never)
     talk = Talk(FoldMode.INLINE)
     assert any(talk.nowhere(talk.turn()) for _ in range(40))
+
+
+def test_folds_go_on_after_a_drain() -> None:
+    options = {"counter": COUNTER, "budget": BUDGET, "keep_turns": 2}
+    store = MemoryStore(counter=COUNTER)
+    with Memory(store, summarizer=lambda _: "a summary", fold="background", **options) as memory:
+        session = memory.session("c")
+        for said in range(60):
+            session.user(f"#{said}# order {said * 37} is late, 请尽快处理。 " * 2)
+            session.context()
+            session.assistant(f"order {said * 37}: noted")
+            memory.drain()
+        assert len(session.checkpoints()) > 1

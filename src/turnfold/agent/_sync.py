@@ -63,7 +63,11 @@ class Agent:
         return self._awaiting
 
     def run(self, conversation: str, content: object, *, client_id: str = "") -> AgentReply:
-        """Log the user's message and return the answer. With `client_id` a retry does not log the message twice."""
+        """Log the user's message and return the answer.
+
+        A call with the `client_id` of an earlier one stores the message once. If it was answered, the stored answer is
+        returned and the model is not called; if the earlier run was interrupted, it is continued.
+        """
         return drive(self._awaiting.run(conversation, content, client_id=client_id))
 
     def start(

@@ -75,6 +75,6 @@ class AgentReply:
     text: str
     answer: Answer
     steps: int
-    """How often the model was called."""
+    """How often the model was called; 0 if the answer is one that an earlier run with the same `client_id` stored."""
     context: Context
-    """The last context that was sent."""
+    """The last context that was sent; if the model was not called, what a call would send now."""

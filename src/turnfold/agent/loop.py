@@ -53,7 +53,7 @@ from turnfold.findings import (
 from turnfold.memories import AsyncMemoryModule
 from turnfold.memory import AsyncMemory, AsyncSession, RecallMode
 from turnfold.models import Answer, ChatModel, ToolSchemas
-from turnfold.records import ToolCall
+from turnfold.records import Message, ToolCall
 from turnfold.window import Context
 from turnfold.wire import ENDING, ToolOutcome, WireFormat, described, encodable, outcome_of
 
@@ -270,6 +270,17 @@ def awaiting_memory(memory: object) -> AsyncMemory:
     return cast("AsyncMemory", found)
 
 
+async def _stored_answer(session: AsyncSession, asked: int) -> Message | None:
+    """Return the first answer without tool calls after the entry `asked`; None if there is none yet."""
+    while page := await session.history(after=asked, limit=_PAGE):
+        for entry in page:
+            if entry.message.role == "assistant" and not entry.message.calls:
+                return entry.message
+        asked = page[-1].seq
+    return None
+
+
+_PAGE = 100
 _SMALLER = 0.7
 """Share of its tokens that a prompt may have after the provider refused it as too long."""
 
@@ -329,12 +340,27 @@ class AsyncAgent:
         self._on_event = on_event
 
     async def run(self, conversation: str, content: object, *, client_id: str = "") -> AgentReply:
-        """Log the user's message and return the answer. With `client_id` a retry does not log the message twice."""
+        """Log the user's message and return the answer.
+
+        A call with the `client_id` of an earlier one stores the message once. If it was answered, the stored answer is
+        returned and the model is not called; if the earlier run was interrupted, it is continued.
+        """
         session = self._memory.session(conversation)
         if self._system:
             await session.system(self._system)
+        stored = await session.by_client_id(client_id) if client_id else []
         await session.user(content, client_id=client_id)
-        return await self._loop(session)
+        answered = await _stored_answer(session, stored[0].seq) if stored else None
+        if answered is None:
+            return await self._loop(session)
+        # A program that shows the text as it comes has nothing else to show.
+        self._emit(TextCame(answered.text))
+        return AgentReply(
+            text=answered.text,
+            answer=Answer(message=answered),
+            steps=0,
+            context=await session.preview(tools=self._schemas),
+        )
 
     async def start(
         self, task: object, *, conversation: str = "agent", client_id: str = ""

@@ -57,7 +57,7 @@ def fold_span(view: SpanView, room: Room, *, due: int, keep_turns: int) -> int:
     most = (room.low + due) // 2 - room.aside
     if view.start < recent < cut and view.tokens(recent) <= most < due - room.aside:
         return recent
-    last = _last_exchange(view, room, most=most)
+    last = _last_exchange(view, room, most=most) if keep_turns > 1 else cut
     if last >= cut:
         return cut
     freed = view.tokens(view.start) - view.tokens(last)

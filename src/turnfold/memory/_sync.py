@@ -605,7 +605,7 @@ class Memory:
         return drive(self._awaiting.health())
 
     def drain(self) -> None:
-        """Wait for running folds; no background work is started afterwards."""
+        """Wait for the folds that are running in the background; later contexts may start others."""
         drive(self._awaiting.drain())
 
     def close(self, *, cancel: bool = False) -> None:

@@ -593,8 +593,8 @@ class AsyncMemory:
         return await self._config.store.health()
 
     async def drain(self) -> None:
-        """Wait for running folds; no background work is started afterwards."""
-        await self._config.runtime.finish()
+        """Wait for the folds that are running in the background; later contexts may start others."""
+        await self._config.runtime.wait()
 
     async def close(self, *, cancel: bool = False) -> None:
         """Wait for running folds, or cancel them, and close the store. Closing twice is allowed."""

@@ -264,7 +264,9 @@ class LiveWindow:
         due = due_tokens - (budget.tokens - tokens)
         usual = int(threshold * budget.tokens) - (budget.tokens - tokens)
         low = int(tokens * min(marks.low, marks.folded))
-        if due < usual:  # room is kept free for recalled passages: what stays beside the summary shrinks in proportion
+        if (
+            due < usual
+        ):  # room is kept free for recalled passages: what stays beside the summary shrinks in proportion
             aside = min(room.aside, due)
             low = aside + max(low - aside, 0) * max(due - aside, 1) // max(usual - aside, 1)
         room = room._replace(tokens=tokens, low=max(low, 1))

@@ -272,7 +272,7 @@ class EncryptedStore:
     async def _opened(
         self, scope: Scope, conversation: str, entries: Sequence[Entry], key: DataKey | None
     ) -> list[Entry]:
-        """Return the entries decrypted with `key`, which was looked up before they were read: a wrong key reads nothing."""
+        """Return the entries decrypted with `key`, which was looked up before they were read."""
         if not entries:
             return []
         if key is None:
