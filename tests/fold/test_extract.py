@@ -304,6 +304,7 @@ def test_a_sentence_that_begins_like_a_name_gets_a_line_of_its_own() -> None:
         ("user", "Ann: I hope so, Bob."),
         ("assistant", "Bob: Definitely, Ann!"),
         ("user", "Never say never!"),
+        ("user", "Ann: Hey Bob!"),
     ],
 )
 def test_what_only_sounds_like_a_rule_gives_way_to_what_was_told(idle: tuple[str, str]) -> None:
@@ -316,3 +317,17 @@ def test_what_only_sounds_like_a_rule_gives_way_to_what_was_told(idle: tuple[str
     summary = extract_summary(talk(told[0], idle, *told[1:]), limit=42, count=tokens, language="en")
     assert "Lisbon" in summary
     assert idle[1] not in summary
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("Where is order DD-{0} now, and when will it come?", "The kettle leaks at its base."),
+        ("订单 DD{0} 的物流到哪里了，什么时候能送到我家？", "加湿器的底座一直在漏水。"),
+    ],
+)
+def test_questions_that_differ_in_a_number_do_not_fill_a_summary(question: str, told: str) -> None:
+    asked = [("user", question.format(number)) for number in range(100, 140)]
+    summary = extract_summary(talk(*asked, ("user", told), *asked), limit=400, count=tokens)
+    assert told in summary
+    assert summary.count(question.partition("{0}")[0]) == 3

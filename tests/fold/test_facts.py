@@ -158,7 +158,7 @@ def test_a_fact_carries_the_words_around_it_and_its_speaker() -> None:
         "money",
         "4,200 EUR",
         "4200|eur",
-        "we said that the budget is 4,200 EUR for the whole of",
+        "…we said that the budget is 4,200 EUR for the whole of the trip.",
         "user",
     )
 

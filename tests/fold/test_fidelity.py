@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnfold.errors import InvalidOption
-from turnfold.fold import Fidelity, Passage, check_fidelity, with_annex
+from turnfold.fold import Fidelity, Passage, check_fidelity, source_facts, with_annex
 from turnfold.fold.facts import Fact
 
 
@@ -156,3 +156,45 @@ def test_a_fact_of_nobody_does_not_read_as_the_users() -> None:
     assert with_annex("Done.", lost, limit=99, count=tokens).splitlines()[2] == (
         "- summary: user: pay A-4711 now"
     )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "发票抬头请开“杭州青禾设计有限公司”，税号 91330106MA2B0X7Q3K。",
+        "另外我对乳胶过敏，上门的师傅请不要戴乳胶手套。",
+        "The invoice goes to Blue Heron Ltd, order A-10293.",
+    ],
+)
+def test_a_short_sentence_is_quoted_whole(said: str) -> None:
+    found = with_annex(
+        "Bills.", check_fidelity([Passage("user", said, 0)], "Bills."), limit=200, count=len
+    )
+    assert said in found
+
+
+def test_a_long_sentence_is_cut_between_clauses_or_the_cut_is_marked() -> None:
+    long = (
+        "我们聊了很久关于装修的事情，最后大家都同意"
+        + "好好好" * 30
+        + "，预算定为42000元，颜色由"
+        + "我" * 60
+        + "来定。"
+    )
+    [fact] = [
+        each for each in source_facts([Passage("user", long, 0)]).graded if "42000" in each[0].text
+    ]
+    assert fact[0].context == "预算定为42000元，"
+    plain = "word " * 40 + "costs 4,200 EUR " + "word " * 40
+    [(money, _)] = source_facts([Passage("user", plain, 0)]).graded
+    assert money.context.startswith("…word")
+    assert money.context.endswith("word…")
+
+
+def test_facts_of_outdated_sentences_are_not_missed() -> None:
+    passages = [
+        Passage("user", "Never call before 10 am.", 0),
+        Passage("user", "Order A-10293 is late.", 1),
+    ]
+    facts = source_facts(passages, without=["Never call before 10 am"])
+    assert {fact.text for fact, _ in facts.graded} == {"A-10293"}

@@ -419,3 +419,38 @@ def test_what_names_the_forbidden_thing_lifts_the_prohibition(forbidden: str, sa
         session.assistant("OK. 好的。")
         session.user(said)
         assert [rule.text for rule in session.rules()] == [said]
+
+
+CHANGES = {
+    "en": (
+        "Never call me before 10 am.",
+        "Change the time of calls: after 2 pm.",
+        "When may you call me, is before 10 am fine?",
+    ),
+    "zh": (
+        "以后不要在上午十点前给我打电话。",
+        "打电话的时间改成下午两点以后。",
+        "上午十点前能给我打电话吗？",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", CHANGES)
+def test_a_changed_rule_is_not_recalled_as_if_it_held(memory: Memory, language: str) -> None:
+    old, new, question = CHANGES[language]
+    session = memory.session("talk")
+    session.user(old)
+    session.assistant("Noted.")
+    chatter(session, 30)
+    session.user(f"{question} By the way, {old}")  # more than the rule: recalled, with a remark
+    session.assistant("Noted.")
+    session.user(new)
+    changed = session.assistant("Noted.").last - 1
+    chatter(session, 30)
+    session.user(question)
+    text = "\n".join(message.text for message in session.context().messages)
+    assert new in text
+    lines = [line for line in text.splitlines() if old in line]
+    assert all(f"[changed later, see entry {changed}]" in line for line in lines)
+    assert f"user: {old}" not in text
+    assert session.recall(old)[0].message.text.endswith(old)  # asked for, it is found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.sizes import examples
@@ -103,6 +103,7 @@ def test_any_snippet_is_a_part_of_its_text_with_its_marks_in_order(
 
 
 @examples(300)
+@example("00nN0n000N’T㉄", "00NN0N000N")  # a contraction right before a Chinese character
 @given(texts, texts)
 def test_whatever_is_found_by_a_word_shows_it(text: str, query: str) -> None:
     asked = search_terms(query)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from turnfold._late_names import late_pattern
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
 from turnfold.fold.sentence_scores import form_of, is_question, proper_names, without_lead
 from turnfold.fold.speakers import (
@@ -56,6 +57,7 @@ __all__ = (
     "MemoizedCounter",
     "extract_summary",
     "extractive_summarizer",
+    "sentence_key",
 )
 
 
@@ -101,6 +103,9 @@ _LONG_ANSWER = 4
 """Number of sentences above which an answer is long."""
 _LEAST_STRESS = 0.12
 """A sentence with a lower factor, such as a greeting, is kept only if there is nothing else."""
+_MOST_ALIKE = 3
+"""Most questions in a summary that differ only in their numbers and ids ("where is order 17?")."""
+_NUMBERS = late_pattern(r"[A-Za-z]*\d[\w.,:-]*")
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
 """Characters per token, an upper bound for running text."""
@@ -133,6 +138,8 @@ class _Candidate:
     """True if the sentence is output of a tool."""
     spaced: bool
     """True if there is a space before it in its line of the previous summary."""
+    pattern: str = ""
+    """A question without its numbers and ids; empty for other sentences."""
 
 
 def _render(candidates: Iterable[tuple[_Candidate, str]], *, unchanged: bool = False) -> str:
@@ -231,6 +238,8 @@ class _Cover:
         """True once sentences of the previous summary fill most of the limit."""
         self.tools_crowded = False
         """True once tool output fills its share of the limit."""
+        self._patterns: Tally[str] = Tally()
+        """How many questions of each pattern were chosen."""
 
     def value(self, at: int) -> float:
         """Return the value of candidate `at`: the weight of its new facts and terms per token."""
@@ -246,9 +255,16 @@ class _Cover:
             new *= _TOOL_CROWDED
         return (new * candidate.stress + _LEAST_WORTH) / self._costs[at]
 
+    def is_repeated(self, at: int) -> bool:
+        """Return True if enough questions were chosen that differ from candidate `at` only in their numbers and ids."""
+        return self._patterns[self._candidates[at].pattern] >= _MOST_ALIKE
+
     def add(self, at: int) -> None:
-        self._stated_facts |= self._candidates[at].facts.keys()
-        self._stated_terms |= self._candidates[at].terms
+        chosen = self._candidates[at]
+        self._stated_facts |= chosen.facts.keys()
+        self._stated_terms |= chosen.terms
+        if chosen.pattern:
+            self._patterns[chosen.pattern] += 1
 
 
 class _Room:
@@ -307,6 +323,8 @@ def _choose(
         value = cover.value(at)
         if heap and -heap[0][0] > value:
             heapq.heappush(heap, (-value, at))
+        elif cover.is_repeated(at):
+            continue
         elif cost := room.take(at):
             misfits = 0
             chosen.append(at)
@@ -394,8 +412,8 @@ def extract_summary(
     chinese = language == "zh" or (language == "auto" and _speak_chinese(ordered, previous))
     found = _candidates(ordered, previous, reading or ReadCache(), chinese=chinese)
     candidates = list(_distinct(found))
-    outdated = set(map(_sentence_key, without))
-    candidates = [c for c in candidates if _sentence_key(c.whole) not in outdated] or candidates
+    outdated = set(map(sentence_key, without))
+    candidates = [c for c in candidates if sentence_key(c.whole) not in outdated] or candidates
     if not candidates:
         return ""
 
@@ -507,6 +525,7 @@ def _candidate(
         stress=stress * form.factor,
         tool=tool,
         spaced=spaced,
+        pattern=_NUMBERS.sub("0", text) if prose and not tool and is_question(text) else "",
     )
 
 
@@ -570,13 +589,13 @@ def _distinct(candidates: Iterator[_Candidate]) -> Iterator[_Candidate]:
     """Yield each sentence once, where it was first said; sentences of the previous summary are all kept."""
     seen: set[str] = set()
     for candidate in candidates:
-        key = _sentence_key(candidate.text)
+        key = sentence_key(candidate.text)
         if key not in seen or candidate.message < 0:
             seen.add(key)
             yield candidate
 
 
-def _sentence_key(words: str) -> str:
+def sentence_key(words: str) -> str:
     """Return a key that is equal for sentences that differ only in case and in the signs at their end."""
     return words.casefold().rstrip(" .!?;,。！？；，…") or words
 

@@ -453,6 +453,8 @@ _QUOTED = late_pattern(
     r"|(?<![\w\"=])\"(?P<f>[^\s\"](?:[^\"]{0,58}[^\s\"])?)\"(?![\w\"])(?!\s*:)"
 )
 _LONGEST_NAME = 8
+_CLAUSE_END = late_pattern(r"[,;:](?=\s)\s*|[，；：。]")
+_COLUMNS_WHOLE = 72
 _COLUMNS_BEFORE = 28
 _COLUMNS_AFTER = 18
 
@@ -495,14 +497,34 @@ def _quoted(text: str, found: set[tuple[int, int]]) -> Iterator[FactMatch]:
 
 
 def _context(text: str, start: int, end: int) -> str:
-    """Return the fact with a few words before and after it, without partial words."""
+    """Return the sentence of a fact if it is short, else the clauses around it, with "…" where a clause is cut."""
+    if _columns(text) <= _COLUMNS_WHOLE:
+        return text.strip()
     left = max(0, start - _reach(text[max(0, start - _COLUMNS_BEFORE) : start], _COLUMNS_BEFORE))
+    clauses = [
+        match.end() for match in _CLAUSE_END.finditer(text, max(0, left - _COLUMNS_BEFORE), start)
+    ]
+    left = clauses[0] if clauses else left if left > _COLUMNS_BEFORE // 2 else 0
     while 0 < left < start and splits_word(text, left):
         left += 1
     right = min(len(text), end + _reach(text[end : end + _COLUMNS_AFTER], _COLUMNS_AFTER))
-    while end < right < len(text) and splits_word(text, right):
+    if len(text) - right <= _COLUMNS_AFTER:
+        right = len(text)
+    ends = [match.end() for match in _CLAUSE_END.finditer(text, end, right + _COLUMNS_AFTER)]
+    if right < len(text) and ends:
+        right = ends[-1]
+    while end < right < len(text) and right not in ends and splits_word(text, right):
         right -= 1
-    return text[left:right].strip()
+    opening = "" if left == 0 or left in clauses else "…"
+    closing = "" if right == len(text) or right in ends else "…"
+    return opening + text[left:right].strip() + closing
+
+
+def _columns(text: str) -> int:
+    """Return the columns a text takes; a Chinese character is as wide as two letters."""
+    return (
+        len(text) if text.isascii() else len(text) + sum(character > "\u2e7f" for character in text)
+    )
 
 
 def _reach(neighbours: str, columns: int) -> int:

@@ -9,12 +9,12 @@ quality of a model's answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from turnfold._late_names import late_pattern
 from turnfold.errors import InvalidOption
-from turnfold.fold.extract import MISFITS_BEFORE_GIVING_UP, Language
+from turnfold.fold.extract import MISFITS_BEFORE_GIVING_UP, Language, sentence_key
 from turnfold.fold.facts import (
     ENGLISH_UNITS,
     Fact,
@@ -196,9 +196,12 @@ class SourceFacts:
     graded: tuple[tuple[Fact, float], ...]
 
 
-def source_facts(source: Sequence[Passage], *, reading: ReadCache | None = None) -> SourceFacts:
-    """Return the distinct facts of these passages, with their weights."""
-    return SourceFacts(tuple(_graded_facts(source, reading or ReadCache())))
+def source_facts(
+    source: Sequence[Passage], *, reading: ReadCache | None = None, without: Iterable[str] = ()
+) -> SourceFacts:
+    """Return the distinct facts of these passages, with weights; `without` are sentences to skip (outdated rules)."""
+    outdated = frozenset(map(sentence_key, without))
+    return SourceFacts(tuple(_graded_facts(source, reading or ReadCache(), outdated)))
 
 
 def check_fidelity(
@@ -256,14 +259,18 @@ def without_annex(summary: str) -> str:
     return "\n".join(lines[: ends[-1]]) if ends else summary
 
 
-def _graded_facts(source: Sequence[Passage], reading: ReadCache) -> list[tuple[Fact, float]]:
-    """Return each distinct fact as it was first stated, with its weight."""
+def _graded_facts(
+    source: Sequence[Passage], reading: ReadCache, outdated: frozenset[str]
+) -> list[tuple[Fact, float]]:
+    """Return each distinct fact as it was first stated, with its weight; none of the `outdated` sentences."""
     first: dict[tuple[str, str], Fact] = {}
     voices: dict[tuple[str, str], float] = {}
     mentions: dict[tuple[str, str], int] = {}
     for passage in sorted(map(as_read, source), key=lambda p: p.position):
         voice = voice_of(passage.speaker)
         for sentence in reading.sentences(passage.text, gap=passage.unread):
+            if outdated and sentence_key(sentence.text) in outdated:
+                continue
             for hit in hits_of(passage, sentence, reading):
                 name = (hit.kind, hit.key)
                 if name not in first:

@@ -99,6 +99,7 @@ _WHO = late_pattern(
 _QUESTION_END = late_pattern(r"[吗呢么][\W_]*$")
 _NAMED = late_pattern(r"[A-Z][a-z]{1,20}: (?:Oh|Wow|Yeah|Yes|Aw+|Haha|Hey|Hi)?[,!. ]*")
 """Matches the name of a speaker at the beginning of a text, as some imported logs have it."""
+_GREETING = late_pattern(r"(?:hi|hey|hello)\b,?(?: [A-Z][a-z]+)?[\W_]*", re.IGNORECASE)
 _LETTER = late_pattern(r"[^\W_]")
 _ENCODED = late_pattern(r"[A-Za-z0-9+=_-]{100}")
 _OUTCOME = late_pattern(
@@ -169,6 +170,8 @@ def _form_of_prose(words: str, hits: tuple[FactMatch, ...], terms: int, factor: 
     named = _NAMED.match(words)
     start = named.end() if named else 0
     lead = _LEAD.match(words, start)
+    if _GREETING.fullmatch(words, start if named is None else words.index(": ") + 2):
+        return Form(_REACTION_FACTOR * factor)
     if (
         (_REACTION.match(words, start) or (lead and not _LETTER.search(words, lead.end())))
         and not (who or likes or (own and terms > _SHORT_REACTION))

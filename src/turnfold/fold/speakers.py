@@ -81,7 +81,8 @@ def prefix_of(speaker: str, *, chinese: bool) -> str:
     if not chinese:
         return f"{label}: "
     role = _FIRST_WORD.split(label, maxsplit=1)[0]
-    return f"{_CHINESE_ROLES.get(role, role)}{label[len(role) :]}："
+    rest = label[len(role) :].replace(" calls ", " 调用 ", 1)
+    return f"{_CHINESE_ROLES.get(role, role)}{rest}："
 
 
 def split_prefix(line: str, labels: frozenset[str] = frozenset()) -> tuple[str, str]:

@@ -218,7 +218,7 @@ class ContextBuilder:
             cache.cleared,
             cache.newest,
             self._sent,
-            self.rules.outdated(),
+            await self.rules.outdated(window),
         )
 
     async def prompt_parts(self, request: ContextRequest) -> tuple[PromptParts, str]:
@@ -487,9 +487,12 @@ class ContextBuilder:
         share = budget.share("tail")
         count_message = cache.counter.count_message
 
+        remarks = self.rules.replaced()
+
         def text(recalled: Sequence[Recalled], findings: str = "") -> str:
+            marked = [replace(each, outdated=remarks.get(each.seq, "")) for each in recalled]
             return tail_text(
-                pins=pins, rules=rules, state=state, findings=findings, recalled=recalled
+                pins=pins, rules=rules, state=state, findings=findings, recalled=marked
             )
 
         def cost(recalled: Sequence[Recalled], findings: str = "") -> int:
@@ -513,7 +516,9 @@ class ContextBuilder:
                 after=cache.cleared,
                 before=window.anchor,
                 automatic=automatic,
-                shown=partial(_is_shown_by, whole),
+                shown=lambda entry: (
+                    _is_shown_by(whole, entry) or (automatic and self.rules.is_outdated(entry))
+                ),
                 recent=_RECENT_ENTRIES if window.tokens(largest=room) < room and automatic else 0,
             )
             if room > 0

@@ -201,7 +201,9 @@ class Folder:
             outdated=fold.outdated,
         )
         source = [*_summary_passages(fold), *passages]
-        facts = await self.runtime.compute(partial(source_facts, source, reading=task.reading))
+        facts = await self.runtime.compute(
+            partial(source_facts, source, reading=task.reading, without=fold.outdated)
+        )
         text = ""
         if passages or fold.previous_text:
             try:

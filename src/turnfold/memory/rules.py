@@ -21,7 +21,7 @@ from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
 from turnfold.memory.conversation_cache import ConversationCache
 from turnfold.memory.window import LiveWindow
-from turnfold.records import RULES, SESSION, Document, check_text, plain_text
+from turnfold.records import RULES, SESSION, Document, Entry, check_text, plain_text
 from turnfold.rules import (
     LONGEST_RULE,
     RuleKind,
@@ -40,6 +40,7 @@ __all__ = ("RuleLedger", "rules_as_of", "rules_without")
 
 _PAGE = 512
 """Most entries before the window that one context searches for rules; the next context continues."""
+_ENDED = ("superseded", "dropped")
 _SHARE = 20
 """The rules shown may take 1/20 of the budget's tokens."""
 _LEAST_TOKENS = 320
@@ -113,10 +114,26 @@ class RuleLedger:
         text, self.left_out = self._texts[key]
         return text
 
-    def outdated(self) -> tuple[str, ...]:
-        """Return the texts of the rules that the user changed or took back, as far as the log was searched."""
-        ended = ("superseded", "dropped")
-        return tuple(rule.text for rule in self._note().rules if rule.state in ended)
+    async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
+        """Return the texts of the rules that the user changed or took back, up to the end of the window."""
+        await self._catch_up(window)
+        return tuple(rule.text for rule in self._note().rules if rule.state in _ENDED)
+
+    def is_outdated(self, entry: Entry) -> bool:
+        """Return True if an entry says nothing but a rule that the user later changed or took back."""
+        text = entry.message.text.strip()
+        return any(
+            rule.seq == entry.seq and rule.state in _ENDED and rule.text.strip() == text
+            for rule in self._note().rules
+        )
+
+    def replaced(self) -> dict[int, str]:
+        """Return a remark by seq for each searched entry with a rule that the user changed or took back."""
+        return {
+            rule.seq: f"changed later, see entry {rule.ended}" if rule.ended else "no longer valid"
+            for rule in self._note().rules
+            if rule.state in _ENDED and rule.seq
+        }
 
     def forget_counts(self) -> None:
         """Drop the cached token counts: another counter is used."""

@@ -250,6 +250,8 @@ class Recalled:
     """Relevance: higher is better. Scores of different searches cannot be compared."""
     excerpt: str = ""
     """The part of a long text that is shown; empty if the whole text is shown."""
+    outdated: str = ""
+    """A remark for the model if the user later changed or took back what the entry says; else empty."""
 
     @property
     def shown(self) -> str:
@@ -267,6 +269,8 @@ def _entry_text(recalled: Recalled) -> str:
     message = recalled.message
     name = plain_name(message.name) if message.name else ""
     who = f"{message.role} ({name})" if name else message.role
+    if recalled.outdated:
+        who = f"{who} [{recalled.outdated}]"
     return f"{who}: {indented(recalled.shown)}"
 
 

@@ -45,11 +45,13 @@ _INVISIBLE = late_pattern(
     "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
-_CLOSERS = "[\"'”’」』）)\\]】》]*"
+_CLOSERS = "[\"'”’」』）)\\]】》]*+"
 # A run of signs is tried from its first sign only: if that is no boundary, none of the others is.
 _BOUNDARY = late_pattern(
     rf"(?<![.!?])[.!?]+{_CLOSERS}(?=\s|$)"
-    rf"|[。！？；]+{_CLOSERS}|…{{2,}}{_CLOSERS}|…(?=\s|$)"
+    # A quoted question or sentence does not end the sentence around it: 关于“运费谁出？”，我已经记录。
+    rf"|[。！？；]*[！？]{_CLOSERS}(?![，、：,])(?!(?<=[”’」』])[{CJK_TEXT}])|[。！？；]*[。；]{_CLOSERS}(?![，、：,])"
+    rf"|…{{2,}}{_CLOSERS}|…(?=\s|$)"
     rf"|(?<=[{CJK_TEXT}])[.!?;]+(?=[{CJK_TEXT}])|(?<![!?])[!?]+(?=[{CJK_TEXT}])"
 )
 _ABBREVIATION = late_pattern(

@@ -246,7 +246,7 @@ _TO_BE_NORMALIZED = late_pattern(r"[^\x00-\x7f\u4e00-\u9fff，。、；！？（
 """Matches characters that may need NFKC: not ASCII, common ideographs or punctuation that never joins words."""
 _TRADITIONAL = late_pattern(f"[{''.join(map(chr, SIMPLIFIED))}]")
 _CONTRACTED = late_pattern(
-    r"(?<=[^\W_])['’](?:s|re|ll|ve|d|m)(?![^\W_])|(?<=n)['’](?=t(?![^\W_]))", re.IGNORECASE
+    rf"(?<=[^\W_])['’](?:s|re|ll|ve|d|m)(?!{_WORD})|(?<=n)['’](?=t(?!{_WORD}))", re.IGNORECASE
 )
 _HUMP = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SHORTEST_HUMP = 2
