@@ -21,7 +21,8 @@ _TURN = re.compile(r"\[turn (\d+)(?:, \d{4}-\d\d-\d\d \d\d:\d\d)?\]")
 _NOTE = re.compile(r"\[… [0-9,]+ tokens in full …\]|…")
 _SIGN = re.compile(r"\n\[… [0-9,]+ tokens in full …\]\n|…")
 _TAG = re.compile(r"<([A-Za-z0-9_-]+) ([0-9a-f]{8,})>")
-_SPEAKER = re.compile(r"((?:user|assistant|tool)(?: \([^():]*\))?): ")
+_REMARK = r"(?: \[(?:changed later, see entry \d+|no longer valid)\])?"
+_SPEAKER = re.compile(rf"((?:user|assistant|tool)(?: \([^():]*\))?){_REMARK}: ")
 _FINDING = re.compile(r"## \[(\d+)\] (.*)", re.DOTALL)
 _SECTIONS = (
     "# Already found",

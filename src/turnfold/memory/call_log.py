@@ -7,6 +7,7 @@ messages of the call can be rebuilt from the manifest and the log; a digest prov
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -15,7 +16,7 @@ from typing import Final
 import msgspec
 
 from turnfold.budget import Budget, Shares, WaterMarks
-from turnfold.errors import Conflict, InvalidRecord, NotFound
+from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord, NotFound
 from turnfold.memory.checkpoint_history import DROPPED_CHECKPOINT, read_dropped
 from turnfold.memory.conversation_cache import ConversationCache, erased
 from turnfold.memory.prompt_tail import tail_message
@@ -58,6 +59,8 @@ _STABLE_SHARE = 0.5
 _MAX_TRIES: Final = 64
 _CACHE_MICROSECONDS = 300_000_000
 """How long OpenAI and Anthropic keep the beginning of a prompt, at least."""
+_NEWEST = 16
+"""Number of newest entries among which the previous call of a conversation is looked for."""
 _PAUSES = 64
 """Number of newest calls for which the time since the call before is remembered."""
 CALL: Final = "call"
@@ -431,6 +434,16 @@ class CallLog:
             cache.scope, cache.conversation, CALL, after=after, limit=limit
         )
         return [read_manifest(document) for document in found]
+
+    async def newest(self) -> Explanation | None:
+        """Rebuild the newest stored call, whoever made it; None if the newest entries have none."""
+        after = call_key(max(self.cache.head.seq - _NEWEST, 0), 0)
+        newest = ""
+        while found := await self.page(after=after, limit=_NEWEST):
+            newest = after = found[-1].call
+        with suppress(NotFound, ConversationDeleted):  # erased meanwhile
+            return await self.explain(newest) if newest else None
+        return None
 
     async def _read(self, call: str) -> tuple[Manifest, int]:
         """Return the manifest of a call, and the version of the document that stores it."""

@@ -156,9 +156,13 @@ class ContextBuilder:
         self._summarizer_asked = False
         await self.cache.assume()
         context, prompt = await self._build_and_save_window(request)
+        # The first call of this handle continues the prompt of another process, or of an earlier run of this one.
+        stored = None if self.last else await self.calls.newest()
         for attempt in count(1):
             if previous is not None:
                 context.follow(previous)
+            elif stored is not None:
+                context.follow_stored(stored.messages, sum(stored.costs))
             if await self.calls.write(context, prompt, fenced=attempt < _FENCED_TRIES):
                 break
             await self.cache.refresh()

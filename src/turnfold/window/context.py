@@ -302,11 +302,17 @@ class Context:
 
     def follow(self, previous: Context) -> None:
         """Measure the prefix shared with the previous call's prompt; called once, when the context is built."""
-        same = shared_messages(self.messages, previous.messages)
+        same = self.follow_stored(
+            previous.messages, previous.tokens - previous.tools - previous.counter.reply
+        )
         if previous.counter is self.counter:
             self._certainty = previous._certainty.beginning(same)
-        self.shared = sum(self.costs[:same])
-        self.previous = previous.tokens - previous.tools - previous.counter.reply
+
+    def follow_stored(self, messages: tuple[Message, ...], tokens: int) -> int:
+        """Measure the prefix shared with these messages, `tokens` together; return how many messages are shared."""
+        same = shared_messages(self.messages, messages)
+        self.shared, self.previous = sum(self.costs[:same]), tokens
+        return same
 
     def section(self, section: Section) -> tuple[Message, ...]:
         """Return the messages of one section."""
