@@ -83,5 +83,24 @@ def test_passages_give_way_to_a_smaller_limit_in_the_same_turn() -> None:
         assert session.explain(session.last_call).manifest.recalled
         for limit in (1_000, 600, 300):
             context = session.context(max_tokens=limit)
+            assert context.receipt.allowed == min(limit, context.budget.tokens)
             assert context.tokens <= limit
             assert context.messages[-1].text == "Where is the crate of harbour 3?"
+
+
+def test_a_system_message_that_is_shortened_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Memory(model="gpt-4o", budget=Budget(max_tokens=1_000)) as memory:
+        session = memory.session("x")
+        session.system("Be careful. 请小心。")
+        session.user("Hello")
+        session.context()
+        assert not caplog.records
+        session.system("Rule of the house. " * 1_000)
+        for _ in range(3):
+            session.user("Hello again")
+            session.context()
+        [record] = [each for each in caplog.records if each.levelname == "WARNING"]
+        assert "sent shortened" in record.getMessage()
+        assert "600" in record.getMessage()

@@ -9,6 +9,7 @@ writer makes one request to the store per call.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +41,7 @@ from turnfold.memory.summary_writers import SentPrompt
 from turnfold.memory.window import LiveWindow, PromptParts
 from turnfold.records import Checkpoint, Entry, Finding
 from turnfold.search import Recalled
-from turnfold.window import Context, NativeCompaction
+from turnfold.window import Context, NativeCompaction, Section
 
 __all__ = (
     "ContextBuilder",
@@ -50,6 +51,7 @@ __all__ = (
 )
 
 
+_log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from turnfold.wire import WireFormat
 
@@ -147,6 +149,8 @@ class ContextBuilder:
     """The previous context of each budget, to measure the shared prefix."""
     _sent: SentPrompt | None = field(default=None, init=False)
     """The last prompt that was built: a fold by the same model can continue it, see `summary_writers`."""
+    _warned: tuple[int, ...] = field(default=(), init=False)
+    """Seqs of the system messages that a warning was logged for, because they are sent shortened."""
     _summarizer_asked: bool = field(default=False, init=False)
     """True if the summarizer was already called for the context that is being built."""
 
@@ -178,7 +182,22 @@ class ContextBuilder:
             at=config.clock(),
         )
         self._count_metrics(context)
+        self._warn_of_short_system(context)
         return context
+
+    def _warn_of_short_system(self, context: Context) -> None:
+        """Log a warning, once for each system prompt of this handle, if the context shows it shortened."""
+        system = tuple(entry.seq for entry in self.cache.system)
+        shown = context.section(Section.SYSTEM)
+        if system == self._warned or shown == tuple(entry.message for entry in self.cache.system):
+            return
+        self._warned = system
+        _log.warning(
+            "the system message is sent shortened: it has more tokens than its share of the budget, %s; raise the "
+            "budget, or Shares(system=...)",
+            f"{context.budget.share('system'):,}",
+            extra={"event": "system_shortened"},
+        )
 
     async def preview(self, request: ContextRequest) -> Context:
         """Build the context without storing anything; use a separate session handle, as the cached window may move."""
@@ -263,6 +282,7 @@ class ContextBuilder:
         """Build a context from the window, with the tool schemas and the request for compaction by the provider."""
         config = self.config
         context = window.build(budget, prompt, config.strategy)
+        context.limit = request.max_tokens
         context.tool_schemas = request.tools
         if config.compaction is not CompactionMode.TURNFOLD:
             tokens = int(_NATIVE_SHARE * config.policy.threshold * request.budget.tokens)

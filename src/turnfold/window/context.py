@@ -246,7 +246,7 @@ class Context:
     """All messages that one model call sends, with their token counts; `receipt` reports on them. Do not change it."""
 
     __slots__ = (
-        "_certainty", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "messages",
+        "_certainty", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "limit", "messages",
         "moved", "native", "positions", "previous", "shared", "tokens", "tool_schemas", "tools", "wired",
     )  # fmt: skip
 
@@ -295,6 +295,8 @@ class Context:
         """How the context was encoded for its provider; set once, when it is built."""
         self.native: NativeCompaction | None = None
         """Request that the provider compacts; set once, when the context is built."""
+        self.limit = 0
+        """Most tokens that the caller of this one call allowed; 0 for the budget alone."""
         self.tool_schemas: Sequence[Mapping[str, object]] = ()
         """The tool schemas that were counted; a request written from this context contains them."""
         self._certainty = CertaintyCache()
@@ -334,7 +336,7 @@ class Context:
         section_costs = (sum(self.costs[first:last]) for first, last in pairwise(edges))
         return Receipt(
             tokens=self.tokens,
-            allowed=self.budget.tokens,
+            allowed=min(self.budget.tokens, self.limit or self.budget.tokens),
             certainty=weakest(schemas, self.counter.certainty, self._certainty.certainty),
             sections=dict(zip(_SECTIONS, section_costs, strict=True)),
             tools=self.tools,
