@@ -531,22 +531,13 @@ class ContextBuilder:
         whole = known.whole(first)
         base = cost((), first)
         room = await self._compute(request, self._recall_limit, window, text((), first), base)
-        automatic = not request.query and request.recall is RecallMode.AUTOMATIC
-        found = (
-            await self.recaller.passages(
-                query,
-                tokens=base + room,
-                measure=lambda some: cost(some, first),
-                after=cache.cleared,
-                before=window.anchor,
-                automatic=automatic,
-                shown=lambda entry: (
-                    _is_shown_by(whole, entry) or (automatic and self.rules.is_outdated(entry))
-                ),
-                recent=_RECENT_ENTRIES if window.tokens(largest=room) < room and automatic else 0,
-            )
-            if room > 0
-            else []
+        found = await self._recalled(
+            request,
+            window,
+            whole,
+            tokens=base + room,
+            room=room,
+            measure=lambda some: cost(some, first),
         )
         every = known.text(share, lambda block: cost((), block))
         if any(each not in known.whole(every) for each in whole):
@@ -563,6 +554,38 @@ class ContextBuilder:
             tuple((entry.seq, entry.score) for entry in found),
             max(total - share, 0),
             total - cost((), every),
+        )
+
+    async def _recalled(
+        self,
+        request: ContextRequest,
+        window: LiveWindow,
+        findings: Sequence[Finding],
+        *,
+        tokens: int,
+        room: int,
+        measure: Callable[[Sequence[Recalled]], int],
+    ) -> list[Recalled]:
+        """Return passages from before the window for a tail of `tokens` tokens, `room` of which are for passages.
+
+        Left out are entries that the `findings` of the tail show, and changed rules unless the caller asks for them.
+        """
+        if room <= 0:
+            return []
+        automatic = not request.query and request.recall is RecallMode.AUTOMATIC
+
+        def shown(entry: Entry) -> bool:
+            return _is_shown_by(findings, entry) or (automatic and self.rules.is_outdated(entry))
+
+        return await self.recaller.passages(
+            self._recall_query(request, window),
+            tokens=tokens,
+            measure=measure,
+            after=self.cache.cleared,
+            before=window.anchor,
+            automatic=automatic,
+            shown=shown,
+            recent=_RECENT_ENTRIES if window.tokens(largest=room) < room and automatic else 0,
         )
 
     def _recall_limit(
