@@ -15,7 +15,7 @@ from tests.inspector.seeded import inspected, store_at
 from turnfold.memory import Memory
 from turnfold.records import Snapshot
 from turnfold.service import ServiceOptions
-from turnfold.service.inspector import screen as asked
+from turnfold.service.inspector import screen_types as asked
 from turnfold.service.inspector.html import address
 from turnfold.service.inspector.screens import SCREENS
 from turnfold.stores import LANGGRAPH_HOMES, new_home

@@ -22,7 +22,12 @@ from turnfold.service.inspector.html import address
 HAN = re.compile(r"[\u4e00-\u9fff]")
 WRITERS = [
     *("window/strategies.py", "window/context.py", "window/assembly.py", "window/overhead.py"),
-    *("memory/window.py", "memory/conversation_cache.py", "memory/call_log.py", "inspect/views.py"),
+    *(
+        "memory/live_window.py",
+        "memory/conversation_cache.py",
+        "memory/call_log.py",
+        "inspect/views.py",
+    ),
 ]
 
 

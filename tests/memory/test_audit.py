@@ -12,7 +12,7 @@ from tests.memory.fold_actors import COUNTER
 from turnfold.budget import Budget
 from turnfold.inspect import AuditRule, audit
 from turnfold.memory import AsyncMemory, Memory, Session
-from turnfold.memory.window import LiveWindow
+from turnfold.memory.live_window import LiveWindow
 from turnfold.stores import MemoryStore, Scope
 from turnfold.window import Context, Omission, Outcome
 

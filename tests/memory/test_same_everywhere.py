@@ -33,7 +33,7 @@ from tests.memory.golden_histories import (
     summarised,
 )
 from turnfold.memory import AsyncMemory, AsyncSession, ConversationCache, Memory
-from turnfold.memory.window import LiveWindow
+from turnfold.memory.live_window import LiveWindow
 from turnfold.records import WindowNote
 from turnfold.stores import MemoryStore, SqliteStore, Store
 

@@ -16,7 +16,7 @@ from turnfold.records import NewEntry, user
 from turnfold.rules import new_rule
 from turnfold.runtime import drive
 from turnfold.service import Limits, ServiceOptions
-from turnfold.service.state import IdempotentReplies
+from turnfold.service.idempotent_replies import IdempotentReplies
 from turnfold.stores import Scope, open_store
 
 OPENED: list[BlockingTransport] = []
@@ -198,7 +198,7 @@ def test_answers_are_kept_for_ever_where_that_is_asked_for(tmp_path: Path) -> No
 
 
 def test_many_old_answers_are_removed_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnfold.service.state._PAGE", 3)
+    monkeypatch.setattr("turnfold.service.idempotent_replies._PAGE", 3)
 
     async def left_after_each() -> list[int]:
         now, left = [0.0], list[int]()

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import turnfold
+from turnfold.cli.command_group import TranslatedGroup
 from turnfold.cli.commands import add_commands
 from turnfold.cli.demo.labels import language_of
 from turnfold.cli.exit_codes import report_errors
-from turnfold.cli.language import TranslatedGroup
 from turnfold.cli.mcp import mcp
 from turnfold.cli.proxy import proxy
 from turnfold.cli.serve import serve, tokens

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from turnfold.cli.command_group import TranslatedGroup
 from turnfold.cli.commands.options import (
     AllowedHosts,
     AllowedOrigins,
@@ -25,7 +26,6 @@ from turnfold.cli.commands.options import (
     chosen_redactor,
 )
 from turnfold.cli.labels import translated
-from turnfold.cli.language import TranslatedGroup
 
 __all__ = (
     "serve",

@@ -17,10 +17,10 @@ import msgspec
 
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord, NotFound
-from turnfold.memory.checkpoint_history import DROPPED_CHECKPOINT, read_dropped
 from turnfold.memory.conversation_cache import ConversationCache, erased
+from turnfold.memory.dropped_checkpoints import DROPPED_CHECKPOINT, read_dropped
+from turnfold.memory.live_window import LiveWindow, PromptParts, StoredMessage
 from turnfold.memory.prompt_tail import tail_message
-from turnfold.memory.window import LiveWindow, PromptParts, StoredMessage
 from turnfold.records import (
     STAND_IN,
     Checkpoint,

@@ -27,6 +27,7 @@ from turnfold.memory.call_log import CallLog
 from turnfold.memory.config import CompactionMode, FoldMode, MemoryConfig, RecallMode
 from turnfold.memory.conversation_cache import ConversationCache
 from turnfold.memory.folding import STEP_TOKENS, FoldManager, FoldRange
+from turnfold.memory.live_window import LiveWindow, PromptParts
 from turnfold.memory.prompt_tail import (
     check_pins,
     pinned_at,
@@ -38,7 +39,6 @@ from turnfold.memory.prompt_tail import (
 from turnfold.memory.recall import Recaller
 from turnfold.memory.rules import RuleLedger
 from turnfold.memory.summary_writers import SentPrompt
-from turnfold.memory.window import LiveWindow, PromptParts
 from turnfold.records import Checkpoint, Entry, Finding
 from turnfold.search import Recalled
 from turnfold.window import Context, NativeCompaction, Section

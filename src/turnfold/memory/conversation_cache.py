@@ -23,7 +23,7 @@ from typing import NamedTuple
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, ConversationDeleted, TurnfoldError
 from turnfold.findings import FindingCache
-from turnfold.memory.window import LiveWindow, StoredMessage
+from turnfold.memory.live_window import LiveWindow, StoredMessage
 from turnfold.records import (
     CALIBRATION,
     CLEARED,

@@ -20,7 +20,7 @@ import msgspec
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
 from turnfold.memory.conversation_cache import ConversationCache
-from turnfold.memory.window import LiveWindow
+from turnfold.memory.live_window import LiveWindow
 from turnfold.records import RULES, SESSION, Document, Entry, check_text, plain_text
 from turnfold.rules import (
     LONGEST_RULE,

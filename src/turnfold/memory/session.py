@@ -21,7 +21,6 @@ from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings
 from turnfold.memory.calibration import SessionCalibration
 from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest, compare
-from turnfold.memory.checkpoint_history import drop_checkpoint, dropped_checkpoints
 from turnfold.memory.config import (
     CompactionMode,
     FoldMode,
@@ -33,6 +32,7 @@ from turnfold.memory.config import (
 )
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools, brings_much
 from turnfold.memory.conversation_cache import ConversationCache, StateLock
+from turnfold.memory.dropped_checkpoints import drop_checkpoint, dropped_checkpoints
 from turnfold.memory.embedding_index import Meanings, MeaningStatus
 from turnfold.memory.entry_erasure import erase_entry
 from turnfold.memory.erasure import delete_session

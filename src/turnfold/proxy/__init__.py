@@ -7,14 +7,14 @@ from turnfold._late_names import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.proxy.app import ProxyApp, make_proxy
-    from turnfold.proxy.server import run_proxy
+    from turnfold.proxy.runner import run_proxy
     from turnfold.proxy.settings import ProxyOptions
 
 __all__ = ("ProxyApp", "ProxyOptions", "make_proxy", "run_proxy")
 
 _HOMES = {
     "turnfold.proxy.app": "ProxyApp make_proxy",
-    "turnfold.proxy.server": "run_proxy",
+    "turnfold.proxy.runner": "run_proxy",
     "turnfold.proxy.settings": "ProxyOptions",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnfold.records.content_blocks import (
+from turnfold.records.block_conversion import (
     accept_content,
     as_fields,
     get_field,

@@ -20,7 +20,7 @@ from typing import cast
 import msgspec
 
 from turnfold.errors import InvalidRecord
-from turnfold.records.content_blocks import accept_content, as_fields, is_modelled
+from turnfold.records.block_conversion import accept_content, as_fields, is_modelled
 from turnfold.records.frozen_json import freeze_object, plain_text
 from turnfold.records.messages import Message, Origin, Role
 from turnfold.records.parts import Part

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 
 from turnfold.errors import InvalidRecord
-from turnfold.records.content_blocks import (
+from turnfold.records.block_conversion import (
     accept_content,
     content_value,
     is_modelled,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from turnfold.errors import InvalidOption
-from turnfold.records.content_blocks import get_field
+from turnfold.records.block_conversion import get_field
 
 __all__ = ("Usage",)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from turnfold._late_names import late_pattern
-from turnfold.rules.acts import act_of, is_negative, is_weak_change, reports_done
+from turnfold.rules.act_classifier import act_of, is_negative, is_weak_change, reports_done
 from turnfold.rules.classifier import Language, kind_of, score
 from turnfold.rules.own_words import OwnSentence, own_sentences
 from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from turnfold._late_names import late_pattern
-from turnfold.rules.acts import is_negative
+from turnfold.rules.act_classifier import is_negative
 from turnfold.rules.display import rank_rules
 from turnfold.rules.record import RuleKind, RuleState, StandingRule
 from turnfold.text import require_limit

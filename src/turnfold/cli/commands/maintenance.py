@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from turnfold.cli.command_group import TranslatedGroup
 from turnfold.cli.commands.options import JsonOption, StoreOption, TenantOption
 from turnfold.cli.exit_codes import ExitCode, report_errors
 from turnfold.cli.labels import translated
-from turnfold.cli.language import TranslatedGroup
 
 __all__ = ("add",)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from turnfold.memory import Explanation
 from turnfold.service.inspector.html import ROOT, Element, Node, address, tag
 from turnfold.service.inspector.labels import LANGUAGES, PageLabels
-from turnfold.service.inspector.screen import RenderedScreen
+from turnfold.service.inspector.screen_types import RenderedScreen
 
 __all__ = (
     "TABS",

@@ -34,7 +34,7 @@ from turnfold.service.events import session_events, tenant_events
 from turnfold.service.inspector.html import ROOT, Element, document
 from turnfold.service.inspector.labels import LANGUAGES, PageLabels, language_of
 from turnfold.service.inspector.page import error_page, page, sign_in
-from turnfold.service.inspector.screen import Screen, ScreenRequest
+from turnfold.service.inspector.screen_types import Screen, ScreenRequest
 from turnfold.service.inspector.screens import SCREENS
 from turnfold.service.server import ExtraRoutes
 from turnfold.service.state import ServiceState

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from turnfold.service.operation_table import OperationTable
 from turnfold.service.routes import (
+    context,
     findings,
     messages,
     observability,
@@ -18,6 +19,7 @@ __all__ = ("TABLE",)
 
 _FAMILIES = (
     messages,
+    context,
     session_changes,
     session_reads,
     findings,

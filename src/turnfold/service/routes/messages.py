@@ -1,4 +1,4 @@
-"""Operations that append messages to a session, build its next context, or fold (compact) it.
+"""Operations that append messages to a session.
 
 The Idempotency-Key of an append becomes the client id of the entry. So a retry, to this process or another, stores
 nothing twice and gets the first result.
@@ -6,22 +6,15 @@ nothing twice and gets the first result.
 
 from __future__ import annotations
 
-from turnfold import api, wire
+from turnfold import api
 from turnfold.api import (
     AddBody,
     AssistantBody,
-    ContextBody,
-    ContextForm,
-    FoldAnswer,
-    FoldBody,
-    FormQuery,
     NoQuery,
     SystemAnswer,
     SystemBody,
     ToolBody,
     UserBody,
-    caller_summary,
-    context_form,
     to_message,
 )
 from turnfold.errors import InvalidOption, InvalidRecord
@@ -78,30 +71,3 @@ async def add(request: OperationRequest[AddBody, NoQuery]) -> Appended:
         )
     entries = [NewEntry(*each) for each in zip(messages, names, strict=True)]
     return await request.add(entries, expect=expect)
-
-
-@TABLE.bind(api.operations.CONTEXT)
-async def context(request: OperationRequest[ContextBody, FormQuery]) -> ContextForm:
-    body, session = request.body, request.session
-    built = await session.context(
-        body.query,
-        budget=body.budget and body.budget.budget(),
-        tools=body.tools,
-        recall=body.recall,
-        notes=body.notes,
-        workspace=body.workspace,
-        to=getattr(wire, body.to) if body.to else None,
-        max_tokens=body.max_tokens,
-    )
-    # Read it before the next await, because concurrent requests share this session.
-    call = session.last_call
-    request.state.call_made(request.caller.tenant)
-    return context_form(built, call=call, form=request.query.form)
-
-
-@TABLE.bind(api.operations.FOLD)
-async def fold(request: OperationRequest[FoldBody, NoQuery]) -> FoldAnswer:
-    body = request.body
-    with caller_summary(body.summary):
-        made = await request.session.fold(summary=body.summary, keep_turns=body.keep_turns)
-    return FoldAnswer(checkpoint=made)

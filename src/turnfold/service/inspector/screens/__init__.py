@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from turnfold.service.inspector.screen import Screen
+from turnfold.service.inspector.screen_types import Screen
 from turnfold.service.inspector.screens.call import call
 from turnfold.service.inspector.screens.costs import costs
 from turnfold.service.inspector.screens.diff import diff

@@ -29,7 +29,7 @@ from turnfold.service.inspector.html import (
 )
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.page import as_command, as_curl, as_pytest, to_copy
-from turnfold.service.inspector.screen import (
+from turnfold.service.inspector.screen_types import (
     OpenedConversation,
     RenderedScreen,
     ScreenRequest,

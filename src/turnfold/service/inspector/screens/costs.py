@@ -27,7 +27,7 @@ from turnfold.service.inspector.html import (
     tag,
 )
 from turnfold.service.inspector.labels import PageLabels
-from turnfold.service.inspector.screen import RenderedScreen, ScreenRequest, screen
+from turnfold.service.inspector.screen_types import RenderedScreen, ScreenRequest, screen
 from turnfold.tokens import PriceTable, shipped_prices
 
 __all__ = ("costs",)

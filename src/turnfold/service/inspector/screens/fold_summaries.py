@@ -15,7 +15,7 @@ from turnfold.service.inspector.html import (
 )
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.page import as_command, to_copy
-from turnfold.service.inspector.screen import (
+from turnfold.service.inspector.screen_types import (
     NoQuery,
     OpenedConversation,
     RenderedScreen,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from turnfold.api import Right
 from turnfold.service.inspector.html import Node, facts, table, tag
-from turnfold.service.inspector.screen import NoQuery, RenderedScreen, ScreenRequest, screen
+from turnfold.service.inspector.screen_types import NoQuery, RenderedScreen, ScreenRequest, screen
 from turnfold.stores import Health
 
 __all__ = ("health",)

@@ -15,7 +15,7 @@ from turnfold.service.inspector.html import (
     tag,
 )
 from turnfold.service.inspector.labels import PageLabels
-from turnfold.service.inspector.screen import NoQuery, RenderedScreen, ScreenRequest, screen
+from turnfold.service.inspector.screen_types import NoQuery, RenderedScreen, ScreenRequest, screen
 
 __all__ = ("memory",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnfold.rules import StandingRule
 from turnfold.service.inspector.html import Node, address, session_trail, table, tag
 from turnfold.service.inspector.labels import PageLabels
-from turnfold.service.inspector.screen import NoQuery, RenderedScreen, ScreenRequest, screen
+from turnfold.service.inspector.screen_types import NoQuery, RenderedScreen, ScreenRequest, screen
 
 __all__ = ("rules",)
 

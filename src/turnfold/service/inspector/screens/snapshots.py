@@ -22,7 +22,7 @@ from turnfold.service.inspector.html import (
     tag,
 )
 from turnfold.service.inspector.labels import PageLabels
-from turnfold.service.inspector.screen import NoQuery, RenderedScreen, ScreenRequest, screen
+from turnfold.service.inspector.screen_types import NoQuery, RenderedScreen, ScreenRequest, screen
 from turnfold.snapshots import ItemChange, SnapshotDiff
 
 __all__ = (

@@ -31,7 +31,7 @@ from turnfold.service.inspector.html import (
     tag,
 )
 from turnfold.service.inspector.labels import PageLabels
-from turnfold.service.inspector.screen import (
+from turnfold.service.inspector.screen_types import (
     OpenedConversation,
     RenderedScreen,
     ScreenRequest,

@@ -18,7 +18,7 @@ from turnfold.service import listen, server_config
 __all__ = ("run_proxy",)
 
 
-_start_log = logging.getLogger("turnfold.proxy.server")
+_start_log = logging.getLogger("turnfold.proxy.runner")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
