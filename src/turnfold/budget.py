@@ -50,7 +50,9 @@ class Shares:
         for name in ("system", "summary", "tail", "recall"):
             share = getattr(self, name)
             if not 0.0 < share < 1.0:
-                raise InvalidBudget(f"share {name}={share} must be between 0 and 1")
+                raise InvalidBudget(
+                    f"share {name}={share} must be between 0 and 1: it is a part of the budget"
+                )
         total = sum(map(_decimal, (self.system, self.summary, self.tail)))
         if total >= 1:
             raise InvalidBudget(
@@ -80,15 +82,19 @@ class WaterMarks:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.snap <= 1.0:
-            raise InvalidBudget(f"snap {self.snap} must be between 0 and 1")
+            raise InvalidBudget(
+                f"snap={self.snap} must be between 0 and 1: it is a share of what a cut keeps"
+            )
         for name in ("low", "folded"):
             if not 0.0 < (mark := getattr(self, name)) <= 1.0:
-                raise InvalidBudget(f"{name} mark {mark} must be above 0 and at most 1")
+                raise InvalidBudget(
+                    f"{name}={mark} must be above 0 and at most 1: it is a share of the room"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The tokens, messages and bytes one call may spend."""
+    """The most tokens, messages and bytes that the prompt of one model call may have."""
 
     context_window: int = 0
     """Tokens of the model's context window; 0 to use `max_tokens` only."""

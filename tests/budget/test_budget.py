@@ -105,12 +105,12 @@ IMPOSSIBLE: list[tuple[type, dict[str, Any], str]] = [
         "system 0.7 + summary 0.2 + tail 0.1 = 1 leave nothing for the conversation; their sum must stay below 1",
     ),
     (Shares, {"system": 0.8, "summary": 0.2, "tail": 0.2}, "= 1.2 leave nothing"),
-    (WaterMarks, {"low": 0}, "low mark 0 must be above 0 and at most 1"),
-    (WaterMarks, {"low": 1.01}, "low mark 1.01 must be above 0 and at most 1"),
-    (WaterMarks, {"low": math.nan}, "low mark nan must be"),
-    (WaterMarks, {"snap": -0.1}, "snap -0.1 must be between 0 and 1"),
-    (WaterMarks, {"snap": 1.5}, "snap 1.5 must be between 0 and 1"),
-    (WaterMarks, {"snap": math.nan}, "snap nan must be between 0 and 1"),
+    (WaterMarks, {"low": 0}, "low=0 must be above 0 and at most 1"),
+    (WaterMarks, {"low": 1.01}, "low=1.01 must be above 0 and at most 1"),
+    (WaterMarks, {"low": math.nan}, "low=nan must be"),
+    (WaterMarks, {"snap": -0.1}, "snap=-0.1 must be between 0 and 1"),
+    (WaterMarks, {"snap": 1.5}, "snap=1.5 must be between 0 and 1"),
+    (WaterMarks, {"snap": math.nan}, "snap=nan must be between 0 and 1"),
 ]  # fmt: skip
 
 

@@ -140,7 +140,7 @@ def test_an_equal_first_message_without_a_time_is_named_and_not_erased(memory: M
 
 @pytest.mark.parametrize("user", ["ann", "安"])
 def test_there_is_no_receipt_for_nothing(memory: Memory, user: str) -> None:
-    with pytest.raises(NotFound, match="no session of tenant 'clinic-17'"):
+    with pytest.raises(NotFound, match="tenant 'clinic-17' has no sessions"):
         memory.erase_tenant("clinic-17")
     filled(memory)
     with pytest.raises(NotFound, match=f"no session of user '{user}'"):

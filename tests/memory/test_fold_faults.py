@@ -266,7 +266,7 @@ def test_the_cases_see_a_window_that_a_failure_moved(monkeypatch: pytest.MonkeyP
         try:
             return await step(self, fold)
         except SummaryFailed:
-            return await self.given(fold, "(lost)")
+            return await self.fold_given(fold, "(lost)")
 
     monkeypatch.setattr(Folder, "step", gives_up)
     found = Case(Fault.ERROR, FoldMode.MANUAL, seed=4).found()

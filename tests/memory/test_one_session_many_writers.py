@@ -110,12 +110,12 @@ def test_own_appends_are_not_read_again_in_whatever_order_they_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[ConversationCache, Appended, Sequence[Message]]] = []
-    appended = ConversationCache.appended
+    appended = ConversationCache.queue_append
     with _memory(tmp_path / "chat.db") as memory:
         session = memory.session("talk")
         session.user("hello")
         session.context()
-        monkeypatch.setattr(ConversationCache, "appended", lambda *one: told.append(one))
+        monkeypatch.setattr(ConversationCache, "queue_append", lambda *one: told.append(one))
         for number in range(5):
             session.user(f"said {number}")
         for one in reversed(told):

@@ -180,11 +180,11 @@ def test_c2_messages_nowhere_while_a_fold_is_slow_are_found(
 def count_reports_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put back what a report of usage did before: one generation more, whatever was read, and no epoch to compare."""
 
-    def wrote_unlocked(self: ConversationCache, written: Written) -> None:
+    def queue_write(self: ConversationCache, written: Written) -> None:
         del written
         self._state = (self._state[0] + 1, self._state[1])
 
-    monkeypatch.setattr(ConversationCache, "wrote_unlocked", wrote_unlocked)
+    monkeypatch.setattr(ConversationCache, "queue_write", queue_write)
     draw_one_epoch(monkeypatch)
 
 

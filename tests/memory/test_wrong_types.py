@@ -53,8 +53,14 @@ CALLS: dict[str, tuple[Callable[[Memory], object], str]] = {
         lambda memory: memory.session("a").context(budget=cast("Any", 900)),
         "budget=Budget(max_tokens=900)",
     ),
-    "query": (lambda memory: memory.session("a").context(cast("str", 42)), "query=42 is int"),
-    "recall": (lambda memory: memory.session("a").recall(cast("str", 42)), "query=42 is int"),
+    "query": (
+        lambda memory: memory.session("a").context(cast("str", 42)),
+        "query=42 has the wrong type int",
+    ),
+    "recall": (
+        lambda memory: memory.session("a").recall(cast("str", 42)),
+        "query=42 has the wrong type int",
+    ),
 }
 
 

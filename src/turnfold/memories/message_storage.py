@@ -112,7 +112,7 @@ class MessageFile:
 
     def append(self, message: Message) -> None:
         """Append a message durably."""
-        self._cache.appended(self._session.add(message), ())
+        self._cache.queue_append(self._session.add(message), ())
         self._appended = True
 
     def set_system(self, content: str) -> None:
@@ -162,7 +162,7 @@ class MessageFile:
         )
         document = Document(_KIND, _KEY, msgspec.json.encode(state), 0)
         written = drive(self._store.put_document(*self._place, document, expect=self._version))
-        self._cache.wrote_unlocked(written)
+        self._cache.queue_write(written)
         self._version, self._appended = written.document.version, False
         self._loaded = (self._version, *loaded[1:])
 
@@ -190,7 +190,7 @@ class MessageFile:
         fold = FoldRange(
             cache.checkpoint, cache.folded, upto, 0, cleared=cache.cleared, seen=cache.newest
         )
-        if drive(folder.given(fold, log.anchor.summary)) is None:
+        if drive(folder.fold_given(fold, log.anchor.summary)) is None:
             raise Conflict(
                 f"another handle folded session {self._session.id!r} at the same time: repeat the call"
             )

@@ -50,7 +50,7 @@ __all__ = (
 
 
 class State:
-    """JSON values by name, shared by all handles on a conversation.
+    """Session state: JSON values by name that contexts show, shared by all session objects of a conversation.
 
     Concurrent changes of different names are all kept.
     """
@@ -64,7 +64,7 @@ class State:
         return self._awaiting
 
     def all(self) -> dict[str, object]:
-        """Return all values."""
+        """Return all values of the session state by name."""
         return drive(self._awaiting.all())
 
     def get(self, name: str, default: object = None) -> object:
@@ -72,20 +72,23 @@ class State:
         return drive(self._awaiting.get(name, default))
 
     def set(self, name: str, value: object) -> None:
-        """Set one value."""
+        """Store a JSON value under a name, in place of an earlier one; contexts show it from the next user turn on."""
         drive(self._awaiting.set(name, value))
 
     def update(self, values: Mapping[str, object]) -> None:
-        """Set several values at once."""
+        """Store several JSON values by name at once; other names keep their values.
+
+        Raises `InvalidRecord` if a value is not JSON.
+        """
         drive(self._awaiting.update(values))
 
     def remove(self, name: str) -> bool:
-        """Remove a value; return True if it was set."""
+        """Remove the value stored under a name; return False if there was none."""
         return drive(self._awaiting.remove(name))
 
 
 class Session:
-    """The handle on one conversation, for programs without an event loop."""
+    """One conversation: appends messages and builds contexts, for programs without an event loop."""
 
     def __init__(self, awaiting: AsyncSession) -> None:
         self._awaiting = awaiting
@@ -110,7 +113,7 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """The default budget of a call."""
+        """The budget (token limits) of a call that names none."""
         return self._awaiting.budget
 
     @property
@@ -151,7 +154,7 @@ class Session:
         return self._awaiting.last_call
 
     def system(self, content: object) -> Appended | None:
-        """Replace the system message; returns None if it is the same already."""
+        """Set the system message of later contexts, in place of the current one; None if it is the same already."""
         return drive(self._awaiting.system(content))
 
     def user(self, content: object, *, name: str | None = None, client_id: str = "") -> Appended:
@@ -256,7 +259,7 @@ class Session:
         )
 
     def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live. With `dropped`, return dropped ones instead."""
+        """Return all checkpoints (fold summaries), oldest first; the last is in use. `dropped`: the dropped ones."""
         return drive(self._awaiting.checkpoints(dropped=dropped))
 
     def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
@@ -299,11 +302,11 @@ class Session:
         return drive(self._awaiting.pin(content, seq=seq, key=key))
 
     def unpin(self, key: str) -> bool:
-        """Remove a pin from the next user turn on; return True if it was pinned."""
+        """Stop showing a pinned text from the next user turn on; return False if nothing is pinned under the key."""
         return drive(self._awaiting.unpin(key))
 
     def pins(self) -> dict[str, str]:
-        """Return the pinned texts by key, oldest first."""
+        """Return the texts that are pinned now, by key, oldest first."""
         return drive(self._awaiting.pins())
 
     def rules(self, *, ended: bool = False) -> list[StandingRule]:
@@ -339,19 +342,25 @@ class Session:
         return drive(self._awaiting.by_client_id(client_ids))
 
     def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
-        """Return a page of the calls made so far, in the order of the log."""
+        """Return the reports of up to `limit` model calls of this conversation after the call `after`, oldest first."""
         return drive(self._awaiting.calls(after=after, limit=limit))
 
     def explain(self, call: str | None = None) -> Explanation:
-        """Explain what a call sent and why; by default the last call made through this handle."""
+        """Return what a model call sent and why, rebuilt from the log; by default the last call of this session object.
+
+        Raises `NotFound` if there is no such call, `InvalidOption` if none was made yet.
+        """
         return drive(self._awaiting.explain(call))
 
     def diff(self, before: str, after: str) -> Difference:
-        """Compare the contexts of two calls."""
+        """Compare the contexts of two calls, given by name: messages, tokens by section, and why they differ."""
         return drive(self._awaiting.diff(before, after))
 
     def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Store the usage reported by the provider: an SDK's response, its usage object, or a `Usage`."""
+        """Store the token usage that the provider reported for a call, by default the last one; return its manifest.
+
+        `usage` is an SDK's response, its usage object, or a `Usage`.
+        """
         return drive(self._awaiting.record_usage(usage, call=call))
 
     def status(self) -> SessionStatus:
@@ -359,7 +368,10 @@ class Session:
         return drive(self._awaiting.status())
 
     def clear(self) -> int:
-        """Hide all messages so far from contexts; they stay in the log. Pins, state and findings are kept."""
+        """Hide all messages so far from later contexts; return the last seq (log position) hidden.
+
+        The messages stay in the log. Pins, state and findings are kept.
+        """
         return drive(self._awaiting.clear())
 
     def delete(self) -> Erasure:
@@ -534,11 +546,11 @@ class Memory:
 
     @property
     def budget(self) -> Budget:
-        """The default budget of a call."""
+        """The budget (token limits) of a call that names none."""
         return self._awaiting.budget
 
     def session(self, conversation: str) -> Session:
-        """Return the handle on a conversation, new or existing.
+        """Return the session object of a conversation, which need not exist yet.
 
         An id that begins with the id of its user and a slash (`user-42/trip`) is erased by `erase_user("user-42")`.
         """
@@ -561,7 +573,7 @@ class Memory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search the messages of this scope or of one conversation, and the other kinds that `within` names."""
+        """Search the messages of this scope (tenant) or of one conversation, or what `within` names; best first."""
         return drive(
             self._awaiting.search(query, conversation=conversation, within=within, limit=limit)
         )
@@ -601,7 +613,7 @@ class Memory:
         return drive(self._awaiting.verify_erasure(receipt))
 
     def health(self) -> Health:
-        """Check if the store can serve requests."""
+        """Return whether the store can serve requests, and details about it."""
         return drive(self._awaiting.health())
 
     def drain(self) -> None:

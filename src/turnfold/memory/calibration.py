@@ -1,4 +1,4 @@
-"""Corrects estimated token counts by a factor, learned from the usage that the provider reports and stored."""
+"""Corrects estimated token counts of a conversation by a factor that is learned from the provider's reported usage."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class SessionCalibration:
     config: MemoryConfig
     cache: ConversationCache
     used: float = 1.0
-    """Factor by which the estimated token counts of this session handle are corrected."""
+    """Factor by which this session multiplies estimated token counts; 1.0 corrects nothing."""
 
     @property
     def stored(self) -> float:
-        """The factor stored for this conversation, model and counter; 1.0 if there is none."""
+        """Stored correction factor of token counts for this conversation, model and counter; 1.0 if none."""
         return self.cache.calibration.factors.get(self._key, 1.0)
 
     async def observe(self, manifest: Manifest, reported: int) -> None:
-        """Compare the counted tokens of a call with the reported ones; store the correction factor if it changes."""
+        """Compare turnfold's token count of a call with the provider's; store the correction factor if it changes."""
         counter, log = self.config.counter, self.config.calibrating
         same = manifest.counter == self.cache.counter.name
         factor = self.used if same else correction_of(counter, manifest.counter)
@@ -56,7 +56,7 @@ class SessionCalibration:
                 expect=version,
             )
             cache.calibration = note
-            cache.wrote_unlocked(written)
+            cache.queue_write(written)
 
     @property
     def _key(self) -> str:

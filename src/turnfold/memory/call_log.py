@@ -51,7 +51,7 @@ __all__ = (
 _PAGE = 512
 _SPARE_DIGESTS = 32
 _DIGEST_SIZE = 16
-"""Bytes of the digest of one message."""
+"""Length in bytes of the digest of one message."""
 _LEAST_CACHED = 1024
 """Length in tokens from which OpenAI and Anthropic cache the beginning of a prompt."""
 _STABLE_SHARE = 0.5
@@ -68,19 +68,19 @@ CALL: Final = "call"
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The stored report of one call."""
+    """The stored report of one model call: what was sent, left out and why, with token counts."""
 
     v: int = 1
     call: str
-    """Name of the call within its conversation; names sort in the order of the log."""
+    """Name of the call within its conversation; names sort in the order in which the calls were made."""
     seq: int
     """Seq of the newest entry when the context was built."""
     created: int
     """Microseconds since 1970; for display only."""
     anchor: int
-    """Seq of the first entry shown verbatim."""
+    """Seq (log position) of the first entry that the call sent verbatim."""
     head: int
-    """Seq of the user message shown before the anchor because its turn is still shown; 0 for none."""
+    """Seq of a user message sent before the anchor, because the anchor is inside its turn; 0 for none."""
     caps: tuple[tuple[int, int], ...]
     """(seq, most tokens of a single part) of the entries that were shortened."""
     system: tuple[int, ...]
@@ -90,7 +90,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cleared: int
     """The last seq hidden by `clear()`; 0 for none."""
     tail: str
-    """Text of the tail: pins, rules, state, findings and recalled passages."""
+    """Text sent after the window: pins, rules, state, findings and recalled passages."""
     budget: dict[str, float]
     counter: str
     tools: int
@@ -107,9 +107,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     previous: int
     """Tokens of the previous call's messages; 0 for the first call."""
     moved: bool
-    """True if this call moved the anchor (the first entry of the window)."""
+    """True if the window's first entry (the anchor) was moved for this call."""
     digest: str
-    """Digest of the messages sent."""
+    """Digest of the messages that were sent; proves that messages rebuilt from the log are the same."""
     usage: Usage | None = None
     """The usage that the provider reported; None until `record_usage()` stores it."""
     recalled: tuple[tuple[int, float], ...] = ()
@@ -119,7 +119,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     recall_room: int = 0
     """Tokens that the tail uses for recalled entries beyond its share of the budget."""
     stand_in: str = ""
-    """Key of the extract shown instead of the checkpoint's summary while a fold was not finished; empty for none."""
+    """Key of the extract sent instead of the checkpoint's summary, because a fold was not finished; empty for none."""
     cache_missed: bool = False
     """True if the provider reported no cached tokens, although this prompt began as the one shortly before it."""
     model: str = ""
@@ -136,24 +136,24 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return self.shared / self.previous if self.previous else 1.0
 
     def count(self, *outcomes: Outcome) -> int:
-        """Count the entries with one of these outcomes."""
+        """Count the log entries that had one of these outcomes in the call, such as left out or shortened."""
         return sum(stop - start for start, stop, outcome, _ in self.fates if outcome in outcomes)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The manifest of a call, and the messages it sent, rebuilt from the log."""
+    """The manifest (stored report) of a call, and the messages that the call sent, rebuilt from the log."""
 
     manifest: Manifest
     messages: tuple[Message, ...]
     exact: bool
     """True if the rebuilt messages have the digest in the manifest, and so are exactly the messages that were sent."""
     costs: tuple[int, ...] = ()
-    """Tokens of each message."""
+    """Tokens of each message of `messages`."""
     seqs: tuple[int, ...] = ()
-    """Seq of the entry of each message in the window and the newest turn, in order; -1 for a placeholder."""
+    """Log position of each message in the window and the newest turn, in order; -1 for a placeholder message."""
     ends: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Index in `messages` where system, summary, window and tail end."""
+    """Index in `messages` after the last message of each section: system, summary, window, tail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +167,13 @@ class Difference:
     new: tuple[Message, ...]
     """Messages sent by the second call and not by the first."""
     sections: dict[str, int]
-    """Tokens by which each section grew."""
+    """Section of the context (system, summary, window and so on) -> tokens by which it grew; negative if it shrank."""
     reasons: tuple[str, ...]
     """Why the beginning of the prompt changed, if it did."""
 
 
 def call_key(seq: int, number: int) -> str:
-    """Return the name of the `number`-th call made while `seq` was the newest entry."""
+    """Return the name of a model call: the `number`-th, from 0, made while entry `seq` was the newest of the log."""
     return f"{seq:012d}-{number:04d}"
 
 
@@ -191,7 +191,7 @@ class MessageDigests:
         self._joined = b""
 
     def of(self, messages: tuple[Message, ...]) -> str:
-        """Return the digest of the messages in this order."""
+        """Return one digest of all the messages, which depends on their order too."""
         same = shared_messages(messages, self._last)
         self._joined = self._joined[: same * _DIGEST_SIZE] + b"".join(
             map(self._of, messages[same:])
@@ -268,7 +268,7 @@ def _manifest_of(
 
 
 def budget_of(manifest: Manifest) -> Budget:
-    """Return the budget of a call, from its manifest."""
+    """Return the budget of a call, read from the call's manifest (stored report)."""
     numbers = manifest.budget
     held = manifest.wired.held if manifest.wired else 0
     return Budget(
@@ -283,12 +283,12 @@ def budget_of(manifest: Manifest) -> Budget:
 
 
 def write_manifest(manifest: Manifest) -> Document:
-    """Return the document that stores a manifest."""
+    """Return the document that stores a manifest (report of a model call)."""
     return Document(CALL, manifest.call, msgspec.json.encode(manifest), 0)
 
 
 def read_manifest(document: Document) -> Manifest:
-    """Read a manifest from its document."""
+    """Read a manifest (report of a model call) from its document; raises `InvalidRecord` if it is damaged."""
     try:
         # Read the version first: a manifest of a newer release may have other fields.
         version = msgspec.json.decode(document.body, type=_ManifestVersion).v
@@ -310,7 +310,7 @@ class _ManifestVersion(msgspec.Struct):
 
 
 def compare(before: Explanation, after: Explanation) -> Difference:
-    """Compare the contexts of two calls."""
+    """Return what differs between the contexts of two calls: messages, tokens per section, and the reasons."""
     shared = shared_messages(before.messages, after.messages)
     old, new = before.messages[shared:], after.messages[shared:]
     gone = tuple(message for message in old if message not in new)
@@ -344,18 +344,18 @@ _call_here: ContextVar[tuple[object, str]] = ContextVar("turnfold_call", default
 
 @dataclass(slots=True)
 class CallLog:
-    """Writes and reads the manifests of one conversation."""
+    """Writes and reads the manifests (stored reports) of the model calls of one conversation."""
 
     cache: ConversationCache
     counter: TokenCounter
-    """The counter of the memory, uncorrected."""
+    """The memory's token counter, without the correction factor that a conversation may have learned."""
     clock: Callable[[], int]
     model: str = ""
     """The memory's `model=`."""
     last: str = ""
     """Name of the last call made through this session handle."""
     _numbers: dict[int, int] = field(default_factory=dict[int, int])
-    """The newest seq, and the number of the next call made at it."""
+    """Seq of the newest entry -> number of the next call that is made before another entry is appended."""
     _digests: MessageDigests = field(default_factory=MessageDigests)
     _made: int = 0
     """When the last call was made, in microseconds since 1970."""
@@ -366,16 +366,18 @@ class CallLog:
 
     @property
     def current(self) -> str:
-        """Name of the last call of this task or thread; of the last call of the handle if it made none."""
+        """Name of the last model call of this task or thread; of this session object if the task made none."""
         mark, call = _call_here.get()
         return call if mark is self._mark else self.last
 
     def reset(self) -> None:
-        """Drop the cached call numbers and message digests."""
+        """Drop the cached call numbers and message digests; what is stored stays."""
         self._numbers, self._digests = {}, MessageDigests()
 
     async def write(self, context: Context, prompt: PromptParts, *, fenced: bool) -> bool:
-        """Store the manifest of a call under the next free name; False if the context was built from stale state.
+        """Store the manifest (report) of a call under the next free name.
+
+        False if its context was built from stale state.
 
         With `fenced`, any change since the state was read makes the write fail. Without it, only a change of the
         history (lost or restored entries) does, because other processes may write all the time.
@@ -414,7 +416,7 @@ class CallLog:
         self._made = created
 
     async def _next_free(self, seq: int, taken: int) -> int:
-        """Return the first free number after `taken`; by doubling and bisection, because thousands may be taken."""
+        """Return the first unused call number after `taken`, by doubling and bisection: thousands may be used."""
         low, step = taken, 1
         while await self._is_taken(seq, low + step):
             low, step = low + step, 2 * step
@@ -428,7 +430,7 @@ class CallLog:
         return await self.cache.document(CALL, call_key(seq, number)) is not None
 
     async def page(self, *, after: str, limit: int) -> list[Manifest]:
-        """Return the manifests of up to `limit` calls after the call named `after`, in the order of the log."""
+        """Return the manifests (reports) of up to `limit` calls after the call named `after`, oldest first."""
         cache = self.cache
         found = await cache.store.documents(
             cache.scope, cache.conversation, CALL, after=after, limit=limit
@@ -446,14 +448,19 @@ class CallLog:
         return None
 
     async def _read(self, call: str) -> tuple[Manifest, int]:
-        """Return the manifest of a call, and the version of the document that stores it."""
+        """Return the manifest of a call and the version of its document; raises `NotFound` if there is no such call."""
         document = await self.cache.document(CALL, call)
         if document is None:
-            raise NotFound(f"no call {call!r} in {self.cache.conversation!r}; calls() lists them")
+            raise NotFound(
+                f"no call {call!r} in {self.cache.conversation!r}: session.calls() lists the calls"
+            )
         return read_manifest(document), document.version
 
     async def record_usage(self, call: str, usage: Usage) -> Manifest:
-        """Store the usage that the provider reported for a call."""
+        """Store the usage that the provider reported for a call in the call's manifest, and return the manifest.
+
+        Raises `NotFound` if there is no such call, `Conflict` if other writers keep changing its manifest.
+        """
         cache = self.cache
         pause = self._pauses.get(call)
         for _ in range(_MAX_TRIES):
@@ -466,14 +473,14 @@ class CallLog:
                 )
             except Conflict:
                 continue  # another report for the same call
-            cache.wrote_unlocked(written)
+            cache.queue_write(written)
             return manifest
         raise Conflict(
             f"other writers changed the record of call {call!r} {_MAX_TRIES} times in a row: try again"
         )
 
     async def explain(self, call: str) -> Explanation:
-        """Rebuild the messages of a call from the log."""
+        """Rebuild the messages of an earlier call from its manifest and the log; raises `NotFound` if unknown."""
         manifest, _ = await self._read(call)
         factor = correction_of(self.counter, manifest.counter)
         # If the counter of that time is not known, messages may be shortened differently: `exact` is then False.
@@ -530,7 +537,7 @@ class CallLog:
 
 
 def _has_missed(manifest: Manifest, usage: Usage) -> bool:
-    """Return True if the provider's prompt cache should have had the beginning of a prompt, but served nothing."""
+    """Return True if the provider's prompt cache served nothing, although the call before began like this one."""
     stable = manifest.shared >= _LEAST_CACHED and manifest.prefix_share >= _STABLE_SHARE
     return stable and usage.input >= _LEAST_CACHED and usage.cached == 0
 

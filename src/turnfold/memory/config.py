@@ -35,9 +35,11 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 def check_type(option: str, value: object, kinds: tuple[Any, ...], right: str) -> None:
-    """Raise `InvalidOption` for an option of the wrong type; `right` is an example of how it is written."""
+    """Raise `InvalidOption` if an option has none of the types `kinds`; the error shows `right`, an example."""
     if not isinstance(value, kinds):
-        raise InvalidOption(f"{option}={value!r} is {type(value).__name__}: write {right}")
+        raise InvalidOption(
+            f"{option}={value!r} has the wrong type {type(value).__name__}: write {right}"
+        )
 
 
 def check_budget(budget: object) -> None:
@@ -48,7 +50,7 @@ def check_budget(budget: object) -> None:
 
 
 def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
-    """Return the enum member that an option's value names; raises `InvalidOption` if there is none."""
+    """Return the member of the enum `kind` with this name; raises `InvalidOption`, which lists all names."""
     try:
         return kind(name)
     except ValueError:
@@ -62,19 +64,19 @@ class RecallMode(StrEnum):
     OFF = "off"
     """Recall only if a query is given."""
     AUTOMATIC = "automatic"
-    """Recall without a query too, in unused room: the best matches for the user's last message, and more of them if
-    they share enough words with it."""
+    """Recall without a query too, in unused room of the budget: the best matches for the user's last message, and
+    more of them if they share enough words with it."""
     ALWAYS = "always"
     """Recall the best matches for the user's last message in every turn, even weak ones."""
 
     @classmethod
     def named(cls, name: str) -> RecallMode:
-        """Return the mode of this name."""
+        """Return the mode with this name; raises `InvalidOption` if there is none."""
         return choice("recall", name, cls)
 
 
 class FoldMode(StrEnum):
-    """When folds are made."""
+    """When folds (compactions of older turns into a summary) are made."""
 
     MANUAL = "manual"
     """Only `session.fold()` folds."""
@@ -85,21 +87,22 @@ class FoldMode(StrEnum):
 
 
 class CompactionMode(StrEnum):
-    """Who replaces older turns by something shorter."""
+    """Who compacts older turns: turnfold, the provider, or whichever is possible."""
 
     TURNFOLD = "turnfold"
     """turnfold alone, which folds them into a summary."""
     NATIVE = "native"
-    """The provider, which puts the result into an item that only it can read; a provider that cannot is refused."""
+    """The provider, whose result only it can read; raises an error for a provider that cannot compact."""
     AUTO = "auto"
-    """The provider where it and the model are known to compact, else turnfold."""
+    """The provider if it and the model are known to compact, otherwise turnfold."""
 
 
 class MemoryMode(StrEnum):
     """The part of the history that contexts show."""
 
     FULL_HISTORY = "FULL_HISTORY"
-    """All messages that fit the budget: before the first checkpoint, or if folds fail and no extract is shown."""
+    """All messages that fit the budget, without a summary: nothing is folded yet, or folding failed and no extract is
+    shown."""
     SUMMARY_N = "SUMMARY_N"
     """A summary and the newest turns."""
 
@@ -111,13 +114,13 @@ class FoldPolicy:
     mode: FoldMode = FoldMode.INLINE
     writer: SummaryWriter = field(default_factory=ExtractiveWriter)
     threshold: float = 0.75
-    """Share of the budget at which folding is due."""
+    """Share of the budget's tokens from which a context is folded."""
     keep_turns: int = 8
     """Newest turns that stay verbatim if the budget allows."""
     retries: int = 3
-    """Attempts after a failed one; if all fail and no extract is shown, the mode is `MemoryMode.FULL_HISTORY` again."""
+    """Attempts to fold after a failed one; if all fail and no extract is shown, the mode is `FULL_HISTORY` again."""
     backoff: float = 1.0
-    """Seconds before the second attempt; twice as long before each further one."""
+    """Seconds before the second attempt to fold; twice as long before each further one."""
     lease: float = 120.0
     """Seconds after which another process may take over a fold whose process died."""
     stand_in: bool = True
@@ -158,4 +161,4 @@ class MemoryConfig:
     embedder: Embedder | None = None
     """Computes vectors of texts, for recall by meaning in addition to recall by words."""
     calibrating: CalibrationLog = field(default_factory=CalibrationLog)
-    """Compares counted tokens with the usage that providers report."""
+    """Collects turnfold's token counts and the usage that providers report for the same calls, to compare them."""

@@ -1,7 +1,7 @@
 """Builds the context of a model call from the cached state of its conversation.
 
 The steps are: make the tail of the turn (pins, rules, state, findings, recalled passages), load the window, fold
-(compact) if a fold is due and this memory folds by itself, store where the window begins, store the manifest (context
+(compact) if a fold is due and this memory folds inline, store where the window begins, store the manifest (context
 report). The context is built from cached state without asking the store. The store accepts the manifest only if nothing
 changed since the state was read; otherwise the context is built again from fresh state. A session that is the only
 writer makes one request to the store per call.
@@ -60,16 +60,17 @@ Tools = Sequence[Mapping[str, object]]
 
 _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_TRIES = 8
-"""Attempts to build a context, if other processes move its window meanwhile."""
+"""Most attempts to build a context, if other processes move its window (first verbatim entry) meanwhile."""
 _FENCED_TRIES = 12
 """Attempts to build a context from the newest state. After that, a context of the state that was read last is accepted,
 because other processes may write all the time."""
 _MAX_FOLDS = 6
-"""The most times that one context is built again after a fold."""
+"""Most folds for one context; after each of them the context is built again."""
 _RECENT_ENTRIES = 48
-"""Number of newest entries before the window that fill unused recall room, if the window is smaller than that room."""
+"""Number of newest entries before the window that fill recall room without matches, if the window is smaller than
+it."""
 _NATIVE_SHARE = 0.9
-"""The provider is asked to compact at this share of the tokens at which a fold is due, so that it acts first."""
+"""The provider is asked to compact at this share of the tokens at which turnfold would fold, so that it acts first."""
 _MIN_SUMMARY = 32
 """Nothing is folded if a summary may have fewer tokens than this: it would not be worth the text around it."""
 
@@ -98,14 +99,14 @@ class ContextRequest:
 
     budget: Budget
     query: str = ""
-    """Words to search for in the entries before the window; empty for none."""
+    """Words to search for in the entries before the window; empty searches for nothing."""
     recall: RecallMode = RecallMode.OFF
     """When to recall without a query."""
     tools: Tools = ()
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Texts by name, shown fenced in the tail of this call only; not in the log."""
+    """Texts by name, shown after the window, marked as data, in this call only; they are not logged."""
     workspace: str = ""
-    """Text shown at the end of the tail of this call only; not in the log."""
+    """Text shown after the notes in this call only; it is not logged."""
     to: WireFormat | None = None
     """The provider's wire format, if known: `max_bytes` then limits the request body, and the receipt lists the
     changes."""
@@ -113,24 +114,24 @@ class ContextRequest:
     """A limit below the budget; the window moves to fit it and stays there. 0 for the budget alone."""
 
     long: bool = False
-    """True if it has so much text that counting would block an event loop; see `brings_much`."""
+    """True if the request has so much text that counting it would block an event loop; see `brings_much`."""
 
     def __post_init__(self) -> None:
         for name in self.notes:
             if not _NOTE_NAME.fullmatch(name):
                 raise InvalidOption(
-                    f"invalid note name {name!r}: use 1 to 64 letters, digits, '-' or '_' (it becomes a fence's tag)"
+                    f"invalid note name {name!r}: use 1 to 64 letters, digits, '-' or '_' (it is a tag in the prompt)"
                 )
 
 
 class Tail(NamedTuple):
-    """The part of the tail that stays the same during a turn."""
+    """The tail (pins, rules, state, findings, recalled entries) that is made once and kept for a whole user turn."""
 
     text: str = ""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of the entries recalled into the tail."""
+    """(seq, score) of the earlier entries that the search recalled into this text."""
     room: int = 0
-    """Tokens that the tail uses for these entries beyond its share of the budget."""
+    """Tokens of the recalled entries beyond the tail's share of the budget."""
     tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -146,7 +147,7 @@ class ContextBuilder:
     recaller: Recaller
     rules: RuleLedger
     last: dict[Budget, Context] = field(default_factory=dict[Budget, Context])
-    """The previous context of each budget, to measure the shared prefix."""
+    """The previous context of each budget, to measure how much of its beginning the next one repeats."""
     _sent: SentPrompt | None = field(default=None, init=False)
     """The last prompt that was built: a fold by the same model can continue it, see `summary_writers`."""
     _warned: tuple[int, ...] = field(default=(), init=False)
@@ -155,7 +156,7 @@ class ContextBuilder:
     """True if the summarizer was already called for the context that is being built."""
 
     async def context(self, request: ContextRequest) -> Context:
-        """Build the context of the next call and store its manifest."""
+        """Build the context of the next model call, fold first if due, and store the call's manifest (report)."""
         previous = self.last.get(request.budget)
         self._summarizer_asked = False
         await self.cache.assume()
@@ -200,7 +201,7 @@ class ContextBuilder:
         )
 
     async def preview(self, request: ContextRequest) -> Context:
-        """Build the context without storing anything; use a separate session handle, as the cached window may move."""
+        """Build a context without storing anything; may move the cached window, so use a session object of its own."""
         await self.cache.refresh()
         return (await self._build(request))[0]
 
@@ -227,7 +228,7 @@ class ContextBuilder:
                 return context, prompt
 
     async def fold_range(self, budget: Budget, upto: int, prompt: PromptParts) -> FoldRange | None:
-        """Return the range to fold up to `upto`, with the state it applies to; None if there is nothing to fold."""
+        """Return the range of entries to fold (compact), which ends at `upto`; None if there is nothing to fold."""
         cache = self.cache
         window = await cache.window(budget)
         limit = window.summary_limit(budget, prompt)
@@ -245,7 +246,7 @@ class ContextBuilder:
         )
 
     async def prompt_parts(self, request: ContextRequest) -> tuple[PromptParts, str]:
-        """Return the prompt's parts outside the window, and the part of the tail that stays the same in a turn."""
+        """Return the prompt's parts outside the window, and the tail (pins, rules, recalled text) without notes."""
         cache, budget, query = self.cache, request.budget, request.query
         window = await cache.window(budget)
         frozen = cache.frozen_tail(budget, window.turn)
@@ -279,7 +280,7 @@ class ContextBuilder:
     def _built(
         self, request: ContextRequest, budget: Budget, window: LiveWindow, prompt: PromptParts
     ) -> Context:
-        """Build a context from the window, with the tool schemas and the request for compaction by the provider."""
+        """Build a context from the window, with tool schemas and, if set, the request that the provider compacts."""
         config = self.config
         context = window.build(budget, prompt, config.strategy)
         context.limit = request.max_tokens
@@ -291,7 +292,7 @@ class ContextBuilder:
         return context
 
     def _compacted(self, window: LiveWindow) -> int:
-        """Return the seq of the provider's newest compaction item in the window; 0 if this memory uses none."""
+        """Return the log position of the provider's newest compaction in the window; 0 if this memory uses none."""
         return 0 if self.config.compaction is CompactionMode.TURNFOLD else window.compacted
 
     def _prompt_with(self, request: ContextRequest, tail: Tail) -> PromptParts:
@@ -310,9 +311,9 @@ class ContextBuilder:
         )
 
     async def _build(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
-        """Build a context within all limits.
+        """Build a context within the budget, `max_tokens` and the provider's limits.
 
-        Messages cut off by a limit of this call or its provider are folded if possible.
+        Messages that leave the window because of a limit of this call or its provider are folded if possible.
         """
         first, prompt, tail = await self._build_within_limits(request)
         smaller = first.budget != request.budget or (first.wired and first.wired.rebuilt)
@@ -328,7 +329,7 @@ class ContextBuilder:
     async def _build_within_limits(
         self, request: ContextRequest
     ) -> tuple[Context, PromptParts, str]:
-        """Build a context; build it smaller if `max_tokens` or the provider's limits require it."""
+        """Build a context within the budget, then a smaller one if `max_tokens` or the provider's limits require it."""
         context, prompt, tail = await self._build_folded(request)
         if request.to is None and context.tokens <= (request.max_tokens or context.tokens):
             return context, prompt, tail
@@ -343,7 +344,7 @@ class ContextBuilder:
     def _build_smaller(
         self, request: ContextRequest, context: Context, window: LiveWindow, prompt: PromptParts
     ) -> Context:
-        """Return a context that keeps `max_tokens` and the provider's limits."""
+        """Return the context, or a smaller one that keeps within `max_tokens` and the provider's limits."""
 
         def build(budget: Budget) -> Context:
             return self._built(request, budget, window, prompt)
@@ -359,7 +360,7 @@ class ContextBuilder:
         return fitted(context, request.to, tools=request.tools, rebuild=build)
 
     async def _build_folded(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
-        """Build a context; fold first while a fold is due, until everything before the window is covered."""
+        """Build a context; while a fold (compaction) is due, fold and build it again, at most `_MAX_FOLDS` times."""
         context, prompt, tail = await self._build_once(request)
         for _ in range(_MAX_FOLDS):
             if not await self._fold_before(
@@ -372,7 +373,7 @@ class ContextBuilder:
         return context, prompt, tail
 
     async def _build_once(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
-        """Build a context from cached state, with a tail that fits the window as it is after the build.
+        """Build a context from cached state, with recalled passages that match the window as it is after the build.
 
         The tail shows what the window does not: findings (remembered tool results) and passages from before it, and
         results it shortens. If the build moved the window, a tail that is not frozen yet is made again for it.
@@ -450,7 +451,7 @@ class ContextBuilder:
         context: Context,
         prompt: PromptParts,
     ) -> bool:
-        """Return True if a fold is due: at the threshold, or while entries before the window are not folded.
+        """Return True if a fold is due: the context reached the threshold, or entries before the window are not folded.
 
         During a turn's tool loop an inline fold waits until the window moves, because the beginning of the prompt, and
         with it the provider's cache, changes then anyway.
@@ -485,9 +486,9 @@ class ContextBuilder:
         return window.turn != window.seq
 
     async def _fold(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold one step and return its checkpoint, or start folding in the background."""
+        """Fold one step and return its checkpoint, None if it failed; in background mode, only start it."""
         if self.config.policy.mode is FoldMode.BACKGROUND:
-            self.folds.begin(fold)
+            self.folds.begin_background(fold)
             return None
         with suppress(SummaryFailed):  # it is stored and logged; the last good window is used
             return await self.folds.step(fold)
@@ -500,7 +501,7 @@ class ContextBuilder:
         return window.question if window.anchor > self.cache.cleared + 1 else ""
 
     async def _tail(self, request: ContextRequest, window: LiveWindow, rules: str) -> Tail:
-        """Make the tail of a turn: pins, rules, state, findings and recalled passages."""
+        """Make the text that follows the window in this turn: pins, rules, state, findings and recalled passages."""
         cache, budget = self.cache, request.budget
         query = self._recall_query(request, window)
         turn = window.turn or cache.head.seq + 1
@@ -611,7 +612,7 @@ class ContextBuilder:
 
     @staticmethod
     def _room_left(request: ContextRequest, window: LiveWindow, prompt: PromptParts) -> int:
-        """Return the tokens left if everything from the anchor on is shown, under `max_tokens` too."""
+        """Return the tokens left of the smaller of the budget and `max_tokens`, if the whole window is shown."""
         budget = request.budget
         less = max(budget.tokens - request.max_tokens, 0) if request.max_tokens else 0
         return window.room_left(budget, prompt) - less
@@ -619,7 +620,7 @@ class ContextBuilder:
     def _tail_findings(
         self, request: ContextRequest, window: LiveWindow, turn: int
     ) -> TailFindings:
-        """Return the findings from before this turn that the window does not show."""
+        """Return the findings (remembered tool results) from before this turn that the window does not show."""
         found = self.cache.findings.shown_at(
             turn, now=self.config.clock(), anchor=window.anchor, cut=window.caps
         )
@@ -634,6 +635,6 @@ class ContextBuilder:
 
 
 def _is_shown_by(findings: Sequence[Finding], entry: Entry | Recalled) -> bool:
-    """Return True if one of the findings has the content of an entry: made from it, or from an equal tool result."""
+    """Return True if a finding (remembered tool result) was made from this entry, or from an equal tool result."""
     text = entry.message.text.strip()
     return any(entry.seq == each.seq or text == each.content.strip() for each in findings)

@@ -65,7 +65,7 @@ _PAGE = 512
 _MAX_TRIES = 4
 """Attempts to read everything, if the store's history changes during the read."""
 _LEADING_ENTRIES = 8
-"""Entries at the beginning of a log that are searched for system messages if no note lists them."""
+"""Number of first entries of a log that are searched for system messages, if no stored note lists these."""
 _MAX_WINDOWS = 8
 """The most windows (one per budget) that are cached for one conversation."""
 _FOLDED = "everything before it was folded or cleared"
@@ -78,25 +78,25 @@ shortened, and one huge tool result must not push everything else out."""
 _BACKWARD_PAGE = 64
 """Entries read at a time from the end of the log backwards."""
 _VIEWED = (FINDING, PIN, SESSION, WINDOW)
-"""Kinds of the documents that are read together with the head."""
+"""Kinds of the documents that are read together with the conversation's head (generation, epoch, newest seq)."""
 _UNKNOWN: State = (-1, 0)
-"""State of a cache that must be read from the store."""
+"""Value of `_state` if nothing is cached, so that everything must be read from the store."""
 _MAX_PENDING = 256
-"""The most own writes that wait to be applied; after more of them, the conversation is read again."""
+"""Most writes of this process that wait to be applied to the cache; after more, the conversation is read again."""
 
 
 @dataclass(slots=True)
 class _OpenWindow:
-    """A cached window, and the stored note of where it begins."""
+    """A cached window (entries shown verbatim), and the stored note of where it begins."""
 
     window: LiveWindow
     stored: WindowNote
     version: int
-    """Version of the document that stores the note; 0 if there is none."""
+    """Version of the document that stores where the window begins; 0 if there is none."""
     covered: int
     """`ConversationCache.covered` when the window was opened."""
     checked: int
-    """The newest seq when `_is_outrun` was last evaluated."""
+    """Seq of the newest entry when `_is_outrun` was last evaluated."""
     tokens_before: tuple[int, int] = (1, 0)
     """Cached count: the seq of an anchor (first entry of a window), and the tokens of everything before it."""
 
@@ -130,24 +130,24 @@ class StateLock:
 
 
 class _HistoryChanged(Conflict):
-    """Entries that were read before are gone: the store now has another history."""
+    """Raised if cached entries are gone from the store, because a backup was restored or a failover lost them."""
 
 
 class _Write(NamedTuple):
-    """A write made by this process."""
+    """A write of this process to the conversation, not yet applied to the cache."""
 
     done: Appended | Written
     messages: Sequence[Message] = ()
 
     @property
     def after(self) -> State:
-        """The conversation's state after the write."""
+        """Generation and epoch of the conversation after the write."""
         return self.done.head.state if isinstance(self.done, Appended) else self.done.after
 
 
 @dataclass(slots=True)
 class ConversationCache:
-    """The state of one conversation as last read."""
+    """Cache of one conversation as last read from the store: head, notes, checkpoint and windows."""
 
     store: Store
     scope: Scope
@@ -164,20 +164,20 @@ class ConversationCache:
     cleared: int = 0
     """The last seq hidden by `clear()`; 0 for none."""
     checkpoint: Checkpoint | None = None
-    """The live (newest) checkpoint; None before the first."""
+    """The newest checkpoint (stored summary of a fold), which contexts show; None before the first."""
     stand_in: StandIn | None = None
     """The extract shown until the same entries are folded (compacted); None once a checkpoint covers them."""
     history: int = 0
     """Counter of histories: incremented when the cached entries are no longer those of the store."""
     confirmed: bool = False
-    """True if the head was read from the store since the last `assume()`."""
+    """True if the store was asked since the last `assume()`, so that the cached state is known to be current."""
     _state: State = _UNKNOWN
     """Generation and epoch of the cached state, this process's own writes included."""
     newest: tuple[int, int] = (0, 0)
     """Seq and epoch of the newest known entry; (0, 0) if none is known."""
     _windows: dict[str, _OpenWindow] = field(default_factory=dict[str, _OpenWindow])
     _window_notes: dict[str, Document] = field(default_factory=dict[str, Document])
-    """The stored notes of where the window of each budget begins, by window key."""
+    """Window key (made from the budget) -> stored document that says where this window begins."""
     _key: tuple[Budget | None, str] = (None, "")
     """The budget used last, and the key of its window."""
     _pending: deque[_Write] = field(default_factory=lambda: deque[_Write](maxlen=_MAX_PENDING))
@@ -185,18 +185,18 @@ class ConversationCache:
 
     @property
     def shown_checkpoint(self) -> Checkpoint | None:
-        """The live checkpoint, or None if everything it covers was cleared."""
+        """Newest checkpoint, whose summary contexts show; None without one, or if all it covers was cleared."""
         live = self.checkpoint
         return live if live is not None and live.upto > self.cleared else None
 
     @property
     def folded(self) -> int:
-        """The last seq that is covered by a checkpoint, or cleared."""
+        """Last log position that is covered by a checkpoint's summary, or hidden by `clear()`; 0 for none."""
         return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
 
     @property
     def covered(self) -> int:
-        """The last seq that a window need not show: it is folded, cleared, or covered by the stand-in extract."""
+        """Last log position that a window need not show: folded, cleared or in the temporary extract; 0 for none."""
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
     def reset(self) -> None:
@@ -217,7 +217,7 @@ class ConversationCache:
         return sum(opened.window.held_bytes for opened in list(self._windows.values()))
 
     async def refresh(self) -> None:
-        """Compare the cached head with the store's, and read everything that changed."""
+        """Ask the store if the conversation changed, and read what changed into the cache."""
         for _ in range(_MAX_TRIES - 1):
             with suppress(_HistoryChanged):
                 return await self._refresh()
@@ -254,13 +254,13 @@ class ConversationCache:
         return bool(found and epoch) and (found[0].seq, found[0].epoch) == (seq, epoch)
 
     async def assume(self) -> None:
-        """Use the cached state without asking the store (`confirm()` checks it); read it if nothing is cached."""
+        """Use the cached state without asking the store, until `confirm()`; reads it if nothing is cached."""
         self.confirmed = False
         if not self._apply_own_writes() or self._state == _UNKNOWN:
             await self.refresh()
 
     async def confirm(self) -> None:
-        """Raise `Conflict` if the cached state is stale: required before a decision that all processes share."""
+        """Ask the store, unless done since `assume()`, if the cached state is current; raises `Conflict` if not."""
         if self.confirmed:
             return
         head = await self.store.head(self.scope, self.conversation)
@@ -272,7 +272,7 @@ class ConversationCache:
         self.confirmed = True
 
     async def add_document(self, document: Document, *, fenced: bool) -> bool:
-        """Write a new document; False if the cached state is stale or the key is taken.
+        """Store a new document of the conversation; False if the cached state is stale or the document's key is in use.
 
         With `fenced`, any change since the state was confirmed makes the write fail; without it, only a change of the
         history.
@@ -289,28 +289,31 @@ class ConversationCache:
         return True
 
     def wrote(self, written: Written | None) -> None:
-        """Take over the state after a document write made under the session's lock; None if that state is not known."""
+        """Update the cached state after a document write under the session's lock; None marks it as stale."""
         known = written is not None and written.before == self._state
         self._state = written.after if written is not None and known else _UNKNOWN
 
-    def wrote_unlocked(self, written: Written) -> None:
-        """Note a committed write of a document that is not cached, so that the cache stays valid; needs no lock."""
+    def queue_write(self, written: Written) -> None:
+        """Queue a document write of this process, so that it does not make the cache stale; needs no lock."""
         self._pending.append(_Write(written))
 
-    def appended(self, done: Appended, messages: Sequence[Message]) -> None:
-        """Queue an append made by this process; callable from any thread, also while a context is built."""
+    def queue_append(self, done: Appended, messages: Sequence[Message]) -> None:
+        """Queue an append of this process, to be added to the cache.
+
+        Callable from any thread, also while a context is built.
+        """
         if not done.repeated:
             self._pending.append(_Write(done, messages if self._windows else ()))
 
     def _apply_own_writes(self) -> bool:
-        """Apply the queued writes of this process; False if there were other changes, which must be read."""
+        """Apply this process's queued writes to the cache; False if others wrote too, so that it must be read."""
         writes = [self._pending.popleft() for _ in range(len(self._pending))]
         # Writers whose commits were grouped queue their writes in any order.
         writes.sort(key=lambda write: write.after[0])
         return all(self._apply(write) for write in writes)
 
     def _apply(self, write: _Write) -> bool:
-        """Apply one write; False if the cached state is not the state before the write."""
+        """Apply one queued write to the cache; False if the write was not made right after the cached state."""
         if write.after[0] <= self._state[0]:
             return True  # already read from the store
         if write.done.before != self._state:
@@ -347,7 +350,7 @@ class ConversationCache:
         return True
 
     def _window_key(self, budget: Budget) -> str:
-        """Return the key under which the window of a budget is stored."""
+        """Return the key of the document that stores where the window of a budget begins."""
         if self._key[0] is not budget:
             marks = budget.marks
             limits = f"{budget.tokens}t-{budget.max_messages}m-{budget.max_bytes}b"
@@ -356,7 +359,7 @@ class ConversationCache:
         return self._key[1]
 
     def use_counter(self, counter: TokenCounter) -> None:
-        """Count with another counter from now on; drops the cached windows, which have the counts of the old one."""
+        """Count tokens with another counter from now on; drops the cached windows, which have counts of the old one."""
         self.counter = counter
         self._windows.clear()
         self._key = (None, "")
@@ -380,7 +383,7 @@ class ConversationCache:
         return opened.window
 
     async def _is_outrun(self, opened: _OpenWindow, budget: Budget) -> bool:
-        """Return True if so much was written after the anchor that another process would open a new window."""
+        """Return True if so much was appended to the window that another process would begin it at a later entry."""
         opened.checked = self.head.seq
         anchor, most = opened.window.anchor, _MAX_UNREAD_BUDGETS * budget.tokens
         if opened.tokens_before[0] != anchor:
@@ -395,12 +398,14 @@ class ConversationCache:
         self._windows.pop(self._window_key(budget), None)
 
     def frozen_tail(self, budget: Budget, turn: int) -> WindowNote | None:
-        """Return the window note with the tail that was made at the beginning of this turn; None if none was made."""
+        """Return the note with the tail (pins, rules, recalled passages) made when this turn began; None if none."""
         stored = self._windows[self._window_key(budget)].stored
         return stored if turn and stored.turn == turn else None
 
     async def save_window(self, budget: Budget, note: WindowNote) -> None:
-        """Store where the window begins, unless it is stored already or is the default, after the covered entries.
+        """Store at which entry the window of a budget begins, unless that is stored already or is the default.
+
+        By default a window begins after the entries that are folded or cleared.
 
         Raises `Conflict` if another writer was first.
         """
@@ -455,7 +460,7 @@ class ConversationCache:
             self.stand_in = StandIn.read(document) if document else None
 
     async def document(self, kind: str, key: str) -> Document | None:
-        """Read one document of the conversation."""
+        """Read one document of the conversation from the store; None if there is none."""
         return await self.store.get_document(self.scope, self.conversation, kind, key)
 
     async def _read_system(self, seqs: tuple[int, ...] | None) -> None:
@@ -524,7 +529,7 @@ class ConversationCache:
         return await self._load_window(WindowNote(anchor=first, head=head, reason=reason))
 
     async def _turn_start(self, seq: int) -> int:
-        """Return the seq of the user message that opened the turn of `seq`; 0 if `seq` itself opens the turn."""
+        """Return the log position of the user message that opened the turn of `seq`; 0 if `seq` opens the turn."""
         following = await self.store.read(
             self.scope, self.conversation, after=seq - 1, limit=_LEADING_ENTRIES
         )
@@ -570,7 +575,7 @@ class ConversationCache:
         return [self.stored_message(entry) for entry in entries]
 
     def stored_message(self, entry: Entry, counter: TokenCounter | None = None) -> StoredMessage:
-        """Return an entry's message with its token count; the stored count if `counter` (the session's) made it."""
+        """Return an entry's message with its token count: the stored one if `counter` made it, otherwise a new one."""
         counter = counter or self.counter
         known = self.head.counter == counter.name
         tokens = entry.tokens if known else counter.count_message(entry.message)

@@ -30,8 +30,8 @@ DROPPED_CHECKPOINT: Final = "dropped-checkpoint"
 """Kind of the documents that store dropped checkpoints; their key is the checkpoint's id."""
 _MAX_TRIES: Final = 64
 _STRICT_TRIES: Final = 8
-"""First attempts, which fail if anything in the conversation changes meanwhile. Later ones allow other writes, so that
-a busy writer cannot block the drop for ever."""
+"""Number of first attempts to drop a checkpoint that fail if anything in the conversation changes meanwhile. Later
+attempts allow other writes, so that a busy writer cannot block the drop for ever."""
 _PAGE: Final = 500
 
 
@@ -40,19 +40,19 @@ class _Rollback:
     """The documents that must be dropped or written together with the checkpoints of a conversation."""
 
     built: list[Document] = field(default_factory=list[Document])
-    """Documents that were made with the live checkpoint, to be dropped."""
+    """Documents that depend on the newest checkpoint (starts of windows, temporary extracts), to be dropped with it."""
     versions: dict[str, int] = field(default_factory=dict[str, int])
     """Checkpoint id -> version of its document, for checkpoints that were dropped before."""
 
     def take(self, document: Document) -> None:
-        """Add one document of the conversation to `built` or `versions`; ignore documents of other kinds."""
+        """Sort one document of the conversation into `built` or `versions`; ignore documents of other kinds."""
         if document.kind == WINDOW or (document.kind, document.key) == (SESSION, STAND_IN):
             self.built.append(document)
         elif document.kind == DROPPED_CHECKPOINT:
             self.versions[document.key] = document.version
 
     def kept(self, checkpoints: Iterable[Checkpoint]) -> list[Document]:
-        """Return the documents that store these checkpoints as dropped ones."""
+        """Return the documents in which these checkpoints are kept for audit after they were dropped."""
         return [
             Document(
                 DROPPED_CHECKPOINT,
@@ -67,7 +67,10 @@ class _Rollback:
 async def drop_checkpoint(
     store: Store, scope: Scope, conversation: str, checkpoint: str
 ) -> list[Checkpoint]:
-    """Drop a checkpoint and all later ones; return the dropped checkpoints, oldest first."""
+    """Drop a checkpoint (stored summary) and all later ones; return the dropped checkpoints, oldest first.
+
+    Raises `NotFound` if there is no such conversation or checkpoint.
+    """
     attempt = 0
     while True:
         attempt += 1
@@ -97,7 +100,7 @@ async def drop_checkpoint(
 
 
 async def _drop_later(store: Store, scope: Scope, conversation: str) -> None:
-    """Drop the documents that others made with the dropped checkpoint after the conversation was read."""
+    """Drop documents that depend on the dropped checkpoint and were written by other processes during the drop."""
     later = _Rollback()
     await store.capture(scope, conversation, later.take)
     for each in later.built:
@@ -106,7 +109,7 @@ async def _drop_later(store: Store, scope: Scope, conversation: str) -> None:
 
 
 async def dropped_checkpoints(store: Store, scope: Scope, conversation: str) -> list[Checkpoint]:
-    """Return the dropped checkpoints in the order in which they were made."""
+    """Return the dropped checkpoints (summaries that no context shows any more) of a conversation, oldest first."""
     found: list[Document] = []
     after = ""
     while page := await store.documents(
@@ -118,7 +121,7 @@ async def dropped_checkpoints(store: Store, scope: Scope, conversation: str) -> 
 
 
 def read_dropped(document: Document) -> Checkpoint:
-    """Return the checkpoint that a document stores."""
+    """Read a dropped checkpoint from its document; raises `InvalidRecord` if the document is damaged."""
     try:
         return msgspec.json.decode(document.body, type=Checkpoint)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:

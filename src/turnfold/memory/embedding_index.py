@@ -47,12 +47,12 @@ _TIMEOUT = 120.0
 
 
 def is_meaning_kind(kind: str) -> bool:
-    """Return True for documents that hold vectors."""
+    """Return True if documents of this kind hold embedding vectors."""
     return kind.startswith(_KIND)
 
 
 def in_block(key: str, seq: int) -> bool:
-    """Return True if the block with this key has the vector of entry `seq`."""
+    """Return True if the stored block of vectors with this key contains the vector of entry `seq`."""
     return 0 <= seq - int(key) < BLOCK
 
 
@@ -100,7 +100,9 @@ class Meanings:
     async def near(
         self, query: str, *, after: int, before: int, most: int, without: int = 0
     ) -> list[tuple[int, float]]:
-        """Return the entries between two seqs that are nearest in meaning, as (seq, closeness 0 to 1), best first.
+        """Return the entries after `after` and before `before` that are nearest to the query in meaning, best first.
+
+        Each is (seq, closeness from 0 to 1); at most `most`.
 
         The entry `without` is left out, and brings its neighbours no nearer.
         """
@@ -123,13 +125,13 @@ class Meanings:
         return [(self._offset + place + 1, closeness) for place, closeness in found]
 
     async def status(self) -> MeaningStatus:
-        """Return the numbers of entries and of stored vectors."""
+        """Return how many entries the conversation has, and how many of them have stored vectors."""
         indexed = await self._indexed()
         head = await self.config.store.head(self.config.scope, self.conversation)
         return MeaningStatus(self.embedder.name, indexed, head.seq)
 
     async def build(self, on_progress: Callable[[int, int], None] | None = None) -> MeaningStatus:
-        """Compute the missing blocks; calls `on_progress(entries done, entries in all)` after each block."""
+        """Compute and store missing vectors; calls `on_progress(entries done, in all)` after each block of 64."""
         status = await self.status()
         whole = status.entries // BLOCK * BLOCK
         for first in range(status.indexed + 1, whole + 1, BLOCK):
@@ -142,7 +144,7 @@ class Meanings:
         return await self.status()
 
     def begin(self, entries: int) -> bool:
-        """Compute missing blocks in the background; False if none is missing or the computation is already running."""
+        """Start to compute missing vectors in the background; False if none are missing or it is already running."""
         held = self._offset + (len(self._vectors) if self._vectors is not None else 0)
         if entries // BLOCK * BLOCK <= held:
             return False
@@ -182,7 +184,7 @@ class Meanings:
         config.meter.add("meaning_entries", len(entries))
 
     async def _load(self) -> Vectors:
-        """Load the blocks that were stored since the last call."""
+        """Return the vectors in memory, after loading the blocks that were stored since the last call."""
         from turnfold.memory.vector_search import Vectors
 
         if self._vectors is None:
@@ -204,7 +206,7 @@ class Meanings:
                 return vectors
 
     async def _newest_vectors(self, before: int) -> list[Rows]:
-        """Return the vectors of the entries after the last block; empty if there are enough for another block."""
+        """Return the vectors of the newest entries, which fill no block yet; empty if they could fill one."""
         config = self.config
         stored = await self._indexed()
         head = await config.store.head(config.scope, self.conversation)

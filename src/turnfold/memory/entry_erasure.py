@@ -61,7 +61,7 @@ _MAX_LINES = 50
 
 @dataclass(slots=True)
 class _Derived:
-    """The documents of a conversation that were made from one entry, or may contain its text."""
+    """Collects the documents of a conversation that were made from the erased entry, or may contain its text."""
 
     entry: Entry
     replaced: list[Document] = field(default_factory=list[Document])
@@ -83,7 +83,10 @@ class _Derived:
 async def erase_entry(
     store: Store, scope: Scope, conversation: str, seq: int, *, reason: str
 ) -> tuple[Erasure, Message]:
-    """Erase one entry and everything made from it; return the counts of removed data, and the placeholder message."""
+    """Erase one log entry and everything made from it; return the counts of removed data, and the placeholder message.
+
+    Raises `NotFound` if there is no such entry, `InvalidOption` if `reason` is too long.
+    """
     if len(reason) > _LONGEST_REASON:
         raise InvalidOption(
             f"the reason has {len(reason)} characters; it is stored in the log and sent to models, so give at most "
@@ -91,7 +94,9 @@ async def erase_entry(
         )
     found = await store.read(scope, conversation, after=max(seq - 1, 0), upto=max(seq, 0), limit=1)
     if not found:
-        raise NotFound(f"there is no entry {seq} in {conversation!r}: history() lists the entries")
+        raise NotFound(
+            f"there is no entry {seq} in conversation {conversation!r}: session.history() lists the entries"
+        )
     entry = found[0]
     already = is_erased(entry.message)
     message = entry.message if already else erased_message(entry.message, reason)
@@ -121,7 +126,7 @@ def _batches(derived: _Derived) -> Iterable[tuple[Sequence[Document], Sequence[D
 
 
 def _without(document: Document, entry: Entry) -> Document | None:
-    """Return a document without data made from an entry: unchanged, a changed copy, or None if it must be dropped."""
+    """Return a document without data made from an entry: the same, a changed copy, or None to delete it."""
     kind, place = document.kind, (document.kind, document.key)
     seq = entry.seq
     if kind == CALL:
@@ -142,7 +147,7 @@ def _without(document: Document, entry: Entry) -> Document | None:
 
 
 def _without_tail(document: Document, seq: int) -> Document:
-    """Return the manifest of a call after the entry without its tail, which may quote the entry."""
+    """Return a call's manifest without its tail, which may quote the entry; unchanged if the call came before."""
     manifest = read_manifest(document)
     if manifest.seq < seq or manifest.tail in ("", _ERASED_TAIL):
         return document
@@ -171,7 +176,7 @@ def _may_contain(document: Document, entry: Entry) -> bool:
 
 
 def _lines(message: Message) -> set[bytes]:
-    """Return the lines of a message as other documents may contain them: as text, or inside JSON."""
+    """Return a message's lines as bytes in the forms in which other documents may quote them: plain, or as JSON."""
     texts = [message.text, *(call.arguments for call in message.calls)]
     texts += [part.text for part in message.parts if isinstance(part, ThinkingPart)]
     lines = {line.strip() for text in texts for line in text.splitlines()}

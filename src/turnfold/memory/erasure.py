@@ -58,7 +58,7 @@ _OWNER: Final = "short-memory"
 _PAGE: Final = 500
 _SALT: Final = late_pattern("[0-9a-f]{32}")
 _PASSES: Final = 10
-"""How often a tenant's conversations are listed and erased, if others write new ones meanwhile."""
+"""Most rounds of listing and erasing a tenant's conversations, if others write new ones meanwhile."""
 _BEGINNING: Final = 2
 """Number of first entries that must be equal in two conversations to report one as a possible copy of the other. One
 entry is not enough, because many conversations begin with the same system message."""
@@ -68,7 +68,7 @@ _UNREADABLE: Final = "encrypted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedConversation:
-    """One erased conversation in a receipt."""
+    """One erased conversation, as an erasure receipt lists it: counts and digests, no text."""
 
     id_digest: str
     entries: int
@@ -81,7 +81,7 @@ class ErasedConversation:
     already: bool
     """True if the conversation had been erased before."""
     derived: bool = False
-    """True if an adapter stored it for the conversation listed before it, for example a LangGraph thread."""
+    """True if these are an adapter's data for the conversation listed before it, for example its LangGraph thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class ErasureCheck:
     """True if the receipt is intact, names at least one conversation, and the store has none of those it names."""
     intact: bool
     named: int
-    """Number of conversations that the receipt names; a receipt that names none proves nothing."""
+    """Number of conversations that the receipt names as erased; a receipt that names none proves nothing."""
     searched: int
     """Number of conversations in the store that were compared with the receipt."""
     found: tuple[str, ...]
@@ -132,12 +132,14 @@ async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasu
 async def erase_session(
     store: Store, scope: Scope, conversation: str, *, now: int
 ) -> ErasureReceipt:
-    """Erase a conversation and everything derived from it; raises `NotFound` if it never existed."""
+    """Erase a conversation and everything derived from it; return a receipt. `NotFound` if it never existed."""
     listed = await _all_conversations(store, scope)
     adapters = await adapters_in(store, scope, [info.conversation for info in listed])
     kept = await derived_conversations(store, scope, conversation, adapters)
     if not (await store.head(scope, conversation)).generation and not kept:
-        raise NotFound(f"no session {conversation!r}: give its whole id")
+        raise NotFound(
+            f"there is no session {conversation!r}, and nothing was erased: give its whole id"
+        )
     others = [info.conversation for info in listed if info.conversation != conversation]
     same = {
         *await forks_among(store, scope, others, of=[conversation]),
@@ -150,7 +152,7 @@ async def erase_session(
 async def erase_user(
     store: Store, scope: Scope, user: str, *, now: int, forget: Callable[[str], None]
 ) -> ErasureReceipt:
-    """Erase all conversations of a user, and their forks; raises `NotFound` if there are none.
+    """Erase all conversations of a user and their forks, and return a receipt; raises `NotFound` if there are none.
 
     `forget` is called with the id of each conversation before it is erased.
     """
@@ -167,7 +169,7 @@ async def erase_user(
 async def erase_tenant(
     store: Store, scope: Scope, *, now: int, forget: Callable[[str], None]
 ) -> ErasureReceipt:
-    """Erase all conversations of a tenant; raises `NotFound` if there are none.
+    """Erase all conversations of a tenant, and return a receipt; raises `NotFound` if there are none.
 
     `forget` is called with the id of each conversation before it is erased. Raises `Conflict` if others keep writing
     new conversations.
@@ -176,7 +178,9 @@ async def erase_tenant(
     for _ in range(_PASSES):
         names = [info.conversation for info in await _all_conversations(store, scope)]
         if not names and not erased:
-            raise NotFound(f"no session of tenant {scope.tenant!r}: nothing was erased")
+            raise NotFound(
+                f"tenant {scope.tenant!r} has no sessions, so nothing was erased: check the tenant's name"
+            )
         if not names:
             return _receipt(("tenant", scope.tenant), salt, erased, (), now=now)
         for name in names:
@@ -216,7 +220,7 @@ async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) ->
 async def _derived_of_erased(
     store: Store, scope: Scope, receipt: ErasureReceipt, names: Iterable[str]
 ) -> set[str]:
-    """Return the conversations in which adapters store data, or index entries, for those that a receipt names."""
+    """Return the conversations in which adapters still store data or index entries for erased conversations."""
     erased = {each.id_digest for each in receipt.conversations}
 
     def is_erased(owner: str) -> bool:
@@ -304,7 +308,7 @@ async def _erase_one(store: Store, scope: Scope, name: str, salt: str) -> Erased
 
 
 async def _contents(store: Store, scope: Scope, name: str) -> tuple[str, int, Counter[str]]:
-    """Return the digest of a conversation, the number of its entries, and its documents by kind."""
+    """Return the digest of a conversation's content, the number of its entries, and the number of documents by kind."""
     digest, documents, entries = blake2b(digest_size=32), Counter[str](), 0
 
     def take(document: Document) -> None:
@@ -395,7 +399,7 @@ async def _begin_alike(
 
 
 async def _beginning(store: Store, scope: Scope, name: str) -> tuple[tuple[int, str, bytes], ...]:
-    """Return time, client id and message of the first entries; empty if they cannot be decrypted."""
+    """Return time, client id and message of the first entries of a conversation; empty if they cannot be decrypted."""
     try:
         found = await store.read(scope, name, limit=_BEGINNING)
     except WrongKey:

@@ -106,7 +106,7 @@ __all__ = (
 _log = logging.getLogger(__name__)
 _PAGE = 256
 STEP_TOKENS = 48_000
-"""The most tokens of conversation that one step folds; the last span may exceed it."""
+"""Most tokens of conversation that one step of a fold reads; results of the last tool call are read beyond it."""
 FOLD_CALL: Final = "fold-call"
 """Kind of the documents with the token usage of a fold's requests, one per checkpoint that a model wrote."""
 _ANNEX_SHARE = 0.25
@@ -115,23 +115,23 @@ _LONGEST_PAUSE = 300.0
 """Most seconds to wait after a failed attempt."""
 _MICRO = 1_000_000
 _MAX_SEEN = 8
-"""Number of leases and pauses whose first sighting is remembered."""
+"""Number of leases and pauses (by their end) for which this process remembers when it first saw them."""
 _TRUST = ("system", "assistant", "user", "tool")
 """Roles, most trusted first. A summary is no more trusted than the least trusted role it covers."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldRange:
-    """The entries a fold covers, fixed when it began."""
+    """The range of log entries that a fold covers, fixed when the fold began."""
 
     previous: Checkpoint | None
     """The live (newest) checkpoint, which the fold continues; None before the first."""
     after: int
     """The last seq that needs no folding: covered by `previous`, or cleared."""
     upto: int
-    """The last seq to fold."""
+    """The last seq (log position) to fold."""
     limit: int
-    """The most tokens of the summary."""
+    """Most tokens that the summary may have."""
     cleared: int = 0
     """The last seq that was cleared."""
     seen: tuple[int, int] | None = None
@@ -143,12 +143,12 @@ class FoldRange:
 
     @property
     def by_caller(self) -> bool:
-        """True if the program gave the previous summary; it may contain text that looks like an annex."""
+        """True if the calling program wrote the previous summary; nothing in it is taken for an annex of facts."""
         return self.previous is not None and self.previous.model == CALLER
 
     @property
     def previous_text(self) -> str:
-        """The previous summary to continue from; empty if what it covers was cleared."""
+        """The previous summary, which the new one continues; empty if there is none or `clear()` hid all it covers."""
         previous = self.previous
         if previous is None or previous.upto <= self.cleared or previous.upto < self.after:
             return ""
@@ -168,7 +168,7 @@ class FoldCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Folds ranges of one conversation."""
+    """Folds ranges of one conversation: reads the entries, lets the writer summarise them, commits the checkpoint."""
 
     store: Store
     scope: Scope
@@ -185,7 +185,7 @@ class Folder:
         object.__setattr__(self, "counted", MemoizedCounter(self.counter.count_text))
 
     async def step(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold the beginning of a range; None if another process was faster or the conversation is gone."""
+        """Fold the first step of a range; return its checkpoint, None if another process was faster or it is gone."""
         prefix, entries = await self._read_sent(fold)
         entries = entries or await self._read(fold)
         if not entries:
@@ -217,7 +217,10 @@ class Folder:
         return landed
 
     async def _read_sent(self, fold: FoldRange) -> tuple[Context | None, list[Entry]]:
-        """Return a request that continues the agent's last prompt, and the entries to fold; (None, []) if unusable."""
+        """Return the agent's last prompt extended by the request for a summary, and the entries to fold.
+
+        (None, []) if that prompt cannot be used, so that a fresh prompt is needed.
+        """
         writer, sent = self.writer, fold.sent
         if (
             sent is None
@@ -237,7 +240,10 @@ class Folder:
                 "conversation": log_mark(self.scope.tenant, self.conversation),
                 "error": type(error).__name__,
             }
-            _log.warning("cannot continue the agent's prompt: using a fresh one", extra=fields)
+            _log.warning(
+                "cannot ask for a summary with the agent's own prompt: using a fresh prompt",
+                extra=fields,
+            )
             return None, []
         return (prefix, entries) if prefix is not None else (None, [])
 
@@ -264,7 +270,7 @@ class Folder:
     async def extract(
         self, fold: FoldRange, current: StandIn | None, *, upto: int, tokens: int
     ) -> Document | None:
-        """Return the document of an extract that also covers the entries up to `upto`; None if there is nothing to add.
+        """Return a document with an extract (important sentences) of the entries up to `upto`; None if none are new.
 
         About `tokens` of the log are read, so a longer range is covered in several calls.
         """
@@ -282,7 +288,7 @@ class Folder:
             text = (await self._ask_writer(task, ExtractiveWriter())).strip()
         return stand_in_document(entries[-1].seq, text)
 
-    async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
+    async def fold_given(self, fold: FoldRange, text: str) -> Checkpoint | None:
         """Fold the whole range with a summary written by the caller, which is stored unchanged."""
         if not text.strip():
             raise SummaryFailed(
@@ -312,7 +318,7 @@ class Folder:
         fidelity: float,
         model: str,
     ) -> Checkpoint | None:
-        """Store the summary of these entries as the live checkpoint; None if `fold.previous` is no longer live."""
+        """Store the summary as the newest checkpoint; None if another fold was stored since `fold.previous`."""
         previous = fold.previous
         digest = blake2b((previous.digest if previous else "").encode(), digest_size=16)
         for entry in entries:
@@ -344,13 +350,13 @@ class Folder:
             return None
 
     def _previous_for_writer(self, fold: FoldRange) -> str:
-        """Return the previous summary for the writer; a model gets it without the annex, which is made again."""
+        """Return the previous summary for the writer; a model gets it without its annex (list of lost facts)."""
         if isinstance(self.writer, ExtractiveWriter) or fold.by_caller:
             return fold.previous_text
         return without_annex(fold.previous_text)
 
     async def _write_summary(self, task: SummaryTask, facts: SourceFacts) -> str:
-        """Ask the writer for a summary within the limit; append an annex of the facts that a model's text lost."""
+        """Ask the writer for a summary; cut it to the limit, and append an annex of facts that a model's text lost."""
         written = (await self._ask_writer(task, self.writer)).strip()
         text = await self.runtime.compute(partial(self._within_limit, written, task, facts))
         if not text:
@@ -360,12 +366,12 @@ class Folder:
         return text
 
     def _fidelity(self, text: str, task: SummaryTask, facts: SourceFacts) -> float:
-        """Return the share of the facts that a summary states; cache its token counts for the next fold."""
+        """Return the share of the source's facts that a summary states, 0 to 1; caches its token counts."""
         self.counted.keep([text, *text.splitlines()])
         return check_fidelity(facts, text, reading=task.reading).score
 
     def _within_limit(self, text: str, task: SummaryTask, facts: SourceFacts) -> str:
-        """Return a writer's text within the limit, with an annex of the facts that a model's text lost; "" for ""."""
+        """Cut a writer's text to the limit and append an annex of the facts that a model's text lost; "" for ""."""
         count, limit = self.counted, task.limit
         extractive = isinstance(self.writer, ExtractiveWriter)
         if not extractive:  # no line of a model's text may look like a heading or a speaker's line
@@ -398,7 +404,7 @@ class Folder:
             ) from error
 
     async def _read(self, fold: FoldRange, *, tokens: int = STEP_TOKENS) -> list[Entry]:
-        """Read the entries of one step: up to `tokens`, then to the end of the span."""
+        """Read the entries of one step of a fold: up to `tokens`, then on to the end of the results of a tool call."""
         entries: list[Entry] = []
         used = 0
         while page := await self._read_page(entries[-1].seq if entries else fold.after, fold.upto):
@@ -429,7 +435,7 @@ def _passages(entries: Sequence[Entry]) -> list[Passage]:
 
 
 def _summary_passages(fold: FoldRange) -> list[Passage]:
-    """Split the previous summary into lines under the speakers named in it, so that names do not nest at each fold."""
+    """Return the previous summary as input of the next: a passage per line, with the speaker it names."""
     lines = (split_prefix(line.removeprefix("- ")) for line in fold.previous_text.splitlines())
     return [Passage(speaker, words, 0) for speaker, words in lines]
 
@@ -444,7 +450,7 @@ class FoldManager:
     meter: Meter
     monotonic: Callable[[], float] = time.monotonic
     _seen: dict[int, float] = field(default_factory=dict[int, float], init=False)
-    """When each end of a lease or pause was first seen, by the monotonic clock."""
+    """End time of a lease or pause -> when this process first saw it, by the monotonic clock."""
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(6)}")
     _handle_lock: AbstractAsyncContextManager[None] = field(init=False)
     """Held by the one fold that this handle makes at a time."""
@@ -455,7 +461,7 @@ class FoldManager:
         self._handle_lock = self.folder.runtime.lock()
 
     async def status(self) -> FoldingNote:
-        """Read the lease and the recent failures."""
+        """Read who holds the lease for folding, and the failures since the last successful fold."""
         return (await self._read_lease())[0]
 
     async def mode(self, live: Checkpoint | None, stand_in: StandIn | None) -> MemoryMode:
@@ -468,19 +474,22 @@ class FoldManager:
         return MemoryMode.SUMMARY_N
 
     async def step(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold one step; None if another process holds the lease or was faster, or during the pause after a failure."""
+        """Fold one step and return its checkpoint; None if another process folds, or in the pause after a failure."""
         return await self._one_at_a_time(fold, self._step)
 
-    async def whole(
+    async def fold_all(
         self, fold: FoldRange, on_progress: Callable[[int, int], None] | None = None
     ) -> Checkpoint | None:
-        """Fold all steps and return the last checkpoint; `on_progress(entries done, entries in all)` after each."""
+        """Fold a whole range in steps and return the last checkpoint, None if nothing was folded.
+
+        `on_progress(entries done, entries in all)` is called after each step.
+        """
         return await self._one_at_a_time(fold, lambda current: self._steps(current, on_progress))
 
     async def _one_at_a_time(
         self, fold: FoldRange, work: Callable[[FoldRange], Awaitable[Checkpoint | None]]
     ) -> Checkpoint | None:
-        """Run a fold after the other folds of this handle; entries that those have folded are not folded again."""
+        """Run a fold after the other folds of this session object; what those have folded is not folded again."""
         finished = self._finished
         async with self._handle_lock:
             try:
@@ -525,9 +534,9 @@ class FoldManager:
                 on_progress(step.upto - first, fold.upto - first)
         return landed
 
-    async def given(self, fold: FoldRange, text: str) -> Checkpoint | None:
-        """Fold with a summary written by the caller."""
-        landed = await self.folder.given(fold, text)
+    async def fold_given(self, fold: FoldRange, text: str) -> Checkpoint | None:
+        """Fold a range with a summary that the calling program wrote; None if another process was faster."""
+        landed = await self.folder.fold_given(fold, text)
         if landed is not None and (await self.status()).failures:
             await self._release(failures=0)
         self._count_metrics(landed, fold)
@@ -555,7 +564,7 @@ class FoldManager:
         return True
 
     async def _extract_steps(self, fold: FoldRange, tokens: int) -> bool:
-        """Commit extracts step by step, without the lease: the first to commit wins."""
+        """Commit extracts as checkpoints in steps, without a lease; True if one was made, here or elsewhere."""
         fold, landed = await self._current(fold), False
         for _ in range(1 + tokens // STEP_TOKENS):
             if fold.after >= fold.upto:
@@ -581,8 +590,8 @@ class FoldManager:
             seen=fold.seen,
         )
 
-    def begin(self, fold: FoldRange) -> bool:
-        """Start folding in the background; False if a background fold is already running."""
+    def begin_background(self, fold: FoldRange) -> bool:
+        """Start folding (compacting) in the background; False if a background fold is already running."""
         name = f"fold {self._log_id}"  # the name of a thread or task, which appears in logs
         return self.folder.runtime.begin(name, lambda: self._in_background(fold))
 
@@ -590,7 +599,7 @@ class FoldManager:
         runtime, pause = self.folder.runtime, self.policy.backoff
         for attempt in range(self.policy.retries + 1):
             try:
-                await self.whole(await self._current(fold))
+                await self.fold_all(await self._current(fold))
             except SummaryFailed:
                 if attempt == self.policy.retries or runtime.stopping:
                     return
@@ -599,20 +608,21 @@ class FoldManager:
             except Exception as error:  # folding is due again with the next call
                 kind = type(error).__name__
                 fields = {"event": "folding_stopped", "conversation": self._log_id, "error": kind}
-                _log.warning("background folding stopped: %s", kind, extra=fields)
+                text = "background folding (compaction) failed with %s: a later call tries again"
+                _log.warning(text, kind, extra=fields)
                 return
             else:
                 return
 
     async def _current(self, fold: FoldRange) -> FoldRange:
-        """Return the part of a range after the live checkpoint, so that committed steps are not repeated."""
+        """Return the part of a range that no checkpoint covers yet, so that committed steps are not repeated."""
         folder = self.folder
         live = await folder.store.live_checkpoint(folder.scope, folder.conversation)
         after = max(fold.after, live.upto if live else 0)
         return replace(fold, previous=live, after=after)
 
     async def _claim(self) -> bool:
-        """Take the lease; False if another process holds it, or during the pause after a failure."""
+        """Take the lease for folding; False if another process holds it, or during the pause after a failed fold."""
         note, version = await self._read_lease()
         now, lease = self.clock(), self.policy.lease
         taken = note.owner not in ("", self._owner) and self._is_active(note.until, lease)
@@ -630,14 +640,14 @@ class FoldManager:
         return self.monotonic() - self._seen_at(end) < length
 
     def _seen_at(self, end: int) -> float:
-        """Return when this handle first saw a lease or pause with this end, by the monotonic clock."""
+        """Return when this process first saw a lease or pause with this end time, by the monotonic clock."""
         seen = self._seen.setdefault(end, self.monotonic())
         while len(self._seen) > _MAX_SEEN:
             del self._seen[next(iter(self._seen))]
         return seen
 
     async def _release(self, *, failures: int | None) -> None:
-        """Give the lease back, with this number of failures; None keeps the stored number."""
+        """Give the lease for folding back, and store this number of failures; None keeps the stored number."""
         note, version = await self._read_lease()
         failures = note.failures if failures is None else failures
         if note.owner in ("", self._owner):
@@ -687,7 +697,7 @@ class FoldManager:
         return log_mark(self.folder.scope.tenant, self.folder.conversation)
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
-        """Return the model requests of folds and their usage, in the order of the checkpoints' ids."""
+        """Return a page of the requests that folds made to a model, with their token usage, by checkpoint id."""
         folder = self.folder
         found = await folder.store.documents(
             folder.scope, folder.conversation, FOLD_CALL, after=after, limit=limit

@@ -74,13 +74,13 @@ async def copy_conversation(
 
 
 def id_digest(salt: str, scope: Scope, conversation: str) -> str:
-    """Return the digest of an id with a salt of 32 hexadecimal digits; only someone who knows the id can match it."""
+    """Return the salted digest of a conversation's id, by which only someone who knows the id can find it."""
     name = f"{len(scope.tenant)}:{scope.tenant}{conversation}".encode("utf-8", "surrogatepass")
     return blake2b(name, key=bytes.fromhex(salt), digest_size=16).hexdigest()
 
 
 def _origin(notes: list[Document], scope: Scope, source: str) -> Document:
-    """Return the note that names `source`, and the conversations it was forked from itself, as digests."""
+    """Return the note for a fork that names its originals as digests: `source`, and what `source` was forked from."""
     known = next((note for note in notes if (note.kind, note.key) == (SESSION, ORIGIN)), None)
     before = read_note(known, OriginNote).ancestors if known else ()
     salt = secrets.token_hex(16)

@@ -43,12 +43,12 @@ __all__ = (
 
 
 _NEWEST = 16
-"""Number of newest messages that are checked for tool results."""
+"""Number of newest messages that are checked for tool results, to see if the agent uses tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message with its seq and its token count."""
+    """A message with its seq (position in the log) and its token count."""
 
     seq: int
     message: Message
@@ -57,7 +57,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class PromptParts:
-    """The parts of a call's prompt outside the window."""
+    """The parts of a call's prompt outside the window: system messages, summary, tail and tool schemas."""
 
     system: Sequence[StoredMessage] = ()
     tail: Sequence[Message] = ()
@@ -79,19 +79,19 @@ class PromptParts:
 
     @property
     def summary(self) -> str:
-        """The text shown in place of the folded entries."""
+        """The summary or temporary extract that is shown in place of the folded entries; empty if there is none."""
         if self.stand_in is not None:
             return self.stand_in.text
         return shown_summary(self.checkpoint) if self.checkpoint else ""
 
     @property
     def folded(self) -> int:
-        """The last seq that is covered by a checkpoint, or cleared."""
+        """Last log position that is covered by a checkpoint's summary, or hidden by `clear()`; 0 for none."""
         return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
 
     @property
     def covered(self) -> int:
-        """The last seq that the window need not show: it is folded, cleared, or covered by the stand-in extract."""
+        """Last log position that the window need not show: folded, cleared or in the temporary extract; 0 for none."""
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
 
@@ -128,7 +128,7 @@ class LiveWindow:
             self._transcript.add(head.message, head.tokens, number=head.seq)
 
     def extend(self, entries: Iterable[StoredMessage]) -> None:
-        """Add the next entries of the log."""
+        """Add the entries that follow the newest one in the window; the caller must leave none out."""
         for entry in entries:
             if entry.message.role == "system":
                 self._system_seqs.append(entry.seq)
@@ -138,19 +138,19 @@ class LiveWindow:
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory of the messages, in bytes."""
+        """Approximate memory that the loaded messages take, in bytes."""
         return self._transcript.held_bytes
 
     @property
     def turn(self) -> int:
-        """Seq of the user message that opened the newest turn; 0 before the first."""
+        """Log position of the user message that opened the newest turn; 0 before the first turn."""
         transcript = self._transcript
         if not transcript.grouper.turns:
             return 0
         return transcript.numbers[transcript.position_of(transcript.grouper.turns[-1])]
 
     def tokens(self, *, largest: int) -> int:
-        """Sum the tokens of the entries from the anchor on, each counted as at most `largest`."""
+        """Return the tokens of the entries that the window shows, each counted as at most `largest`."""
         costs = self._transcript.costs[self._position_of(self.anchor) :]
         return sum(min(cost, largest) for cost in costs)
 
@@ -165,7 +165,7 @@ class LiveWindow:
 
     @property
     def uses_tools(self) -> bool:
-        """True if one of the newest messages is the result of a tool."""
+        """True if one of the newest messages is the result of a tool, so that the agent seems to use tools."""
         return any(message.role == "tool" for message in self._transcript.messages[-_NEWEST:])
 
     def user_messages(self, after: int) -> list[tuple[int, str]]:
@@ -179,7 +179,7 @@ class LiveWindow:
 
     @property
     def compacted(self) -> int:
-        """Seq of the newest entry with an item in which a provider compacted everything before; 0 if there is none."""
+        """Log position of the newest reply in which the provider compacted older turns; 0 for none."""
         messages = self._transcript.messages
         for at in range(len(messages) - 1, -1, -1):
             if messages[at].role == "assistant" and has_compaction(messages[at]):
@@ -187,7 +187,7 @@ class LiveWindow:
         return 0
 
     def note(self, *, query: str, tail: str, prompt: PromptParts) -> WindowNote:
-        """Return the note from which another process builds the same window."""
+        """Return the note to store from which another process builds the same window."""
         head = self.head.seq if self.head else 0
         caps = tuple(sorted(self.caps.items()))
         return WindowNote(
@@ -204,7 +204,7 @@ class LiveWindow:
         )
 
     def build(self, budget: Budget, prompt: PromptParts, strategy: Strategy) -> Context:
-        """Build the context of a call, with entries named by seq; moves the anchor if the budget requires it."""
+        """Build the context of a call; moves the anchor (first entry of the window) if the budget requires it."""
         transcript = self._transcript
         transcript.system = [entry.message for entry in prompt.system]
         context = assemble(
@@ -231,11 +231,11 @@ class LiveWindow:
         return context
 
     def summary_limit(self, budget: Budget, prompt: PromptParts) -> int:
-        """Return the most tokens a summary may have."""
+        """Return the most tokens that a summary may have within this budget."""
         return self._room(budget, prompt).summary
 
     def room_left(self, budget: Budget, prompt: PromptParts) -> int:
-        """Return the tokens left if everything from the anchor on is shown; negative if it does not fit."""
+        """Return the tokens of the budget that are left if the whole window is shown; negative if it does not fit."""
         view = anchored_view(self._transcript, self._anchor(prompt))
         used = view.tokens(view.start) if view.start <= view.last else 0
         try:
@@ -252,7 +252,7 @@ class LiveWindow:
         threshold: float,
         keep_turns: int,
     ) -> int:
-        """Return the last seq to fold when folding is due; a seq before the anchor if nothing is worth folding.
+        """Return the last log position to fold, if folding is due; one before the window if nothing is worth folding.
 
         Folding is due when a context without recalled passages has `due_tokens` or more. `due_tokens` is at most the
         share `threshold` of the budget.
@@ -274,7 +274,7 @@ class LiveWindow:
         return self._seq_of(self._transcript.position_of(start)) - 1
 
     def before_turns(self, turns: int) -> int:
-        """Return the last seq before the newest `turns` turns, or before the anchor if the window has fewer."""
+        """Return the last log position before the newest `turns` turns, or before the window if it has fewer turns."""
         transcript = self._transcript
         if turns <= 0:
             return self.seq
@@ -283,12 +283,12 @@ class LiveWindow:
         return max(self._seq_of(first), self.anchor) - 1
 
     def has_messages(self, covered: int, upto: int) -> bool:
-        """Return True if there is a message to fold after `covered` up to `upto`; system messages are never folded."""
+        """Return True if there are messages to fold after position `covered` up to `upto`, system messages aside."""
         numbers = self._transcript.numbers
         return self.anchor > covered + 1 or (len(numbers) > 0 and numbers[0] <= upto)
 
     def turn_end(self, turns: int) -> int:
-        """Return the last seq of the oldest `turns` turns after the anchor; the newest seq if there are fewer turns."""
+        """Return the last log position of the window's oldest `turns` turns; the newest if it has no more turns."""
         transcript = self._transcript
         first = self._position_of(self.anchor)
         starts = [transcript.position_of(span) for span in transcript.grouper.turns]
@@ -323,7 +323,7 @@ class LiveWindow:
         return Anchor(position, caps, prompt.summary, 0, self.reason)
 
     def _move(self, anchor: Anchor, head: int) -> None:
-        """Move this window to the anchor of a context that was built, and drop the messages before it."""
+        """Let this window begin at the anchor (first entry) of a context that was built, and drop older messages."""
         position, start = anchor.position, self._seq_of(anchor.position)
         self.caps = {self._seq_of(at): cap for at, cap in anchor.caps}
         # The anchor never moves back, as it would if only the user message before it can be shown.
@@ -355,7 +355,7 @@ class LiveWindow:
         return numbers[position] if position < len(numbers) else self.seq + 1
 
     def _before_anchor(self, prompt: PromptParts, *, question: int) -> Iterator[Omission]:
-        """Yield the omissions before the anchor; system messages and the turn's question are not omitted."""
+        """Yield what is left out before the window and why, except system messages and the turn's question."""
         sent = {question, *(entry.seq for entry in prompt.system)}
         covered = prompt.covered
         folded = f"folded into checkpoint {prompt.checkpoint.id}" if prompt.checkpoint else ""
@@ -371,7 +371,7 @@ class LiveWindow:
                     yield Omission(left, right, outcome, why)
 
     def _in_seqs(self, fates: Iterable[Omission]) -> Iterator[Omission]:
-        """Convert omissions from positions to seqs; one range of positions may become several ranges of seqs."""
+        """Convert omissions from positions in this window to log positions; one range may become several."""
         numbers = self._transcript.numbers
         for fate in fates:
             if fate.start < 0:
@@ -397,14 +397,14 @@ class LiveWindow:
                 yield Omission(seq, seq + 1, Outcome.DROPPED, "replaced by a newer system message")
 
     def _question(self, context: Context) -> int:
-        """Return the seq of the user message that is shown before the anchor; -1 for none."""
+        """Return the log position of the user message that is shown before the window's first entry; -1 for none."""
         if context.head >= 0:
             return self._seq_of(context.head)
         alone = context.anchor.position < self._position_of(self.anchor)
         return self.head.seq if self.head and alone else -1
 
     def _use_seqs(self, context: Context, prompt: PromptParts, fates: tuple[Omission, ...]) -> None:
-        """Replace positions by seqs in a context that was just built."""
+        """Replace positions in this window by seqs (log positions) in a context that was just built."""
         numbers = self._transcript.numbers
         shown, positions = context.positions, array("q")
         if isinstance(shown, range):
@@ -420,7 +420,7 @@ class LiveWindow:
 
 
 def _ranges_without(start: int, stop: int, holes: set[int]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges from `start` up to `stop` that contain no hole."""
+    """Yield the ranges between `start` and `stop` that are left when the numbers in `holes` are taken out."""
     for hole in sorted(seq for seq in holes if start <= seq < stop):
         if start < hole:
             yield start, hole

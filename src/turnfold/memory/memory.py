@@ -80,7 +80,7 @@ _WINDOW: Final = 16_000
 
 
 class SessionCache:
-    """Session handles by tenant and conversation; evicts the least recently used. Thread-safe."""
+    """Cache of session objects by tenant and conversation; evicts the least recently used. Thread-safe."""
 
     def __init__(self, *, most: int = _MAX_HANDLES, most_bytes: int = _MAX_BYTES) -> None:
         if most < 1 or most_bytes < 0:
@@ -93,7 +93,7 @@ class SessionCache:
         self._sizes: dict[tuple[str, str], int] = {}
         self._total = 0
         self._last = ("", "")
-        """The key looked up last."""
+        """Tenant and conversation of the session returned last; its size is measured at the next look-up."""
         self._lock = threading.Lock()
         self._lookups = 0
 
@@ -102,12 +102,12 @@ class SessionCache:
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory of all handles, in bytes."""
+        """Approximate memory of all cached sessions, in bytes."""
         with self._lock:
             return sum(handle.held_bytes for handle in self._sessions.values())
 
     def get(self, conversation: str, config: MemoryConfig) -> AsyncSession:
-        """Return the handle on a conversation; makes one if there is none."""
+        """Return the cached session of a conversation, or a new one; may evict the least recently used session."""
         key = config.scope.tenant, conversation
         with self._lock:
             # A handle grows while it is used, so the handle that was returned last is measured now. That misses some
@@ -130,7 +130,7 @@ class SessionCache:
             return handle
 
     def drop(self, conversation: str, config: MemoryConfig) -> None:
-        """Remove the handle of a conversation that was erased."""
+        """Remove the session of an erased conversation from the cache; nothing happens if it is not cached."""
         with self._lock:
             self._remove((config.scope.tenant, conversation))
 
@@ -220,7 +220,7 @@ _TYPES: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "strategy": ((Callable,), "strategy=oldest_first, from turnfold.window"),
     "clock": ((Callable, NoneType), "clock=a function that returns microseconds since 1970"),
 }
-"""Option of a memory -> its types, and how it is written."""
+"""Name of a memory's option -> its allowed types, and an example for error texts."""
 
 
 def _check_options(options: Mapping[str, object]) -> None:
@@ -231,7 +231,7 @@ def _check_options(options: Mapping[str, object]) -> None:
     store, embedder = options["store"], options["embedder"]
     if not isinstance(store, str) and not hasattr(store, "append"):
         raise InvalidOption(
-            f"store={store!r} is {type(store).__name__}, neither an address nor an open store: write "
+            f"store={store!r} is {type(store).__name__}, which is neither an address nor an open store: write "
             'Memory("sqlite:///chat.db")'
         )
     if embedder is not None and not hasattr(embedder, "embed"):
@@ -499,11 +499,11 @@ class AsyncMemory:
 
     @property
     def budget(self) -> Budget:
-        """The default budget of a call."""
+        """The budget (token limits) of a call that names none."""
         return self._config.budget
 
     def session(self, conversation: str) -> AsyncSession:
-        """Return the handle on a conversation, new or existing.
+        """Return the session object of a conversation, which need not exist yet.
 
         An id that begins with the id of its user and a slash (`user-42/trip`) is erased by `erase_user("user-42")`.
         """
@@ -530,7 +530,7 @@ class AsyncMemory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search the messages of this scope or of one conversation, and the other kinds that `within` names."""
+        """Search the messages of this scope (tenant) or of one conversation, or what `within` names; best first."""
         return await search_memory(
             self._config, query, conversation=conversation, within=within, limit=limit
         )
@@ -589,7 +589,7 @@ class AsyncMemory:
         self._handles.drop(conversation, self._config)
 
     async def health(self) -> Health:
-        """Check if the store can serve requests."""
+        """Return whether the store can serve requests, and details about it."""
         return await self._config.store.health()
 
     async def drain(self) -> None:

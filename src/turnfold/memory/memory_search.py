@@ -28,7 +28,7 @@ _SHORT_TEXT = 5_000
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """One result of a search."""
+    """One result of a memory search: a message, a checkpoint's summary or a document, with a snippet."""
 
     conversation: str
     score: float
@@ -74,7 +74,7 @@ async def search_memory(
 
 @dataclass(frozen=True, slots=True)
 class _HitReader:
-    """Reads the hits of one search as results with snippets."""
+    """Reads what the hits of one search name (messages, summaries, documents), and cuts snippets."""
 
     config: MemoryConfig
     terms: list[str]
@@ -83,7 +83,7 @@ class _HitReader:
     """Checkpoints by id, for each conversation with a checkpoint among the hits."""
 
     async def read(self, hit: Hit) -> SearchResult | None:
-        """Read the entry, checkpoint or document of a hit; None if it was erased."""
+        """Read the message, summary or document that a search hit names, and cut its snippet; None if it was erased."""
         if hit.kind == ENTRY:
             return await self._entry(hit)
         if hit.kind == CHECKPOINT:

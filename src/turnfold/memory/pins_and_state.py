@@ -42,11 +42,11 @@ __all__ = (
 _LONG_TEXT = 10_000
 """Longest pin, in characters, that is counted on an event loop; a longer one is counted in a thread."""
 _MAX_TRIES = 64
-"""Attempts to store one change of the state; an attempt fails if another writer was first."""
+"""Most attempts to store one change of the state; an attempt fails if another writer was faster."""
 
 
 class AsyncState:
-    """JSON values by name, shared by all handles on a conversation.
+    """Session state: JSON values by name that contexts show, shared by all session objects of a conversation.
 
     Concurrent changes of different names are all kept.
     """
@@ -55,7 +55,7 @@ class AsyncState:
         self._cache = cache
 
     async def all(self) -> dict[str, object]:
-        """Return all values."""
+        """Return all values of the session state by name."""
         return (await self._read())[0].values
 
     async def get(self, name: str, default: object = None) -> object:
@@ -63,11 +63,14 @@ class AsyncState:
         return (await self.all()).get(name, default)
 
     async def set(self, name: str, value: object) -> None:
-        """Set one value."""
+        """Store a JSON value under a name, in place of an earlier one; contexts show it from the next user turn on."""
         await self.update({name: value})
 
     async def update(self, values: Mapping[str, object]) -> None:
-        """Set several values at once."""
+        """Store several JSON values by name at once; other names keep their values.
+
+        Raises `InvalidRecord` if a value is not JSON.
+        """
         checked = thaw_object(freeze_object(values, path="state"))
         cache = self._cache
         if redaction := redaction_of(cache.store):
@@ -75,7 +78,7 @@ class AsyncState:
         await self._change(lambda known: {**known, **checked})
 
     async def remove(self, name: str) -> bool:
-        """Remove a value; return True if it was set."""
+        """Remove the value stored under a name; return False if there was none."""
         existed = name in await self.all()
         await self._change(lambda known: {key: known[key] for key in known if key != name})
         return existed
@@ -112,13 +115,13 @@ class Pins:
 
     cache: ConversationCache
     lock: AbstractAsyncContextManager[None]
-    """The session's lock."""
+    """The lock of the session's cached state."""
     budget: Budget
-    """The memory's budget: its tail must hold all pins together."""
+    """The memory's budget; the share of it for the tail (pins, recalled text) must hold all pins together."""
     runtime: Runtime
 
     async def pin(self, content: str, key: str) -> str:
-        """Pin a text under a key, or under a key derived from the text."""
+        """Show a text in every call from the next user turn on; return `key`, or a key made from the text."""
         text = check_text(plain_text(content, path="content"), path="content")
         if not text.strip():
             raise InvalidOption("cannot pin an empty text: give content=, or seq= for an entry")
@@ -128,24 +131,27 @@ class Pins:
         return await self._pin(name, text)
 
     async def pin_entry(self, seq: int, key: str, expected: Message | None = None) -> str:
-        """Pin the words of an entry, by default under the key `entry-<seq>`; its message must equal `expected`."""
+        """Pin the text of log entry `seq` and return the pin's key, by default `entry-<seq>`.
+
+        Raises `NotFound` if there is no such entry, `InvalidOption` if its message is not `expected` or has no text.
+        """
         cache = self.cache
         found = await cache.store.read(
             cache.scope, cache.conversation, after=max(seq - 1, 0), upto=max(seq, 0), limit=1
         )
         if not found:
             raise NotFound(
-                f"there is no entry {seq} in {cache.conversation!r}: history() lists the entries"
+                f"there is no entry {seq} in {cache.conversation!r}: session.history() lists the entries"
             )
         message = found[0].message
         if expected is not None and message != expected:
             raise InvalidOption(
-                f"entry {seq} of {cache.conversation!r} has another message: it was erased, or the given entry is of "
-                "another conversation"
+                f"cannot pin the given entry: entry {seq} of {cache.conversation!r} has another message, as it was "
+                "erased or the given entry is of another conversation; read it again with session.history()"
             )
         if is_erased(message) or not message.text.strip():
             why = "was erased" if is_erased(message) else "has no text"
-            raise InvalidOption(f"cannot pin entry {seq}: it {why}")
+            raise InvalidOption(f"cannot pin entry {seq}: it {why}; pin a text instead")
         return await self._pin(key or f"entry-{seq}", entry_pin_text(found[0]), found[0])
 
     async def _pin(self, name: str, text: str, entry: Entry | None = None) -> str:
@@ -165,7 +171,7 @@ class Pins:
         return name
 
     async def unpin(self, key: str) -> bool:
-        """Remove a pin; return True if it was pinned."""
+        """Stop showing a pinned text from the next user turn on; return False if nothing is pinned under the key."""
         cache = self.cache
         async with self.lock:
             await cache.refresh()
@@ -179,8 +185,8 @@ class Pins:
                 await self._put(key, msgspec.structs.replace(pin, until=until))
             return True
 
-    async def shown(self) -> dict[str, str]:
-        """Return the pinned texts by key, oldest first."""
+    async def current(self) -> dict[str, str]:
+        """Return the texts that are pinned now, by key, oldest first."""
         async with self.lock:
             await self.cache.refresh()
             return {key: pin.text for key, pin in self.cache.pins if not pin.until}

@@ -52,14 +52,14 @@ _RECALLED = FenceNote(
 
 
 def pinned_at(pins: Iterable[tuple[str, PinNote]], turn: int) -> list[str]:
-    """Return the texts pinned before the first reply to the user message at `turn`, oldest first."""
+    """Return the pinned texts that the turn begun by entry `turn` shows; later changes wait for the next turn."""
     return [
         pin.text for _, pin in pins if pin.since <= turn and (pin.until == 0 or pin.until >= turn)
     ]
 
 
 def entry_pin_text(entry: Entry) -> str:
-    """Return the text of a pinned entry: its words, after its number and speaker.
+    """Return the text under which a log entry is pinned: its number and speaker, then its words.
 
     Only what a user said or the program set can be an instruction; words of a tool or a model are marked as data.
     """
@@ -73,7 +73,7 @@ def entry_pin_text(entry: Entry) -> str:
 
 
 def state_at(state: StateNote, turn: int) -> Mapping[str, object]:
-    """Return the state; empty if it was changed after the first reply to the user message at `turn`."""
+    """Return the session state for the turn begun by entry `turn`; empty if it was changed after this turn began."""
     return state.values if state.since <= turn else {}
 
 
@@ -85,7 +85,10 @@ def tail_text(
     findings: str = "",
     recalled: Sequence[Recalled] = (),
 ) -> str:
-    """Return the tail as text, or an empty text; `rules` and `findings` are already fenced."""
+    """Return the tail (pins, rules, state, findings, recalled entries) as one text; empty if all are.
+
+    `rules` and `findings` must already be fenced (marked as data).
+    """
     blocks: list[str] = []
     if pins:
         blocks.append(fence(pins_text(pins), label=PINNED, note=_PINNED))
@@ -103,7 +106,7 @@ def tail_text(
 def check_pins(
     pins: Sequence[str], budget: Budget, counter: TokenCounter, *, new: str = ""
 ) -> None:
-    """Raise `BudgetTooSmall` if the pins, together with a `new` one, do not fit the tail of this budget."""
+    """Raise `BudgetTooSmall` if the pins, and a `new` one, exceed the budget's share for them and other added text."""
 
     def cost(texts: Sequence[str]) -> int:
         return sum(map(counter.count_message, tail_message(tail_text(pins=texts, state={}))))
@@ -125,12 +128,12 @@ def pins_text(pins: Iterable[str]) -> str:
 
 
 def tail_message(text: str) -> tuple[Message, ...]:
-    """Return the tail as a message; none if the text is empty."""
+    """Return the tail (pins, rules, recalled entries) as one user message; no message if the text is empty."""
     return (user(text),) if text else ()
 
 
 def with_notes(tail: str, notes: Mapping[str, str], workspace: str) -> str:
-    """Append the notes and the workspace of a call to the tail."""
+    """Return the tail text with the call's notes and workspace after it; raises `InvalidOption` for a reserved name."""
     if PINNED in notes:
         raise InvalidOption(
             f"a note must not be named {PINNED!r}, the label of the pins: give it another name, or use pin()"
@@ -148,7 +151,7 @@ def with_notes(tail: str, notes: Mapping[str, str], workspace: str) -> str:
 
 
 def recalled_text(recalled: Sequence[Recalled]) -> str:
-    """Format recalled entries as a context shows them: fenced, in the order of the log; empty for none."""
+    """Format recalled entries as a context shows them: marked as data, in the order of the log; empty for none."""
     if not recalled:
         return ""
     text = passages_text(recalled)

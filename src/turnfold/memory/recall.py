@@ -45,23 +45,23 @@ __all__ = (
 _MAX_HITS = 400
 """The most hits that one search returns; hits in the window are then left out."""
 _RECENT_SCORE = 1e-6
-"""Score of an entry that is shown because it is recent: below that of any match."""
+"""Score of an entry that is shown only because it is recent; below the score of any match."""
 _PLAIN_TOKENS = 1_600
-"""The most tokens of recalled entries that rank well without being relevant (`relevant_places`)."""
+"""Most tokens of recalled entries that rank well but share too few words with the query (`relevant_places`)."""
 _QUESTION_WITHIN = 64
-"""The newest entries among which `recall` looks for the user's message that is its query."""
+"""Number of newest entries among which `recall` looks for a user message that is itself the query, to leave it out."""
 _JUDGED = 3
-"""Best matches by words that are read to see how many terms of the query one of them has."""
+"""Number of best matches by words that are read, to see how many terms of the query one of them has."""
 _MAX_RANKED = 400
 """The most matches outside the window that are ranked."""
 _LONG_QUERY = 2_000
-"""Characters of a query whose terms are made at once; those of a longer one are made off the event loop."""
+"""Most characters of a query whose search terms are made on the event loop; for a longer one a thread is used."""
 _LONG_TOKENS = 4_000
-"""Tokens of entries among which passages are chosen at once; among more they are chosen off the event loop."""
+"""Most tokens of entries among which passages are chosen on the event loop; for more, a thread is used."""
 
 
 async def terms_of_query(query: str, runtime: Runtime) -> list[str]:
-    """Return the terms to search for; an event loop is not blocked by a long query."""
+    """Return the search terms of a query; a long query is split in a thread, to keep the event loop free."""
     if len(query) <= _LONG_QUERY:
         return search_terms(query)
     return await runtime.compute(partial(search_terms, query))
@@ -69,13 +69,13 @@ async def terms_of_query(query: str, runtime: Runtime) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ScoreParts:
-    """The parts of an entry's score; comparable within one result only."""
+    """The parts of a recalled entry's score; comparable within one result only."""
 
     words: float = 0.0
     meaning: float | None = None
     """Score for nearness in meaning; None without an embedder."""
     neighbours: float = 0.0
-    """Score added for matches near this entry when passages are chosen."""
+    """Score that is added for matches next to this entry in the log, when passages are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,16 @@ class Recaller:
     async def recall(
         self, query: str, *, limit: int, tokens: int | None, within: Within
     ) -> list[Recalled]:
-        """Return matching entries: at most `limit`, or with `tokens` as many as fit.
+        """Return the entries that match a query: at most `limit`, or with `tokens` as many as fit.
 
         The user's newest message is left out if the query is its text: it finds nothing but the question itself.
         """
         if limit < 1:
             raise InvalidOption(f"limit={limit} must be at least 1")
         if within.kinds != ALL_ENTRIES.kinds:
-            raise InvalidOption("recall() finds entries only: use Memory.search() for other kinds")
+            raise InvalidOption(
+                "within.kinds= names other kinds than entries, but recall() finds entries only: use Memory.search()"
+            )
         if tokens is not None and tokens < 1:
             raise InvalidOption(f"tokens={tokens} must be at least 1")
         question = await self._question(query)
@@ -154,12 +156,12 @@ class Recaller:
         within: Within = ALL_ENTRIES,
         recent: int = 0,
     ) -> list[Recalled]:
-        """Return the best entries after `after` and before `before`, with their neighbours, in log order.
+        """Return the best matches between two log positions, with their neighbours, in log order.
 
-        `measure` of the result is at most `tokens`. With `automatic` (the user's message is the query) entries that
-        share too few words with the query get little room, or none. Entries for which `shown` is true are left out;
-        their neighbours are not. The entry `question` is the query itself: it is left out and counts for no other
-        entry. Unused room is filled with the newest `recent` entries.
+        They come after `after` and before `before`; `measure` of the result is at most `tokens`. With `automatic` (the
+        user's message is the query) entries that share too few words with the query get little room, or none. Entries
+        for which `shown` is true are left out; their neighbours are not. The entry `question` is the query itself: it
+        is left out and counts for no other entry. Unused room is filled with the newest `recent` entries.
         """
         terms = await terms_of_query(query, self.config.runtime)
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
@@ -210,7 +212,7 @@ class Recaller:
         automatic: bool,
         shown: Callable[[Entry], bool],
     ) -> list[Recalled]:
-        """Return the passages of `passages`, of what was read: `places` first, then `newest`."""
+        """Choose the entries that `passages` returns, within `tokens`: those at `places` first, then the `newest`."""
         close = relevant_places(places, found, terms) if automatic else places
         select = partial(
             fill,
@@ -237,7 +239,7 @@ class Recaller:
         after: int,
         before: int | None,
     ) -> tuple[list[tuple[int, float]], dict[int, Entry]]:
-        """Return the hits and their neighbours, best first, and the entries of the best of them."""
+        """Return (seq, score) of the hits and their neighbours, best first, and the entries of the best of them."""
         mean = head.tokens / max(head.seq, 1)
         rank = partial(
             ranked_places, hits, newest=head.seq, mean_tokens=mean, after=after, before=before
@@ -250,7 +252,7 @@ class Recaller:
         return rank(positions=positions), entries
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
-        """Return the parts of the scores by seq; `words` and `meaning` add up to the score of a match."""
+        """Return the parts of each match's score; `words` and `meaning` add up to the score of the match."""
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         terms = await terms_of_query(query, self.config.runtime)
         hits = await self._hits(terms, _MAX_HITS, ALL_ENTRIES)
@@ -277,7 +279,7 @@ class Recaller:
         after: int = 0,
         before: int | None = None,
     ) -> list[tuple[int, float]]:
-        """Merge the hits with the entries nearest in meaning; return the hits unchanged if there is no embedder."""
+        """Merge hits by words with the entries nearest in meaning; without an embedder, return the hits."""
         if self.meanings is None:
             return hits
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
@@ -295,7 +297,7 @@ class Recaller:
     async def _trust_in_words(
         self, hits: Sequence[tuple[int, float]], terms: Sequence[str], entries: int
     ) -> float:
-        """Return how far the matches by words are trusted beside those by meaning; the best of them are read."""
+        """Return how far matches by words are trusted beside those by meaning, 0 to 1; reads the best of them."""
         telling = [term for term in terms if not is_character(term)]
         if not hits or not telling:
             return 1.0

@@ -75,12 +75,12 @@ class RecallTool:
 
     @property
     def parameters(self) -> dict[str, object]:
-        """JSON schema of the arguments."""
+        """JSON schema of the arguments of the `recall_context` tool."""
         return recall_parameters(max_tokens=self._max_tokens)
 
     @property
     def schema(self) -> dict[str, object]:
-        """The tool in the form of OpenAI's Chat Completions API."""
+        """The `recall_context` tool as OpenAI's Chat Completions API describes tools."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -166,7 +166,7 @@ class RecallTool:
 
 
 def recall_parameters(*, max_tokens: int) -> dict[str, object]:
-    """Return the JSON schema of the arguments, with the limit of `max_tokens`."""
+    """Return the JSON schema of the `recall_context` tool's arguments, with the limit of `max_tokens`."""
     if max_tokens < 4 * _SPARE:
         raise InvalidOption(
             f"max_tokens={max_tokens} must be at least {4 * _SPARE}: {_SPARE} are reserved to say what did not fit"
@@ -177,7 +177,7 @@ def recall_parameters(*, max_tokens: int) -> dict[str, object]:
 
 
 def _modes(given: Mapping[str, object]) -> list[str]:
-    """Return the argument names of each mode in use; empty values do not count, as some models fill in every field."""
+    """Return the modes (by words, turns or range) for which a model gave arguments; empty values do not count."""
     modes = (("query",), ("turn_numbers",), ("first_seq", "last_seq"))
     used = [[name for name in mode if not _is_empty(given.get(name, ""))] for mode in modes]
     return [", ".join(names) for names in used if names]
@@ -188,7 +188,7 @@ def _is_empty(value: object) -> bool:
 
 
 def _as_recalled(entry: Entry) -> Recalled | None:
-    """Return an entry in the form to show, with its tool calls; None if there is nothing to show."""
+    """Return an entry as the tool shows it, with its tool calls; None if it has no text and no tool calls."""
     message = entry.message
     if message.role == "system":
         return None
@@ -204,7 +204,7 @@ def _as_recalled(entry: Entry) -> Recalled | None:
 def _fitting(
     passages: Sequence[Recalled], room: int, count: Callable[[str], int]
 ) -> tuple[list[Recalled], list[str]]:
-    """Return the first entries that fit, and notes for the model; a first entry that is too long by itself is cut."""
+    """Return the first recalled entries that fit `room`, and notes for the model; a too long first one is cut."""
     low, high = 0, len(passages)
     while low < high:
         middle = (low + high + 1) // 2

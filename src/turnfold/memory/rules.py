@@ -58,11 +58,11 @@ _MAX_TRIES = 5
 
 
 class RulesNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The stored ledger."""
+    """The stored ledger of a session: its rules, and how far the log was searched for them."""
 
     v: int = 1
     upto: int = 0
-    """The last entry that was searched for rules."""
+    """Log position of the last entry that was searched for rules."""
     rules: tuple[StandingRule, ...] = ()
 
 
@@ -73,9 +73,9 @@ class RuleLedger:
     cache: ConversationCache
     runtime: Runtime
     enabled: bool = True
-    """False if messages are not searched for rules; rules of `add_rule()` are shown all the same."""
+    """True if messages are searched for rules; if False, only rules of `add_rule()` are shown."""
     left_out: int = field(default=0, init=False)
-    """Active rules that the last context had no room for."""
+    """Number of active rules that the last context had no room for."""
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
     """The stored document, `cache.history` when it was read, and the ledger with what this handle has found since."""
     _unsaved: bool = field(default=False, init=False)
@@ -136,7 +136,7 @@ class RuleLedger:
         }
 
     def forget_counts(self) -> None:
-        """Drop the cached token counts: another counter is used."""
+        """Drop the cached token counts of rules, because tokens are counted with another counter from now on."""
         self._texts, self._tokens = {}, {}
 
     async def active(self) -> list[StandingRule]:
@@ -152,11 +152,11 @@ class RuleLedger:
         return [rule for rule in self._note().rules if not rule.seq or rule.seq > cleared]
 
     async def add(self, text: str, kind: RuleKind) -> StandingRule:
-        """Add a rule that was not said in the log."""
+        """Store a rule that no message states; raises `InvalidOption` for a wrong kind, or a text too long or empty."""
         clean = check_text(plain_text(text, path="text"), path="text").strip()
         if not 0 < len(clean) <= LONGEST_RULE:
             raise InvalidOption(
-                f"a rule has 1 to {LONGEST_RULE} characters, got {len(clean)}: shorten it, or use pin()"
+                f"a rule must have 1 to {LONGEST_RULE} characters, this one has {len(clean)}: shorten it, or use pin()"
             )
         if kind not in get_args(RuleKind):
             known = ", ".join(map(repr, get_args(RuleKind)))
@@ -173,10 +173,10 @@ class RuleLedger:
         return rule
 
     async def drop(self, key: str) -> StandingRule:
-        """Drop the active rule with this id."""
+        """End the active rule with this id, so that contexts no longer show it; raises `NotFound` if there is none."""
         found = next((rule for rule in await self.active() if rule.id == key), None)
         if found is None:
-            raise NotFound(f"no active rule {key!r}; rules() lists them")
+            raise NotFound(f"no active rule has the id {key!r}: session.rules() lists them")
         dropped = msgspec.structs.replace(found, state="dropped")
         await self._change(
             lambda rules: tuple(dropped if rule.id == key else rule for rule in rules)
@@ -184,7 +184,7 @@ class RuleLedger:
         return dropped
 
     def _note(self) -> RulesNote:
-        """Return the ledger with everything that this handle has found in the log so far."""
+        """Return the rules note: as stored, with the rules that this session object has found in the log since."""
         document, history = self.cache.rules_document, self.cache.history
         # If the stored note did not change, keep the rules that this handle has found since.
         if document != self._read[0] or history != self._read[1]:
@@ -193,7 +193,7 @@ class RuleLedger:
         return self._read[2]
 
     async def _catch_up(self, window: LiveWindow) -> None:
-        """Search the user's new messages: those in the window, which are loaded, and one page of older ones."""
+        """Search the user's messages for rules, if not done yet: all in the window, and one page of older ones."""
         if self._note().upto + 1 < window.anchor:
             await self._read_page(window.anchor - 1)
         upto = self._note().upto
@@ -220,7 +220,7 @@ class RuleLedger:
     async def _take(
         self, said: Sequence[tuple[int, str]], upto: int, *, is_page: bool = False
     ) -> None:
-        """Add the rules found in some messages; the log was read up to `upto`.
+        """Search messages (seq, text) for rules and add these to the ledger; the log is then searched up to `upto`.
 
         The note is written if its rules changed or a whole page of the log was read. A few entries without rules are
         cheaper to read again than to write about.
@@ -250,7 +250,7 @@ class RuleLedger:
         return update_ledger(rules, new, limit_tokens=_STORED_TOKENS, count=self._count).rules
 
     def _count(self, text: str) -> int:
-        """Return the tokens of a text; counts of single rules are cached."""
+        """Return the number of tokens of a text; the counts of single rules are cached."""
         if len(text) > _LONGEST_LINE:
             return self.cache.counter.count_text(text)
         if len(self._tokens) > _COUNTED_RULES:
@@ -260,7 +260,7 @@ class RuleLedger:
         return self._tokens[text]
 
     async def _write(self, note: RulesNote) -> None:
-        """Store the ledger; `Conflict` if another process changed it or the history meanwhile."""
+        """Store the ledger of rules; raises `Conflict` if another process changed it or the history meanwhile."""
         cache = self.cache
         await cache.confirm()
         known = cache.rules_document
@@ -292,7 +292,7 @@ class RuleLedger:
 
 
 def rules_as_of(document: Document, upto: int) -> bytes:
-    """Return a stored ledger as it was when `upto` was the newest entry, with all rules of `add_rule()`."""
+    """Return a stored ledger of rules as it was when entry `upto` was the newest, with all rules of `add_rule()`."""
     note = _decode(document)
     said = [rule for rule in note.rules if rule.seq <= upto]
     kept = [
@@ -303,7 +303,7 @@ def rules_as_of(document: Document, upto: int) -> bytes:
 
 
 def rules_without(document: Document, seq: int) -> bytes | None:
-    """Return a stored ledger without the rules of one entry; None if that entry has no rules in it."""
+    """Return a stored ledger of rules without those of one entry; None if no rule is of that entry."""
     note = _decode(document)
     kept = tuple(rule for rule in note.rules if rule.seq != seq)
     if len(kept) == len(note.rules):

@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 
 
 _PAGE = 1_000
-"""Entries read at once by `history()`."""
+"""Number of entries that `history()` reads from the store at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +110,11 @@ class SessionStatus:
     fold_failures: int
     """Attempts to fold that failed since the last checkpoint."""
     fold_error: str
-    """Kind of the error of the last failed attempt to fold."""
+    """Class name of the error of the last failed attempt to fold; empty if none failed."""
 
 
 def list_client_ids(given: object) -> list[str]:
-    """Return one client id or several as a list without repetitions; raises `InvalidOption` for other values."""
+    """Return one client id or several as a list without duplicates; raises `InvalidOption` if one is not a string."""
     names: Iterable[object] = (given,)
     if isinstance(given, Iterable) and not isinstance(given, str):
         names = cast("Iterable[object]", given)
@@ -128,7 +128,7 @@ def list_client_ids(given: object) -> list[str]:
 
 
 class AsyncSession:
-    """The handle on one conversation, for programs with an event loop."""
+    """One conversation: appends messages and builds contexts, for programs with an event loop."""
 
     def __init__(self, conversation: str, config: MemoryConfig) -> None:
         self.id = conversation
@@ -140,7 +140,7 @@ class AsyncSession:
         self._in_order = Ability.IN_ORDER in config.store.abilities
         self._lock = StateLock(config.runtime.lock(), self._reset)
         self.system_lock: AbstractAsyncContextManager[None] = config.runtime.lock()
-        """Lock for a caller that sets the system message and builds a context with it; not reentrant."""
+        """Lock for a program that sets the system message and builds a context with it in one step; not reentrant."""
         folder = Folder(
             self._store,
             self._scope,
@@ -178,7 +178,7 @@ class AsyncSession:
 
     @property
     def budget(self) -> Budget:
-        """The default budget of a call."""
+        """The budget (token limits) of a call that names none."""
         return self.config.budget
 
     @property
@@ -225,7 +225,7 @@ class AsyncSession:
         return self._calls.current
 
     async def system(self, content: object) -> Appended | None:
-        """Replace the system message; returns None if it is the same already."""
+        """Set the system message of later contexts, in place of the current one; None if it is the same already."""
         message = (await self._redact_messages([system(content)]))[0][0]
         digest = blake2b(encode_message(message), digest_size=8).hexdigest()
         async with self._lock:
@@ -309,7 +309,7 @@ class AsyncSession:
                     return done
 
     async def _show_system(self, done: Appended, seqs: Iterable[int]) -> bool:
-        """Make the system messages with these seqs the current ones; False if a failover lost the append."""
+        """Make these log entries the system messages of later contexts; False if a failover lost the append."""
         if done.repeated:
             await self._cache.refresh()
             seen = self._cache.newest
@@ -432,11 +432,11 @@ class AsyncSession:
             if fold is None or not window.has_messages(fold.after, fold.upto):
                 return None
             if summary is not None:
-                return await self._folds.given(fold, summary)
-        return await self._folds.whole(fold, on_progress)
+                return await self._folds.fold_given(fold, summary)
+        return await self._folds.fold_all(fold, on_progress)
 
     async def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live. With `dropped`, return dropped ones instead."""
+        """Return all checkpoints (fold summaries), oldest first; the last is in use. `dropped`: the dropped ones."""
         if dropped:
             return await dropped_checkpoints(self._store, self._scope, self.id)
         return await self._store.checkpoints(self._scope, self.id)
@@ -511,12 +511,12 @@ class AsyncSession:
         return await self._pins.pin_entry(seq, key)
 
     async def unpin(self, key: str) -> bool:
-        """Remove a pin from the next user turn on; return True if it was pinned."""
+        """Stop showing a pinned text from the next user turn on; return False if nothing is pinned under the key."""
         return await self._pins.unpin(key)
 
     async def pins(self) -> dict[str, str]:
-        """Return the pinned texts by key, oldest first."""
-        return await self._pins.shown()
+        """Return the texts that are pinned now, by key, oldest first."""
+        return await self._pins.current()
 
     async def rules(self, *, ended: bool = False) -> list[StandingRule]:
         """Return the user's statements that still apply: rules, decisions, preferences, open tasks, facts.
@@ -561,19 +561,25 @@ class AsyncSession:
         return await self._store.find(self._scope, self.id, list_client_ids(client_ids))
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
-        """Return a page of the calls made so far, in the order of the log."""
+        """Return the reports of up to `limit` model calls of this conversation after the call `after`, oldest first."""
         return await self._calls.page(after=after, limit=limit)
 
     async def explain(self, call: str | None = None) -> Explanation:
-        """Explain what a call sent and why; by default the last call made through this handle."""
+        """Return what a model call sent and why, rebuilt from the log; by default the last call of this session object.
+
+        Raises `NotFound` if there is no such call, `InvalidOption` if none was made yet.
+        """
         return await self._calls.explain(self._call_name(call))
 
     async def diff(self, before: str, after: str) -> Difference:
-        """Compare the contexts of two calls."""
+        """Compare the contexts of two calls, given by name: messages, tokens by section, and why they differ."""
         return compare(await self._calls.explain(before), await self._calls.explain(after))
 
     async def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Store the usage reported by the provider: an SDK's response, its usage object, or a `Usage`."""
+        """Store the token usage that the provider reported for a call, by default the last one; return its manifest.
+
+        `usage` is an SDK's response, its usage object, or a `Usage`.
+        """
         reported = Usage.of(usage)
         manifest = await self._calls.record_usage(self._call_name(call), reported)
         whole = reported.input >= manifest.tokens or self._sent_whole
@@ -586,7 +592,7 @@ class AsyncSession:
         return manifest
 
     def _trace_call(self, manifest: Manifest, usage: Usage) -> None:
-        """Trace a model call: from when its context was built until its usage was reported."""
+        """Record a trace span of a model call, from when its context was built until its usage was reported."""
         tracer = self.config.meter.tracer
         if tracer is None:
             return
@@ -620,7 +626,10 @@ class AsyncSession:
             )
 
     async def clear(self) -> int:
-        """Hide all messages so far from contexts; they stay in the log. Pins, state and findings are kept."""
+        """Hide all messages so far from later contexts; return the last seq (log position) hidden.
+
+        The messages stay in the log. Pins, state and findings are kept.
+        """
         async with self._lock:
             while True:
                 await self._cache.refresh()
@@ -680,7 +689,7 @@ class AsyncSession:
 
     @property
     def _sent_whole(self) -> bool:
-        """False if a request may have had a provider's compaction item: the reported usage is then below the count."""
+        """False if the provider may have compacted a request: its reported usage is then below turnfold's count."""
         contexts = self._builder.last.values()
         if not contexts:
             return self.config.compaction is CompactionMode.TURNFOLD
@@ -707,7 +716,7 @@ class AsyncSession:
         self._builder.last.clear()
 
     def _reset(self) -> None:
-        """Drop all cached state of the conversation, so that it is read again."""
+        """Drop all cached state of the conversation, so that the next use reads it from the store."""
         self._cache.reset()
         self._calls.reset()
         self._builder.last.clear()
@@ -716,7 +725,7 @@ class AsyncSession:
         name = call or self._calls.current
         if not name:
             raise InvalidOption(
-                "this session handle has made no call yet: give call=, a name from calls()"
+                "this session object has made no call yet: give call=, a name from session.calls()"
             )
         if not isinstance(cast("object", name), str):
             raise InvalidOption(
@@ -741,12 +750,12 @@ class AsyncSession:
             ids = [entry.client_id for entry in entries]
             entries = [NewEntry(*each) for each in zip(made, ids, strict=True)]
         done = await self._store.append(self._scope, self.id, entries, expect=expect)
-        self._cache.appended(done, [entry.message for entry in entries])
+        self._cache.queue_append(done, [entry.message for entry in entries])
         self.config.meter.add("entries", 0 if done.repeated else len(entries))
         return replace(done, redacted=redacted) if redacted else done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
-        """Store a note about the log up to the entry `seen` (seq, epoch); False if the store has no such entry."""
+        """Store a note about the log up to the entry `seen` (seq, epoch); False if the store lost that entry."""
         document = write_note(SESSION, key, note)
         try:
             await self._store.put_document(self._scope, self.id, document, seen=seen)

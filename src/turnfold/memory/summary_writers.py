@@ -120,18 +120,18 @@ def shown_summary(checkpoint: Checkpoint) -> str:
 
 
 def heading_tokens(count: Callable[[str], int]) -> int:
-    """Return the most tokens that the heading of a model's summary takes."""
+    """Return the tokens of the longest heading that turnfold puts above a summary written by a model."""
     return max(count(f"{heading}\n") for heading in _HEADINGS)
 
 
 def without_headings(text: str) -> str:
-    """Return a model's text without lines that equal one of these headings, which only turnfold may write."""
+    """Remove lines from a model's text that equal turnfold's own headings of summaries, so that it cannot forge one."""
     return "\n".join(line for line in text.splitlines() if line.strip() not in _HEADINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentPrompt:
-    """The last prompt that a session made for the agent's model."""
+    """The last prompt that a session made for the agent's model, which a fold can continue to use its cache."""
 
     context: Context
     tools: Sequence[Mapping[str, object]] = ()
@@ -146,13 +146,13 @@ class SentPrompt:
 
     @property
     def seconds_old(self) -> float:
-        """Seconds since the prompt was made; negative if the clock was set back."""
+        """Age of the prompt in seconds; negative if the clock was set back."""
         return (self.clock() - self.at) / 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """One request to a model that writes a summary."""
+    """Record of one request that was made to a model for a summary, with its token usage."""
 
     prefix: bool
     """True if it was the agent's own prompt with an instruction, False for a fresh prompt."""
@@ -187,11 +187,11 @@ class SummaryTask:
 
 @runtime_checkable
 class SummaryWriter(Protocol):
-    """Writes summaries."""
+    """A summarizer: writes the summary of a range of messages, in place of the previous summary."""
 
     @property
     def name(self) -> str:
-        """Name stored in the checkpoint; empty for the extractive writer."""
+        """Name that is stored in the checkpoint as the writer of its summary; empty for the extractive writer."""
         ...
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
@@ -212,7 +212,7 @@ class ExtractiveWriter:
         return ""
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Return the extract."""
+        """Return the most important sentences of the previous summary and the passages, within the token limit."""
         extract = partial(
             extract_summary,
             task.passages,
@@ -226,7 +226,7 @@ class ExtractiveWriter:
 
 
 class ModelWriter:
-    """Asks a chat model for summaries."""
+    """A summarizer that asks a chat model, with a prompt that contains the messages as text."""
 
     def __init__(
         self,
@@ -248,11 +248,14 @@ class ModelWriter:
 
     @property
     def name(self) -> str:
-        """Name of the model."""
+        """Name of the model, which is stored with the summaries it writes."""
         return self._name
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Make one request if everything fits one prompt; otherwise one per piece and one to merge them."""
+        """Ask the model for a summary: one request if all fits one prompt, otherwise one per piece and one to merge.
+
+        Raises `InvalidOption` if the prompt leaves too little room for the conversation.
+        """
         spare = task.count(fill_prompt(self._prompt, history_text((), previous=""))) + _FRAMING
         room = self._reads - spare - task.count(task.previous)
         if room < _MIN_PIECE:
@@ -312,11 +315,11 @@ class ChatWriter(ModelWriter):
     def prepare(
         self, sent: SentPrompt, entries: Sequence[Entry], *, previous: str, limit: int
     ) -> Context | None:
-        """Return the agent's prompt up to the last entry of the range, with the instruction to summarise it.
+        """Return the agent's last prompt up to the range's end plus an instruction to summarise; None if unusable.
 
-        None if the provider does not have it in its cache (it went to another model, or too long ago), if it does not
-        show the previous summary and the entries as they are stored, or if the window has no room for the instruction
-        and the summary.
+        It is unusable if the provider does not have it in its cache (it went to another model, or too long ago), if it
+        does not show the previous summary and the entries as they are stored, or if the window has no room for the
+        instruction and the summary.
         """
         if not 0 <= sent.seconds_old < self._cache_seconds:
             return None
@@ -340,7 +343,7 @@ class ChatWriter(ModelWriter):
         return None if any(map(has_compaction, prompt.messages)) else prompt
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Send the agent's own prompt if the task has one; if not, or if the answer is no summary, a fresh prompt."""
+        """Ask for a summary with the agent's own prompt; if that fails or gives none, with a fresh prompt."""
         if task.prefix is not None:
             text = await self._from_prefix(task.prefix, task, runtime)
             if text:
@@ -348,7 +351,7 @@ class ChatWriter(ModelWriter):
         return await super().write(task, runtime)
 
     async def _from_prefix(self, prompt: Context, task: SummaryTask, runtime: Runtime) -> str:
-        """Ask with the agent's prompt and return the summary; empty if refused or no summary. Raises if unavailable."""
+        """Ask for a summary with the agent's own prompt; return "" if the model refuses or answers something else."""
         try:
             found = await runtime.ask(
                 lambda: self._model.complete(prompt, tools=task.tools), seconds=self._seconds
@@ -368,7 +371,7 @@ class ChatWriter(ModelWriter):
 
 
 def _needs_breakpoints(sent: SentPrompt, model: ChatModel) -> bool | None:
-    """Return True if the provider caches prompts only up to breakpoints; None if this prompt then has no breakpoint."""
+    """Return True if the provider caches only up to marked breakpoints; None if this prompt has no such mark."""
     written = _request_of(model, sent)
     if written is None:
         return True  # an unknown client: a prefix that ends at a breakpoint is cached by every provider

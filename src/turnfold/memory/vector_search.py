@@ -51,12 +51,12 @@ def unit(vectors: Sequence[Sequence[float]], many: int) -> Rows:
 
 
 def pack(rows: Rows) -> bytes:
-    """Return rows in their stored form: half precision, one after the other."""
+    """Return vectors as bytes for the store: half precision, one vector after the other."""
     return rows.astype("<f2").tobytes()
 
 
 class Vectors:
-    """The vectors of consecutive entries."""
+    """Embedding vectors of consecutive log entries in memory, with a nearest-neighbour search."""
 
     def __init__(self) -> None:
         self._blocks: list[Rows] = []
@@ -74,7 +74,7 @@ class Vectors:
         return 2 * len(self._blocks) * self._blocks[0].nbytes
 
     def add(self, body: bytes, many: int) -> None:
-        """Add the stored vectors of the next `many` entries."""
+        """Add the vectors of the next `many` entries, in stored form; raises `InvalidRecord` if damaged."""
         known = self._blocks[0].shape[1] if self._blocks else 0
         if len(body) % (2 * many) or (known and len(body) != 2 * many * known):
             raise InvalidRecord(
@@ -86,7 +86,7 @@ class Vectors:
         self._rows = None
 
     def drop_first(self, blocks: int) -> None:
-        """Drop the oldest blocks."""
+        """Drop the vectors of the oldest `blocks` blocks from memory."""
         del self._blocks[:blocks]
         self._rows = None
 
@@ -136,7 +136,7 @@ class Vectors:
 
 
 def _closeness(products: Rows) -> Rows:
-    """Scale products so that the highest is 1 and the mean 0.
+    """Scale dot products (similarities) so that the highest becomes 1 and the mean 0.
 
     Products below the mean become 0; all become 0 if the highest is not above the mean by `_MIN_SPREAD`.
     """

@@ -104,7 +104,7 @@ class ShortFold:
     ) -> Checkpoint | None:
         fold = FoldRange(view.latest, view.covered, target, self.limit, view.cleared)
         if summary is not None:
-            made = await self.folder.given(fold, add_label(summary))
+            made = await self.folder.fold_given(fold, add_label(summary))
         else:
             made = await self.folder.step(fold)
         if made is None and not (await self._view()).head.seq:
