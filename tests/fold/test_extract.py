@@ -172,7 +172,7 @@ def test_nothing_said_gives_nothing() -> None:
 
 @pytest.mark.parametrize("limit", [0, -5])
 def test_a_limit_without_room_is_refused(limit: int) -> None:
-    with pytest.raises(InvalidOption, match=f"got {limit}"):
+    with pytest.raises(InvalidOption, match=f"limit={limit} must be at least 1"):
         extract_summary(ENGLISH, limit=limit, count=tokens)
 
 

@@ -145,9 +145,9 @@ def test_without_losses_or_without_room_the_summary_stays_as_it_is() -> None:
 
 
 def test_a_summary_over_the_limit_is_refused_with_the_arithmetic() -> None:
-    with pytest.raises(InvalidOption, match=r"costs 24 tokens, 4 more than the limit of 20"):
+    with pytest.raises(InvalidOption, match=r"it has 24 tokens, 4 more than limit=20"):
         with_annex("x" * 24, LOST, limit=20, count=len)
-    with pytest.raises(InvalidOption, match="got 0"):
+    with pytest.raises(InvalidOption, match="limit=0 must be at least 1"):
         with_annex("", LOST, limit=0, count=len)
 
 

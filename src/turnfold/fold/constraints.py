@@ -97,7 +97,7 @@ _POLARITIES: dict[str, _Polarity] = {
 
 
 def find_cues(text: str) -> Iterator[_RuleCue]:
-    """Yield the constraints and decisions of a sentence in order; cue words inside another's phrase do not count."""
+    """Yield the constraints and decisions in a sentence; a cue word ("must") inside another's phrase is skipped."""
     pattern = _cue_pattern(text)
     if pattern is None:
         return
@@ -124,7 +124,7 @@ _IN_EVERY_CUE = (  # every English cue contains one of these
 
 
 def _cue_pattern(text: str) -> re.Pattern[str] | None:
-    """Return the pattern to search a text with; None if no cue can match, found out by a fast search for words."""
+    """Return the pattern that finds the cue words of rules in this text; None if a quick check shows it has none."""
     if not text.isascii() and _CHINESE.search(text):
         return _CUE
     lowered = text.lower()
@@ -158,7 +158,7 @@ _IDIOMS = {
 
 
 def _phrase_end(text: str, start: int) -> int:
-    """Return the end of the phrase after a cue: the end of the clause, or a few words further."""
+    """Return where the phrase after a cue word ("never", "must") ends: with the clause, or a few words further."""
     stop = min(len(text), start + _PHRASE_CHARACTERS)
     clause = _CLAUSE_END.search(text, start, stop)
     stop = clause.start() if clause else stop
@@ -181,6 +181,6 @@ def _phrase_start(text: str, end: int, floor: int) -> int:
 
 
 def _joined(text: str, at: int) -> bool:
-    """Return True if cutting at `at` would split an ASCII word or number."""
+    """Return True if cutting the text at index `at` would split an ASCII word or number."""
     before, after = text[at - 1], text[at]
     return before.isascii() and after.isascii() and not before.isspace() and after.isalnum()

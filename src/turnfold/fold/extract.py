@@ -6,8 +6,8 @@ Instructions in the text are never followed, because no model reads it.
 
 Choosing sentences is a covering problem: cover the facts and the important terms of the source with as few tokens as
 possible. The value of a sentence is the weight of its facts and terms that no chosen sentence has yet, times a factor
-for its form (see `worth`), per token. The sentence with the highest value is chosen next. Values only fall as sentences
-are chosen, so an old value in the heap is an upper bound and each step looks at few candidates.
+for its form (see `sentence_scores`), per token. The sentence with the highest value is chosen next. Values only fall as
+sentences are chosen, so an old value in the heap is an upper bound and each step looks at few candidates.
 
 The sentences of a previous summary compete by their values with those of the new messages.
 """
@@ -64,11 +64,11 @@ __all__ = (
 Language = Literal["auto", "en", "zh"]
 
 MISFITS_BEFORE_GIVING_UP = 48
-"""After this many lines in a row that do not fit, no further line is tried."""
+"""Number of lines in a row that do not fit the token limit after which no further line is tried."""
 _TERM_SHARE = 0.15
 """Weight of a new term relative to a new fact."""
 _BIGRAM_SHARE = 0.4
-"""Factor for Chinese terms: a Chinese clause has a bigram per character, an English one a term per longer word only."""
+"""Factor for the weight of Chinese terms, as a Chinese clause has one per character, an English one per longer word."""
 _RULE_SHARE = 0.55
 """Factor for the weight of rules and decisions: many sentences only sound like one, and users' rules have a ledger."""
 _RULE_KINDS = ("constraint", "decision")
@@ -115,14 +115,14 @@ _SLACK = 2
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A sentence that may be chosen for the summary."""
+    """A sentence of the messages or of the previous summary that may be chosen for the new summary."""
 
     prefix: str
     """The name of its speaker with a colon, as shown before a line."""
     text: str
-    """The words to show."""
+    """The words of the sentence that the summary shows, without interjections at the beginning."""
     whole: str
-    """The words with interjections, used if the summary has room for everything."""
+    """The whole sentence with its interjections, used if the summary has room for everything."""
     joins: bool
     """True if it may share a line with others of the same speaker."""
     message: int
@@ -131,7 +131,7 @@ class _Candidate:
     """The weight of each of its facts."""
     terms: frozenset[str]
     voice: float
-    """Weight of the speaker's words."""
+    """Weight of the speaker's words, 0 to 1; see `voice_of`."""
     stress: float
     """Factor for its position in the message and its form."""
     tool: bool
@@ -143,7 +143,7 @@ class _Candidate:
 
 
 def _render(candidates: Iterable[tuple[_Candidate, str]], *, unchanged: bool = False) -> str:
-    """Return the sentences as lines; consecutive sentences of one speaker share a line.
+    """Return the chosen sentences as the lines of a summary; consecutive sentences of one speaker share a line.
 
     With `unchanged`, lines of the previous summary stay as they were.
     """
@@ -166,7 +166,7 @@ def _begins_line(before: _Candidate | None, candidate: _Candidate) -> bool:
 
 
 def _share_line(before: _Candidate | None, candidate: _Candidate) -> bool:
-    """Return True if both are from one line of the previous summary."""
+    """Return True if both sentences are from the same line of the previous summary."""
     return before is not None and before.message == candidate.message < 0
 
 
@@ -178,14 +178,14 @@ def _gap(before: _Candidate | None, candidate: _Candidate, around: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """The weight of each fact and of each term over the whole source."""
+    """The weight of each fact and of each term, over all sentences that may be chosen."""
 
     facts: dict[str, float]
     terms: dict[str, float]
 
 
 def _weigh(candidates: Sequence[_Candidate]) -> _Worth:
-    """Weigh facts by kind, most trusted speaker and repetition; terms by frequency, less if every message has them."""
+    """Return the weights of facts (by kind, most trusted speaker and mentions) and of terms (by frequency)."""
     voices: dict[str, float] = {}
     mentions: Tally[str] = Tally()
     weights: dict[str, float] = {}
@@ -242,7 +242,7 @@ class _Cover:
         """How many questions of each pattern were chosen."""
 
     def value(self, at: int) -> float:
-        """Return the value of candidate `at`: the weight of its new facts and terms per token."""
+        """Return the value of a sentence: the weight of the facts and terms that no chosen one has, per token."""
         candidate = self._candidates[at]
         facts, terms = self._worth.facts, self._worth.terms
         new_facts = sorted(candidate.facts.keys() - self._stated_facts)
@@ -268,7 +268,7 @@ class _Cover:
 
 
 class _Room:
-    """Tracks the tokens left while sentences are chosen; one that continues a line costs no speaker's name."""
+    """Tracks the tokens left while sentences are chosen; a sentence that continues a line needs no speaker's name."""
 
     def __init__(
         self, candidates: Sequence[_Candidate], *, limit: int, count: Callable[[str], int]
@@ -281,7 +281,7 @@ class _Room:
         self.left = limit
 
     def take(self, at: int) -> int:
-        """Add a sentence and return its tokens; 0 if there is no room for it."""
+        """Choose the sentence with index `at` and return its tokens; 0, and no change, if there is no room for it."""
         place = bisect(self._kept, at)
         before = self._candidates[self._kept[place - 1]] if place else None
         after = self._candidates[self._kept[place]] if place < len(self._kept) else None
@@ -297,7 +297,7 @@ class _Room:
         return max(spent, 1)
 
     def _opening(self, before: _Candidate | None, candidate: _Candidate) -> int:
-        """Return the tokens before a sentence: those of a line break and the speaker's name, or 0 within a line."""
+        """Return the tokens of what precedes a sentence: a line break and the speaker's name, or 0 within a line."""
         if not _begins_line(before, candidate):
             return 0
         prefix = candidate.prefix
@@ -309,7 +309,7 @@ class _Room:
 def _choose(
     candidates: Sequence[_Candidate], *, limit: int, count: Callable[[str], int]
 ) -> list[int]:
-    """Return the indexes of the sentences to keep, best first, costing about `limit`; the best alone if none fits."""
+    """Return the indexes of the sentences to keep, best first, of about `limit` tokens in all; one if none fits."""
     cover = _Cover(candidates, _weigh(candidates))
     room = _Room(candidates, limit=limit, count=count)
     telling = [at for at, c in enumerate(candidates) if c.stress >= _LEAST_STRESS]
@@ -356,7 +356,7 @@ def _estimated_tokens(line: str) -> float:
 
 
 class MemoizedCounter:
-    """A token counter that counts each text once."""
+    """A token counter with a cache, so that each text is counted once."""
 
     __slots__ = ("_cached", "_count")
 
@@ -365,7 +365,7 @@ class MemoizedCounter:
         self._cached: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        """Return the tokens of `text`."""
+        """Return the number of tokens of `text`, counted or from the cache."""
         tokens = self._cached.get(text)
         if tokens is None:
             tokens = self._cached[text] = self._count(text)
@@ -382,7 +382,7 @@ class MemoizedCounter:
 
 
 _FEW = 16
-"""Tokens added to the limit before the estimate decides not to count: for a few short lines it is far off."""
+"""Tokens by which an estimate must exceed the limit to be trusted; for a few short lines it is far off."""
 _OWN_LINE = 640
 _LONG_PREVIOUS_LINE = 240
 _STOPS = "!?。！？"
@@ -432,7 +432,7 @@ def extract_summary(
 
 
 def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
-    """Return True if people write Chinese here; tool output, often English, is ignored unless there is nothing else."""
+    """Return True if the conversation is mostly Chinese; tool output is ignored unless there is nothing else."""
     spoken = [p.text for p in passages if not is_tool(p.speaker)]
     return is_chinese("\n".join([*(spoken or [p.text for p in passages]), previous]))
 
@@ -440,7 +440,7 @@ def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
 def _candidates(
     passages: Sequence[Passage], previous: str, reading: ReadCache, *, chinese: bool
 ) -> Iterator[_Candidate]:
-    """Yield every sentence of the previous summary and of the passages as a candidate, in log order."""
+    """Yield every sentence of the previous summary and of the messages as a candidate, in log order."""
     labels = frozenset(prefix_of(p.speaker, chinese=chinese).rstrip(" :：") for p in passages)
     number = 0
     for line in _previous_lines(previous):
@@ -596,7 +596,7 @@ def _distinct(candidates: Iterator[_Candidate]) -> Iterator[_Candidate]:
 
 
 def sentence_key(words: str) -> str:
-    """Return a key that is equal for sentences that differ only in case and in the signs at their end."""
+    """Return a sentence without case and final punctuation, to recognise repetitions."""
     return words.casefold().rstrip(" .!?;,。！？；，…") or words
 
 
@@ -613,7 +613,7 @@ def _cut(line: str, *, limit: int, count: Callable[[str], int], chinese: bool) -
 
 
 def extractive_summarizer(count: Callable[[str], int]) -> Summarizer:
-    """Return the extractive summary as a `Summarizer` for a window strategy."""
+    """Return a function that summarises by extracting sentences, for the window strategy `summarise`."""
 
     def summarise(messages: Sequence[Message], *, previous: str, limit: int) -> str:
         return extract_summary(passages_of(messages), limit=limit, count=count, previous=previous)

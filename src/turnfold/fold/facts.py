@@ -173,7 +173,7 @@ class FactMatch(NamedTuple):
 
 
 _Reader = Callable[[re.Match[str]], FactMatch | None]
-"""Makes a fact of a match; None if the match is no fact."""
+"""Function that makes a fact of a regular-expression match; returns None if the match is no fact."""
 
 
 def _choice(words: Iterable[str]) -> str:
@@ -289,7 +289,7 @@ def _find_shapes(text: str, *, json: bool, listed: bool) -> Iterator[FactMatch]:
 
 
 def _literal(kind: FactKind) -> _Reader:
-    """Return a function that makes a fact of a match: compared letter by letter, without trailing punctuation."""
+    """Return a function that makes a fact of a match whose key is the matched text, without trailing punctuation."""
 
     def read(match: re.Match[str]) -> FactMatch | None:
         text = match[0] if match[0].endswith("()") else match[0].rstrip(_TRAILING)
@@ -312,7 +312,7 @@ def _read_path(match: re.Match[str]) -> FactMatch | None:
 
 
 def _read_dotted(match: re.Match[str]) -> FactMatch | None:
-    """Read a dotted name; `end.Next` is two sentences without a space between them."""
+    """Make a fact of a dotted name such as `app.main`; None for `end.Next`, two sentences without a space."""
     first, _, rest = match[0].partition(".")
     missing_space = first.islower() and rest[:1].isupper() and rest.isalpha()
     too_long = len(match[0]) > _LONGEST_DOTTED_NAME
@@ -320,7 +320,7 @@ def _read_dotted(match: re.Match[str]) -> FactMatch | None:
 
 
 def _read_code(match: re.Match[str]) -> FactMatch | None:
-    """Read an order number, a hash and the like; a very long run is encoded data, not an id."""
+    """Make a fact of an order number, a hash or the like; None for a very long one, which is encoded data."""
     ordinal = _ORDINAL.fullmatch(match[0])
     if ordinal:
         return FactMatch("number", f"{canonical_number(ordinal[1])}|th", match.start(), match.end())
@@ -358,7 +358,7 @@ def _clocked(hour: str, minute: str | None, half: str) -> _Reader:
 
 
 def _read_number(match: re.Match[str]) -> FactMatch | None:
-    """Read a quantity; a single digit counts only with a unit or a noun: alone it is mostly an ordinal."""
+    """Make a fact of a quantity; None for a single digit without a unit or noun, which is mostly an ordinal."""
     noun, end = match["noun"], match.end()
     if noun and noun.lower() in FOLD_STOP_WORDS:
         noun, end = None, match.start("noun") - 1
@@ -465,7 +465,7 @@ def fact_weight(kind: FactKind, *, voice: float, mentions: int) -> float:
 
 
 def fact_at(text: str, hit: FactMatch, *, speaker: str = "") -> Fact:
-    """Return the fact of `hit`, with the words around it."""
+    """Return the fact that `hit` found in `text`, with the few words around it."""
     context = _context(text, hit.start, hit.end)
     return Fact(hit.kind, text[hit.start : hit.end], hit.key, context, speaker)
 
@@ -528,5 +528,5 @@ def _columns(text: str) -> int:
 
 
 def _reach(neighbours: str, columns: int) -> int:
-    """Return how many characters fill this many columns; a Chinese character is as wide as two letters."""
+    """Return how many characters of a text fit into `columns`; a Chinese character is as wide as two letters."""
     return columns if neighbours.isascii() else columns // 2

@@ -54,7 +54,7 @@ _ENOUGH_OF_A_RULE = 0.6
 
 
 class _StatedFacts:
-    """The facts of one summary, read once so that each lookup is cheap."""
+    """The facts that one summary states, indexed to look up if a fact of the source is among them."""
 
     def __init__(self, summary: str, reading: ReadCache) -> None:
         self._text = same_width(single_line(clean_text(summary))).casefold()
@@ -104,7 +104,7 @@ class _StatedFacts:
                 self._rules_with.setdefault(f"{polarity}:{term}", set()).add((sentence, hit.start))
 
     def _add_date(self, key: str) -> None:
-        """Add a date; a full date also states its month, its year and itself without the year."""
+        """Add a date to the stated facts; a full date also states its month, its year and itself without the year."""
         self._dates.add(key)
         if key.count("-") != 2:
             return
@@ -116,7 +116,7 @@ class _StatedFacts:
             self._yearless.add(f"{month}-{day}")
 
     def _has_quantity(self, key: str) -> bool:
-        """Return True if the value is stated with the same unit, without a unit, or with another noun."""
+        """Return True if the summary states this quantity: with the same unit, without a unit, or with another noun."""
         value, _, unit = key.partition("|")
         stated = self._units.get(value)
         if not stated:
@@ -181,17 +181,17 @@ def _separates_digits(text: str, at: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """Result of a check: the share of the source's facts that the summary states, and the missing ones."""
+    """Result of checking a summary: the share of the source's facts that it states, and the missing facts."""
 
     score: float
-    """0 to 1; each distinct fact counts once."""
+    """Share of the source's facts that the summary states, 0 to 1; each distinct fact counts once."""
     missing: tuple[Fact, ...]
     """The facts that the summary does not state, most serious first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """The facts of a source, each with its weight; found once, to compare several summaries with them."""
+    """The facts of the summarised messages, each with its weight; found once, to check several summaries."""
 
     graded: tuple[tuple[Fact, float], ...]
 
@@ -207,7 +207,7 @@ def source_facts(
 def check_fidelity(
     source: Sequence[Passage] | SourceFacts, summary: str, *, reading: ReadCache | None = None
 ) -> Fidelity:
-    """Check which facts of `source` the `summary` states; the score is 1.0 if the source has no facts."""
+    """Return which facts of the `source` messages the `summary` states; the score is 1.0 if they have no facts."""
     cache = reading or ReadCache()
     facts = source if isinstance(source, SourceFacts) else source_facts(source, reading=cache)
     graded, stated = facts.graded, _StatedFacts(summary, cache)
@@ -233,8 +233,8 @@ def with_annex(
     alone = count(summary)
     if alone > limit:
         raise InvalidOption(
-            f"the summary alone costs {alone:,} tokens, {alone - limit:,} more than the limit of {limit:,}. "
-            "Raise the limit or ask for a shorter summary: adding missing facts never shortens it."
+            f"cannot add missing facts to the summary: it has {alone:,} tokens, {alone - limit:,} more than "
+            f"limit={limit:,}. Raise limit=, or give a shorter summary"
         )
     chinese = (
         language == "zh"
@@ -253,7 +253,7 @@ def with_annex(
 
 
 def without_annex(summary: str) -> str:
-    """Return the summary without the annex that `with_annex` appended."""
+    """Return the summary without the annex (list of missing facts) that `with_annex` appended."""
     lines = summary.splitlines()
     ends = [at for at, line in enumerate(lines) if line in ANNEX_HEADINGS.values()]
     return "\n".join(lines[: ends[-1]]) if ends else summary
@@ -284,7 +284,7 @@ def _graded_facts(
 
 
 def _annex_lines(missing: Sequence[Fact], *, chinese: bool) -> Iterator[str]:
-    """Yield a line for each fact that no earlier line states."""
+    """Yield the lines of a summary's annex: one for each missing fact that no earlier line states."""
     stated: set[tuple[str, str]] = set()
     for fact in missing:
         if (fact.kind, fact.key) not in stated:
@@ -295,7 +295,7 @@ def _annex_lines(missing: Sequence[Fact], *, chinese: bool) -> Iterator[str]:
 def _affordable(
     lines: Sequence[str], *, room: int, joint: int, count: Callable[[str], int]
 ) -> list[int]:
-    """Return the indexes of the lines that fit, in order; a line that is too long is skipped for shorter ones."""
+    """Return the indexes of the annex lines that fit `room` tokens, in order; one that is too long is skipped."""
     chosen: list[int] = []
     misfits = 0
     for at, line in enumerate(lines):

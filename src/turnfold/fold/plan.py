@@ -28,9 +28,11 @@ A prompt that changes, and a model that writes a summary, for a few tokens in ev
 
 
 def check_threshold(threshold: float, keep_turns: int) -> None:
-    """Raise `InvalidOption` for a threshold or number of turns out of range."""
+    """Raise `InvalidOption` unless 0 < `threshold` <= 1 and `keep_turns` is not negative."""
     if not 0.0 < threshold <= 1.0:
-        raise InvalidOption(f"threshold={threshold} must be above 0 and at most 1")
+        raise InvalidOption(
+            f"threshold={threshold} must be above 0 and at most 1, a share of the budget"
+        )
     if keep_turns < 0:
         raise InvalidOption(f"keep_turns={keep_turns} must not be negative")
 
@@ -41,7 +43,7 @@ def fold_due(tokens: int, allowed: int, threshold: float) -> bool:
 
 
 def fold_span(view: SpanView, room: Room, *, due: int, keep_turns: int) -> int:
-    """Return the first span that stays verbatim; `view.start` if nothing is worth folding.
+    """Return the first span (messages that belong together) that is not folded; `view.start` to fold nothing.
 
     `due` is the number of tokens of the window at which folding is due. The spans that stay cost less than that, even
     with the longest summary, so that a fold is not due again at once.

@@ -85,14 +85,14 @@ _CONVERSATION = FenceNote("Conversation:", "对话：")
 _SUMMARY_SO_FAR = FenceNote("Summary so far:", "已有的摘要：")
 _ABOVE = "(the messages above / 以上消息)"
 _LONGEST_TOKEN = 32
-"""Characters that a token of running text hardly ever exceeds."""
+"""Number of characters that a token of running text hardly ever exceeds."""
 _SLOT = late_pattern(r"\{\{\s*history\s*\}\}")
 _JINJA = late_pattern(r"\{%|\{#|\{\{-?\s*history\b(?!\s*\}\})")
 _SAMPLE = "<conversation>"
 
 
 def fill_prompt(template: str, history: str) -> str:
-    """Return the template with the conversation in place of `{{ history }}`.
+    """Return a summary prompt: the template with the conversation in place of `{{ history }}`.
 
     A template with statements, comments or filters (`{% if %}`, `{# #}`, `{{ history | trim }}`) is rendered by Jinja2.
     """
@@ -144,7 +144,7 @@ def _spoken(passage: Passage) -> str:
 
 
 def prefix_shows(sent: Context, entries: Sequence[Entry], *, summary: str) -> bool:
-    """Return True if a prompt shows the summary so far and the entries unshortened, exactly as they are stored.
+    """Return True if a prompt that was sent shows the summary so far and these entries exactly as they are stored.
 
     System messages are not folded and need not be shown; entries that are newer than the prompt are ignored.
     """
@@ -170,7 +170,7 @@ def prefix_prompt(
     template: str = DEFAULT_PROMPT,
     marked: bool,
 ) -> Context | None:
-    """Return the beginning of a prompt up to the last of the entries, followed by the instruction to summarise it.
+    """Return the agent's last prompt up to the last of the entries, followed by the instruction to summarise it.
 
     The instruction asks for at most `limit` tokens, and at most `MODEL_SUMMARY_TOKENS`. Entries that are newer than the
     prompt follow the whole prompt. With `marked` the provider caches only up to the breakpoints of the prompt, so the
@@ -219,7 +219,7 @@ def prefix_prompt(
 
 
 def _is_answered(messages: Sequence[Message]) -> bool:
-    """Return True if every tool call of the messages has its result among them, and every result its call."""
+    """Return True if every tool call in the messages has its result among them, and every result its call."""
     calls = [call.id for message in messages for call in message.calls]
     return sorted(calls) == sorted(
         result.call_id for message in messages for result in message.results
@@ -236,10 +236,13 @@ def _prefix_request(template: str, language: str, *, limit: int, kept: int) -> s
 def split_to_fit(
     passages: Sequence[Passage], limit: int, count: Callable[[str], int]
 ) -> Iterator[list[Passage]]:
-    """Yield the passages in order, in groups of at most `limit` tokens; a longer passage is split over groups."""
+    """Split messages to summarise into groups of at most `limit` tokens, in order; a longer one is split over groups.
+
+    Raises `InvalidOption` if `limit` is not positive.
+    """
     if limit <= 0:
         raise InvalidOption(
-            f"the summariser has room for {limit} tokens of conversation; raise its context window"
+            f"the summariser's prompt has room for only {limit} tokens of conversation: raise its context window"
         )
     group: list[Passage] = []
     used = 0
@@ -269,7 +272,7 @@ def _short_enough(
 
 
 def completion_text(response: object) -> str:
-    """Return the text of a completion: a string, a model's `Answer`, an OpenAI-style object or a dictionary.
+    """Return the text of a model's response: a string, an `Answer`, an OpenAI-style object or a dictionary.
 
     Raises `SummaryFailed` if there is no text in it.
     """

@@ -109,7 +109,7 @@ _OUTCOME = late_pattern(
 )
 _PROPER = late_pattern(r"(?<=[a-z,;] )(?!I\b)[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)*")
 _REACTION_FACTOR = 0.07
-"""Highest factor for a reaction such as "that's great!", so that it never replaces another sentence."""
+"""Highest factor for a reaction such as "that's great!"; so low that it never replaces another sentence."""
 _WHO_WEIGHT, _LIKES_WEIGHT = 1.5, 0.6
 _ENCODED_LENGTH = 100
 _SHORT_REACTION = 6
@@ -140,7 +140,7 @@ def is_question(text: str) -> bool:
 
 
 class Form(NamedTuple):
-    """How important a sentence is by its form."""
+    """How important a sentence is for a summary, judged by its form (statement, question, praise) alone."""
 
     factor: float
     """1.0 for a plain statement, less for a sentence that is hardly ever needed later, more for one that often is."""
@@ -151,7 +151,7 @@ class Form(NamedTuple):
 def form_of(
     sentence: Sentence, words: str, hits: tuple[FactMatch, ...], terms: int, *, tool: bool
 ) -> Form:
-    """Return the form of a sentence; `words` is the sentence without the interjections it begins with."""
+    """Return how important a sentence is by its form; `words` is the sentence without leading interjections."""
     if not _LETTER.search(words):
         return Form(0.0)
     factor = 0.2 if len(words) > _ENCODED_LENGTH and _ENCODED.search(words) else 1.0

@@ -59,7 +59,7 @@ def role_of(speaker: str) -> str:
 
 
 def is_role(name: str) -> bool:
-    """Return True if a name looks like a role."""
+    """Return True if a speaker's name is a role such as `user` or `tool:search`, not a name of its own."""
     return role_of(name) in _VOICES
 
 
@@ -94,7 +94,7 @@ def split_prefix(line: str, labels: frozenset[str] = frozenset()) -> tuple[str, 
 
 
 def tool_name(name: str) -> str:
-    """Return the name of a tool as used in a speaker's name: letters, digits, `.`, `-` and `_` only."""
+    """Return a tool's name for use in a speaker's name, with nothing but letters, digits, `.`, `-` and `_`."""
     return _NOT_IN_TOOL_NAMES.sub("_", name)[:_LONGEST_TOOL_NAME]
 
 

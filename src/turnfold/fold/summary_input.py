@@ -52,7 +52,7 @@ class Passage:
     position: int
     """Log position of the message."""
     unread: str = ""
-    """The line of `text` that replaces the part that is not read; empty if all of it is read."""
+    """The line of `text` that stands for the part of a huge message that is not read; empty if all of it is."""
 
 
 class ReadCache:
@@ -72,7 +72,7 @@ class ReadCache:
         return sentences
 
     def hits(self, text: str, kind: SentenceKind) -> tuple[FactMatch, ...]:
-        """Return the facts found in one sentence."""
+        """Return the facts (names, numbers, dates, rules) in one sentence, from the cache if it was read before."""
         hits = self._hits.get((text, kind))
         if hits is None:
             hits = self._hits[text, kind] = tuple(find_hits(text, kind))
@@ -97,20 +97,20 @@ def as_read(passage: Passage, longest: int = LONGEST_READ) -> Passage:
 
 
 def hits_of(passage: Passage, sentence: Sentence, reading: ReadCache) -> tuple[FactMatch, ...]:
-    """Return the facts of a sentence of `passage`; the note about a skipped part is a fact too."""
+    """Return the facts of a sentence; the note that a part of the message was not read is a fact too."""
     if passage.unread and sentence.text == passage.unread:
         return (FactMatch("unread", passage.unread.casefold(), 0, len(passage.unread)),)
     return reading.hits(sentence.text, sentence.kind)
 
 
 def _cut_before(text: str, at: int) -> int:
-    """Return a place to cut at or shortly before `at`, between words if possible."""
+    """Return the index at or shortly before `at` where the text can be cut, between words if possible."""
     found = max(text.rfind(mark, max(0, at - _LONGEST_WORD_CUT), at) for mark in _WORD_ENDS)
     return found + 1 if found >= 0 else at
 
 
 def _cut_after(text: str, at: int) -> int:
-    """Return a place to cut at or shortly after `at`, between words if possible."""
+    """Return the index at or shortly after `at` where the text can be cut, between words if possible."""
     places = (text.find(mark, at, at + _LONGEST_WORD_CUT) for mark in _WORD_ENDS)
     return min((found + 1 for found in places if found >= 0), default=at)
 
@@ -118,9 +118,10 @@ def _cut_after(text: str, at: int) -> int:
 def passages_of(
     messages: Iterable[Message], *, first: int = 0, longest: int = LONGEST_READ
 ) -> list[Passage]:
-    """Return a passage for each text, tool call and tool result; `first` is the log position of the first message.
+    """Return the input of a summary: a passage for each text, tool call and tool result of the messages.
 
-    A message of more than `longest` characters is read in part, with a note in each passage; 0 reads everything.
+    `first` is the log position of the first message. A message of more than `longest` characters is read in part, with
+    a note in each passage; 0 reads everything.
     """
     passages: list[Passage] = []
     names: dict[str, str] = {}
@@ -134,7 +135,10 @@ def passages_of(
 
 
 def _passages(message: Message, position: int, names: dict[str, str]) -> Iterator[Passage]:
-    """Yield the passages of one message; `names` are the tools called so far, by call id."""
+    """Yield one message as input of a summary: its text, each tool call and each tool result, with the speaker.
+
+    `names` holds the tools called so far, by call id; the calls of this message are added to it.
+    """
     speaker = _speaker(message)
     text = _text_of(message.parts)
     if text.strip():
@@ -158,7 +162,7 @@ def _speaker(message: Message) -> str:
 
 
 def _text_of(parts: Iterable[Part]) -> str:
-    """Return the text of the parts, with a mark such as `[image]` for a part without text."""
+    """Return the text of a message's parts, with a mark such as `[image]` for a part without text."""
     texts: list[str] = []
     for part in parts:
         match part:

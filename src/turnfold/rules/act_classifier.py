@@ -113,7 +113,7 @@ _NEGATIVE: dict[Language, re.Pattern[str]] = {
 
 
 def act_of(text: str, language: Language) -> RuleAct:
-    """Return what a sentence does to an earlier rule; "state" if it refers to nothing that was said before."""
+    """Return what a user's sentence does to an earlier rule (change, permit, cancel, done); "state" if nothing."""
     for act, pattern in _ACTS[language]:
         if pattern.search(text):
             return act
@@ -126,7 +126,7 @@ def is_weak_change(text: str, language: Language) -> bool:
 
 
 def reports_done(text: str, language: Language) -> bool:
-    """Return True if a sentence has the form of a report that something is done."""
+    """Return True if a sentence reports, by its form, that a task is done ("I have sent it")."""
     return len(text) <= 120 and _DONE[language].search(text) is not None
 
 

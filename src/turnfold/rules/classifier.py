@@ -40,7 +40,7 @@ WEIGHTS: dict[Language, Path] = {
     "en": Path(__file__).with_name("weights_en.txt"),
     "zh": Path(__file__).with_name("weights_zh.txt"),
 }
-"""Files with a line per feature: its name, its weight for being a rule, its weights for the kinds; first the bias."""
+"""Files of weights, by language: a line for the bias, then per feature its weight for a rule and for each kind."""
 _FEATURES = {"en": english_features, "zh": chinese_features}
 
 

@@ -37,9 +37,9 @@ _KINDS: tuple[tuple[tuple[RuleKind, ...], int], ...] = (
 )
 """Kinds of rules by rank, each with its share of the room in percent."""
 _FROM_ONE_MESSAGE = 3
-"""Rules of one message and kind that are ranked as usual; further ones come last."""
+"""Number of rules of one message and kind that are ranked as usual; further ones come last."""
 _ALIKE = 6
-"""Rules with the same beginning that are ranked as usual; further ones come last."""
+"""Number of rules with the same beginning that are ranked as usual; further ones come last."""
 _BEGINNING = late_pattern(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W_]+(?:['’]\w+)?)?")
 
 _IN_SO_MANY_WORDS = late_pattern(
@@ -117,7 +117,7 @@ def rank_rules(
 
 
 def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[StandingRule]]:
-    """Return the rules of a kind, newest and oldest in turns, and likewise those that come last (see above)."""
+    """Return the rules of one kind, newest and oldest alternating; and likewise those that rank last as too similar."""
     messages: Counter[tuple[str, int]] = Counter()
     beginnings: Counter[tuple[str, str]] = Counter()
     usual: list[StandingRule] = []
@@ -151,7 +151,7 @@ def _beginning(text: str) -> str:
 def render_rules(
     rules: Iterable[StandingRule], language: Literal["zh", "en"] | None = None, *, left_out: int = 0
 ) -> str:
-    """Return a heading and a line per rule, word for word; empty if there are no rules.
+    """Return the text that shows standing rules to a model: a heading and a line per rule; empty without rules.
 
     Every rule is a single line after a dash and the number of its log entry, so its text cannot look like another line;
     rules that are clauses of one sentence share a line. By default the heading is in the language of most rules.
@@ -167,7 +167,7 @@ def render_rules(
         return ""
     chosen = language or ("zh" if is_chinese(" ".join(text for _, text in lines)) else "en")
     if chosen not in _HEADINGS:
-        raise InvalidOption(f'language is {chosen!r}; it must be "zh" or "en"')
+        raise InvalidOption(f'language={chosen!r} must be "zh" or "en"')
     marks = [_MARKS[chosen] if rule.trust == "system" else str(rule.seq) for rule, _ in lines]
     written = [f"- [{mark}] {text}" for mark, (_, text) in zip(marks, lines, strict=True)]
     more = [_MORE[chosen].format(count=left_out)] if left_out else []

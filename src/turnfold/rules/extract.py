@@ -1,7 +1,7 @@
 """Extracts standing rules from a user's message or from the system message, without a model.
 
 Only the author's own sentences count, not quoted or pasted text (see `own_words`). A sentence is a rule if its score is
-high enough (see `sentences`); the score it needs is lower for a sentence that is the whole message than for one among
+high enough (see `classifier`); the score it needs is lower for a sentence that is the whole message than for one among
 small talk. The text of a rule is an unchanged slice of the message.
 """
 
@@ -65,7 +65,7 @@ _DEMAND = late_pattern("不要|别|不得|不能|不许|禁止|严禁|必须|务
 _BESIDE_A_REASON = 1.0
 """Added to the score that such a clause needs, compared with a whole sentence."""
 _CLAUSE = 0.7
-"""Score from which each clause of a sentence is a rule of its own."""
+"""Score from which a clause of a sentence counts as a rule of its own."""
 _SHORT = 4
 """Words (Chinese: pairs of characters) below which a sentence, such as "Thanks.", tells nothing about its message."""
 # Words of small talk.
@@ -161,15 +161,15 @@ class _Read(NamedTuple):
 
 
 class _Around(NamedTuple):
-    """Totals over all sentences of a message."""
+    """Totals over all sentences of a message, which decide how strict each sentence is judged."""
 
     sentences: int
     long: int
-    """Sentences of at least `_SHORT` words."""
+    """Number of sentences with at least `_SHORT` words."""
     talk: float
     """Sum of `_Read.talk`."""
     chatter: int
-    """Sentences with words of small talk."""
+    """Number of sentences with words of small talk."""
 
 
 def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRule, ...]:
@@ -203,7 +203,7 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
 
 
 def _read(sentence: OwnSentence) -> _Read:
-    """Score a sentence; a question gets a low score unless it is a request that lasts ("could you always ...?")."""
+    """Score how likely a sentence is a rule; a question scores low unless it asks for something lasting."""
     text = sentence.text
     chinese = 0 if text.isascii() else len(_HAN.findall(text))
     words = len(_LATIN_WORD.findall(text))
@@ -236,7 +236,10 @@ def _is_babble(text: str) -> bool:
 
 
 def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
-    """Yield the rules in a sentence: usually the sentence itself, or several clauses; without `around` as if alone."""
+    """Yield the rules in a sentence: the sentence itself, or several of its clauses; none if it scores too low.
+
+    Without `around` (totals of its message), the sentence is judged as if it were the whole message.
+    """
     sentence, language = each.sentence, each.language
     text = sentence.text
     if text[-1] in ":：" or not each.words:
@@ -334,7 +337,7 @@ def _rule(
 
 
 def _cut(said: str) -> str:
-    """Return the text without commas at its ends, cut at the end of a clause if it is longer than a rule may be."""
+    """Return a rule's text without commas at its ends, cut at a clause if it is longer than a rule may be."""
     if len(said) > LONGEST_RULE:
         ends = [
             match.start() for match in _CLAUSE_END.finditer(said, LONGEST_RULE // 3, LONGEST_RULE)

@@ -92,7 +92,7 @@ _VERBS = frozenset(
     """.split()
 )
 _CLASSES: dict[str, str] = {}
-"""Word -> its class."""
+"""English word -> its class (`VERB`, `NUM`, ...), which replaces the word in the form of a sentence."""
 for _name, _members in {
     "DATE": """
     monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays
@@ -215,7 +215,7 @@ def _spelled(token: str) -> str:
 
 
 def has_known_word(text: str) -> bool:
-    """Return True if a text has at least one English word of the lists above."""
+    """Return True if a text has at least one English word that the classifier's word lists contain."""
     return any(
         word in _SMALL or word in _VERBS or word in _CLASSES
         for word in map(_spelled, _tokens(text))
@@ -243,7 +243,7 @@ def _form(word: str, original: str) -> str:
 
 
 def english_features(text: str) -> Iterator[str]:
-    """Yield the features of an English sentence; some occur more than once."""
+    """Yield the features of an English sentence, by which the classifier scores it; some occur more than once."""
     originals = _tokens(text)
     words = [_spelled(token) for token in originals]
     form: list[str] = []
@@ -310,7 +310,7 @@ _ZH_KNOWN = frozenset(_ZH_SMALL)
 
 
 def chinese_features(text: str) -> Iterator[str]:
-    """Yield the features of a Chinese sentence; some occur more than once."""
+    """Yield the features of a Chinese sentence, by which the classifier scores it; some occur more than once."""
     text = text.strip().rstrip("。.!！~～")
     plain = _DIGITS.sub("0", _LATIN.sub("A", text))
     plain = "".join(plain.split())

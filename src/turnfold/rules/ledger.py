@@ -25,7 +25,7 @@ __all__ = ("LedgerChange", "replacements", "update_ledger")
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """A ledger after an update, and the rules that the update added, ended and removed."""
+    """A ledger (list of standing rules) after an update, and the rules that were added, ended and removed."""
 
     rules: tuple[StandingRule, ...]
     """The whole ledger in the order in which its rules were said, ended ones included."""
@@ -51,7 +51,7 @@ _DONE = 0.5
 _REPORTED = 0.75
 """Share of a report's terms that a task must contain for the report to close it."""
 _STEM = 4
-"""Least number of letters that two forms of a word have in common."""
+"""Least number of letters that two words must share at the beginning to count as forms of one word."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@job", "@diet"})
 """Attributes of a person that have one value at a time, so that a new value replaces the old one."""
 _LIMIT = late_pattern(
@@ -77,7 +77,7 @@ def update_ledger(
     limit_tokens: int,
     count: Callable[[str], int],
 ) -> LedgerChange:
-    """Return the ledger with `new` rules added, and the rules that they replace, cancel or complete ended.
+    """Return the ledger (list of standing rules) with `new` ones added, and those that they replace or cancel ended.
 
     `rules` is the ledger so far; `new` are the rules of later entries, in order. Rules already in the ledger are
     not added again. `limit_tokens` bounds the texts of the whole ledger, counted with `count`.
@@ -115,14 +115,14 @@ def update_ledger(
 
 
 def replacements(rules: Iterable[StandingRule]) -> dict[str, StandingRule]:
-    """Return the id of each rule that was replaced, lifted or cancelled -> the rule that did it."""
+    """Return a mapping from the id of each rule that was replaced, lifted or cancelled to the rule that did it."""
     return {ended: rule for rule in rules for ended in rule.supersedes}
 
 
 def _targets(
     rule: StandingRule, active: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
-    """Return the rules that `rule` ends, each with the state it gets."""
+    """Return the active rules that the new rule replaces, cancels or completes, each with the state it gets."""
     mine = [
         each
         for each in active
@@ -139,7 +139,7 @@ def _targets(
 
 
 def _kind(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> RuleKind:
-    """Return the kind of a rule; a "task" that replaces another rule gets its kind ("switch to MySQL": a decision)."""
+    """Return the kind of a new rule; a "task" that replaces a rule gets the kind of that rule."""
     if rule.kind == "task":
         for target, state in targets:
             if state == "superseded":
@@ -203,7 +203,7 @@ def _similar(first: set[str], second: set[str]) -> float:
 
 
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if `rule` restates the other rule, contradicts it, or gives another value for its attribute."""
+    """Return True if `rule` replaces `other`: restates it, contradicts it, or gives another value for its attribute."""
     if one := _ONE_AT_A_TIME & set(rule.scope) & set(other.scope):
         return rule.act != "state" or not one.isdisjoint({"@name", "@home"})
     words, others = _words(rule), _words(other)
@@ -231,7 +231,7 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if one rule forbids what the other asks for.
+    """Return True if one of the rules forbids what the other asks for.
 
     A request without a word of change lifts a prohibition only if it is about exactly the same: "please order it, quote
     NH-4410" does not lift "never order anything without asking me first".
@@ -245,7 +245,7 @@ def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _conflict(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if both rules give a value of the same class (`@day`), and the values differ."""
+    """Return True if both rules give a value of the same class (such as a weekday), and the values differ."""
     shared = {
         term for term in _classes(rule) & _classes(other) if not term.startswith(("@is:", "@reply"))
     }
@@ -253,7 +253,7 @@ def _conflict(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the rule that a sentence with a word of change most likely refers to, as a list; of equals the latest."""
+    """Return the active rule that a change ("actually", "instead") most likely refers to, as a list; empty if none."""
     scored = [(_aimed(rule, each), each.seq, each) for each in active]
     likely = [each for each in scored if each[0] > 0]
     if not likely:
@@ -262,7 +262,7 @@ def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingR
 
 
 def _aimed(rule: StandingRule, other: StandingRule) -> float:
-    """Return a score for how likely a sentence with a word of change refers to the other rule; 0 if not at all."""
+    """Return a score for how likely a change ("actually", "instead") refers to the other rule; 0 if not at all."""
     if rule.act == "permit" and not other.negative and not _conflict(rule, other):
         return 0.0
     mine, theirs = _words(rule) | set(rule.value), _words(other) | set(other.value)

@@ -126,12 +126,12 @@ _WRAPPED_LINE = 50
 
 
 class OwnSentence(NamedTuple):
-    """A sentence in the author's own words, with its place in the message."""
+    """A sentence in the message's author's own words (not quoted), with its place in the message."""
 
     start: int
     end: int
     text: str
-    """Its text with quoted parts blanked."""
+    """The sentence with quoted parts replaced by `BLANK`."""
     heading: str
     """The heading of the list it is an item of, such as "Rules:"; empty if there is none."""
 
@@ -157,7 +157,7 @@ def own_sentences(text: str) -> Iterator[OwnSentence]:
 
 
 def _ends_pasted(head: str) -> bool:
-    """Return True if the text ends inside a quotation."""
+    """Return True if the first half of a long message ends inside quoted text, which then goes on after the gap."""
     return BLANK in _blank_lines(head + "\nx")[-1:]
 
 
@@ -194,7 +194,7 @@ def _follows(own: str, start: int) -> bool:
 
 
 def _lines(own: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of lines; a line that was wrapped at a column is joined with the next one."""
+    """Yield start and end of each line of a text; a line that was wrapped at a column is joined with the next one."""
     start = at = 0
     while at <= len(own):
         end = own.find("\n", at)
@@ -282,7 +282,7 @@ def _blank_after_said(own: str, said: re.Match[str]) -> str:
 
 
 def _blank_lines(text: str) -> str:
-    """Blank the lines of code, logs, e-mails, transcripts and delimited blocks."""
+    """Return the text with lines of code, logs, e-mails, transcripts and delimited blocks replaced by `BLANK`."""
     lines = text.split("\n")
     quoted = [False] * len(lines)
     _mark_blocks(text, lines, quoted)
@@ -301,7 +301,7 @@ def _blank_lines(text: str) -> str:
 
 
 def _mark_blocks(text: str, lines: list[str], quoted: list[bool]) -> None:
-    """Mark fenced code, tagged blocks, blocks between rulers, and everything below the introduction of a paste."""
+    """Set `quoted` for the lines of code blocks, tagged blocks, blocks between rulers, and announced pastes."""
     missing: set[str] = set()
     at = number = 0
     while number < len(lines):
@@ -341,7 +341,7 @@ def _next_line(lines: list[str], start: int, pattern: re.Pattern[str]) -> int:
 
 
 def _tag_end(text: str, at: int, name: str, missing: set[str], number: int) -> int:
-    """Return the line that closes a tag; the line of the tag itself if nothing closes it."""
+    """Return the number of the line that closes a tag; the line of the tag itself if nothing closes it."""
     if name in missing:
         return number
     closing = text.find(f"</{name}", at)
@@ -367,7 +367,7 @@ def _introduces_paste(lines: list[str], number: int) -> bool:
 
 
 def _mark_transcripts(lines: list[str], quoted: list[bool]) -> None:
-    """Mark the lines of a chat transcript: at least two lines by at least two speakers."""
+    """Set `quoted` for the lines of a chat transcript: at least two lines by at least two speakers."""
     said: list[tuple[int, str]] = []
     for number, line in enumerate(lines):
         speaker = None if quoted[number] else _SPEAKER.match(line[:80])

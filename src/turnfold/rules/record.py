@@ -30,7 +30,7 @@ RuleState = Literal["active", "superseded", "done", "dropped"]
 RuleTrust = Literal["user", "system"]
 
 LONGEST_RULE = 300
-"""Most characters of a rule."""
+"""Most characters that the text of a rule may have."""
 
 
 class StandingRule(
@@ -44,7 +44,7 @@ class StandingRule(
     """The words of the rule: a slice of the message, unchanged."""
     kind: RuleKind
     seq: int
-    """The log entry it was said in."""
+    """Seq (log position) of the message it was said in; 0 if it was not said in the log."""
     trust: RuleTrust = "user"
     act: RuleAct = "state"
     negative: bool = False
@@ -65,7 +65,11 @@ class StandingRule(
 
     def __post_init__(self) -> None:
         if not self.text.strip():
-            raise InvalidRecord("the rule has no text", path="text", remedy="Give it one")
+            raise InvalidRecord(
+                "the rule has no text",
+                path="text",
+                remedy=f"Give it 1 to {LONGEST_RULE} characters",
+            )
         if len(self.text) > LONGEST_RULE:
             raise InvalidRecord(
                 f"the rule has {len(self.text)} characters; it may have at most {LONGEST_RULE}",
@@ -75,7 +79,7 @@ class StandingRule(
 
     @property
     def terms(self) -> frozenset[str]:
-        """All terms by which later sentences can refer to it."""
+        """All terms (topic words and values) by which later sentences can refer to this rule."""
         return frozenset((*self.scope, *self.value))
 
 
@@ -86,5 +90,5 @@ def rule_id(text: str, *, seq: int, trust: RuleTrust, at: int) -> str:
 
 
 def new_rule(text: str, *, kind: RuleKind) -> StandingRule:
-    """Return a rule that was not said in the log: its `seq` is 0."""
+    """Return a rule that the program adds and no message states; its `seq` is 0."""
     return StandingRule(id=rule_id(text, seq=0, trust="user", at=0), text=text, kind=kind, seq=0)

@@ -20,7 +20,7 @@ __all__ = ("Terms", "rule_terms")
 
 
 class Terms(NamedTuple):
-    """The terms of a sentence, sorted."""
+    """The topic terms of a sentence and the values it gives, each sorted."""
 
     scope: tuple[str, ...]
     """Topic words; and with `@`, the classes of its values and the attributes of a person that it names."""
@@ -52,7 +52,7 @@ _STOP = frozenset(
 _SYNONYMS: dict[str, str] = {}
 """Word -> the term that all its synonyms have."""
 _CLASSES: dict[str, tuple[str, str]] = {}
-"""Word -> its class and its value."""
+"""Word -> its class (`@day`) and its value (`monday`)."""
 
 
 def _synonyms(table: str) -> None:
@@ -206,7 +206,7 @@ _SIGNS = late_pattern(r"[,\s]")
 
 
 def _english(word: str) -> tuple[str, str]:
-    """Return scope term and value term of an English word; either may be empty."""
+    """Return the topic term and the value term of an English word; either may be empty."""
     if word in _CLASSES:
         return _CLASSES[word]
     if word in _SYNONYMS:
@@ -222,7 +222,7 @@ def _english(word: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)
 def _chinese(run: str) -> tuple[tuple[str, str], ...]:
-    """Return pairs of scope term and value term of a run of Chinese characters."""
+    """Return pairs of topic term and value term of a run of Chinese characters; either may be empty."""
     found: list[tuple[str, str]] = []
     rest = list(run)
     for match in _ZH_LEXICON.finditer(run):
@@ -240,7 +240,7 @@ def _chinese(run: str) -> tuple[tuple[str, str], ...]:
 
 
 def _pairs(text: str) -> Iterable[tuple[str, str]]:
-    """Yield pairs of scope term and value term; either may be empty."""
+    """Yield pairs of topic term and value term of a sentence; either may be empty."""
     plain = plain_text(text)
     for kind, letter in _OPTION.findall(plain):
         yield "@option", f"{kind.lower()}-{letter.lower()}"
@@ -339,7 +339,7 @@ _ATTRIBUTE = late_pattern(
 
 
 def _attribute(text: str) -> str:
-    """Return the term of X for a sentence of the form "the X is ..."; "" for other sentences."""
+    """Return the topic term of X for a sentence of the form "the X is ..."; "" for other sentences."""
     found = _ATTRIBUTE.match(text)
     if found is None:
         return ""
