@@ -92,13 +92,13 @@ class InvalidRecord(TurnfoldError, ValueError):
         super().__init__(f"{where}{problem}{f'. {remedy}' if remedy else ''}")
 
     def within(self, outer: str) -> InvalidRecord:
-        """Return the same error with `outer` put before its path."""
+        """Return the same error for a value inside a larger one: `outer` is put before its path."""
         joint = "" if not self.path or self.path.startswith("[") else "."
         return InvalidRecord(self.problem, path=f"{outer}{joint}{self.path}", remedy=self.remedy)
 
 
 class InvalidBudget(TurnfoldError, ValueError):
-    """Budget numbers that can never be satisfied together."""
+    """The numbers of a budget contradict each other or leave no room, so that no prompt could ever fit."""
 
 
 class BudgetTooSmall(TurnfoldError):
@@ -122,7 +122,7 @@ class BudgetTooSmall(TurnfoldError):
 
 
 class InvalidOption(TurnfoldError, ValueError):
-    """An option outside its documented range; values are never adjusted silently."""
+    """An option or argument has a value that is not allowed; values are never adjusted silently."""
 
 
 class InvalidExport(TurnfoldError, ValueError):
@@ -136,7 +136,7 @@ class InvalidExport(TurnfoldError, ValueError):
 
 
 class NotFound(TurnfoldError, LookupError):
-    """A conversation, call or file that does not exist."""
+    """The conversation, entry, call or file that was asked for does not exist."""
 
 
 class UnknownModel(TurnfoldError, LookupError):

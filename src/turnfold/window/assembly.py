@@ -36,7 +36,7 @@ before `BudgetTooSmall` is raised."""
 
 
 class _Window(NamedTuple):
-    """The window that was chosen: its first span, and why earlier spans are left out."""
+    """The window that was chosen: its first span (group of messages), and why earlier ones are left out."""
 
     view: SpanView
     start: int
@@ -74,13 +74,13 @@ def _check_tail(tail: Sequence[Message]) -> None:
     for index, message in enumerate(tail):
         if message.role not in ("user", "assistant") or message.calls or not message.parts:
             raise InvalidOption(
-                f"tail[{index}] is {message!r}: no provider takes a system message, a call, a result or an empty "
-                "message inside the conversation; give user or assistant messages with content"
+                f"tail[{index}] is {message!r}, but providers refuse a system message, a call, a result or an empty "
+                "message inside the conversation: give user or assistant messages with content"
             )
 
 
 class _Extras(NamedTuple):
-    """The parts of a prompt that do not come from the log."""
+    """The parts of a prompt that the caller gives and that are not in the log: tail messages and tool schemas."""
 
     tail: Sequence[Message]
     tools: Sequence[Mapping[str, object]]
@@ -93,7 +93,7 @@ class _Extras(NamedTuple):
 def next_anchor(
     transcript: Transcript, budget: Budget, *, anchor: Anchor, strategy: Strategy
 ) -> Anchor:
-    """Return the anchor of the context `assemble` would build, without building the messages."""
+    """Return the anchor (where the window begins) of the context that `assemble` would build, without building it."""
     window, _ = _decide(transcript, budget, anchor, strategy, _Extras((), (), squeezes=0))
     head = window.view.head(window.start) if window.start < transcript.spans else None
     return _anchor_of(window, head, anchor)
@@ -102,7 +102,7 @@ def next_anchor(
 def _decide(
     transcript: Transcript, budget: Budget, before: Anchor, strategy: Strategy, extras: _Extras
 ) -> tuple[_Window, Overhead]:
-    """Choose the window and count the overhead. The strategy runs once, because it may call a model."""
+    """Choose the window and count the overhead (system, summary, tail, tools); calls the strategy once."""
 
     def overhead_with(summary: str, squeeze: int) -> Overhead:
         return price(
@@ -135,7 +135,7 @@ def _decide(
 
 
 def anchored_view(transcript: Transcript, anchor: Anchor) -> SpanView:
-    """Return the view of the transcript from `anchor` on, as a strategy gets it."""
+    """Return the transcript from `anchor` (where the window begins) on, in the form that a window strategy takes."""
     return SpanView(
         transcript,
         transcript.span_at(anchor.position),
@@ -146,7 +146,7 @@ def anchored_view(transcript: Transcript, anchor: Anchor) -> SpanView:
 
 
 def fits(transcript: Transcript, budget: Budget, anchor: Anchor) -> bool:
-    """Return True if all messages from the anchor on fit the budget without being shortened; builds no context."""
+    """Return True if all messages from the anchor (start of the window) on fit the budget unshortened."""
     try:
         overhead = price(transcript, budget, summary=anchor.summary)
     except BudgetTooSmall:
@@ -156,7 +156,7 @@ def fits(transcript: Transcript, budget: Budget, anchor: Anchor) -> bool:
 
 
 def _enforce(view: SpanView, choice: Choice, overhead: Overhead, budget: Budget) -> _Window:
-    """Move the start of the choice forward until the window fits; if only the newest span is left, shorten it."""
+    """Return the strategy's window; if it is too large, begin it later, then shorten its newest messages."""
     room = overhead.room(budget)
     start = max(min(choice.start, view.last), 0)
     covered = max(min(choice.covered, view.transcript.spans), 0)
@@ -171,7 +171,7 @@ def _enforce(view: SpanView, choice: Choice, overhead: Overhead, budget: Budget)
 
 
 def _shorten(view: SpanView, start: int, overhead: Overhead, budget: Budget) -> SpanView:
-    """Return the view with the newest span and the user message of its turn shortened to fit."""
+    """Shorten the newest messages, which must be sent, to fit; raises `BudgetTooSmall` if they cannot be made to."""
     room = overhead.room(budget)
     pieces = list(view.pieces(start))
     if room.messages and len(pieces) > room.messages:
@@ -195,7 +195,7 @@ def _shorten(view: SpanView, start: int, overhead: Overhead, budget: Budget) -> 
 
 
 def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
-    """Yield the caps to try: one that fills the low mark or half the room, one that fills all of it, then smaller ones.
+    """Yield the caps (most tokens of a part) to try: to fill the low mark, to fill all room, then smaller.
 
     Smaller caps are needed under a byte limit, or if a message costs more than its parts counted one by one.
     """
@@ -232,7 +232,7 @@ def _too_small(
 
 
 def _build(window: _Window, overhead: Overhead, budget: Budget, before: Anchor) -> Context:
-    """Put the sections together: system, summary, window, tail, newest turn."""
+    """Return the context, put together from its sections: system, summary, window, tail, newest turn."""
     view, start, _ = window
     transcript = view.transcript
     turn = max(transcript.turn_of(view.last), start) if transcript.spans else 0
@@ -272,7 +272,7 @@ def _build(window: _Window, overhead: Overhead, budget: Budget, before: Anchor) 
 
 
 def _anchor_of(window: _Window, head: Piece | None, before: Anchor) -> Anchor:
-    """Return the anchor of a window; if it equals `before`, return that same object."""
+    """Return the anchor (stored beginning) of a window; if it equals `before`, return that same object."""
     view, start, reason = window
     first = view.transcript.position_of(start)
     caps = _live_caps(view, first, head)
@@ -284,7 +284,7 @@ def _anchor_of(window: _Window, head: Piece | None, before: Anchor) -> Anchor:
 def _shown(
     view: SpanView, start: int, turn: int, head: Piece | None
 ) -> tuple[Sequence[Message], Sequence[int], Sequence[int], int]:
-    """Return messages, costs and positions of the window, and the index at which the newest turn begins."""
+    """Return messages, tokens and log positions of the window, and the index where the newest turn begins."""
     transcript = view.transcript
     first, ends = transcript.position_of(start), transcript.spans
     # Messages shown exactly as logged are one slice, without work per message; only the rest go piece by piece.
@@ -309,7 +309,7 @@ def _shown(
 
 
 def _live_caps(view: SpanView, first: int, head: Piece | None) -> tuple[tuple[int, int], ...]:
-    """Return the caps of the messages that are shown: those from `first` on, and the user message `head`."""
+    """Return the caps (most tokens of a part) of the messages that are shown: those from `first` on, and `head`."""
     if not view.caps:
         return ()
     shown = {head.position} if head is not None else set[int]()

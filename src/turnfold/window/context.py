@@ -51,17 +51,17 @@ class CertaintyCache(NamedTuple):
 
     @property
     def certainty(self) -> Certainty:
-        """Certainty of the sum of all checked messages."""
+        """How certain the token count of all checked messages together is: exact, an upper bound, or an estimate."""
         if self.exact == self.checked:
             return Certainty.EXACT
         return Certainty.BOUND if self.bounded == self.checked else Certainty.ESTIMATE
 
     def beginning(self, messages: int) -> CertaintyCache:
-        """Return the cache cut back to the first `messages` messages."""
+        """Return what is known about the first `messages` messages of the prompt only."""
         return CertaintyCache(*(min(messages, length) for length in self))
 
     def extended(self, messages: tuple[Message, ...], counter: TokenCounter) -> CertaintyCache:
-        """Return the cache for all of `messages`, which begin with those already checked."""
+        """Check the messages after those already checked, and return the result for all of `messages`."""
         checked, exact, bounded = self
         for message in messages[checked:]:
             if bounded < checked:
@@ -103,7 +103,7 @@ _SECTIONS = tuple(Section)
 
 
 class Outcome(StrEnum):
-    """How a message that is not sent as it was logged was treated."""
+    """What happened to a message that is not sent as it was logged: left out, shortened, moved, added."""
 
     FOLDED = "folded"
     """Left out; the summary covers it."""
@@ -128,19 +128,19 @@ class Omission(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """Number of messages in the range."""
+        """Number of messages in this range of the log."""
         return self.stop - self.start
 
 
 class Changed(NamedTuple):
-    """A change a provider's wire format made to parts of a context; one value per rule."""
+    """A change that a provider's format required in a context, with the rule, its first place and how often."""
 
     action: str
-    """Converted, left out, moved or added."""
+    """What was done: converted, left out, moved or added."""
     reason: str
     times: int
     first: str
-    """The first place it was applied, e.g. `messages[3].parts[0]`."""
+    """The first place that was changed, e.g. `messages[3].parts[0]`."""
 
     def __str__(self) -> str:
         return f"{self.times:,} {self.action}: {self.reason} (first {self.first})"
@@ -153,7 +153,7 @@ class Wired(NamedTuple):
     changes: tuple[Changed, ...] = ()
     """The parts that are not sent as they were recorded, one value per rule of the provider."""
     size: int = 0
-    """Bytes of the request's body; 0 if `max_bytes` sets no limit."""
+    """Bytes of the request's body; 0 (not measured) if `max_bytes` sets no limit."""
     held: int = 0
     """Byte limit applied to the messages so that the body stays within `max_bytes`; 0 if none was needed."""
     rebuilt: int = 0
@@ -171,7 +171,7 @@ class NativeCompaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """The beginning of a window; stored between calls, so that every process builds the same window."""
+    """Where a window begins, with its summary and shortened messages; stored, so that processes agree."""
 
     position: int = 0
     """Log position of the first message shown verbatim, not counting the user message that opened its turn."""
@@ -192,7 +192,7 @@ class Receipt:
     tokens: int
     """Total tokens: messages, tool schemas and the opening of the reply."""
     allowed: int
-    """Tokens the budget allows."""
+    """Tokens that the budget allows for the whole call."""
     certainty: Certainty
     sections: dict[Section, int]
     """Tokens of each section."""
@@ -215,7 +215,7 @@ class Receipt:
 
     @property
     def changes(self) -> tuple[Changed, ...]:
-        """Changes made by the provider's wire format, one value per rule."""
+        """The changes that the provider's format required, counted by action and reason."""
         return self.wired.changes if self.wired else ()
 
     @property
@@ -224,7 +224,7 @@ class Receipt:
         return self.shared / self.previous if self.previous else 1.0
 
     def count(self, *outcomes: Outcome) -> int:
-        """Count the messages with one of these outcomes."""
+        """Count the messages of the log that had one of these outcomes, such as left out or shortened."""
         return sum(fate.messages for fate in self.fates if fate.outcome in outcomes)
 
     def __str__(self) -> str:
@@ -272,15 +272,15 @@ class Context:
         self.positions = positions
         """Log position of each message of window and newest turn, in order; -1 for a placeholder."""
         self.ends = ends
-        """Index in `messages` where system, summary, window and tail end."""
+        """Index in `messages` after the last message of each section: system, summary, window, tail."""
         self.head = head
-        """Log position of the user message shown before the anchor because its turn is still shown; -1 for none."""
+        """Log position of a user message sent before the anchor, because the anchor is inside its turn; -1 for none."""
         self.tools = tools
         """Tokens of the tool schemas."""
         self.budget = budget
         self.counter = counter
         self.anchor = anchor
-        """The anchor to pass to the next call."""
+        """Where the window begins; pass it to the next call, so that it begins there too."""
         self.fates = fates
         """Omissions: ranges of the log that are not sent as they were logged."""
         self.moved = moved
@@ -303,7 +303,7 @@ class Context:
         self._receipt: Receipt | None = None
 
     def follow(self, previous: Context) -> None:
-        """Measure the prefix shared with the previous call's prompt; called once, when the context is built."""
+        """Set `shared` and `previous`: how many tokens at the beginning the previous call's prompt had too."""
         same = self.follow_stored(
             previous.messages, previous.tokens - previous.tools - previous.counter.reply
         )
@@ -317,14 +317,14 @@ class Context:
         return same
 
     def section(self, section: Section) -> tuple[Message, ...]:
-        """Return the messages of one section."""
+        """Return the messages of one section of the context, such as the summary or the window."""
         at = _SECTIONS.index(section)
         edges = (0, *self.ends, len(self.messages))
         return self.messages[edges[at] : edges[at + 1]]
 
     @property
     def receipt(self) -> Receipt:
-        """The receipt of this context, made on first access."""
+        """The receipt (report) of this context: tokens by section and what was left out or changed."""
         if self._receipt is None:
             self._receipt = self._account()
         return self._receipt
@@ -362,7 +362,7 @@ _REASONS = {
 
 
 def list_omissions(view: SpanView, *, start: int, head: int, reason: str) -> tuple[Omission, ...]:
-    """List the omissions of a window that begins with span `start`, in log order."""
+    """List what a window that begins with span `start` leaves out, shortens or moves, with reasons, in log order."""
     transcript = view.transcript
     first = transcript.position_of(start)
     misplaced = list(_misplaced(transcript, start))
@@ -395,7 +395,7 @@ def _before_window(view: SpanView, first: int, head: int, reason: str) -> Iterat
 
 
 def _misplaced(transcript: Transcript, start: int) -> Iterator[Omission]:
-    """Yield one omission per misplaced message; its reason joins those of all results in the message."""
+    """Yield one omission for each message that is not sent where it was logged, with the reason."""
     first = transcript.position_of(start)
     for position, why in reversed(transcript.misplaced.items()):
         if position < first:

@@ -30,7 +30,7 @@ __all__ = (
 _MESSAGE_BYTES = 800
 """Memory of a message without its texts, in bytes: its objects, sums and ids."""
 NO_RESULT = "[no result was recorded for this call]"
-"""Placeholder result shown for an unanswered call, so that the provider accepts it."""
+"""Text of the placeholder result that is sent for a tool call without a result, so that the provider accepts it."""
 
 
 class Piece(NamedTuple):
@@ -75,7 +75,7 @@ class Transcript:
         self.messages: list[Message] = []
         """All messages except system messages, in log order; the index of a message is its position."""
         self.costs = array("q")
-        """Tokens of each message."""
+        """Tokens of each message of `messages`."""
         self.numbers = array("q")
         """The number of each message in its store (`seq`), if that is not its position."""
         self.system: list[Message] = []
@@ -84,11 +84,11 @@ class Transcript:
         """True if system messages are kept apart; otherwise a system message is a span like any other."""
         self.grouper = Grouper()
         self.misplaced: dict[int, Misplaced] = {}
-        """Position of a message that is not shown, or not entirely where it was logged -> why; ascending."""
+        """Log position of a message that is not shown, or not entirely where it was logged -> why; in log order."""
         self.partly_here: set[int] = set()
         """Misplaced positions of which a part is still shown where it was logged."""
         self.irregular_from = -1
-        """The newest span shown differently than logged; -1 if there is none."""
+        """Index of the newest span that is shown differently than logged; -1 if there is none."""
         self.memo: dict[object, object] = {}
         """Cache of `overhead.price`: token counts of system, summary, tail and tools."""
         self.last_overhead: tuple[object, object, object] | None = None
@@ -114,7 +114,7 @@ class Transcript:
     def add(
         self, message: Message, tokens: int | None = None, *, number: int | None = None
     ) -> None:
-        """Append a message; `tokens` is its cost if already counted, `number` its number in the store."""
+        """Append a message and count it, unless `tokens` gives its count; `number` is its number in the store."""
         if message.role == "system" and self.system_apart:
             self.system.append(message)
             return
@@ -150,56 +150,56 @@ class Transcript:
 
     @property
     def spans(self) -> int:
-        """Number of spans."""
+        """Number of spans (messages that must stay together, such as a call with its results)."""
         return len(self._sums) - 1
 
     def tokens_from(self, span: int) -> int:
-        """Return the tokens of everything shown from a span on."""
+        """Return the tokens of all messages shown from this span (group of messages) on."""
         return self._sums[-1] - self._sums[span]
 
     def messages_from(self, span: int) -> int:
-        """Return the number of messages shown from a span on."""
+        """Return the number of messages shown from this span (group of messages) on."""
         return self._counts[-1] - self._counts[span]
 
     def first_span_within(self, tokens: int) -> int:
-        """Return the earliest span from which everything costs at most `tokens`; `spans` if none does."""
+        """Return the earliest span (group of messages) whose window has at most `tokens`; `spans` if none has."""
         return bisect_left(self._sums, self._sums[-1] - tokens)
 
     def first_span_with(self, messages: int) -> int:
-        """Return the earliest span from which at most `messages` messages are shown; `spans` if there is none."""
+        """Return the earliest span (group of messages) from which on at most `messages` are shown; `spans` if none."""
         return bisect_left(self._counts, self._counts[-1] - messages)
 
     def span_at(self, position: int) -> int:
-        """Return the first span that starts at or after a log position."""
+        """Return the index of the first span (group of messages) that starts at or after a log position."""
         return bisect_left(self.grouper.firsts, position)
 
     def position_of(self, span: int) -> int:
-        """Return the log position where a span starts; the end of the log for the span after the last."""
+        """Return the log position of a span's first message; the length of the log for the span after the last."""
         return self.grouper.firsts[span] if span < len(self._sums) - 1 else len(self.messages)
 
     def homes_of(self, position: int) -> tuple[int, ...]:
-        """Return the earlier spans in which results of this message are shown, because those spans hold their calls."""
+        """Return the spans with the calls that a message logged too late answers; its results are shown there."""
         return self._homes.get(position, ())
 
     def turn_of(self, span: int) -> int:
-        """Return the span that opens the turn a span belongs to; -1 before the first user message."""
+        """Return the span with the user message that opens the turn of a span; -1 before the first user message."""
         turns = self.grouper.turns
         index = bisect_right(turns, span) - 1
         return turns[index] if index >= 0 else -1
 
     def turn_from(self, span: int) -> int:
-        """Return the first span at or after `span` that opens a turn; `spans` if there is none."""
+        """Return the first span (message group) from `span` on that begins a user turn; `spans` if none does."""
         turns = self.grouper.turns
         index = bisect_left(turns, span)
         return turns[index] if index < len(turns) else self.spans
 
     def regular_from(self, span: int) -> bool:
-        """Return True if everything from a span on is shown exactly as logged."""
+        """Return True if all messages from this span (group of messages) on are shown exactly as logged."""
         newest_unanswered = next(reversed(self.grouper.unanswered), -1)
         return max(self.irregular_from, newest_unanswered) < span
 
     def regular_until(self, span: int) -> int:
-        """Return the end of the spans from `span` on that are shown exactly as logged; `spans` if all of them are."""
+        """Return the first span from `span` on that is not shown exactly as logged; `spans` if all of them are."""
         if self.irregular_from >= span:
             return span
         first = self.spans
@@ -210,7 +210,7 @@ class Transcript:
         return first
 
     def pieces(self, span: int) -> Iterator[Piece]:
-        """Yield the messages shown for a span, in order."""
+        """Yield the messages that are shown for a span: its logged ones, moved results and placeholders."""
         shown = self._shown.get(span)
         if shown is not None:
             yield from shown
@@ -221,7 +221,7 @@ class Transcript:
             yield Piece(_placeholder(call.id), self._placeholder_cost(call.id), -1)
 
     def shrunk(self, piece: Piece, cap: int) -> Piece:
-        """Return the piece with no part above `cap` tokens; cached, because every call needs it."""
+        """Return a shown message with every part shortened to at most `cap` tokens; cached for later calls."""
         if piece.position < 0:
             return piece
         key = (piece.message, piece.position, cap)  # one position may be shown as several pieces
@@ -236,7 +236,7 @@ class Transcript:
         return cached
 
     def counter_of(self, piece: Piece) -> TokenCounter:
-        """Return a counter for the parts of a piece, which does not count a huge text a second time."""
+        """Return a token counter for the parts of a shown message, which does not count a huge text twice."""
         key = (piece.message, piece.position)
         counter = self._counters.get(key)
         if counter is None:
@@ -246,7 +246,7 @@ class Transcript:
         return counter
 
     def _add_irregular(self, piece: Piece, placement: Placement) -> None:
-        """Show late results with their calls, leave out orphans and duplicates, show the rest where it was logged."""
+        """Add a message with misplaced tool results: late ones join their calls; others without a call are hidden."""
         elsewhere = {index for indexes in placement.late.values() for index in indexes}
         here = [
             index
@@ -279,7 +279,7 @@ class Transcript:
         self._charge(span, piece)
 
     def _edit(self, span: int) -> list[Piece]:
-        """Return the list of pieces to show for a span instead of its logged messages; created on first use."""
+        """Return the editable list of messages to show for a span instead of the logged ones; made on first use."""
         shown = self._shown.get(span)
         if shown is None:
             # The message being added is in the log already, but not yet shown.
@@ -292,7 +292,7 @@ class Transcript:
         return shown
 
     def _charge(self, span: int, piece: Piece) -> None:
-        """Add a piece to the sums: add a placeholder for each call it makes, subtract one for each call it answers."""
+        """Add a message to the token sums, plus a placeholder result for each call it makes, minus those it answers."""
         message, tokens, _ = piece
         calls, results = message.calls, message.results
         tokens += sum(self._placeholder_cost(call.id) for call in calls)

@@ -27,7 +27,7 @@ __all__ = (
 
 
 class Rule(StrEnum):
-    """The invariants of a context."""
+    """The rules that every context must keep."""
 
     WITHIN_BUDGET = "within-budget"
     SYSTEM_FIRST = "system-first"
@@ -41,14 +41,14 @@ class Rule(StrEnum):
     ORDER_KEPT = "order-kept"
     """Messages are in the order of the log."""
     CONTIGUOUS = "contiguous"
-    """No message from the anchor on is missing without an omission."""
+    """Every message from the window's first one on is sent, or listed as an omission."""
     COUNTED_RIGHT = "counted-right"
     """The recorded token counts are those of the counter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: where and how."""
+    """One rule that a context breaks: which, at which message, and how."""
 
     rule: Rule
     index: int
@@ -66,7 +66,10 @@ def check(
     budget: Budget | None = None,
     counter: TokenCounter | None = None,
 ) -> tuple[Violation, ...]:
-    """Return every invariant the context breaks; plain messages need `budget` and `counter` for the size check."""
+    """Return every rule that a context breaks; empty if it is valid.
+
+    For plain messages, the size is checked only if `budget` and `counter` are given.
+    """
     if isinstance(context, Context):
         return (
             *_check_pairs(context.messages),
@@ -87,7 +90,7 @@ def check(
 
 
 def _check_pairs(messages: Sequence[Message]) -> Iterator[Violation]:
-    """Check the order of roles, and that calls and results come in pairs."""
+    """Yield violations of the order of roles, and tool calls and results that are not in pairs."""
     open_calls: Counter[str] = Counter()
     caller = -1
     started = False
@@ -134,7 +137,7 @@ def _check_size(
 
 
 def _check_positions(context: Context) -> Iterator[Violation]:
-    """Check that everything from the anchor on is sent in order or listed as an omission.
+    """Yield messages from the window's first one on that are neither sent in log order nor listed as omissions.
 
     Before the anchor only the user message that opened the turn may be sent.
     """

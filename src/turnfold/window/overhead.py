@@ -54,23 +54,23 @@ _ONE_TEXT = frozenset({"state", "workspace"})
 _ITEMS = frozenset({"recalled", "findings", "rules"})
 """Labels of blocks that list items, each beginning at the left margin."""
 _FEWEST = 32
-"""Smallest useful block in tokens; a shorter one is not worth its fence."""
+"""Fewest tokens of a useful block; a shorter one is not worth the marks around it."""
 
 
 class ShortenedBlocks(NamedTuple):
-    """The blocks that fit, and a sentence for each block that was shortened or left out."""
+    """The blocks of a tail that fit, and a sentence for each that was shortened or left out."""
 
     blocks: tuple[Fenced, ...]
     changes: tuple[str, ...]
 
 
 def joined_blocks(blocks: Sequence[Fenced]) -> str:
-    """Join the fenced blocks of a tail into one text."""
+    """Join the blocks of a tail (pins, rules, recalled passages, each between marks) into one text."""
     return "\n\n".join(map(str, blocks))
 
 
 def pins_too_large(parts: dict[str, int], allowed: int, *, remedy: str) -> BudgetTooSmall:
-    """Return the error for pins that do not fit the tail's share."""
+    """Return the error for pinned texts that exceed the budget's share for the tail."""
     return BudgetTooSmall(
         needed=sum(parts.values()),
         allowed=allowed,
@@ -81,7 +81,7 @@ def pins_too_large(parts: dict[str, int], allowed: int, *, remedy: str) -> Budge
 
 @dataclass(frozen=True, slots=True)
 class _Prices:
-    """Counts the tokens of texts, and of blocks sent together in one message."""
+    """Counts the tokens of the tail's blocks, alone and joined in one message."""
 
     count: Callable[[str], int]
     measure: Callable[[str], int]
@@ -91,7 +91,7 @@ class _Prices:
         return self.measure(joined_blocks(blocks)) if blocks else 0
 
     def frame(self, block: Fenced) -> int:
-        """Return the most tokens that the fence of a block can cost: its mark may cost one token per character."""
+        """Return the most tokens that the tags around a block can cost; their mark varies: one per character."""
         mark = fence_mark("")
         spare = 2 * max(len(mark) - self.count(mark), 0)
         return self.count(f"\n\n{replace(block, text='')}") + spare
@@ -104,7 +104,7 @@ def shorten_blocks(
     count: Callable[[str], int],
     measure: Callable[[str], int],
 ) -> ShortenedBlocks:
-    """Shorten or drop blocks until their joined text costs at most `limit`, by `measure`.
+    """Shorten or drop blocks of a tail (pins, rules, recalled passages) until they have at most `limit` tokens.
 
     `count` returns the tokens of a text, `measure` those of a message that holds the text.
     Raises `BudgetTooSmall` if the pins alone do not fit.
@@ -120,7 +120,7 @@ def shorten_blocks(
 
 
 def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
-    """Return the indexes of the blocks that may be shortened, least trusted first; of equal trust, last first."""
+    """Return the indexes of the tail's blocks that may be shortened, least trusted first, later ones first."""
     return sorted(
         (at for at, block in blocks.items() if block.label != PINNED),
         key=lambda at: (_TRUST.get(blocks[at].label, 0), -at),
@@ -128,7 +128,7 @@ def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
 
 
 def _fitted(blocks: dict[int, Fenced], limit: int, prices: _Prices) -> dict[int, Fenced] | None:
-    """Return the blocks shortened to the limit; None if one of them would have nothing readable left."""
+    """Return the tail's blocks shortened to `limit` tokens; None if one would have nothing readable left."""
     if not blocks or prices.of(list(blocks.values())) <= limit:
         return blocks
     order = _shrink_order(blocks)
@@ -156,7 +156,7 @@ def _fitted(blocks: dict[int, Fenced], limit: int, prices: _Prices) -> dict[int,
 
 
 def _caps(costs: dict[int, int], even: int, room: int) -> dict[int, int]:
-    """Return the tokens each block may keep: blocks are shortened in the given order, none below an even share."""
+    """Return the tokens that each block may keep: they are shortened in the given order, none below `even`."""
     over = sum(costs.values()) - room
     caps: dict[int, int] = {}
     for at, cost in costs.items():
@@ -197,7 +197,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """The parts of a context that the window must leave room for, with their token counts."""
+    """The parts of a context outside the window (system, summary, tail, tools), with their token counts."""
 
     system: tuple[Piece, ...]
     summary: tuple[Piece, ...]
@@ -205,14 +205,14 @@ class Overhead:
     tools: int
     reply: int
     tokens: int
-    """Tokens of all the fields above together."""
+    """Tokens of system, summary, tail, tools and the opening of the reply together."""
     fence: int
-    """Most tokens that the fence around a summary can cost."""
+    """Most tokens that the marks around a summary can cost."""
     shortened: tuple[str, ...]
     """A sentence for each message that was shortened to its share."""
 
     def room(self, budget: Budget, *, low: float = 0.0) -> Room:
-        """Return the room left for the conversation; `low` replaces the budget's low mark."""
+        """Return the limits that are left for the conversation; `low` (if not 0) replaces the budget's low mark."""
         tokens = budget.tokens - self.tokens
         share = budget.share("summary")
         messages = budget.max_messages and budget.max_messages - sum(self.counts().values())
@@ -231,17 +231,17 @@ class Overhead:
         )
 
     def costs(self) -> dict[str, int]:
-        """Return the tokens of each part; parts without tokens are left out."""
+        """Return the tokens of each part of the overhead, by name; parts without tokens are left out."""
         costs = self._measured(lambda piece: piece.tokens)
         costs |= {"tools": self.tools, "reply opening": self.reply}
         return {name: cost for name, cost in costs.items() if cost}
 
     def counts(self) -> dict[str, int]:
-        """Return the number of messages of each part."""
+        """Return the number of messages of each part of the overhead, by name."""
         return self._measured(lambda _: 1)
 
     def sizes(self) -> dict[str, int]:
-        """Return the UTF-8 bytes of each part as JSON."""
+        """Return the UTF-8 bytes, as JSON, of each part of the overhead, by name."""
         return {"list": 1, **self._measured(lambda piece: message_bytes(piece.message))}
 
     def _measured(self, measure: Callable[[Piece], int]) -> dict[str, int]:
@@ -250,7 +250,7 @@ class Overhead:
 
 
 class _Section(NamedTuple):
-    """The messages of one section, and a sentence for each that was shortened."""
+    """The messages of one section of a context, and a sentence for each that was shortened."""
 
     pieces: tuple[Piece, ...] = ()
     shortened: tuple[str, ...] = ()
@@ -266,9 +266,10 @@ def price(
     recall_room: int = 0,
     squeeze: int = 0,
 ) -> Overhead:
-    """Count the overhead of a context, each section within its share; the tail may take `recall_room` tokens more.
+    """Count system, summary, tail and tools of a context, each shortened to its share of the budget.
 
-    `squeeze` is how often the shares of system and summary are halved. The last result is kept with the transcript.
+    The tail may take `recall_room` tokens more than its share. `squeeze` is how often the shares of system and summary
+    are halved. The last result is kept with the transcript.
     """
     key: _PriceKey = (
         tuple(transcript.system),
@@ -341,7 +342,7 @@ def _tools_key(tools: Sequence[Mapping[str, object]]) -> str:
 
 
 def _require_room(overhead: Overhead, budget: Budget, conversation: int) -> None:
-    """Raise `BudgetTooSmall` if the overhead leaves nothing for the conversation."""
+    """Raise `BudgetTooSmall` if system, summary, tail and tools leave nothing for the conversation."""
     for unit, allowed, measure in (
         ("tokens", budget.tokens, overhead.costs),
         ("messages", budget.max_messages, overhead.counts),
@@ -390,7 +391,7 @@ def _counted(messages: Iterable[Message], counter: TokenCounter) -> tuple[Piece,
 def _within(
     messages: Sequence[Message], share: int, name: str, counter: TokenCounter, squeeze: int = 0
 ) -> _Section:
-    """Return the messages, with parts shortened to a common cap if they exceed the share halved `squeeze` times."""
+    """Shorten messages to `share` tokens, halved `squeeze` times; raises `BudgetTooSmall` if impossible."""
     pieces = _counted(messages, counter)
     total = sum(piece.tokens for piece in pieces)
     if total <= share >> squeeze:
@@ -425,7 +426,7 @@ def _number(number: int, noun: str) -> str:
 
 
 def _tail_within(messages: Sequence[Message], share: int, counter: TokenCounter) -> _Section:
-    """Return the tail, shortened inside its fences; a tail without fences is shortened like any other message."""
+    """Return the tail (pins, rules, recalled passages), with each block shortened between its marks to fit `share`."""
     pieces = _counted(messages, counter)
     if sum(piece.tokens for piece in pieces) <= share:
         return _Section(pieces)
@@ -450,7 +451,7 @@ def _tail_within(messages: Sequence[Message], share: int, counter: TokenCounter)
 
 
 def _summary_within(text: str, share: int, counter: TokenCounter) -> _Section:
-    """Return the summary in its fence; only the text inside is shortened, so that the fence stays closed."""
+    """Return the message with the summary, its text shortened to fit `share` tokens; its marks stay whole."""
     if not text:
         return _Section()
     pieces = _counted([summary_message(text)], counter)
@@ -475,7 +476,7 @@ def _summary_within(text: str, share: int, counter: TokenCounter) -> _Section:
 
 
 def summary_fence_cost(counter: TokenCounter) -> int:
-    """Return the most tokens the fence can add to a summary: its mark varies and may cost one token per character."""
+    """Return the most tokens that the marks around a summary can add: one per character, as the mark varies."""
     mark = fence_mark("")
     spare = 2 * max(len(mark) - counter.count_text(mark), 0)
     notes = (Message("user", fence("", label="summary", note=note)) for note in _SUMMARY_NOTE)

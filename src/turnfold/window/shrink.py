@@ -51,7 +51,7 @@ READABLE = 64
 _HEAD_SHARE = 2 / 3
 """Share of a shortened text that its beginning gets; the rest is for its end."""
 _WORTH_CUTTING = 32
-"""Least tokens of an item that is cut. If half of the room is not more than this, the first item may take all of it."""
+"""Least tokens that a cut item keeps. If half of the room is not more, the first item may take all of it."""
 _SMALLEST_NOTE = "…"
 _ANY_NOTE = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
 _CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
@@ -83,7 +83,7 @@ def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: 
 
 
 def _fit(cut: Callable[[int], str], room: int, cap: int, count: Callable[[str], int]) -> str:
-    """Return `cut(room)`; reduce `room` until the result costs at most `cap` tokens; "" if nothing fits."""
+    """Return `cut(room)` with `room` reduced until the text has at most `cap` tokens; "" if nothing fits."""
     while room > 0:
         shorter = cut(room)
         over = count(shorter) - cap
@@ -95,7 +95,7 @@ def _fit(cut: Callable[[int], str], room: int, cap: int, count: Callable[[str], 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A line at the margin with the indented lines below it, and the heading above it."""
+    """An item of a list: a line at the margin with the indented lines below it, and the heading above it."""
 
     heading: str
     text: str
@@ -163,7 +163,7 @@ def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[s
     tail: list[_Item] = []
 
     def take(at: int, into: list[_Item], limit: int) -> int:
-        """Take the item if it fits `limit` and return its tokens, else 0; the very first item is cut to fit."""
+        """Add the item to `into` if it fits `limit`; return its tokens, or 0. The very first item is cut."""
         under = into[-1].heading if into else ""
         heading = f"{items[at].heading}\n" if items[at].heading not in ("", under) else ""
         cap = most if head or tail else min(most, limit - count(heading) - 1)
@@ -188,7 +188,7 @@ def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[s
 
 
 def _headed(items: Iterable[_Item]) -> Iterator[str]:
-    """Yield the texts of the items, and each heading once, before its first item."""
+    """Yield the texts of list items, and each heading once, before its first item."""
     under = ""
     for item in items:
         if item.heading not in ("", under):

@@ -42,21 +42,21 @@ __all__ = (
 
 
 class Room(NamedTuple):
-    """Limits for the conversation, after subtracting the overhead; 0 messages or bytes means no such limit."""
+    """Limits for the conversation after system, summary, tail and tools; 0 messages or bytes: no such limit."""
 
     tokens: int
     low: int
-    """Tokens that remain after a cut (the low mark)."""
+    """Most tokens that remain after a cut (the low mark)."""
     summary: int = 0
     """Tokens the text of a summary may have."""
     aside: int = 0
     """Tokens by which a new summary may be longer than the present one; they are included in `tokens` and `low`."""
     messages: int = 0
     low_messages: int = 0
-    """Messages that remain after a cut."""
+    """Most messages that remain after a cut."""
     bytes: int = 0
     low_bytes: int = 0
-    """Bytes that remain after a cut."""
+    """Most bytes that remain after a cut."""
     snap: float = 0.5
     """A cut moves forward to the next turn only if at least this share of the low mark remains."""
 
@@ -82,7 +82,7 @@ class _Use(NamedTuple):
 
 
 class SpanView:
-    """A transcript from span `start` on, with some messages shortened."""
+    """What a strategy sees of a log: its spans (messages that stay together) from `start` on, and their costs."""
 
     __slots__ = ("_savings", "caps", "covered", "saved", "start", "summary", "transcript")
 
@@ -111,11 +111,11 @@ class SpanView:
         """Tokens that all caps save together."""
 
     def choice(self) -> Choice:
-        """Return the choice that keeps this view unchanged."""
+        """Return the choice that sends exactly what this view shows."""
         return Choice(self.start, "", self.caps, self.summary, self.covered)
 
     def applying(self, choice: Choice) -> SpanView:
-        """Return the view that results from a choice."""
+        """Return the view with a choice applied: its start, its shortened messages, its summary."""
         return SpanView(
             self.transcript,
             choice.start,
@@ -126,7 +126,7 @@ class SpanView:
 
     @property
     def last(self) -> int:
-        """The newest span, which is never left out."""
+        """Index of the newest span (group of messages), which is never left out."""
         return self.transcript.spans - 1
 
     def head(self, start: int) -> Piece | None:
@@ -138,12 +138,12 @@ class SpanView:
         return None if piece is None else self.capped(piece)
 
     def capped(self, piece: Piece) -> Piece:
-        """Return the piece as it is shown: shortened if it has a cap."""
+        """Return a message as the window shows it: shortened if it has a cap (most tokens of a part)."""
         cap = self.caps.get(piece.position) if self.caps else None
         return piece if cap is None else self.transcript.shrunk(piece, cap)
 
     def shortens(self, position: int) -> bool:
-        """Return True if its cap changes the message at `position`: at least one part is above the cap."""
+        """Return True if the message at a log position is shortened: it has a cap, and a part above it."""
         piece = self._logged(position)
         return self.capped(piece).message is not piece.message
 
@@ -169,11 +169,11 @@ class SpanView:
         return sum(message_bytes(piece.message) for piece in self.pieces(start))
 
     def fits(self, start: int, room: Room) -> bool:
-        """Return True if the window from `start` is within every limit."""
+        """Return True if a window that begins with span `start` is within every limit of `room`."""
         return self.within(start, tokens=room.tokens, messages=room.messages, size=room.bytes)
 
     def within(self, start: int, *, tokens: int, messages: int, size: int) -> bool:
-        """Return True if the window from `start` is within these limits; 0 messages or bytes means no limit."""
+        """Return True if a window that begins with span `start` is within these limits (0: no limit)."""
         if self.tokens(start) > tokens:
             return False
         if messages and self.messages(start) > messages:
@@ -206,20 +206,20 @@ class SpanView:
         return found
 
     def pieces(self, start: int) -> Iterator[Piece]:
-        """Yield everything the window from `start` shows, in order."""
+        """Yield all messages of a window that begins with span `start`, in order."""
         head = self.head(start)
         if head is not None:
             yield head
         yield from self.between(start, self.transcript.spans)
 
     def between(self, start: int, stop: int) -> Iterator[Piece]:
-        """Yield the messages shown for the spans from `start` up to, not including, `stop`, in order."""
+        """Yield the messages of the spans (message groups) from `start` to before `stop`, as the window shows them."""
         for span in range(start, stop):
             for piece in self.transcript.pieces(span):
                 yield self.capped(piece)
 
     def part_costs(self, pieces: Sequence[Piece]) -> tuple[dict[Piece, list[int]], int]:
-        """Return the tokens of the parts that may be shortened, by piece, and the tokens of everything else."""
+        """Return the tokens of the shortenable parts of each message, and the tokens of everything else."""
         counter_of = self.transcript.counter_of
         costs = {
             piece: shrinkable_costs(piece.message, counter_of(piece))
@@ -247,10 +247,10 @@ def message_bytes(message: Message) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A strategy's answer: where the window begins, what is shortened, the summary of the rest."""
+    """The result of a window strategy: where the window begins, what is shortened, the summary of the rest."""
 
     start: int
-    """The first span shown."""
+    """Index of the first span (group of messages) that is sent."""
     reason: str = ""
     """Why everything before `start` is left out."""
     caps: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -274,7 +274,7 @@ class Summarizer(Protocol):
 
 
 def oldest_first(view: SpanView, room: Room) -> Choice:
-    """Leave out the oldest spans: none while everything fits, down to the low mark when it does not."""
+    """Strategy: leave out the oldest spans (groups of messages) when not all fit, down to the budget's low mark."""
     if view.start > view.last or view.fits(view.start, room):
         return view.choice()
     reason = f"over budget: cut to the low mark of {room.low:,} tokens"
@@ -285,7 +285,7 @@ def oldest_first(view: SpanView, room: Room) -> Choice:
 
 
 def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
-    """Shorten a newest span that is too large for the budget, so that earlier spans are shown too.
+    """Shorten the newest messages if they are too large for the budget, so that earlier ones are shown too.
 
     The earlier spans get up to half of the tokens that a cut keeps, and their huge parts get the same cap. If none of
     them fits, the view is returned unchanged, and `assemble` shortens the newest span to fill all the room.
@@ -308,7 +308,7 @@ def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
 
 
 def sliding_window(*, messages: int = 0, turns: int = 0) -> Strategy:
-    """Keep the newest `messages` messages or `turns` turns, whole spans only, and never more than fits.
+    """Return a strategy that sends the newest `messages` messages or `turns` turns, and never more than fits.
 
     The window moves with every message, so the provider's prompt cache is rarely hit: prefer `oldest_first` if cost
     matters.
@@ -337,7 +337,7 @@ def sliding_window(*, messages: int = 0, turns: int = 0) -> Strategy:
 
 
 def summarise(summarizer: Summarizer) -> Strategy:
-    """Cut like `oldest_first`, and replace the messages that were cut by a summary.
+    """Return a strategy that cuts like `oldest_first`, and replaces the messages that were cut by a summary.
 
     Each message is given to the summariser once, whole, together with the summary so far. If the budget's summary
     share is too small for a readable text, or the summariser returns none, the messages that were cut are left out and
@@ -364,7 +364,7 @@ def summarise(summarizer: Summarizer) -> Strategy:
 
 
 def shrink_results(*, cap: int) -> Strategy:
-    """When over budget, shorten tool results of earlier turns to `cap` tokens instead of leaving spans out.
+    """Return a strategy that, over budget, shortens tool results of earlier turns to `cap` tokens each.
 
     All are shortened at once, because each change inside the prompt invalidates the provider's cache from there on.
     """
@@ -387,7 +387,7 @@ def shrink_results(*, cap: int) -> Strategy:
 
 
 def compose(*strategies: Strategy) -> Strategy:
-    """Apply each strategy in turn to the result of the one before it."""
+    """Return a strategy that applies each of these in turn to the result of the one before it."""
     if not strategies:
         raise InvalidOption("compose() needs at least one strategy")
 
@@ -404,7 +404,7 @@ def compose(*strategies: Strategy) -> Strategy:
 
 
 def cut_to_low(view: SpanView, room: Room, *, aside: int = 0) -> int:
-    """Return the first span of the window after a cut to the low mark; the next start of a turn if enough remains.
+    """Return the first span (group of messages) that a cut to the low mark keeps; a turn's first if enough remains.
 
     The current turn is kept whole as long as it fits: an agent in the middle of a task needs its own steps most.
     `aside` tokens are kept free for a longer summary.
