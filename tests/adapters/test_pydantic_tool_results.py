@@ -122,7 +122,9 @@ def test_the_model_is_told_what_was_wrong() -> None:
     half = result(lambda: "file \udcff 文件")
     assert half.text.endswith("with such characters escaped it is:\nfile \\udcff 文件")
     generator = result(RETURNING["generator"])
-    assert generator.text.endswith("TypeError: the tool must return the items, as a list")
+    assert generator.text.endswith(
+        "TypeError: the tool returned a generator: return its items as a list"
+    )
     assert result(lambda: {"深": [1, "文"]}).text == '{"深":[1,"文"]}'
 
 

@@ -187,7 +187,9 @@ def test_a_provider_that_cannot_is_refused_or_not_asked(
 ) -> None:
     context = context_of(user("first"))
     context.native = NativeCompaction(max(least - 1, 1), required=True)
-    with pytest.raises(InvalidOption, match=r"compaction='native': .* Use compaction='auto'"):
+    with pytest.raises(
+        InvalidOption, match=r"compaction='native' is not possible: .* Use compaction='auto'"
+    ):
         FORMATS[target].request(context, model=model)
     context.native = NativeCompaction(max(least - 1, 1))
     assert "context_management" not in written(FORMATS[target].request(context, model=model))

@@ -214,5 +214,5 @@ def test_nothing_at_all_becomes_something_that_can_be_sent(provider: str) -> Non
 def test_an_unknown_provider_is_refused() -> None:
     with pytest.raises(InvalidOption, match="anthropic, gemini, openai_chat, openai_responses"):
         repair([], "somebody")
-    with pytest.raises(InvalidOption, match="not str"):
+    with pytest.raises(InvalidOption, match="the payload is str"):
         wire.lint("text", "anthropic")

@@ -58,7 +58,7 @@ def get_field(value: object, name: str) -> object:
 
 
 def as_fields(value: object, path: str = "") -> dict[str, object]:
-    """Return the fields of a mapping, or the attributes of an object, as a new dictionary."""
+    """Return the fields of a mapping, or the attributes of an object, as a dictionary; `InvalidRecord` if none."""
     if isinstance(value, Mapping):
         fields = dict(cast("Mapping[str, object]", value))
     else:
@@ -102,7 +102,7 @@ def _slots(base: type) -> Iterable[str]:
 
 
 def _class_fields(value: object, found: dict[str, object]) -> tuple[str, ...]:
-    """Return the names of fields to read even if they are class attributes: role and content, or type and content."""
+    """Return the names of fields that may be class attributes: role and content, or type and the field it names."""
     if getattr(value, "role", None) is not None:
         return ("role", "content")
     kind = found.get("type") or getattr(value, "type", None)
@@ -115,7 +115,7 @@ Block: TypeAlias = dict[str, object]
 
 
 class AcceptedContent(NamedTuple):
-    """Content as parts, with the role of the message."""
+    """A message's content converted to parts, with the message's role."""
 
     role: str
     parts: tuple[Part, ...]
@@ -160,7 +160,7 @@ def accept_content(
 
 
 def is_modelled(role: str, key: str, value: object) -> bool:
-    """Return True if a `Message` has its own field for this key and value; other values are kept in `extra`."""
+    """Return True if `Message` has its own field for a provider's key and value; others are kept in `extra`."""
     match key:
         case "content":
             return True
@@ -175,7 +175,7 @@ def is_modelled(role: str, key: str, value: object) -> bool:
 
 
 def read_block(block: object, path: str, *, in_result: bool = False) -> Part:
-    """Convert one content block of OpenAI or Anthropic to a part."""
+    """Convert one content block of OpenAI or Anthropic to a message part; raises `InvalidRecord` if it is broken."""
     if isinstance(block, str):
         return TextPart(plain_text(block, path=path))
     if isinstance(block, Part):
@@ -193,7 +193,7 @@ def read_block(block: object, path: str, *, in_result: bool = False) -> Part:
 
 
 def read_call(call: object, path: str) -> ToolCall:
-    """Convert one item of OpenAI's `tool_calls` to a part."""
+    """Convert one item of OpenAI's `tool_calls` to a `ToolCall`; raises `InvalidRecord` if it is broken."""
     if isinstance(call, ToolCall):
         return call
     fields = as_fields(call, path)
@@ -381,7 +381,7 @@ def _optional(block: Block, key: str, path: str) -> str:
 
 
 def _rest(block: Block, path: str, key: str = "", inner: Block | None = None) -> str:
-    """Return the unmodelled fields of the block, and of its object under `key`, as JSON text."""
+    """Return the fields of a block, and of the object under its `key`, that turnfold does not model, as JSON text."""
     left = {**block, key: inner} if inner else block
     return freeze(left, path=path) if left else ""
 
@@ -406,7 +406,7 @@ Content: TypeAlias = str | list[Block] | None
 
 
 def content_value(parts: tuple[Part, ...]) -> Content:
-    """Return the `content` field for these parts, without tool calls that go into `tool_calls`."""
+    """Return message parts as an OpenAI-style `content` field, without the tool calls that go into `tool_calls`."""
     result = _one_plain_result(parts)
     if result is not None:
         return _plain_content(result.content)
@@ -416,7 +416,7 @@ def content_value(parts: tuple[Part, ...]) -> Content:
 def message_fields(
     role: str, parts: tuple[Part, ...], *, name: str | None, extra: str, labels: str
 ) -> Block:
-    """Return the whole message as an OpenAI-style dictionary."""
+    """Return role, parts and other fields of a message as an OpenAI-style dictionary."""
     fields: Block = {"role": role, "content": content_value(parts)}
     if name is not None:
         fields["name"] = name
@@ -439,7 +439,7 @@ def write_call(call: ToolCall) -> Block:
 
 
 def write_block(part: Part) -> Block:
-    """Return a part as a content block."""
+    """Return a message part as a content block, in OpenAI's form or, for thinking and tools, Anthropic's."""
     match part:
         case TextPart():
             fields: Block = {"type": "text", "text": part.text}
@@ -478,13 +478,13 @@ def _one_plain_result(parts: tuple[Part, ...]) -> ToolResult | None:
 
 
 def _trailing_calls(parts: tuple[Part, ...]) -> list[ToolCall]:
-    """Return the calls if all of them come after everything else; otherwise none."""
+    """Return the tool calls of a message if all of them come after its other parts; otherwise an empty list."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     return calls if calls == list(parts[len(parts) - len(calls) :]) else []
 
 
 def _with_extra(fields: Block, extra: str) -> Block:
-    """Return the fields with the extra fields added; extra fields of an inner object are added to that object."""
+    """Add a part's unmodelled fields (`extra`, as JSON text) to its block, also inside an object of the block."""
     for key, value in thaw_object(extra).items():
         inner = fields.get(key)
         if isinstance(inner, dict) and isinstance(value, dict):

@@ -81,7 +81,7 @@ def as_messages(
     path: str = "messages",
     on_unreadable: Callable[[InvalidRecord], None] | None = None,
 ) -> list[Message]:
-    """Convert each of `values` to a `Message`; an error names its index.
+    """Convert each of `values` to a `Message`; raises `InvalidRecord`, which names the index of a bad one.
 
     With `on_unreadable` a value that cannot be converted is left out, and the function gets the error.
     """
@@ -123,7 +123,7 @@ def entries_of(messages: object, client_id: str) -> list[NewEntry]:
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """A message to append to a log."""
+    """A message to append to a conversation's log, with an id that makes retries safe."""
 
     message: Message
     client_id: str = ""
@@ -132,7 +132,7 @@ class NewEntry:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A message stored in the log of a conversation."""
+    """A message stored in the log of a conversation, with its position, time and token count."""
 
     seq: int
     """Position in the conversation: 1, 2, 3 ... without gaps."""
@@ -159,9 +159,9 @@ class Checkpoint:
     previous: str
     """Id of the checkpoint it replaces; empty for the first."""
     upto: int
-    """The last seq it covers."""
+    """Seq (log position) of the last entry that the summary covers."""
     text: str
-    """The summary."""
+    """Text of the summary."""
     digest: str
     """Digest of the entries it covers, to prove what was summarised."""
     model: str = ""

@@ -28,7 +28,7 @@ __all__ = (
 
 
 NEUTRAL = 0.5
-"""Relevance of a result without a score."""
+"""Relevance of a tool result for which no score is given."""
 RESULT = "result"
 """Kind of an ordinary result: it belongs to one question and is dropped when the question is over."""
 TOC = "toc"
@@ -76,21 +76,21 @@ class Finding(
 
     @property
     def key(self) -> str:
-        """The key of the finding in the store: equal calls have equal keys."""
+        """Key of the finding's document in the store: the same tool and arguments have the same key."""
         return finding_key(self.tool, self.arguments)
 
 
 def finding_key(tool: str, arguments: str) -> str:
-    """Return the key of a call within a conversation; `arguments` must be canonical JSON."""
+    """Return the key under which a conversation remembers a tool call; `arguments` must be canonical JSON."""
     # The length before the name makes the text unique for each pair of name and arguments.
     named = f"{len(tool)}:{tool}{arguments}"
     return blake2b(named.encode("utf-8"), digest_size=16).hexdigest()
 
 
 def check_score(score: object, *, path: str) -> float:
-    """Return a relevance from 0 to 1; raises `InvalidRecord` for anything else, NaN included."""
+    """Return a relevance score if it is a number from 0 to 1; raises `InvalidRecord` otherwise, also for NaN."""
     if isinstance(score, bool) or not isinstance(score, int | float):
-        raise InvalidRecord(f"must be a number, not {type(score).__name__}", path=path)
+        raise InvalidRecord(f"must be a number from 0 to 1, not {type(score).__name__}", path=path)
     if not math.isfinite(score) or not 0.0 <= score <= 1.0:
         raise InvalidRecord(
             f"the relevance is {score}; it must be between 0 and 1",
@@ -101,10 +101,10 @@ def check_score(score: object, *, path: str) -> float:
 
 
 def encode_finding(finding: Finding) -> bytes:
-    """Encode a finding as JSON."""
+    """Encode a finding (remembered tool result) as JSON for the store."""
     return msgspec.json.encode(finding)
 
 
 def decode_finding(body: bytes, *, path: str) -> Finding:
-    """Decode a finding from JSON; raises `InvalidRecord` for anything else."""
+    """Decode a finding (remembered tool result) from its stored JSON; raises `InvalidRecord` if it is damaged."""
     return decode_struct(body, Finding, name="finding", path=path)

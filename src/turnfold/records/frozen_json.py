@@ -35,14 +35,14 @@ MAX_DEPTH = 100
 
 
 def plain_text(value: object, *, path: str) -> str:
-    """Return `value` as a plain `str`, without what a subclass may add; raises `InvalidRecord` if it is no text."""
+    """Return a text as a plain `str`, also if it is of a subclass; raises `InvalidRecord` if it is no text."""
     if not isinstance(value, str):
         raise InvalidRecord(f"must be text, not {type(value).__name__}", path=path)
     return value if type(value) is str else str.__str__(value)
 
 
 def check_text(text: object, *, path: str) -> str:
-    """Return `text` if it is text that UTF-8 can encode; the error names the offset of a lone surrogate."""
+    """Return `text` if it is text that UTF-8 can encode; raises `InvalidRecord`, with the place of a lone surrogate."""
     if type(text) is not str:
         raise InvalidRecord(f"must be text, not {type(text).__name__}", path=path)
     _check_encodable(text, path)
@@ -50,7 +50,7 @@ def check_text(text: object, *, path: str) -> str:
 
 
 def freeze(value: object, *, path: str) -> str:
-    """Return the JSON text of `value`; raises `InvalidRecord` if anything in it would be lost."""
+    """Return the JSON text of `value`; raises `InvalidRecord` if JSON cannot express all of it."""
     _check(value, path)
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
@@ -59,7 +59,7 @@ def freeze(value: object, *, path: str) -> str:
 
 
 def freeze_object(value: object, *, path: str) -> str:
-    """Return the JSON text of a mapping; "" if it is empty or None."""
+    """Return the JSON text of a mapping; "" if it is empty or None. Raises `InvalidRecord` for other values."""
     if not value:
         return ""
     if not isinstance(value, Mapping):
@@ -103,7 +103,7 @@ _Struct = TypeVar("_Struct", bound=_Versioned)
 
 
 def decode_struct(body: bytes, form: type[_Struct], *, name: str, path: str) -> _Struct:
-    """Decode a stored struct of version 1; raises `InvalidRecord` for anything else."""
+    """Decode stored JSON to a struct of type `form`; raises `InvalidRecord` if it is damaged or of another version."""
     try:
         value = msgspec.json.decode(body, type=form)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:

@@ -29,7 +29,7 @@ __all__ = (
 
 
 class Misplaced(StrEnum):
-    """Why a message, or a result in it, is not shown where it was logged."""
+    """Why a message, or a tool result in it, is not shown where it was logged."""
 
     LATE = "late"
     """The call of this result is in an earlier span: the result is shown there."""
@@ -42,17 +42,17 @@ class Misplaced(StrEnum):
 
 
 class Placement:
-    """The span of one message, and the tool results in the message that belong to other spans or to none."""
+    """To which span (messages that stay together) a message belongs, and which of its tool results belong elsewhere."""
 
     __slots__ = ("late", "opens", "span", "unplaced")
 
     def __init__(self, span: int, *, opens: bool) -> None:
         self.span = span
-        """Index of the span that covers the message's place in the log; -1 if there is none."""
+        """Index of the span that the message is in; -1 if it is in none."""
         self.opens = opens
         """True if the message is the first of that span."""
         self.late: dict[int, list[int]] = {}
-        """Earlier span -> indexes of the parts that belong there."""
+        """Earlier span -> indexes of the tool results in this message that belong there."""
         self.unplaced: dict[int, Misplaced] = {}
         """Index of a part that is shown nowhere -> why."""
 
@@ -63,7 +63,10 @@ class Placement:
 
 
 class Grouper:
-    """Groups a growing log into spans. Adding a message is O(1) in the length of the log."""
+    """Groups a growing log into spans (messages that stay together, such as a call with its results).
+
+    Adding a message is O(1) in the length of the log.
+    """
 
     __slots__ = ("_answered", "_pending", "firsts", "turns", "unanswered")
 
@@ -71,14 +74,14 @@ class Grouper:
         self.firsts = array("q")
         """Log position of the first message of each span."""
         self.turns = array("q")
-        """Spans that start a turn, ascending."""
+        """Indexes of the spans that start a user turn, ascending."""
         self.unanswered: dict[int, list[ToolCall]] = {}
         """Span -> its calls that have no result yet."""
         self._pending: dict[str, list[int]] = {}
         self._answered: set[str] = set()
 
     def add(self, message: Message, position: int) -> Placement:
-        """Add the next message of the log, and return the span it belongs to."""
+        """Add the next message; return its span, and the spans of tool results in it that belong elsewhere."""
         if message.role == "tool":
             return self._add_results(message, position)
         span = len(self.firsts)
@@ -131,7 +134,7 @@ class Grouper:
 
 
 class Span:
-    """One span (atomic group) of a complete log, as log positions."""
+    """One span of a complete log: the positions of messages that must be kept or left out together."""
 
     __slots__ = ("positions", "starts_turn", "unanswered")
 
@@ -147,7 +150,7 @@ class Span:
 
 
 def group_spans(messages: Iterable[Message]) -> list[Span]:
-    """Return the spans of a whole log. A message shown nowhere (an orphan result) is in no span."""
+    """Return the spans of a log (messages that stay together); a tool result without its call is in none."""
     grouper = Grouper()
     places: list[list[int]] = []
     for position, message in enumerate(messages):

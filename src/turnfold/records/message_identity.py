@@ -25,7 +25,10 @@ __all__ = ("content_key", "longest_overlap")
 
 
 def content_key(message: Message) -> str:
-    """Return a digest of role, text, tool calls, results and media; without thinking, provider blocks and metadata."""
+    """Return a digest that is equal for messages of the same content: role, text, tool calls, results and media.
+
+    Thinking, provider blocks and metadata do not count.
+    """
     found: list[object] = [message.role]
     text: list[str] = []
     for part in message.parts:
@@ -47,7 +50,7 @@ def content_key(message: Message) -> str:
 
 
 def longest_overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
-    """Return (start, length) of the longest part of the log that `given` begins with; of equal lengths the newest."""
+    """Return (start, length) of the longest run of the log that `given` begins with; of equal ones the newest."""
     best = len(log), 0
     for start in reversed(range(len(log))):
         length = 0

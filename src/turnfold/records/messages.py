@@ -120,7 +120,7 @@ class Message:
         labels: str = "",
         origin: Origin | None = None,
     ) -> Message:
-        """Make a message from parts."""
+        """Make a message from parts; raises `InvalidRecord` if they cannot be stored and sent as they are."""
         message = cls.__new__(cls)
         parts = tuple(parts)
         _fill(message, role=role, parts=parts, name=name, extra=extra, labels=labels, origin=origin)
@@ -150,7 +150,7 @@ class Message:
 
     @property
     def metadata(self) -> dict[str, object]:
-        """A copy of the caller's own notes on the message."""
+        """A copy of the caller's own labels on the message, which are stored and never sent."""
         return thaw_object(self.labels)
 
     def model_dump(self) -> dict[str, object]:
@@ -203,7 +203,7 @@ def tool(content: object, *, tool_call_id: str, name: str | None = None) -> Mess
 
 
 _ERASED = "erased"
-"""Label of an erased message; its value is the reason."""
+"""Name in the metadata of an erased message's placeholder; its value is the reason of the erasure."""
 
 
 def erased_message(message: Message, reason: str = "") -> Message:
@@ -231,7 +231,7 @@ def is_erased(message: Message) -> bool:
 
 
 def is_compaction(part: Part) -> bool:
-    """Return True for an item in which a provider compacted the messages before it; False if the item is empty."""
+    """Return True if a part is a provider's compaction of the messages before it; False if it is empty."""
     if not isinstance(part, OpaquePart) or "compaction" not in part.json:
         return False
     block = thaw_object(part.json)
@@ -240,7 +240,7 @@ def is_compaction(part: Part) -> bool:
 
 
 def has_compaction(message: Message) -> bool:
-    """Return True if the message holds a compaction item."""
+    """Return True if the message holds a provider's compaction of the messages before it."""
     return any(map(is_compaction, message.parts))
 
 
@@ -289,7 +289,7 @@ _CHOICES = frozenset({"content", "detail", "is_error"})
 
 
 def _check_parts(role: str, parts: tuple[Part, ...]) -> None:
-    """Reject parts that cannot be stored and sent as they are, or that a message of this role cannot have."""
+    """Raise `InvalidRecord` for parts that cannot be stored and sent, or that this role cannot have."""
     calls = results = 0
     for index, part in enumerate(parts):
         if (
@@ -325,7 +325,7 @@ def _check_parts(role: str, parts: tuple[Part, ...]) -> None:
 
 
 def _check_extra(role: str, extra: str, modelled: Mapping[str, object]) -> None:
-    """Reject extra fields that repeat or contradict the message itself."""
+    """Raise `InvalidRecord` if `extra` has fields that repeat or contradict the message itself."""
     fields = check_object(extra, path="extra")
     if fields.get("function_call") is not None:
         raise InvalidRecord(
@@ -395,7 +395,7 @@ def _check_field(name: str, value: object, path: str) -> None:
 
 
 def _check_round_trip(part: _Modelled, path: str) -> None:
-    """Reject a part that differs after writing and reading it: its fields contradict each other."""
+    """Raise `InvalidRecord` if a part differs after writing and reading it, as its fields contradict each other."""
     if isinstance(part, ToolResult):  # its content is checked part by part
         part = msgspec.structs.replace(part, content=())
     for again in _read_again(part, path):
@@ -414,7 +414,7 @@ def _read_again(part: _Modelled, path: str) -> Iterator[Part]:
 
 
 def _meaning(part: _Modelled) -> tuple[Part, dict[str, object]]:
-    """Return the part without its extra fields, and these as a dictionary, which ignores the form of their JSON."""
+    """Return a part without its extra fields, and these as a dictionary, to compare parts by meaning."""
     if isinstance(part, ThinkingPart):  # no block holds its provider and model
         part = msgspec.structs.replace(part, provider="", model="")
     return msgspec.structs.replace(part, extra=""), thaw_object(part.extra)
@@ -424,7 +424,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_u
     """The provider and model that wrote a message, and details of its original form."""
 
     provider: str
-    """The wire format it was read from."""
+    """Name of the wire format (provider's API) that the message was read from."""
     model: str = ""
     """The model that wrote it; empty if unknown or if no model wrote it."""
     form: str = ""
@@ -438,7 +438,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_u
 
 
 def _check_origin(origin: object) -> None:
-    """Reject an origin that could not be stored or read back."""
+    """Raise `InvalidRecord` for an origin that could not be stored or read back."""
     if origin is None:
         return
     if not isinstance(origin, Origin):

@@ -43,7 +43,7 @@ class _Part(
     gc=False,
     forbid_unknown_fields=True,
 ):
-    """Common settings: immutable, untracked by the garbage collector (parts cannot form cycles)."""
+    """Base of all message parts: immutable, and not tracked by the garbage collector, as parts form no cycles."""
 
 
 class TextPart(_Part, frozen=True, tag="text"):

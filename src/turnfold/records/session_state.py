@@ -73,32 +73,32 @@ STAND_IN: Final = "stand-in"
 
 
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of all notes; `v` is the version of their form."""
+    """Base of all session notes (small stored documents); `v` is the version of their JSON form."""
 
     v: int = 1
 
 
 class SystemNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """The seqs of the current system messages."""
+    """Note of which log entries (by seq) are the current system messages."""
 
     seqs: tuple[int, ...] = ()
 
 
 class ClearedNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """The last seq hidden by `clear()`."""
+    """Note of the last log entry (by seq) that `clear()` hid from contexts."""
 
     upto: int = 0
 
 
 class CalibrationNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """The factors by which sessions correct estimated token counts."""
+    """Note of the factors by which a conversation corrects estimated token counts."""
 
     factors: dict[str, float] = {}
     """Model and counter -> factor."""
 
 
 class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Entries removed from the history that a framework is shown; they stay in the log."""
+    """Note of entries removed from the history that a framework is shown; they stay in the log."""
 
     stretches: tuple[tuple[int, int], ...] = ()
     """(first, last) seqs of entries removed entirely, in order."""
@@ -107,14 +107,14 @@ class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class OriginNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """The conversations that a fork was copied from, oldest first, as digests instead of ids."""
+    """Note of the conversations that a fork was copied from, oldest first, as digests instead of ids."""
 
     ancestors: tuple[tuple[str, str], ...] = ()
-    """(salt, digest of the id with this salt)."""
+    """(salt, digest of a conversation's id with this salt), oldest ancestor first."""
 
 
 class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """The beginning of the window of one budget, so that every process builds the same window."""
+    """Note of where the window of one budget begins and what its tail shows, the same for every process."""
 
     anchor: int = 1
     """Seq of the first entry shown verbatim."""
@@ -139,7 +139,7 @@ class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class PinNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """A text that every call shows."""
+    """Note of a pinned text, which every call shows."""
 
     text: str = ""
     since: int = 0
@@ -153,7 +153,7 @@ class PinNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class StateNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """The session's state: JSON values by name."""
+    """Note of the session's state: JSON values by name."""
 
     values: dict[str, object] = {}
     since: int = 0
@@ -161,14 +161,14 @@ class StateNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class FindingsNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Marks that the session has findings: without this note they need not be read."""
+    """Note that the session has findings (remembered tool results); without it they need not be read."""
 
     ran: dict[str, int] = {}
     """Tool that invalidates findings -> the newest seq when it last ran."""
 
 
 class FoldingNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """The lease of the process that folds, and the recent failures."""
+    """Note of which process holds the lease for folding (compaction), and of recent failures."""
 
     owner: str = ""
     """Id of the lease holder; empty if nobody is folding."""
@@ -183,7 +183,7 @@ class FoldingNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class StandInNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """The extract shown for entries whose fold is not finished yet."""
+    """Note of the temporary extract that is shown for entries whose fold (compaction) is not finished yet."""
 
     key: str = ""
     """Key of the document with the text of the extract; empty for none."""
@@ -209,7 +209,7 @@ class StandIn:
 
     @classmethod
     def read(cls, document: Document) -> StandIn:
-        """Decode a stand-in extract from its document."""
+        """Read a temporary extract from its document; raises `InvalidRecord` if the document is damaged."""
         upto = int(document.key.partition("-")[0])
         return cls(document.key, upto, read_note(document, _StandInText).text)
 
@@ -219,7 +219,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def read_note(document: Document | None, form: type[_Form]) -> _Form:
-    """Read a note from its document; without a document, return the defaults."""
+    """Read a session note of type `form` from its document; without a document, return the defaults."""
     if document is None:
         return form()
     path = f"{document.kind}/{document.key}"
@@ -227,11 +227,11 @@ def read_note(document: Document | None, form: type[_Form]) -> _Form:
 
 
 def write_note(kind: str, key: str, note: _Note) -> Document:
-    """Return the document that stores a note."""
+    """Return the document that stores a session note under a kind and key."""
     return Document(kind, key, _encoder.encode(note), 0)
 
 
 def stand_in_document(upto: int, text: str) -> Document:
-    """Return the document that stores a stand-in; the same range and text give the same key."""
+    """Return the document that stores a temporary extract up to entry `upto`; the same input gives the same key."""
     digest = blake2b(text.encode(), digest_size=8).hexdigest()
     return write_note(STAND_IN, f"{upto:012d}-{digest}", _StandInText(text=text))

@@ -41,7 +41,7 @@ ItemKind: TypeAlias = Literal["context", "file", "state"]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotItem:
-    """One item of a snapshot, as bytes."""
+    """One item of a workspace snapshot (the context, a file or the state), as bytes."""
 
     kind: ItemKind
     path: str
@@ -73,12 +73,18 @@ class Snapshot:
     def __post_init__(self) -> None:
         turn = cast("object", self.turn)
         if not isinstance(turn, int) or isinstance(turn, bool) or not 0 <= turn <= LATEST_TURN:
-            raise InvalidRecord(f"{turn!r} is not a turn (0 to {LATEST_TURN:,})", path="turn")
+            raise InvalidRecord(
+                f"{turn!r} is not a turn: give a whole number from 0 to {LATEST_TURN:,}",
+                path="turn",
+            )
         if (
             not isinstance(cast("object", self.created), int)
             or not 0 <= self.created <= LATEST_TIME
         ):
-            raise InvalidRecord(f"{self.created!r} is not a time in microseconds", path="created")
+            raise InvalidRecord(
+                f"{self.created!r} is not a time: give microseconds since 1970, or 0",
+                path="created",
+            )
         _checked_text(self.context, "context")
         _checked_text(self.summary, "summary")
         object.__setattr__(self, "insights", _texts(self.insights, "insights"))
@@ -95,14 +101,14 @@ class Snapshot:
 
     @property
     def id(self) -> str:
-        """`ctx_<turn>_<digest of the content>`; it does not depend on the time."""
+        """Id of the snapshot, `ctx_<turn>_<digest of its content>`; it does not depend on the time."""
         items = [
             (item.kind, item.path, item.text, content_digest(item.data)) for item in self.items()
         ]
         return snapshot_id(self.turn, items, (self.summary, self.insights, self.links))
 
     def items(self) -> Iterator[SnapshotItem]:
-        """Yield the items in a fixed order: context, files by path, state."""
+        """Yield the snapshot's items in a fixed order: context, files by path, state."""
         if self.context:
             yield SnapshotItem("context", "", text=True, data=self.context.encode())
         for path, content in self.files.items():
@@ -116,7 +122,7 @@ class Snapshot:
 
 
 def content_digest(data: bytes) -> bytes:
-    """Return the cryptographic digest of an item's bytes."""
+    """Return the cryptographic digest of the bytes of a snapshot's item."""
     return blake2b(data, digest_size=_DIGEST).digest()
 
 

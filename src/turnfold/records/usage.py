@@ -25,7 +25,7 @@ _CACHE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Tokens of one call as the provider counted them."""
+    """Token usage of one model call, as the provider counted it."""
 
     input: int
     """Tokens of the whole prompt, cached or not."""

@@ -49,11 +49,11 @@ _LONGEST_NAME = 64
 _OPENING = late_pattern(r"(?P<note>[^\n]*)\n<(?P<label>[^\s<>]+) (?P<mark>[0-9a-f]+)>(?=\n)")
 _GAP = "\n\n"
 _LANGUAGE_SAMPLE = 4_000
-"""Characters at the beginning of a text from which its language is detected."""
+"""Number of characters at the beginning of a text by which its language is detected."""
 
 
 class FenceNote(NamedTuple):
-    """The line above a fence that tells the model what is inside, in English and in Chinese."""
+    """The line above a fence (tags around stored text) that tells the model what is inside, in two languages."""
 
     en: str
     zh: str
@@ -69,7 +69,7 @@ _CONTINUATION_NOTE = FenceNote(
 
 
 def fence_mark(text: str) -> str:
-    """Return hexadecimal digits that do not occur in `text`, for the tags around it; the same text gets the same."""
+    """Return hexadecimal digits that do not occur in `text`, for the tags around it; the same for the same text."""
     digest = blake2b(text.encode("utf-8"), digest_size=32).hexdigest()
     for length in range(8, len(digest) + 1):
         if digest[:length] not in text:
@@ -98,7 +98,7 @@ class Fenced:
 
 
 def fenced_blocks(text: str) -> list[Fenced] | None:
-    """Parse `text` as fenced texts with a blank line between them; None if there is anything else in it."""
+    """Parse `text` as texts between fence tags with blank lines between them; None if it has anything else."""
     blocks: list[Fenced] = []
     at = 0
     while opening := _OPENING.match(text, at):
@@ -128,7 +128,7 @@ def indented_whole(text: str) -> str:
 
 
 def with_continuation_note(note: FenceNote, text: str) -> FenceNote:
-    """Return `note`; if `text` has an indented line, add a sentence that explains indentation."""
+    """Return the line above a fence, with a sentence that explains indentation if `text` has an indented line."""
     if not _INDENTED_LINE.search(text):
         return note
     return FenceNote(f"{note.en} {_CONTINUATION_NOTE.en}", f"{note.zh}{_CONTINUATION_NOTE.zh}")

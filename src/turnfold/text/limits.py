@@ -106,7 +106,7 @@ def require_limit(limit: int) -> None:
     """Raise `InvalidOption` unless `limit` is at least 1 token."""
     if limit <= 0:
         raise InvalidOption(
-            f"limit must be at least 1 token, got {limit}. Give the summary a positive limit."
+            f"limit={limit} must be at least 1 token: give the summary a positive limit"
         )
 
 

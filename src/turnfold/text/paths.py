@@ -69,7 +69,7 @@ def _places(run: str) -> Iterator[str]:
 
 
 def _between_colons(run: str) -> list[str]:
-    """Split at colons (`file:src/app.py:42`); the colon after a drive letter belongs to the path."""
+    """Split a run of path characters at colons (`file:src/app.py:42`), but not after a drive letter (`C:`)."""
     parts = run.split(":")
     if len(parts) > 1 and len(parts[0]) == 1 and parts[1][:1] in ("\\", "/"):
         return [":".join(parts[:2]), *parts[2:]]

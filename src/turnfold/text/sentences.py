@@ -27,7 +27,7 @@ __all__ = (
 
 SentenceKind = Literal["prose", "code", "row", "json"]
 LONGEST_SENTENCE = 400
-"""Characters above which a sentence is cut at a comma or a space."""
+"""Number of characters above which a sentence is cut at a comma or a space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _split_cleaned(cleaned: str, *, is_json: bool) -> list[Sentence]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, SentenceKind]]:
-    """Yield lines with their kind; prose lines that were wrapped at a column are joined again."""
+    """Yield the lines of a text with their kind (prose, code, table row, JSON); prose wrapped at a column is joined."""
     fenced = False
     wrapped: list[str] = []
     for line in text.split("\n"):

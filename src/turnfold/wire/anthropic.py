@@ -73,12 +73,12 @@ __all__ = (
 
 
 _KNOWN = frozenset({"cache_control", "caller", "citations", "context", "title", "toolset_name"})
-"""Further fields of Anthropic's blocks; they are sent even if the origin of the block is unknown."""
+"""Fields of Anthropic's blocks without a place in turnfold's parts; sent even if the block's origin is unknown."""
 _IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 
 def _write_blocks(message: Message, recipient: Recipient, path: str) -> list[JsonObject]:
-    """Return the content blocks of a message, in order, without parts that cannot be sent."""
+    """Return a message's content as Anthropic's blocks, in order, without parts that cannot be sent."""
     parts = enumerate(message.parts)
     found = [_block(part, message, recipient, f"{path}.parts[{index}]") for index, part in parts]
     return [block for block in found if block is not None]
@@ -149,7 +149,7 @@ def _media(
 
 
 def _source(part: ImagePart | FilePart, message: Message, recipient: Recipient) -> JsonObject | str:
-    """Return the `source` field of the media, or the reason why it cannot be sent."""
+    """Return the `source` object of an image or file, or a text that says why it cannot be sent."""
     if part.url.startswith("file:"):
         if message.origin is not None and message.origin.provider != "anthropic":
             return f"it is a file kept at {message.origin.provider}"
@@ -212,7 +212,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one message or response, a dictionary or an SDK object, to a `Message`."""
+    """Convert one of Anthropic's messages or responses, a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     if fields.get("type") == "message":
@@ -229,7 +229,7 @@ def accept(value: object, *, model: str = "") -> Message:
 
 
 def accept_all(history: object, *, model: str = "") -> list[Message]:
-    """Convert a whole history: a list of messages, the arguments of a call with its `system`, or a response."""
+    """Convert a history in Anthropic's format: a list of messages, a call's arguments with `system`, or a response."""
     arguments = object_of(history) or {}
     messages: list[Message] = []
     if arguments.get("system") is not None:
@@ -276,7 +276,7 @@ def _write_message(message: Message, recipient: Recipient, path: str) -> object:
 def _write_all(
     messages: Sequence[Message], recipient: Recipient, lead: int
 ) -> tuple[list[JsonObject], list[tuple[int, int]]]:
-    """Return the wire messages, and for each message where it ends: index of its wire message, and number of blocks."""
+    """Return the messages in Anthropic's form, and where each given one ends: (index of the message, its blocks)."""
     items: list[JsonObject] = []
     ends: list[tuple[int, int]] = []
     joinable = False
@@ -344,7 +344,7 @@ def _mark_last(blocks: list[object], count: int) -> bool:
 
 
 def _marked(kwargs: JsonObject) -> bool:
-    """Return True if the caller has already placed cache breakpoints; then no others are added."""
+    """Return True if the arguments already have cache breakpoints of the caller, so that no others are added."""
     items = [kwargs.get("system"), *(list_of(kwargs["messages"]) or [])]
     holders = [{"content": items[0]}, *(object_of(item) or {} for item in items[1:])]
     blocks = (object_of(block) or {} for holder in holders for block in _as_blocks(holder))

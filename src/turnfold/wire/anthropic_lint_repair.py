@@ -48,7 +48,7 @@ _SOURCE_FIELDS = {
 
 
 def lint_anthropic(payload: OpenedPayload, faults: FaultCollector) -> None:
-    """Add every fault of a payload to `faults`: of its messages and of the other arguments of the call."""
+    """Check a payload for Anthropic: add every rule that its messages or other arguments break to `faults`."""
     if payload.items is None:
         faults.add("shape", "messages", "not a list")
         return
@@ -299,7 +299,7 @@ _DIALECT = _Anthropic()
 
 
 def repair_anthropic(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
-    """Return the arguments of the call with every fault repaired; the changes are recorded in `notes`."""
+    """Return the arguments of a call to Anthropic with every fault repaired; changes are recorded in `notes`."""
     items = payload.items or []
     if payload.items is None:
         notes.left_out("messages", "no list of messages", shown(payload.fields.get("messages")))
@@ -345,7 +345,7 @@ def _read(item: object, index: int, notes: ChangeNotes) -> list[WireTurn]:
 
 
 def _ordered(atoms: list[Atom], notes: ChangeNotes) -> list[Atom]:
-    """Return the atoms with all thinking before the tool calls, and no thinking at the end."""
+    """Return a message's blocks with all thinking before the tool calls, and no thinking at the end."""
     first = next((i for i, atom in enumerate(atoms) if atom.kind is AtomKind.CALL), len(atoms))
     late = [atom for atom in atoms[first:] if atom.value.get("type") in _THOUGHTS]
     if late:
@@ -437,7 +437,7 @@ def _result(block: JsonObject, path: str, notes: ChangeNotes) -> JsonObject:
 
 
 def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> list[JsonObject]:
-    """Return the turns as messages; tool results and the user turn after them are joined if they were one message."""
+    """Return repaired turns as messages; results and the user text after them are joined if they were one."""
     groups: list[list[WireTurn]] = []
     for turn in turns:
         last = groups[-1][-1] if groups else None
@@ -502,7 +502,7 @@ def _repair_system(fields: JsonObject, notes: ChangeNotes) -> None:
 
 
 def _repair_marks(fields: JsonObject, notes: ChangeNotes) -> JsonObject:
-    """Keep at most four cache marks: the last ones, because they cover the longest part of the prompt."""
+    """Remove cache marks until at most four are left: the last ones, which cover the longest part of the prompt."""
     messages = [object_of(message) or {} for message in list_at(fields, "messages")]
     extra = list(_cache_marked_blocks(fields, messages))[:-_MOST_CACHE_MARKS]
     if not extra:

@@ -40,7 +40,7 @@ _RESULT_NOTE = FenceNote(
 
 
 class AtomKind(StrEnum):
-    """The kind of an atom: content, a tool call or a tool result."""
+    """The kind of an atom (smallest unit of a message that is kept or dropped): content, tool call, tool result."""
 
     SAID = "said"
     CALL = "call"
@@ -48,7 +48,7 @@ class AtomKind(StrEnum):
 
 
 class Speaker(StrEnum):
-    """The author of a turn; RESULT for tool results."""
+    """The author of a turn (a run of blocks by one speaker); RESULT for tool results."""
 
     SYSTEM = "system"
     USER = "user"
@@ -58,7 +58,7 @@ class Speaker(StrEnum):
 
 @dataclass(slots=True)
 class Atom:
-    """One content block (Anthropic, OpenAI), part (Gemini) or item (Responses)."""
+    """The smallest unit of a payload that is kept or dropped: a content block, a Gemini part or a Responses item."""
 
     kind: AtomKind
     value: JsonObject
@@ -71,7 +71,7 @@ class Atom:
 
 @dataclass(slots=True)
 class WireTurn:
-    """A sequence of atoms by one speaker."""
+    """A sequence of content blocks, calls or results by one speaker, taken from one message."""
 
     speaker: Speaker
     atoms: list[Atom]
@@ -90,26 +90,26 @@ class Dialect(Protocol):
     ids: IdRule
 
     def said(self, text: str, path: str) -> Atom:
-        """Return a user text as an atom."""
+        """Return a user's text as a block in this provider's form."""
         ...
 
     def result_for(self, call: Atom, text: str) -> Atom:
-        """Return a new tool result with this text for a call."""
+        """Return a new tool result with this text for a call, in this provider's form."""
         ...
 
     def result_text(self, result: Atom) -> str:
-        """Return the text of a result."""
+        """Return the text of a tool result."""
         ...
 
     def with_id(self, atom: Atom, new_id: str) -> Atom:
-        """Return the call or result with another id."""
+        """Return a tool call or result with another call id."""
         ...
 
 
 def split_turns(
     speaker: Speaker, others: list[Atom], results: list[Atom], *, home: int, path: str
 ) -> list[WireTurn]:
-    """Return the atoms of one message as turns: tool results before the rest, in an assistant's message after it."""
+    """Return the blocks of one message as turns: tool results first, in an assistant's message last."""
     own = [WireTurn(speaker, others, home, path)] if others else []
     answers = [WireTurn(Speaker.RESULT, results, home, path)] if results else []
     return own + answers if speaker is Speaker.ASSISTANT else answers + own
@@ -123,12 +123,12 @@ class _Call:
 
 
 def _fenced_result(text: str) -> str:
-    """Return the text of a result whose call is missing, as fenced data for a user message."""
+    """Return a tool result whose call is missing as text for a user message, marked as data."""
     return fence(text, label="tool-result", note=_RESULT_NOTE)
 
 
 def sendable_name(name: str, rule: IdRule, longest: int = 64) -> str:
-    """Return a function's name with the characters replaced that the provider refuses, cut to `longest`."""
+    """Return a function's name with refused characters replaced, cut to `longest` characters."""
     if rule.name.fullmatch(name):
         return name
     kept = "".join(each if each.isascii() and each.isalnum() else "_" for each in name)
@@ -137,7 +137,7 @@ def sendable_name(name: str, rule: IdRule, longest: int = 64) -> str:
 
 
 def pair(turns: list[WireTurn], dialect: Dialect, notes: ChangeNotes) -> list[WireTurn]:
-    """Return the turns with one result for every call, every result after its call, and ids the provider accepts.
+    """Return a conversation in which every tool call has one result after it, and ids that the provider accepts.
 
     A result belongs to the newest unanswered call with its id, as everywhere in turnfold. Every change is recorded in
     `notes`.
@@ -160,7 +160,7 @@ def pair(turns: list[WireTurn], dialect: Dialect, notes: ChangeNotes) -> list[Wi
 
 
 class _Places:
-    """Index of the original place of every atom, and of the results that belong after each turn."""
+    """Lookup of where each block of a payload was, and of the tool results that belong after each turn."""
 
     __slots__ = ("_behind", "_where", "claimed", "turns")
 
@@ -182,7 +182,7 @@ class _Places:
         return sorted(self._behind.get(turn, ()), key=lambda each: self._where.get(id(each), end))
 
     def turn(self, atom: Atom) -> int:
-        """Return the index of the turn an atom was in; -1 for an atom that was added."""
+        """Return the index of the turn that a block was in; -1 for a block that was added."""
         return self._where.get(id(atom), (-1, 0))[0]
 
 
@@ -213,7 +213,7 @@ def _orphan_as_text(atom: Atom, orphans: set[int], dialect: Dialect, notes: Chan
 def _remaining_turn(
     turn: WireTurn, atoms: list[Atom], places: _Places, *, adjacent: bool
 ) -> list[WireTurn]:
-    """Return the turn with these atoms; with `adjacent`, results that have a call are left to `_result_turns`."""
+    """Return the turn with these blocks; with `adjacent`, without results that move to their calls."""
     staying = [atom for atom in atoms if not adjacent or id(atom) not in places.claimed]
     if not staying:
         return []
@@ -226,7 +226,7 @@ def _remaining_turn(
 def _result_turns(
     results: list[Atom], index: int, places: _Places, dialect: Dialect, notes: ChangeNotes
 ) -> list[WireTurn]:
-    """Return the turns of results to insert directly after a turn with calls."""
+    """Return the turns with tool results that must be inserted directly after the turn with their calls."""
     stood = [place for each in results if (place := places.turn(each)) >= 0]
     if not dialect.adjacent:
         missing = [result for result in results if places.turn(result) < 0]
@@ -242,7 +242,7 @@ def _result_turns(
 
 
 def _rename(calls: list[_Call], dialect: Dialect, notes: ChangeNotes) -> None:
-    """Give each call an id that the provider accepts, unique in its turn or, if required, in the request."""
+    """Give each tool call and its results an id that the provider accepts, unique in the turn or request."""
     used: dict[object, set[str]] = {}
     for call in calls:
         seen = used.setdefault(None if dialect.ids.unique else call.turn, set())

@@ -99,7 +99,7 @@ RESTORE_FAULTS: Final = (
 
 
 def unreadable_form(framework: str, error: BaseException) -> InvalidRecord:
-    """Return the error for a record whose stored form cannot be read as a message of the framework."""
+    """Return the error for a message whose stored original form the framework cannot read."""
     if isinstance(error, InvalidRecord):
         return error
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
@@ -111,7 +111,7 @@ def unreadable_form(framework: str, error: BaseException) -> InvalidRecord:
 
 
 def difference(base: object, raw: object) -> JsonObject:
-    """Return the residue with which `restored` makes `raw` from `base`; empty if they are equal."""
+    """Return the residue (stored difference) that turns `base` into `raw`; empty if they are equal."""
     if _same(base, raw):
         return {}
     if isinstance(raw, str) and _only_text(base) == raw:
@@ -132,7 +132,7 @@ def difference(base: object, raw: object) -> JsonObject:
 
 
 def restored(base: object, residue: JsonObject) -> object:
-    """Apply a residue to `base` and return the original value; raises ValueError if the residue does not fit `base`."""
+    """Apply a residue (stored difference) to `base` and return the original value; ValueError if it does not fit."""
     if not residue:
         return base
     if "=" in residue:
@@ -141,7 +141,7 @@ def restored(base: object, residue: JsonObject) -> object:
         text = _only_text(base)
         if text is None:
             raise ValueError(
-                "the residue has `text`, but the value is not a list of one text block"
+                "the stored difference needs a list of one text block, but the value is none"
             )
         return text
     if "wrap" in residue:
@@ -152,11 +152,11 @@ def restored(base: object, residue: JsonObject) -> object:
     ours = object_of(base)
     if ours is None:
         raise ValueError(
-            "the residue changes fields, but the value is neither a list nor an object"
+            "the stored difference changes fields, but the value is neither a list nor an object"
         )
     inner = object_at(residue, "at")
     if not inner.keys() <= ours.keys():
-        raise ValueError("the residue names a field that the object does not have")
+        raise ValueError("the stored difference names a field that the object does not have")
     gone = list_at(residue, "del")
     kept = {
         key: restored(value, object_at(inner, key)) if key in inner else value
@@ -181,7 +181,7 @@ def _restored_list(base: list[object], inner: JsonObject) -> list[object]:
     for key in inner:
         index = int(key)
         if index >= len(result):
-            raise ValueError("the residue names an index that the list does not have")
+            raise ValueError("the stored difference names an index that the list does not have")
         result[index] = restored(result[index], object_at(inner, key))
     return result
 
@@ -205,14 +205,14 @@ def _only_block(value: object) -> JsonObject:
 
 
 def _only_text(value: object) -> object:
-    """Return the text of the only block in a list, or in the `parts` of an object; None if there is none."""
+    """Return the text of a list's only block, or of an object's only part; None if there is none."""
     fields = object_of(value)
     return _only_block(fields.get("parts") if fields is not None else value).get("text")
 
 
 _SNAPSHOT = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{3,8})$")
 _SHAPE = frozenset({"type"})
-"""Fields that describe the form of a block, not its content."""
+"""Fields that describe the type of a block, not its content."""
 _ANTHROPIC_BLOCKS = re.compile(
     r"document|search_result|compaction|container_upload|server_tool_use|mcp_tool_use|tool_reference|\w+_tool_result"
 )
@@ -231,12 +231,12 @@ def _bare(model: str) -> str:
 
 
 def item_key(message: Message) -> bytes:
-    """Return a digest of a message, by which a message is remembered whose opaque parts a provider refused."""
+    """Return a digest of a message, to remember that a provider refused its signed or encrypted parts."""
     return blake2b(encode_message(message), digest_size=16).digest()
 
 
 class Recipient(ChangeNotes):
-    """The provider and model a request is written for, and the changes made for them."""
+    """The provider and model that a request is written for; collects the changes made for them."""
 
     __slots__ = ("_own", "_repeated", "model", "provider", "refused")
 
@@ -253,7 +253,7 @@ class Recipient(ChangeNotes):
         self.provider = provider
         self.model = model
         self._own = own
-        """True to treat all messages as written by this provider and model; used to compare a message just read."""
+        """True to write every message as if this provider and model wrote it, to compare it with its original."""
         self.refused = refused
         """`item_key` of messages whose opaque parts the provider refused; they are written like another provider's."""
         self._repeated = repeated
@@ -298,7 +298,7 @@ class Recipient(ChangeNotes):
         return text
 
     def media_note(self, part: ImagePart | AudioPart | FilePart, why: str, path: str) -> str:
-        """Return the note in place of media that cannot be sent, and record the conversion."""
+        """Return the text that replaces an image, audio or file that cannot be sent, and record the conversion."""
         self.converted(path, f"not sent, replaced by a note: {why}")
         return media_note(part, why)
 
@@ -344,7 +344,7 @@ Write = Callable[[Message, Recipient, str], object]
 
 
 def with_provider(parts: Iterable[Part], provider: str, model: str) -> tuple[Part, ...]:
-    """Return the parts with provider and model set on thinking and opaque parts, which only that model accepts."""
+    """Return the parts with provider and model set on thinking and unmodelled parts, which only they accept."""
     return tuple(
         msgspec.structs.replace(part, provider=provider, model=model)
         if isinstance(part, ThinkingPart | OpaquePart)
@@ -364,7 +364,7 @@ def with_origin(
 
 
 def with_form(message: Message, form: JsonObject) -> Message:
-    """Return the message with its residue replaced by `form`."""
+    """Return the message with `form` as its stored difference to the provider's original."""
     if message.origin is None:
         return message
     text = freeze_object(form, path="origin.form")
@@ -372,7 +372,7 @@ def with_form(message: Message, form: JsonObject) -> Message:
 
 
 def in_original_form(message: Message, base: object, recipient: Recipient) -> object:
-    """Return the original form of a message, restored from `base`; `base` itself if another provider wrote it."""
+    """Return a message exactly as its provider wrote it, restored from `base`; `base` itself for another provider."""
     origin = message.origin
     if origin is None or not origin.form or not recipient.owns(message):
         return base
@@ -390,13 +390,13 @@ def bare_content(blocks: list[JsonObject]) -> object:
 
 
 def leading_system(messages: Sequence[Message]) -> int:
-    """Return how many system messages the list begins with."""
+    """Return the number of system messages at the beginning of a list of messages."""
     others = (index for index, message in enumerate(messages) if message.role != "system")
     return next(others, len(messages))
 
 
 def as_object(given: object) -> JsonObject | None:
-    """Return tool arguments as an object: parsed from the JSON text of one, else wrapped in one; None for None."""
+    """Return tool arguments as an object: parsed if they are JSON text of one, else wrapped in one; None for None."""
     if isinstance(given, str):
         found, sound = arguments_object(given)
         if sound and given:
@@ -410,7 +410,7 @@ def as_items(history: object, *keys: str) -> list[object]:
         elements = enumerate(cast("Sequence[object]", history))
         return [plain(item, f"[{index}]") for index, item in elements]
     if isinstance(history, str):
-        raise InvalidRecord("got a text, expected a history", remedy="Give a list of messages")
+        raise InvalidRecord("the history is a text, not a list", remedy="Give a list of messages")
     found = plain_object(history)
     for key in keys:
         if key in found:
@@ -421,7 +421,7 @@ def as_items(history: object, *keys: str) -> list[object]:
 def tools_of(
     context: Context | Sequence[Message], tools: Sequence[Mapping[str, object]]
 ) -> Sequence[Mapping[str, object]]:
-    """Return the tools to send: those given, or those that the context was counted with."""
+    """Return the tool schemas to send: those given, or if there are none, those that the context was built with."""
     return tools or (context.tool_schemas if isinstance(context, Context) else ())
 
 
@@ -450,7 +450,7 @@ def _replaced(message: Message, origin: Origin) -> Message:
 
 
 class MediaData(NamedTuple):
-    """The content of a `data:` URL."""
+    """The media type and the base64 text of a `data:` URL."""
 
     media_type: str
     base64: str
@@ -465,7 +465,7 @@ def data_of(url: str) -> MediaData | None:
 
 
 def media_note(part: ImagePart | AudioPart | FilePart, why: str) -> str:
-    """Return the note in place of an image, audio or file that could not be sent."""
+    """Return the text that replaces an image, audio or file that could not be sent, with the reason."""
     kind = type(part).__name__.removesuffix("Part").lower()
     name = getattr(part, "filename", "") or getattr(part, "url", "")
     named = f" {name}" if name and not name.startswith("data:") else ""
@@ -485,7 +485,7 @@ def arguments_object(arguments: str) -> tuple[JsonObject, bool]:
 
 
 def block_text(block: JsonObject) -> str:
-    """Return the text in a block that only its own provider accepts; empty if it has none."""
+    """Return the readable text of a block that only its own provider accepts; empty if it has none."""
     match text_at(block, "type"):
         case "refusal":
             return text_at(block, "refusal")

@@ -41,7 +41,7 @@ _COMPACTING: Final = re.compile(
 def recipient_of(
     context: Context | Sequence[Message], provider: str, model: str, refused: Collection[bytes]
 ) -> Recipient:
-    """Return the recipient of a prompt; if the prompt begins with another's compaction item, its text is sent."""
+    """Return the provider and model to write a prompt for, which decide what of a compaction item is sent."""
     repeated = False
     if isinstance(context, Context):
         first = leading_system(context.messages)
@@ -52,7 +52,7 @@ def recipient_of(
 def without_covered(
     context: Context | Sequence[Message], recipient: Recipient, lead: int
 ) -> tuple[Sequence[Message], int]:
-    """Return the messages to send after the first `lead`, and the index of the first of them in the context.
+    """Return the messages to send after the first `lead`, without those that a compaction item covers, and their start.
 
     They begin with the newest compaction item that the recipient may receive. If that item is in the newest turn, the
     context's tail section, which is before that turn, is put last.
@@ -77,7 +77,7 @@ def without_covered(
 
 
 def compaction_trigger(context: Context | Sequence[Message], recipient: Recipient) -> int:
-    """Return the threshold in input tokens at which the provider is to compact; 0 for no compaction.
+    """Return the number of input tokens at which the provider is asked to compact; 0 to ask for no compaction.
 
     Raises `InvalidOption` if the memory has `compaction="native"` and the provider cannot compact.
     """
@@ -98,7 +98,7 @@ def compaction_trigger(context: Context | Sequence[Message], recipient: Recipien
             f"{provider} compacts at {least:,} input tokens or more, this budget asks for {native.tokens:,}. "
             "Use compaction='auto', or a larger budget"
         )
-    raise InvalidOption(f"compaction='native': {why}")
+    raise InvalidOption(f"compaction='native' is not possible: {why}")
 
 
 def anthropic_fields(items: Sequence[JsonObject], trigger: int) -> JsonObject:

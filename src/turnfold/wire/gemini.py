@@ -107,7 +107,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one content or response, a dictionary or an SDK object, to a `Message`."""
+    """Convert one of Gemini's contents or responses, a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     candidates = list_at(fields, "candidates")
@@ -134,7 +134,7 @@ def accept(value: object, *, model: str = "") -> Message:
 
 
 def accept_all(history: object, *, model: str = "") -> list[Message]:
-    """Convert a history: a list of contents, the arguments of a call with its system instruction, or a response."""
+    """Convert a history in Gemini's format: a list of contents, a call's arguments, or a response."""
     arguments = object_of(history) or {}
     config = object_of(plain(arguments.get("config"))) or {}
     system = next(
@@ -171,7 +171,7 @@ def _role(fields: JsonObject, raw: list[object]) -> str:
 
 
 def _names(raw: list[object]) -> dict[str, str]:
-    """Return the function name of each tool result that has an id, by id."""
+    """Return a mapping from the id of each tool result that has one to its function name."""
     found = (function_response(object_of(part) or {}) or {} for part in raw)
     return {text_at(each, "id"): text_at(each, "name") for each in found if text_at(each, "id")}
 

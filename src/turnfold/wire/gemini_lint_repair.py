@@ -52,7 +52,7 @@ _STRICT = re.compile(r"gemini-(\d+)")
 
 
 def lint_gemini(payload: OpenedPayload, faults: FaultCollector) -> None:
-    """Add every fault of a payload to `faults`."""
+    """Check a payload for Gemini: add every rule that it breaks to `faults`."""
     if isinstance(payload.fields.get("contents"), str):
         return
     if payload.items is None:
@@ -85,7 +85,7 @@ def _needs_signatures(fields: JsonObject) -> bool:
 
 
 def _unsigned(contents: list[JsonObject]) -> list[tuple[int, int]]:
-    """Return the places of unsigned calls that need a signature: the first call of each step of the current turn."""
+    """Return where calls lack a needed signature: the first call of each step of the current turn."""
     start = 0
     for index, content in enumerate(contents):
         parts = _parts(content)
@@ -186,7 +186,7 @@ def _match(calls: list[tuple[str, str]], answers: list[tuple[str, str]]) -> bool
 
 
 def _names(content: JsonObject, kind: str) -> list[tuple[str, str]]:
-    """Return name and id of each call or result; the id is empty if it has none."""
+    """Return name and id of each tool call or result in a content; the id is empty if it has none."""
     found = [object_at(part, kind) for part in map(camel, _parts(content)) if kind in part]
     return [(text_at(each, "name"), text_at(each, "id")) for each in found]
 
@@ -223,14 +223,14 @@ _DIALECT = _Gemini()
 
 
 class _Reader:
-    """Splits contents into turns of atoms, in order, because a result without an id is matched to the calls before."""
+    """Splits Gemini contents into turns of blocks, in order, as a result without an id follows its call."""
 
     __slots__ = ("_notes", "_open", "_step")
 
     def __init__(self, notes: ChangeNotes) -> None:
         self._notes = notes
         self._open: list[Atom] = []
-        """Unanswered calls of the last content that has calls."""
+        """Tool calls without a result yet, of the last content that has calls."""
         self._step = 0
 
     def read(self, value: object, index: int) -> list[WireTurn]:
@@ -307,7 +307,7 @@ class _Reader:
         return Atom(atom_kind, whole, path, call_id or self._unnamed(name, path), name)
 
     def _unnamed(self, name: str, path: str) -> str:
-        """Return an id for a call that has none; it is unique in the payload and never sent."""
+        """Return an id for a tool call that has none; it is unique in the payload and never sent."""
         return f"{generated_id(name, self._step)} {path}"
 
     def _function(self, inner: JsonObject, kind: str, path: str) -> JsonObject:
@@ -327,7 +327,7 @@ class _Reader:
         return fixed
 
     def _match(self, result: Atom) -> None:
-        """Give a result the id of the call it answers: the call with the same id, else the first with the same name."""
+        """Give a tool result the id of the call it answers: of the same id, else the first of the same name."""
         fields = object_at(camel(result.value), _RESPONSE)
         given = text_at(fields, "id")
         mine = [call for call in self._open if given and _own_id(call) == given]
@@ -352,7 +352,7 @@ def _own_id(call: Atom) -> str:
 
 
 def repair_gemini(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
-    """Return the arguments of the call with every fault repaired; the changes are recorded in `notes`."""
+    """Return the arguments of a call to Gemini with every fault repaired; changes are recorded in `notes`."""
     items = payload.items or []
     if payload.items is None:
         notes.left_out("contents", "no list of contents", shown(payload.fields.get("contents")))

@@ -60,7 +60,7 @@ _DECIDING_KEYS = ("functionCall", "functionResponse", "inlineData", "fileData", 
 
 
 def camel(fields: JsonObject) -> JsonObject:
-    """Return the fields with their keys in camelCase, as in the HTTP API."""
+    """Return an object with its keys in camelCase, as in Gemini's HTTP API."""
     return {_CAMEL.get(key, key): value for key, value in fields.items()}
 
 
@@ -81,12 +81,12 @@ def recased(content: JsonObject, *, snake: bool) -> JsonObject:
 
 
 def function_call(part: JsonObject) -> JsonObject | None:
-    """Return the tool call in a part; None if there is none."""
+    """Return the tool call in a Gemini part; None if there is none."""
     return object_of(part.get("functionCall", part.get("function_call")))
 
 
 def function_response(part: JsonObject) -> JsonObject | None:
-    """Return the tool result in a part; None if there is none."""
+    """Return the tool result in a Gemini part; None if there is none."""
     return object_of(part.get("functionResponse", part.get("function_response")))
 
 
@@ -97,7 +97,7 @@ def read_parts(raw: list[object]) -> list[Part]:
 
 
 def generated_id(name: str, nth: int) -> str:
-    """Return an id for a call that has none: its name, and its number among the calls of that name."""
+    """Return an id for a tool call that has none: its name, and its number among the calls of that name."""
     return f"{name}-{nth}"
 
 
@@ -189,7 +189,7 @@ def write_parts(
 
 
 def _name_in(call_id: str) -> str:
-    """Return the function name in a generated id, for a result whose call is not known."""
+    """Return the function name that a generated call id contains, for a result whose call is not known."""
     return call_id.rpartition("-")[0] or call_id or "unknown"
 
 
@@ -259,7 +259,7 @@ def _write_content(
             text = recipient.foreign_text(block, path)
             return {"text": text} if text else None
         case ToolCall() | ToolResult():
-            raise TypeError(f"a {type(part).__name__} cannot be written as content")
+            raise TypeError(f"cannot write a {type(part).__name__} as content for Gemini")
         case _:
             assert_never(part)
 

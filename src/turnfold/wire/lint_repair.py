@@ -78,7 +78,7 @@ def repair(payload: object, provider: str) -> Repaired:
 
 
 def finish_request(kwargs: JsonObject, recipient: Recipient, *, repair: bool) -> Request:
-    """Return the request with these arguments and all changes; with `repair`, faults are repaired first."""
+    """Return the request with these arguments and the changes made so far; with `repair`, repaired."""
     provider = recipient.provider
     if repair and lint(kwargs, provider):
         kwargs = _REPAIRS[provider](open_payload(kwargs, provider), recipient)

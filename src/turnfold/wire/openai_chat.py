@@ -97,7 +97,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one message or completion, a dictionary or an SDK object, to a `Message`."""
+    """Convert one of OpenAI's chat messages or completions, a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     choices = list_at(fields, "choices")
@@ -122,12 +122,12 @@ def accept(value: object, *, model: str = "") -> Message:
 
 
 def accept_all(history: object, *, model: str = "") -> list[Message]:
-    """Convert a whole history: a list of messages, the arguments of a call, or a completion."""
+    """Convert a history in OpenAI's chat format: a list of messages, a call's arguments, or a completion."""
     return [accept(item, model=model) for item in as_items(history, "messages")]
 
 
 def _without_retired_calls(raw: JsonObject) -> JsonObject:
-    """Return the message with calls of the old form (`function_call`) and of custom tools as function calls."""
+    """Return a chat message whose old `function_call` and custom tool calls are written as function calls."""
     fields = dict(raw)
     if fields.get("role") == "function":
         fields["role"] = "tool"
@@ -157,7 +157,7 @@ def _as_function_call(call: JsonObject) -> JsonObject:
 
 
 def _write_message(message: Message, recipient: Recipient, path: str) -> object:
-    """Return the wire messages of one message: several if it holds several tool results."""
+    """Return a message in OpenAI's chat form; a list of messages if it holds several tool results."""
     extra_fields = recipient.extra_fields(message.extra, message=message, known=None, path=path)
     if message.role == "tool":
         return _write_results(message, extra_fields, recipient, path)
@@ -242,7 +242,9 @@ def _block(
         case OpaquePart():
             return _opaque(part, message, recipient, path)
         case _:
-            raise TypeError(f"a {type(part).__name__} cannot be written as content")
+            raise TypeError(
+                f"cannot write a {type(part).__name__} as content for OpenAI's Chat Completions"
+            )
 
 
 def _media(

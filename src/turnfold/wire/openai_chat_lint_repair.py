@@ -45,7 +45,7 @@ _MEDIA = {"image_url": ("url",), "input_audio": ("data", "format")}
 
 
 def lint_openai_chat(payload: OpenedPayload, faults: FaultCollector) -> None:
-    """Add every fault of a payload to `faults`."""
+    """Check a payload for OpenAI's Chat Completions: add every rule that it breaks to `faults`."""
     if payload.items is None:
         faults.add("shape", "messages", "not a list")
         return
@@ -201,7 +201,7 @@ _DIALECT = _Chat()
 
 
 def repair_openai_chat(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
-    """Return the arguments of the call with every fault repaired; the changes are recorded in `notes`."""
+    """Return the arguments of a Chat Completions call with every fault repaired; changes go to `notes`."""
     if payload.items is None:
         notes.left_out("messages", "no list of messages", shown(payload.fields.get("messages")))
     turns: list[WireTurn] = []

@@ -97,7 +97,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one item or a whole response, a dictionary or an SDK object, to a `Message`."""
+    """Convert an item or response of OpenAI's Responses API, a dictionary or SDK object, to a `Message`."""
     fields = plain_object(value)
     output = list_of(fields.get("output"))
     if output is None or is_output(fields):
@@ -108,7 +108,7 @@ def accept(value: object, *, model: str = "") -> Message:
 
 
 def accept_all(history: object, *, model: str = "") -> list[Message]:
-    """Convert a whole history: a list of items, the arguments of a call with its `instructions`, or a response."""
+    """Convert a history of OpenAI's Responses API: a list of items, a call's arguments, or a response."""
     arguments = object_of(history) or {}
     messages: list[Message] = []
     instructions = plain(arguments.get("instructions"))
@@ -179,7 +179,7 @@ def _leading(messages: Sequence[Message]) -> int:
 
 
 def _answering(message: Message, restated: set[str]) -> Message:
-    """Return the message without the stored form of its results if their calls are written anew: both must match."""
+    """Return a message without its stored original form, if its tool results answer calls that are written anew."""
     if not any(result.call_id in restated for result in message.results):
         return message
     return Message.of(message.role, message.parts, name=message.name)

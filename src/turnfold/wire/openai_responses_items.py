@@ -46,18 +46,18 @@ _CONTENT_ONLY = frozenset({"refusal"})
 
 
 def speaker(item: JsonObject) -> str:
-    """Return the role of a message item; empty for an item that is not a message."""
+    """Return the role of a Responses item that is a message; empty for other items."""
     return text_at(item, "role") if item.get("type") in (None, "message") else ""
 
 
 def called_id(item: JsonObject) -> str:
-    """Return the id of the tool call in an item; empty if it is no call, or a call that the provider runs itself."""
+    """Return the id of the tool call in a Responses item; empty if the caller has no call in it to answer."""
     kind = text_at(item, "type")
     return text_at(item, "call_id") if kind.endswith("_call") or kind == "program" else ""
 
 
 def answered_call(item: JsonObject) -> str:
-    """Return the id of the call whose output the item is; empty if it is not an output."""
+    """Return the id of the tool call that an output item answers; empty if the item is no output."""
     kind = text_at(item, "type")
     if kind == "local_shell_call_output":  # the oldest of them names its call by `id`
         return text_at(item, "call_id") or text_at(item, "id")
@@ -65,17 +65,17 @@ def answered_call(item: JsonObject) -> str:
 
 
 def is_output(item: JsonObject) -> bool:
-    """Return True if the item is the output of a tool call."""
+    """Return True if the Responses item is the output of a tool call."""
     return bool(answered_call(item))
 
 
 def is_produced(item: JsonObject) -> bool:
-    """Return True if the model produced the item."""
+    """Return True if the model produced the Responses item, and not the caller."""
     return speaker(item) in ("", "assistant") and not is_output(item)
 
 
 def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
-    """Return the parts of one item; with `whole`, a call or an output becomes one opaque part."""
+    """Convert one Responses item to message parts; with `whole`, a call or output becomes one opaque part."""
     if speaker(item):
         return _read_content(item.get("content"))
     if item.get("type") == "reasoning":
@@ -86,7 +86,7 @@ def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
 
 
 def write_parts(message: Message, recipient: Recipient, path: str) -> list[JsonObject]:
-    """Return the items of an assistant or tool message; parts that cannot be items follow as messages."""
+    """Return an assistant or tool message as Responses items; parts that cannot be items follow as messages."""
     items: list[JsonObject] = []
     aside: list[JsonObject] = []
     for index, part in enumerate(message.parts):
@@ -113,7 +113,7 @@ def write_parts(message: Message, recipient: Recipient, path: str) -> list[JsonO
 def write_content(
     parts: tuple[Part, ...], message: Message, recipient: Recipient, path: str
 ) -> list[JsonObject]:
-    """Return the content blocks of an input message, or of a call's output."""
+    """Return message parts as the content blocks of an input message, or of a tool call's output."""
     found = (
         _block(part, message, recipient, f"{path}[{index}]") for index, part in enumerate(parts)
     )
@@ -244,7 +244,9 @@ def _block(part: Part, message: Message, recipient: Recipient, path: str) -> Jso
             recipient.left_out(path, "thinking in a message that cannot hold it", part.text)
             return None
         case ToolCall() | ToolResult():
-            raise TypeError(f"a {type(part).__name__} cannot be written as content")
+            raise TypeError(
+                f"cannot write a {type(part).__name__} as content for OpenAI's Responses"
+            )
         case _:
             assert_never(part)
 

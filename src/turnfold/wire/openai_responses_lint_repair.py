@@ -30,7 +30,7 @@ _ROLES = ("user", "assistant", "system", "developer")
 
 
 def lint_openai_responses(payload: OpenedPayload, faults: FaultCollector) -> None:
-    """Add every fault of a payload to `faults`."""
+    """Check a payload for OpenAI's Responses API: add every rule that it breaks to `faults`."""
     if isinstance(payload.fields.get("input"), str):
         return
     if payload.items is None:
@@ -51,7 +51,7 @@ def lint_openai_responses(payload: OpenedPayload, faults: FaultCollector) -> Non
 
 
 def _followed(rest: list[JsonObject]) -> bool:
-    """Return True if the next item was produced by the model."""
+    """Return True if the first of the following items was produced by the model."""
     return bool(rest) and speaker(rest[0]) in ("", "assistant") and not answered_call(rest[0])
 
 
@@ -174,7 +174,7 @@ _DIALECT = _Responses()
 
 
 def repair_openai_responses(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
-    """Return the arguments of the call with every fault repaired; the changes are recorded in `notes`."""
+    """Return the arguments of a Responses call with every fault repaired; changes are recorded in `notes`."""
     if payload.items is None:
         notes.left_out("input", "neither text nor a list", shown(payload.fields.get("input")))
     values = payload.items or []
@@ -302,7 +302,7 @@ def _block(
 
 
 def _without_idle_reasoning(atoms: list[Atom], notes: ChangeNotes) -> list[JsonObject]:
-    """Return the items without reasoning that is not followed by another output of the model."""
+    """Return the items without reasoning that no other output of the model follows, which OpenAI refuses."""
     kept: list[JsonObject] = []
     for atom in reversed(atoms):
         item = atom.value

@@ -115,11 +115,11 @@ KEYS = {
     "openai_responses": "input",
     "gemini": "contents",
 }
-"""The key of the conversation in each provider's payload."""
+"""Provider -> the key under which its payload has the conversation."""
 
 
 class Fault(NamedTuple):
-    """One rule that a payload breaks."""
+    """One rule of a provider that a payload breaks: which, where, and the rule's source."""
 
     rule: str
     path: str
@@ -133,7 +133,7 @@ class Fault(NamedTuple):
 
 
 class FaultCollector:
-    """Collects the faults of a payload."""
+    """Collects the faults (broken rules) of a payload for one provider."""
 
     __slots__ = ("_references", "found")
 
@@ -142,7 +142,7 @@ class FaultCollector:
         self.found: list[Fault] = []
 
     def add(self, rule: str, path: str, detail: str) -> None:
-        """Add a fault; `rule` must be a rule of this provider in `RULES`."""
+        """Add a broken rule at a place of the payload; `rule` must be one of this provider in `RULES`."""
         self.found.append(Fault(rule, path, detail, self._references[rule]))
 
 
@@ -156,7 +156,7 @@ class IdRule(NamedTuple):
     name: re.Pattern[str]
 
     def allows(self, call_id: object) -> bool:
-        """Return True if the id may be sent."""
+        """Return True if the provider accepts this call id."""
         return (
             isinstance(call_id, str)
             and len(call_id) <= self.longest
@@ -178,7 +178,7 @@ _IDS = {
 
 
 def id_rule(provider: str) -> IdRule:
-    """Return the rule for ids and names that the provider accepts."""
+    """Return which call ids and function names a provider accepts."""
     return _IDS[provider]
 
 
@@ -202,5 +202,7 @@ def open_payload(payload: object, provider: str) -> OpenedPayload:
         return OpenedPayload(items, {}, bare=True)
     fields = object_of(payload)
     if fields is None:
-        raise InvalidOption(f"a payload must be an object or a list, not {type(payload).__name__}")
+        raise InvalidOption(
+            f"the payload is {type(payload).__name__}: give a call's arguments or its list of messages"
+        )
     return OpenedPayload(list_of(fields.get(KEYS[provider])), fields, bare=False)

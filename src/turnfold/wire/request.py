@@ -45,12 +45,12 @@ _MAX_REASONS = 32
 
 
 class Action(StrEnum):
-    """How a part was changed for a provider."""
+    """What was done to a part of a message so that a provider accepts it."""
 
     CONVERTED = "converted"
     """Sent in another form."""
     LEFT_OUT = "left out"
-    """Not sent."""
+    """Not sent at all."""
     MOVED = "moved"
     """Sent at another place."""
     ADDED = "added"
@@ -73,13 +73,13 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of one call to a provider's SDK."""
+    """The arguments of one call to a provider's SDK, and the changes made for the provider."""
 
     provider: str
     kwargs: dict[str, Any]
     """Keyword arguments of the official SDK's call, as plain JSON values."""
     changes: tuple[Change, ...]
-    """Every change that was made for this provider and model."""
+    """Every change that was made to the messages for this provider and model."""
 
 
 def by_rule(changes: Sequence[Change]) -> tuple[Changed, ...]:
@@ -108,19 +108,19 @@ class ChangeNotes:
         self.changes: list[Change] = []
 
     def converted(self, path: str, reason: str) -> None:
-        """Record a part that is sent in another form."""
+        """Record that the part at `path` is sent in another form, with the reason."""
         self.changes.append(Change(path, Action.CONVERTED, reason))
 
     def left_out(self, path: str, reason: str, lost: str = "") -> None:
-        """Record a part that is not sent."""
+        """Record that the part at `path` is not sent, with the reason and the text that is `lost`."""
         self.changes.append(Change(path, Action.LEFT_OUT, reason, lost))
 
     def moved(self, path: str, reason: str) -> None:
-        """Record a part that is sent at another place."""
+        """Record that the part at `path` is sent at another place, with the reason."""
         self.changes.append(Change(path, Action.MOVED, reason))
 
     def added(self, path: str, reason: str) -> None:
-        """Record a part that was added for the provider."""
+        """Record that a part was added at `path` because the provider requires it."""
         self.changes.append(Change(path, Action.ADDED, reason))
 
 
@@ -216,7 +216,7 @@ def _leaf(value: object, path: str) -> str:
 
 
 _EXACT_STEPS = 3
-"""Number of times a context is rebuilt smaller by exactly the excess bytes; after that, by at least a quarter."""
+"""Number of times that a context is rebuilt smaller by exactly the excess bytes; later ones cut at least a quarter."""
 
 
 @runtime_checkable
@@ -282,7 +282,7 @@ def fitted(
 
 
 def _check_format(to: object) -> None:
-    """Raise `InvalidOption` for a value that cannot write a request."""
+    """Raise `InvalidOption` if `to` is neither a wire format nor a model's client."""
     if callable(getattr(to, "request", None)) and not isinstance(to, type):
         return
     name = to.__name__ if isinstance(to, type) else type(to).__name__
@@ -295,7 +295,7 @@ def _check_format(to: object) -> None:
 class _SizeStep(NamedTuple):
     budget: Budget
     over: int
-    """Bytes by which the body is too large."""
+    """Bytes by which the request body is too large."""
     rebuilt: int
     too_large: BudgetTooSmall
     """The error to raise if the context cannot be made smaller."""
@@ -304,7 +304,7 @@ class _SizeStep(NamedTuple):
 def _smaller(
     context: Context, step: _SizeStep, rebuild: Callable[[Budget], Context]
 ) -> tuple[Context, int]:
-    """Rebuild the context with fewer bytes of messages; return it and the byte limit that it was built with."""
+    """Build the context again with fewer bytes; return it and its byte limit. `BudgetTooSmall` if impossible."""
     present = sum(map(message_bytes, context.messages)) + 1
     least = 1
     target = present - step.over

@@ -93,7 +93,7 @@ def _read(value: object) -> SdkMessages | None:
 
 
 def _read_message(value: object) -> SdkMessages | None:
-    """Read a message, or a choice or candidate that holds one."""
+    """Read an SDK's message, or a choice or candidate that holds one; None for any other object."""
     if _is_response_item(value):
         return SdkMessages([openai_responses.accept(value)])
     if get_field(value, "type") == "message" and get_field(value, "role") is not None:
@@ -119,7 +119,7 @@ def _completion(value: object) -> JsonObject:
 
 
 def _without_empty(message: JsonObject) -> JsonObject:
-    """Return a message without the empty fields that a response has and a request may not have."""
+    """Return a message of a response without empty fields that a request must not have."""
     return {
         key: value
         for key, value in message.items()

@@ -102,10 +102,12 @@ def _text(found: object) -> str:
     if issubclass(type(found), str):  # isinstance trusts `__class__`, which an object can fake
         return str.__str__(cast("str", found))
     if type(found) is GeneratorType or type(found) is AsyncGeneratorType:
-        raise TypeError("the tool must return the items, as a list")
+        raise TypeError("the tool returned a generator: return its items as a list")
     if type(found) is CoroutineType:
         cast("Coroutine[object, object, object]", found).close()
-        raise TypeError("the tool must await it and return its result")
+        raise TypeError(
+            "the tool returned something to be awaited: await it, and return its result"
+        )
     try:
         return json.dumps(found, ensure_ascii=False, default=str)
     except ENDING:

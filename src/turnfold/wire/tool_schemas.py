@@ -39,7 +39,7 @@ class _Function:
 def write_tools(
     tools: Sequence[Mapping[str, object]], provider: Provider, notes: ChangeNotes
 ) -> list[JsonObject]:
-    """Return the tool schemas in the form of `provider`."""
+    """Return tool schemas of any provider's form in the form of `provider`; left-out tools are recorded in `notes`."""
     written: list[JsonObject] = []
     declarations: list[JsonObject] = []
     for index, given in enumerate(tools):

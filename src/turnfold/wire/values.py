@@ -54,22 +54,22 @@ def list_of(value: object) -> list[object] | None:
 
 
 def objects_of(value: object) -> list[JsonObject]:
-    """Return the objects in the value if it is a list; none for any other value."""
+    """Return those items of a list that are JSON objects; an empty list if the value is no list."""
     return [fields for item in list_of(value) or () if (fields := object_of(item)) is not None]
 
 
 def object_at(fields: JsonObject, key: str) -> JsonObject:
-    """Return the object under a key; an empty one if there is none."""
+    """Return the JSON object under a key; an empty one if there is none or the value is no object."""
     return object_of(fields.get(key)) or {}
 
 
 def list_at(fields: JsonObject, key: str) -> list[object]:
-    """Return the list under a key; an empty one if there is none."""
+    """Return the list under a key; an empty one if there is none or the value is no list."""
     return list_of(fields.get(key)) or []
 
 
 def text_at(fields: JsonObject, key: str) -> str:
-    """Return the text under a key; empty if there is none."""
+    """Return the text under a key; empty if there is none or the value is no text."""
     value = fields.get(key)
     return value if isinstance(value, str) else ""
 
@@ -107,11 +107,13 @@ def plain(value: object, path: str = "", depth: int = 0) -> object:
 
 
 def plain_object(value: object, path: str = "") -> JsonObject:
-    """Convert a value with `plain`; raises `InvalidRecord` if it is not an object."""
+    """Return a copy of an object as plain JSON values; raises `InvalidRecord` if `value` is no object."""
     found = object_of(plain(value, path))
     if found is None:
         raise InvalidRecord(
-            f"expected a message, got {type(value).__name__}", path=path, remedy="Give a dictionary"
+            f"a message must be an object, not {type(value).__name__}",
+            path=path,
+            remedy="Give a dictionary",
         )
     return found
 
