@@ -141,7 +141,7 @@ from turnfold.runtime import drive
         },
         extra={
             "Agent": "def get_memory_module(self) -> MemoryModule | None:\n"
-            '    """Return the memory module it was made with: `getMemoryModule()` of document 002."""\n'
+            '    """Return the memory module that the agent was made with, None if it has none."""\n'
             "    return self._memory_module"
         },
         known=(("AsyncMemory", "Memory"), ("AsyncMemoryModule", "MemoryModule")),

@@ -39,7 +39,7 @@ __all__ = (
 
 
 _JOIN_TIMEOUT = 5.0
-"""Seconds to wait for an event loop to stop; a task may refuse to be cancelled."""
+"""Most seconds to wait for an event loop to stop; a task may refuse to be cancelled."""
 _COMPUTE_THREADS = 8
 """Threads that compute for an event loop. More would share the interpreter lock, not the work."""
 _Result = TypeVar("_Result")
@@ -64,7 +64,7 @@ _held = _HeldLocks()
 
 
 def drive(coroutine: Coroutine[object, None, _Result]) -> _Result:
-    """Run a coroutine that never suspends and return its result; if it suspends, close it and raise an error."""
+    """Run a coroutine that never suspends and return its result; raises `InvalidOption` if it suspends."""
     locks = _held.locks
     outer = len(locks)
     try:
@@ -85,7 +85,7 @@ def drive(coroutine: Coroutine[object, None, _Result]) -> _Result:
 
 
 class Runtime(Protocol):
-    """The operations that differ with and without an event loop."""
+    """What differs with and without an event loop: locks, model calls with a time-out, background work."""
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Return a new lock; it is not reentrant."""
@@ -100,11 +100,11 @@ class Runtime(Protocol):
         ...
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
-        """Run all jobs, at most `parallel` at once; when all are done, raise the first error."""
+        """Run all jobs, at most `parallel` at once; when all have ended, raise the first error if there was one."""
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Wait for some seconds; it may end early when background work is told to stop."""
+        """Wait for some seconds; ends early if background work is told to stop, where threads are used."""
         ...
 
     def begin(self, name: str, work: _Work) -> bool:
@@ -165,14 +165,14 @@ class SyncRuntime:
 
     def _check_time(self, give_up: float, seconds: float) -> None:
         if self._stop.is_set() or time.monotonic() >= give_up:
-            raise TimeoutError(f"no answer within {seconds:g} s")
+            raise TimeoutError(f"the function gave no answer within {seconds:g} s")
 
     async def compute(self, work: Callable[[], _Result]) -> _Result:
         """Call the function in this thread: there is no event loop to keep free."""
         return work()
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
-        """Run the jobs in up to `parallel` threads."""
+        """Run all jobs in up to `parallel` threads; when all have ended, raise the first error if there was one."""
         waiting = list(reversed(jobs))
         errors: list[BaseException] = []
 
@@ -208,7 +208,7 @@ class SyncRuntime:
         self._stop.wait(seconds)
 
     def begin(self, name: str, work: _Work) -> bool:
-        """Start background work in a thread."""
+        """Start background work in a thread; False if work of this name is running or the runtime was closed."""
         with self._lock:
             if self._closed or name in self._running:
                 return False
@@ -302,7 +302,7 @@ class AsyncRuntime:
             raise
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
-        """Run the jobs as tasks; cancelling this call cancels them."""
+        """Run all jobs as tasks, at most `parallel` at once; cancelling this call cancels them."""
         gate = asyncio.Semaphore(parallel)
 
         async def run(job: _Work) -> None:
@@ -319,7 +319,7 @@ class AsyncRuntime:
         await asyncio.sleep(seconds)
 
     def begin(self, name: str, work: _Work) -> bool:
-        """Start background work in a task."""
+        """Start background work in a task; False if work of this name is running or the runtime was closed."""
         if self._closed or name in self._running:
             return False
         task = asyncio.get_running_loop().create_task(work(), name=f"turnfold-{name}")
@@ -372,20 +372,20 @@ class LimitedRuntime:
         return self._inner.stopping
 
     def lock(self) -> AbstractAsyncContextManager[None]:
-        """Return a new lock."""
+        """Return a new lock of the shared runtime; it is not reentrant."""
         return self._inner.lock()
 
     async def ask(self, question: Callable[[], object], *, seconds: float) -> object:
-        """Call a user's function, await its result if needed, and return it."""
+        """Call a user's function, await its result if needed, and return it; TimeoutError after `seconds`."""
         return await self._inner.ask(question, seconds=seconds)
 
     async def compute(self, work: Callable[[], _Result]) -> _Result:
-        """Wait for a place, first come first served, and run a function that computes for long."""
+        """Run a long computation without blocking the event loop; waits while `most` others are running."""
         async with self._places:
             return await self._inner.compute(work)
 
     async def each(self, jobs: Sequence[_Work], *, parallel: int) -> None:
-        """Run all jobs, at most `parallel` at once."""
+        """Run all jobs, at most `parallel` at once; when all have ended, raise the first error if there was one."""
         await self._inner.each(jobs, parallel=parallel)
 
     async def pause(self, seconds: float) -> None:
@@ -393,7 +393,7 @@ class LimitedRuntime:
         await self._inner.pause(seconds)
 
     def begin(self, name: str, work: _Work) -> bool:
-        """Start background work."""
+        """Start background work in the shared runtime; False if work of this name is running or it was closed."""
         return self._inner.begin(name, work)
 
     async def wait(self) -> None:
@@ -401,7 +401,7 @@ class LimitedRuntime:
         await self._inner.wait()
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Close the runtime that it shares."""
+        """Close the shared runtime: wait for all background work; with `cancel`, tell it to stop first."""
         await self._inner.finish(cancel=cancel)
 
 
@@ -436,7 +436,7 @@ class _Question:
             self.done.set()
 
     def give_up(self) -> None:
-        """Stop waiting for the call, and cancel its awaitable."""
+        """Stop waiting for the function's result, and cancel the awaitable that it returned."""
         self._given_up.set()
         if self._future is not None:
             self._future.cancel()
@@ -451,7 +451,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
 
     def start(self, found: Awaitable[object]) -> Future[object]:
-        """Start to await an object in the loop; callable from any thread."""
+        """Start to await an object in the loop's thread and return a future; callable from any thread."""
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

@@ -235,7 +235,7 @@ def test_secrets_are_redacted_before_they_are_stored() -> None:
 
 def test_a_remote_session_is_refused() -> None:
     session: Any = RemoteMemory("http://127.0.0.1:1").session("s")
-    with pytest.raises(InvalidOption, match="not RemoteSession"):
+    with pytest.raises(InvalidOption, match="got RemoteSession"):
         memory_tool(session)
 
 

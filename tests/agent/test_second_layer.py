@@ -248,7 +248,7 @@ def test_what_cannot_work_is_refused_when_the_agent_is_made() -> None:
             """Mine."""
             return ""
 
-        with pytest.raises(InvalidOption, match="another name"):
+        with pytest.raises(InvalidOption, match="rename yours"):
             Agent(
                 memory,
                 ScriptedModel([]),

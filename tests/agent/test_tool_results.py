@@ -134,10 +134,10 @@ def test_every_value_a_tool_returns_is_a_result(run: Run) -> None:
     assert "4300 digits" in told["huge int"]
     assert told["generator"] == (
         "error: the tool returned a value of type generator, which cannot be written as text: "
-        "TypeError: the tool must return the items, as a list"
+        "TypeError: the tool returned a generator: return its items as a list"
     )
     assert told["coroutine that returns a coroutine"].endswith(
-        "must await it and return its result"
+        "to be awaited: await it, and return its result"
     )
     assert told["coroutine"] == told["unprintable"]
     assert told["awaitable that raises"] == "error: Stop: awaited"

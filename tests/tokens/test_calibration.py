@@ -147,5 +147,5 @@ def test_a_scaled_counter_rounds_up_and_refuses_nonsense() -> None:
     assert scaled.count("") == 0
     assert scaled.certainty is Certainty.ESTIMATE
     for factor in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(InvalidOption, match="scale factor must be positive"):
+        with pytest.raises(InvalidOption, match="must be above 0 and finite"):
             ScaledCounter(counter_for("gpt-4o").text, factor)

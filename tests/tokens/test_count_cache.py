@@ -66,7 +66,7 @@ def test_the_hit_rate_is_a_share() -> None:
 
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_cache_without_room_is_refused(size: int) -> None:
-    with pytest.raises(InvalidOption, match=f"cache size must be positive, got {size}"):
+    with pytest.raises(InvalidOption, match=f"cache size={size} must be at least 1"):
         CountCache(size)
 
 

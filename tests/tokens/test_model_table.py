@@ -142,17 +142,17 @@ def test_the_longest_beginning_wins_and_a_row_can_be_replaced() -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", "acme/", "ft:"])
 def test_a_name_that_would_match_everything_is_refused(name: str) -> None:
-    with pytest.raises(InvalidOption, match="a model needs a name"):
+    with pytest.raises(InvalidOption, match="the model's name is"):
         register_model(name, ModelInfo(context_window=1))
     assert find_model("unheard-of") is None
 
 
 def test_impossible_models_are_refused() -> None:
-    with pytest.raises(InvalidOption, match="context_window must be positive, got 0"):
+    with pytest.raises(InvalidOption, match="context_window=0 must be at least 1"):
         ModelInfo(context_window=0)
     with pytest.raises(InvalidOption, match="unknown encoding 'gpt2'; known: cl100k_base"):
         ModelInfo(context_window=1, encoding="gpt2")
-    with pytest.raises(InvalidOption, match="scale factor must be positive, got -1"):
+    with pytest.raises(InvalidOption, match="scale factor=-1 must be above 0"):
         ModelInfo(context_window=1, encoding="llama3", factor=-1).counter()
 
 

@@ -73,7 +73,10 @@ class Agent:
     def start(
         self, task: object, *, conversation: str = "agent", client_id: str = ""
     ) -> AgentReply:
-        """Work on a task, by default in the conversation `agent`: the method `start()` of design document 002."""
+        """Log a task and return the answer, like `run`, by default in the conversation `agent`.
+
+        It is the method `start()` of design document 002.
+        """
         return drive(self._awaiting.start(task, conversation=conversation, client_id=client_id))
 
     def resume(self, conversation: str) -> AgentReply | None:
@@ -81,5 +84,5 @@ class Agent:
         return drive(self._awaiting.resume(conversation))
 
     def get_memory_module(self) -> MemoryModule | None:
-        """Return the memory module it was made with: `getMemoryModule()` of document 002."""
+        """Return the memory module that the agent was made with, None if it has none."""
         return self._memory_module

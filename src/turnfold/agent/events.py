@@ -25,7 +25,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A context is about to be sent to the model."""
+    """Event: a context is about to be sent to the model."""
 
     step: int
     """Number of the model call in this run, from 1."""
@@ -34,14 +34,14 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class TextCame:
-    """A piece of the answer's text arrived."""
+    """Event: a piece of the answer's text arrived."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The model answered, and its answer is in the log."""
+    """Event: the model answered, and its answer is in the log."""
 
     step: int
     answer: Answer
@@ -49,14 +49,14 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool is about to run."""
+    """Event: a tool is about to run."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDone:
-    """A tool is done, and its result is in the log."""
+    """Event: a tool ended, and its result is in the log."""
 
     call: ToolCall
     result: str

@@ -25,7 +25,7 @@ __all__ = (
 
 
 class ToolRefused(Exception):
-    """The arguments do not fit the tool; the model gets the reason."""
+    """Raised if a tool call has arguments that do not fit the tool; the model gets the text as the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def as_tool(given: Tool | Callable[..., object], *, remember: FindingRule | None
 
 
 def _lone_surrogate(text: str) -> str:
-    """Describe the lone surrogate in JSON text, which the decoder reports as truncated input; empty for none."""
+    """Return an error text if JSON text has a lone surrogate, which the decoder misreports; empty if it has none."""
     try:
         json.dumps(json.loads(text), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

@@ -100,7 +100,7 @@ class ToolRun:
         return self._tool.call(**self._tool.arguments(self._arguments))
 
     def _call(self) -> object:
-        """Call a plain function; an awaitable it returns is wrapped in a coroutine of ours."""
+        """Call the tool's plain function, and wrap an awaitable that it returns, so that it can be closed later."""
         try:
             found = self._start()
             if not _is_awaitable(found):
@@ -153,7 +153,7 @@ def failure(error: BaseException) -> ToolOutcome:
 
 
 class ToolCache:
-    """Answers identical calls from the findings (remembered tool results) of a conversation, and notes new ones."""
+    """Answers repeated tool calls from the findings (remembered tool results) of a conversation, and adds new ones."""
 
     def __init__(self, rules: RuleSource | Sequence[FindingRule], tools: Iterable[Tool]) -> None:
         own = [(tool.name, tool.remember) for tool in tools if tool.remember is not None]
@@ -165,12 +165,15 @@ class ToolCache:
         self._rules = rules_by_tool([*as_finding_rules(rules), *(rule for _, rule in own)])
 
     def begin(self, session: AsyncSession) -> None:
-        """Add the rules of the agent to those of the session."""
+        """Add the agent's finding rules (which tool results are remembered, and how long) to those of the session."""
         if self._rules:
             session.findings.use(({**session.findings.rules, **self._rules}).values())
 
     async def answer(self, session: AsyncSession, call: ToolCall) -> str | None:
-        """Return the remembered result of a call; None if the tool must run."""
+        """Return the remembered result of a tool call; None if the tool must run.
+
+        Findings that this tool makes stale are marked before it runs.
+        """
         if not self._rules:
             return None
         found = await session.findings.serve(call)
@@ -189,7 +192,7 @@ class ToolCache:
         seq: int,
         asked: int,
     ) -> None:
-        """Mark the findings that a finished tool makes stale, and remember its result if a rule says so."""
+        """Mark the findings that a finished tool makes stale, and remember its result if a finding rule says so."""
         if not self._rules:
             return
         if failed or call.name not in self._rules:
@@ -218,7 +221,9 @@ class WorkspaceMemory:
         if self.module is None:
             return []
         if _NAME in own:
-            raise InvalidOption(f"a memory module adds the tool {_NAME}: give yours another name")
+            raise InvalidOption(
+                f"the memory module adds a tool {_NAME!r}, and the agent has one too: rename yours"
+            )
         return [self.module.recall_tool()]
 
     async def render(self, session: AsyncSession) -> str:
@@ -238,18 +243,21 @@ class WorkspaceMemory:
     async def notes(
         self, session: AsyncSession, budget: Budget, max_tokens: int
     ) -> dict[str, str] | None:
-        """Return the summaries of earlier workspaces for the next call, which may have `max_tokens` (0: the budget)."""
+        """Return summaries of earlier workspaces as notes for the next call; None without a memory module.
+
+        `max_tokens` is the token limit of that call; 0 for that of the budget.
+        """
         if self.module is None:
             return None
         allowed = replace(budget, max_tokens=max_tokens) if max_tokens else budget
         return await self.module.within(session.id).notes(budget=allowed)
 
     def answers(self, call: ToolCall) -> bool:
-        """Return True if a call is for the recall tool."""
+        """Return True if a tool call is for the tool that recalls earlier workspaces."""
         return self.module is not None and call.name == _NAME
 
     async def result(self, session: AsyncSession, call: ToolCall) -> ToolOutcome:
-        """Return the recalled workspace, or an error text for the model."""
+        """Run the tool that recalls an earlier workspace; return its text, or an error text for the model."""
         if self.module is None:
             return ToolOutcome("error: this agent has no memory module", failed=True)
         try:
@@ -289,7 +297,7 @@ class Workspace(Protocol):
     """The files or data that an agent works on; their text is part of every model call and is never logged."""
 
     def render(self) -> str:
-        """Return the workspace as it is now."""
+        """Return the workspace, as it is now, as text for the prompt."""
         ...
 
 
@@ -365,11 +373,17 @@ class AsyncAgent:
     async def start(
         self, task: object, *, conversation: str = "agent", client_id: str = ""
     ) -> AgentReply:
-        """Work on a task, by default in the conversation `agent`: the method `start()` of design document 002."""
+        """Log a task and return the answer, like `run`, by default in the conversation `agent`.
+
+        It is the method `start()` of design document 002.
+        """
         return await self.run(conversation, task, client_id=client_id)
 
     def get_memory_module(self) -> AsyncMemoryModule | None:
-        """Return the memory module the agent was made with: the method `getMemoryModule()` of design document 002."""
+        """Return the memory module that the agent was made with, None if it has none.
+
+        Document 002's `getMemoryModule()`.
+        """
         return self._workspace_memory.module
 
     async def resume(self, conversation: str) -> AgentReply | None:
@@ -409,7 +423,10 @@ class AsyncAgent:
     async def _ask_model(
         self, session: AsyncSession, step: int, limit: int
     ) -> tuple[Context, Answer, int]:
-        """Return context, answer and the token limit of further steps: 0 until a prompt was too long."""
+        """Call the model once; return the context, the answer, and the token limit of later calls (0: the budget).
+
+        If the provider refuses the prompt as too long, a smaller one is sent.
+        """
         workspace = await self._workspace_memory.render(session)
         context = await self._context(session, workspace, limit)
         self._emit(Sending(step, context))
@@ -472,7 +489,7 @@ class AsyncAgent:
         return job
 
     async def _result(self, session: AsyncSession, call: ToolCall) -> ToolOutcome:
-        """Run a tool. An error is a result too, so that the model can react to it."""
+        """Run the tool of a call, or answer from memory; an error becomes a result, so that the model can react."""
         if self._workspace_memory.answers(call):
             return await self._workspace_memory.result(session, call)
         tool = self._tools.get(call.name)

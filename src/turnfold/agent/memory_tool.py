@@ -78,7 +78,7 @@ _Files = dict[str, str]
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """The stored document: format version and files."""
+    """The stored document with all files of the memory tool: format version, and text by path."""
 
     v: int = 1
     files: _Files = {}
@@ -99,7 +99,7 @@ def memory_tool(
     awaiting = getattr(session, "awaiting", session)
     if not isinstance(awaiting, AsyncSession):
         raise InvalidOption(
-            f"memory_tool() keeps its files in a session of Memory or AsyncMemory, not {type(session).__name__}"
+            f"memory_tool() got {type(session).__name__}: give a session of Memory or AsyncMemory, to hold its files"
         )
     if not 0 < max_file_bytes <= max_bytes:
         raise InvalidOption(
@@ -115,7 +115,7 @@ def memory_tool(
 
 
 class _MemoryFiles:
-    """The files in one session, and the commands on them."""
+    """The memory tool's files in one session, and the commands on them."""
 
     def __init__(self, session: AsyncSession, max_file_bytes: int, max_bytes: int) -> None:
         self._store = session.config.store
@@ -124,7 +124,7 @@ class _MemoryFiles:
         self._max_bytes = max_bytes
 
     async def run(self, **given: object) -> str:
-        """Carry out one command and return its result; raise `ToolRefused` with a text for the model."""
+        """Run one command of the memory tool and return its result; raises `ToolRefused` with a text for the model."""
         if redaction := redaction_of(self._store):
             given = await redaction.value(*self._place, given)
         try:
@@ -194,7 +194,10 @@ def _carry_out(files: _Files, command: _Commands) -> str:
 
 
 def _key(path: str) -> str:
-    """Return the key of a path: the part below /memories, without `.` and `..`; empty for /memories itself."""
+    """Return a path of the memory tool below /memories, without `.` and `..`; empty for /memories itself.
+
+    Raises `ToolRefused` for a path outside of /memories.
+    """
     if path != _ROOT and not path.startswith(f"{_ROOT}/"):
         raise ToolRefused(f"Path must start with {_ROOT}, got: {path}")
     parts: list[str] = []
@@ -230,7 +233,7 @@ def _check_parents(files: _Files, key: str) -> None:
 
 
 def _text_at(files: _Files, path: str) -> tuple[str, str]:
-    """Return the key and the text of a file."""
+    """Return the path below /memories and the text of a file; raises `ToolRefused` if there is no such file."""
     key = _key(path)
     if not _is_there(files, key):
         raise ToolRefused(f"The path {path} does not exist. Please provide a valid path.")
@@ -320,7 +323,7 @@ def _insert(files: _Files, command: _Insert) -> str:
 
 
 def _move(files: _Files, old: str, new: str | None, path: str, verb: str) -> None:
-    """Move a file or directory to `new`, or delete it."""
+    """Move a file or directory of the memory tool to `new`, or delete it if `new` is None."""
     if not old:
         raise ToolRefused(f"Cannot {verb} the {_ROOT} directory itself")
     if not _is_there(files, old):

@@ -61,7 +61,7 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
         )
 
     async def message(self, arguments: JsonObject) -> JsonObject:
-        """Send a Messages request and return the response."""
+        """Send a request to Anthropic's Messages API and return the response."""
         return await self._send(lambda client: client.messages.create, arguments)
 
     async def message_stream(
@@ -71,7 +71,7 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
         await self._stream(lambda client: client.messages.create, arguments, on_event)
 
     async def count(self, arguments: JsonObject) -> JsonObject:
-        """Count the tokens of a prompt."""
+        """Send a request to Anthropic's API for counting the tokens of a prompt, and return the response."""
         return await self._send(lambda client: client.messages.count_tokens, arguments)
 
 
@@ -107,7 +107,7 @@ class Anthropic(SdkModel):
         tool_choice, ...). `cache=False` sets no cache breakpoints. `sleep` is called to wait before a retry.
         """
         if max_output < 1:
-            raise InvalidOption(f"max_output={max_output} must be at least 1")
+            raise InvalidOption(f"max_output={max_output} must be at least 1 token")
         self._sdk = AnthropicSdk(base_url=base_url, api_key=api_key, client=client, timeout=timeout)
         interface = Interface(
             send=self._sdk.message,

@@ -63,12 +63,12 @@ __all__ = (
 
 
 def without_nulls(fields: JsonObject) -> JsonObject:
-    """Return the fields that are not None."""
+    """Return an object without the fields whose value is None."""
     return {key: value for key, value in fields.items() if value is not None}
 
 
 def in_order(fields: JsonObject) -> JsonObject:
-    """Return the fields sorted by name at every level, so that equal objects are also equal as JSON text."""
+    """Return an object with its fields sorted by name at every level, so that equal ones are equal as text."""
     return {
         key: in_order(cast("JsonObject", value)) if isinstance(value, dict) else value
         for key, value in sorted(fields.items())
@@ -86,7 +86,7 @@ Client = TypeVar("Client", bound=_Closable)
 
 
 class LoopClients(Generic[Client]):
-    """Makes and caches a client for each event loop."""
+    """Makes and caches one SDK client for each event loop."""
 
     def __init__(self, make: Callable[[], Client]) -> None:
         self._make = make
@@ -94,7 +94,7 @@ class LoopClients(Generic[Client]):
         self._known: dict[asyncio.AbstractEventLoop, tuple[Client, AsyncGenerator[None, None]]] = {}
 
     async def here(self) -> Client:
-        """Return the client of the running event loop; make it on the first call."""
+        """Return the SDK client of the running event loop; it is made on the first call."""
         loop = asyncio.get_running_loop()
         known = self._known.get(loop)
         if known is not None:
@@ -136,7 +136,7 @@ class Sdk(Generic[Client]):
         await self._clients.close()
 
     async def _send(self, choose: Callable[[Client], object], arguments: JsonObject) -> JsonObject:
-        """Call the client's method that `choose` returns."""
+        """Call the method of the SDK's client that `choose` selects, and return the response as JSON."""
         return await _answer_of(self._called(choose, arguments))
 
     async def _stream(
@@ -159,20 +159,20 @@ _UNKNOWN_CALL = frozenset({404, 405, 501})
 
 
 class StreamAccumulator(Protocol):
-    """Assembles an answer from the events of a stream."""
+    """Assembles a model's answer from the events of a streamed response."""
 
     def add(self, event: JsonObject) -> str:
-        """Add an event and return the answer's text in it."""
+        """Add an event of the stream; return the text of the answer that it contains, or ""."""
         ...
 
     def result(self) -> JsonObject:
-        """Return the answer; raise `CallFailed` if it is not complete."""
+        """Return the assembled answer; raises `CallFailed` if the stream ended too early."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """One of a provider's interfaces: how it is called, and how its answers are read."""
+    """One API of a provider (such as Chat Completions): how it is called, and how its answers are read."""
 
     send: Callable[[JsonObject], Awaitable[JsonObject]]
     send_stream: Callable[[JsonObject, _OnEvent], Awaitable[None]]
@@ -180,11 +180,11 @@ class Interface:
     normalize: Callable[[JsonObject], JsonObject]
     """Removes fields that differ with and without streaming; raises `CallFailed` if the response is no answer."""
     accept: Callable[[object], Message]
-    """Reads the message of a response."""
+    """Converts a response to a `Message`."""
     stop: Callable[[JsonObject], str]
     """Returns the reason why the model stopped, from a response."""
     streaming: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Further arguments of a streamed call."""
+    """Additional arguments of a call whose answer is streamed."""
 
 
 class SdkModel(ABC):
@@ -202,7 +202,7 @@ class SdkModel(ABC):
 
     @abstractmethod
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:
-        """Encode the context for the interface, whatever its size; the size of the whole body is checked later."""
+        """Return the request for a prompt in the provider's format; its size is checked later."""
 
     def request(
         self, context: Prompt, *, tools: ToolSchemas = (), max_bytes: int | None = None
@@ -216,7 +216,10 @@ class SdkModel(ABC):
         return require_size(replace(request, kwargs=_body(sent)), context, max_bytes)
 
     async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """Return the answer to a context; raises `BudgetTooSmall` if the body exceeds its budget's `max_bytes`."""
+        """Call the model and return its answer to a context; raises `ModelFailed` after the last retry.
+
+        Raises `BudgetTooSmall` if the request body exceeds the `max_bytes` of the context's budget.
+        """
         interface = self._interface
         sending = _Sending(self._arguments, self._refuse, prompt, tools)
 
@@ -232,7 +235,7 @@ class SdkModel(ABC):
         tools: ToolSchemas = (),
         on_text: Callable[[str], None] | None = None,
     ) -> AnswerStream:
-        """Return the answer to a context as it arrives: iterate over its text, or await it with `on_text`."""
+        """Call the model and return a stream of its answer: iterate over its text, or await it with `on_text`."""
 
         async def start(take: Callable[[str], None]) -> Answer:
             return await self._streamed(prompt, tools, take)
@@ -261,7 +264,7 @@ class SdkModel(ABC):
         return request, _with_options(request.kwargs, self._options)
 
     def _refuse(self, prompt: Prompt, failure: Failure) -> None:
-        """Remember the assistant messages of a prompt of which the provider refused an opaque part."""
+        """Remember the assistant messages of a prompt, so that their signed or encrypted parts are not sent again."""
         messages = prompt.messages if isinstance(prompt, Context) else prompt
         self._refused |= {item_key(each): None for each in messages if each.role == "assistant"}
         if refuses_compaction(failure):
@@ -274,7 +277,7 @@ class SdkModel(ABC):
             message = self._interface.accept(response)
         except InvalidRecord as error:
             raise ModelFailed(
-                f"{self.name} gave an answer that cannot be stored ({error}). Try again"
+                f"{self.name} gave an answer that cannot be stored ({error}): call it again"
             ) from error
         return Answer(
             message=message,
@@ -307,7 +310,7 @@ class SdkModel(ABC):
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Name of the model, as the provider knows it."""
         return self._call.model
 
     async def close(self) -> None:
@@ -327,7 +330,7 @@ class SdkModel(ABC):
 
 
 class _Sending:
-    """Holds the request for one prompt; writes it again without opaque parts if the provider refuses one of them."""
+    """The request for one prompt; written again without signed or encrypted parts if the provider refuses one."""
 
     def __init__(
         self,
@@ -355,7 +358,7 @@ class _Sending:
         return request, arguments
 
     def recover(self, failure: Failure) -> bool:
-        """Write the request without opaque parts if the provider refused one; return True to send it now."""
+        """Write the request again, without the parts that the provider refused; return True to send it now."""
         if self._recovered or not refuses_items(failure):
             return False
         self._recovered = True
@@ -370,7 +373,7 @@ class _Sending:
 
 
 class ModelCall:
-    """Calls one model, with retries."""
+    """Sends the requests of one model client, with retries by one policy."""
 
     def __init__(self, model: str, *, retries: int, sleep: Sleep | None) -> None:
         if not model:
@@ -384,7 +387,7 @@ class ModelCall:
     async def result(
         self, send: Callable[[], Awaitable[JsonObject]], recover: Callable[[Failure], bool]
     ) -> JsonObject:
-        """Return the answer of a call that is not streamed."""
+        """Send a request that is not streamed and return the answer; failures are retried."""
         return await call_with_retries(
             send, model=self.model, policy=self._policy, sleep=self._sleep, recover=recover
         )
@@ -398,7 +401,7 @@ class ModelCall:
         on_text: Callable[[str], None],
         recover: Callable[[Failure], bool],
     ) -> JsonObject:
-        """Return the answer of a streamed call, and pass its text to `on_text`."""
+        """Send a streamed request, pass its text to `on_text`, and return the whole answer; failures are retried."""
         delivered = 0
 
         async def attempt() -> JsonObject:
@@ -423,7 +426,7 @@ class ModelCall:
 
 
 async def _answer_of(call: Awaitable[object]) -> JsonObject:
-    """Return an SDK's answer as JSON."""
+    """Await an SDK's call and return its response as JSON; raises `CallFailed` for the SDK's errors."""
     try:
         found = await call
     except Exception as error:
@@ -469,11 +472,13 @@ def _with_options(kwargs: JsonObject, options: JsonObject) -> JsonObject:
 
 
 def checked_options(options: Mapping[str, object] | None, owned: frozenset[str]) -> JsonObject:
-    """Return the caller's further arguments of the SDK's call; refuse those that the client sets itself."""
+    """Return the `options` of a client; raises `InvalidOption` for arguments that the client sets itself."""
     given = dict(options or {})
     taken = sorted(given.keys() & owned)
     if taken:
-        raise InvalidOption(f"remove {', '.join(taken)} from options: the client sets it")
+        raise InvalidOption(
+            f"options= must not have {', '.join(taken)}, which the client sets itself: remove it"
+        )
     return given
 
 

@@ -17,7 +17,7 @@ __all__ = (
 
 
 class Embedder(Protocol):
-    """Converts texts to vectors."""
+    """Converts texts to embedding vectors, so that they can be compared by meaning."""
 
     @property
     def name(self) -> str:
@@ -25,7 +25,7 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return a vector per text, all of the same length; called in a separate thread."""
+        """Return one vector per text, all of the same length; turnfold calls it in a separate thread."""
         ...
 
 
@@ -43,6 +43,6 @@ class LocalEmbedder:
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return a vector of Euclidean length 1 per text."""
+        """Return one embedding vector of Euclidean length 1 per text."""
         with self._lock:
             return self._encoder.encode(list(texts))

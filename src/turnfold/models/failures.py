@@ -143,15 +143,15 @@ class Failure:
     code: str = ""
     """The provider's error code; `connection`, `timeout` or `cut` if there is none."""
     retry_after: float | None = None
-    """Seconds the provider asks to wait."""
+    """Seconds that the provider asks to wait before a retry; None if it asks for none."""
     should_retry: bool | None = None
     """The provider's own advice about retrying, if it gives any."""
     delivered: int = 0
-    """Characters of the answer that were already delivered."""
+    """Number of characters of the answer that the caller already received."""
 
 
 class CallFailed(Exception):
-    """Raised by a call to pass its failure to the retry loop."""
+    """Internal: carries the failure of one model call to the retry loop, which retries or raises `ModelFailed`."""
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
@@ -178,19 +178,19 @@ def classify(failure: Failure) -> FailureClass:
 
 
 def refuses_items(failure: Failure) -> bool:
-    """Return True if the provider refused an item that it wrote itself, such as a signature, or a compaction."""
+    """Return True if the provider refused a signature, encrypted item or compaction, without which a retry may work."""
     if classify(failure) is not FailureClass.FINAL:
         return False
     return bool(_REFUSED_ITEM.search(f"{failure.code} {failure.message}"))
 
 
 def refuses_compaction(failure: Failure) -> bool:
-    """Return True if a refusal says that this model or server cannot compact at all."""
+    """Return True if the error message says that this model or server cannot compact conversations at all."""
     return bool(_REFUSED_COMPACTION.search(failure.message))
 
 
 def error_of(failure: Failure, *, model: str, attempts: int) -> ModelFailed:
-    """Return the exception to raise for a failure after `attempts` calls."""
+    """Return the turnfold error to raise for a failed model call after `attempts` attempts."""
     label = " ".join(
         filter(None, (f"HTTP {failure.status}" if failure.status else "", failure.code))
     )
@@ -210,11 +210,12 @@ def error_of(failure: Failure, *, model: str, attempts: int) -> ModelFailed:
             return ModelUnavailable(f"{model} gave no answer {tried} ({details}). Try again later")
         case FailureClass.FINAL:
             done = "refused the call" if label else "could not be called"
-            return ModelFailed(f"{model} {done} ({details})")
+            remedy = "The same call would fail again: change the request, the options or the key"
+            return ModelFailed(f"{model} {done} ({details}). {remedy}")
 
 
 def failure_of(error: BaseException, *, now: float) -> Failure:
-    """Read a failure from an SDK's error; both SDKs use the attributes `status_code`, `body` and `response`."""
+    """Return the failure (status, code, message, time to wait) that an exception of a provider's SDK states."""
     status = _number(getattr(error, "status_code", 0))
     fields = _error_fields(getattr(error, "body", None))
     if not status and not fields:
@@ -231,7 +232,7 @@ def failure_of(error: BaseException, *, now: float) -> Failure:
 
 
 def failure_in(fields: Mapping[str, object]) -> Failure:
-    """Read a failure from an error object that came within an answer."""
+    """Read a failure from an error object inside a response, which some servers send with status 200."""
     code, kind = _text(fields.get("code")), _text(fields.get("type"))
     code = kind if not code or code.isdigit() else code  # llama.cpp repeats the status as the code
     details = fields.get("details")

@@ -32,7 +32,7 @@ class Encoder:
         self._model: _Model | None = None
 
     def encode(self, texts: list[str]) -> Sequence[Sequence[float]]:
-        """Return a vector per text."""
+        """Return one embedding vector per text."""
         if not texts:
             return []
         if self._model is None:

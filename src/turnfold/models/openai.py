@@ -150,7 +150,7 @@ class OpenAIChat(SdkModel):
         )
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (no such call)
-        """Return None: this interface has no call for counting."""
+        """Return None: the Chat Completions API has no call for counting tokens."""
         return None
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:

@@ -50,7 +50,7 @@ ToolSchemas: TypeAlias = Sequence[Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A model's answer."""
+    """A model's answer: the message, its token usage and why the model stopped."""
 
     message: Message
     """Text, thinking and tool calls, exactly as they must be sent back."""
@@ -82,7 +82,7 @@ class AnswerStream:
 
     @property
     def answer(self) -> Answer:
-        """The whole answer; raises `InvalidOption` before the stream was read to its end."""
+        """The whole answer; raises `InvalidOption` if the stream was not read to its end yet."""
         if self._answer is None:
             raise InvalidOption(
                 "the answer is not complete: read the stream to its end before reading .answer"
@@ -192,7 +192,7 @@ def as_chat_model(model: object, *, option: str) -> ChatModel:
 
 
 def model_name(model: object) -> str:
-    """Return the name of a model or function."""
+    """Return the name of a model's client or of a function, for display and storage."""
     names = (getattr(model, each, None) for each in ("model", "name", "__name__"))
     return next((each for each in names if isinstance(each, str) and each), type(model).__name__)
 
@@ -230,7 +230,7 @@ class _AdaptedModel:
     answer: Callable[[Sequence[Message], ToolSchemas], Any]
 
     async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:
-        """Return the answer as a message of the assistant."""
+        """Call the wrapped client and return its answer as an assistant message."""
         messages = prompt.messages if isinstance(prompt, Context) else prompt
         found = await asyncio.to_thread(self.answer, messages, tools)  # a plain function may block
         if inspect.isawaitable(found):

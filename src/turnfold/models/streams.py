@@ -35,7 +35,7 @@ class ChatStream:
         self._stop: object = None
 
     def add(self, event: JsonObject) -> str:
-        """Add a chunk and return the answer's text in it."""
+        """Add a chunk of the stream; return the text of the answer that it contains, or ""."""
         self._fields |= {
             key: value
             for key, value in event.items()
@@ -90,7 +90,7 @@ def _is_empty(value: object) -> bool:
 
 
 class _Pieces:
-    """Pieces of a text that still grows; joined only once, so that a long answer is not copied again and again."""
+    """The pieces of a streamed text so far; joined once at the end, so that a long answer is not copied often."""
 
     __slots__ = ("pieces",)
 
@@ -99,7 +99,7 @@ class _Pieces:
 
 
 def _joined_texts(value: object) -> object:
-    """Return the value with the pieces of every text joined."""
+    """Return a streamed message with the pieces of each text joined to one."""
     if isinstance(value, _Pieces):
         return "".join(value.pieces)
     if isinstance(value, dict):
@@ -133,7 +133,7 @@ def _merge(result: JsonObject, delta: JsonObject) -> None:
 
 
 def _merged_name(known: str, value: str, key: str) -> str:
-    """Merge a name: a server may repeat it, leave it empty from the second chunk on, or send it in pieces."""
+    """Return a name (id, role, type) continued by a chunk: a server may repeat it, leave it out or send pieces."""
     if not value or value == known:
         return known
     return known + value if key == "name" and known else value
@@ -151,7 +151,7 @@ def _merge_lists(result: list[object], pieces: list[object]) -> list[object]:
 
 
 def _continued(result: list[object], fragment: JsonObject) -> JsonObject | None:
-    """Return the element that a fragment continues: the last with the same index and no other id; None if none."""
+    """Return the list element (such as a tool call) that a streamed fragment continues; None if it begins one."""
     known = [cast("JsonObject", one) for one in result if isinstance(one, dict)]
     at, name = fragment.get("index"), fragment.get("id")
     if at is None and "function" not in fragment:
@@ -164,7 +164,7 @@ def _continued(result: list[object], fragment: JsonObject) -> JsonObject | None:
 
 
 def _copied(value: object) -> object:
-    """Return a copy to append to, so that the chunk itself is not changed."""
+    """Return a copy of a chunk's value to append to, so that the chunk itself is not changed."""
     if isinstance(value, dict):
         made: JsonObject = {}
         _merge(made, cast("JsonObject", value))
@@ -184,7 +184,7 @@ class ResponsesStream:
         self._response: JsonObject | None = None
 
     def add(self, event: JsonObject) -> str:
-        """Add an event and return the answer's text in it."""
+        """Add an event of the stream; return the text of the answer that it contains, or ""."""
         kind = text_at(event, "type")
         if kind == "response.output_text.delta":
             return text_at(event, "delta")
@@ -207,7 +207,7 @@ class ResponsesStream:
 
 
 def checked_response(response: JsonObject) -> JsonObject:
-    """Return the response if it is an answer; raise `CallFailed` if it failed with the HTTP status of a success."""
+    """Return a Responses response if it has an answer; raises `CallFailed` if it reports a failure."""
     if response.get("status") == "failed" or object_at(response, "error"):
         raise CallFailed(failure_in(object_at(response, "error")))
     if not isinstance(response.get("output"), list):
@@ -225,7 +225,7 @@ class GeminiStream:
         self._none: JsonObject = {}
 
     def add(self, event: JsonObject) -> str:
-        """Add a chunk and return the answer's text in it."""
+        """Add a chunk of the stream; return the text of the answer that it contains, or ""."""
         if object_at(event, "error"):
             raise CallFailed(failure_in(object_at(event, "error")))
         self._fields |= {key: value for key, value in event.items() if key != "candidates"}
@@ -245,7 +245,7 @@ class GeminiStream:
         return {**self._fields, "candidates": [{**self._candidate, "content": content}]}
 
     def _append(self, part: JsonObject) -> None:
-        """Append a part; a piece of text continues the text before it, of which only the last piece is signed."""
+        """Append a part of a Gemini chunk to the answer; a piece of text continues the text before it."""
         last = self._parts[-1] if self._parts else {}
         pieces = {"text", "thought", "thoughtSignature"}
         joins = "text" in part and "text" in last and {*part, *last} <= pieces
@@ -270,7 +270,7 @@ class MessageStream:
         self._stopped = False
 
     def add(self, event: JsonObject) -> str:
-        """Add an event and return the answer's text in it."""
+        """Add an event of the stream; return the text of the answer that it contains, or ""."""
         index = event.get("index")
         at = index if isinstance(index, int) else len(self._blocks)
         match event.get("type"):
@@ -334,6 +334,6 @@ def normalized_message(response: JsonObject) -> JsonObject:
 
 
 def _value(text: str) -> object:
-    """Parse tool arguments; return the text itself if it is not a JSON object that can be sent back."""
+    """Return streamed tool arguments as an object; the text itself if it is not JSON of an object."""
     found, sound = arguments_object(text)
     return found if sound else text

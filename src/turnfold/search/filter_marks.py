@@ -30,7 +30,7 @@ _MOST_CALLS = 4 * CALL_REACH
 
 @dataclass(frozen=True, slots=True)
 class Findable:
-    """A text to index, with its filter marks."""
+    """A text to index for search, with the marks (role, tools, paths) that filters need."""
 
     text: str
     marks: frozenset[str]
@@ -44,12 +44,12 @@ def findable(message: Message, tools: Iterable[str]) -> Findable:
 
 
 def marks_of_text(text: str) -> frozenset[str]:
-    """Return the filter marks of a text: one for each path that it mentions."""
+    """Return the index marks of a text for search filters: one for each path that it mentions."""
     return frozenset(f"path:{path}" for path in paths_in(text))
 
 
 def required_marks(within: Within) -> list[list[str]]:
-    """Return the filters as lists of marks; a search result must have at least one mark of each list."""
+    """Return search filters as lists of index marks; a result must have at least one mark of each list."""
     filters = (
         [f"role:{role}" for role in within.roles],
         [f"tool:{name}" for name in within.tools],
@@ -79,11 +79,11 @@ class ToolNames:
 
     @property
     def calls(self) -> Mapping[str, tuple[int, str]]:
-        """The tool calls seen so far: seq and tool name by call id."""
+        """The tool calls seen so far: log position and tool name by call id."""
         return self._calls
 
     def of(self, message: Message) -> list[str]:
-        """Return the names of the tools that `message`, the next entry of the log, calls or has results of."""
+        """Return the names of the tools that the next message of the log calls or has results of; notes its calls."""
         self._at += 1
         names = [call.name for call in message.calls]
         for result in message.results:
@@ -100,7 +100,7 @@ class ToolNames:
         return names
 
     def needs_earlier(self, messages: Iterable[Message]) -> bool:
-        """Return True if one of the next `messages` has the result of a call that is neither known nor among them."""
+        """Return True if one of the next messages has the result of a tool call that was not seen yet."""
         seen = set(self._calls)
         for message in messages:
             if not message.name and any(each.call_id not in seen for each in message.results):
@@ -109,11 +109,14 @@ class ToolNames:
         return False
 
     def skip(self) -> None:
-        """Skip one entry of the log, because its message cannot be read."""
+        """Go on to the next entry of the log, because the message of this one cannot be read."""
         self._at += 1
 
     def learn(self, earlier: Sequence[Message | None]) -> None:
-        """Add the calls of the messages right before the first entry; None for a message that cannot be read."""
+        """Note the tool calls of the messages before the first one that was passed in, oldest first.
+
+        None stands for a message that cannot be read.
+        """
         for back, message in enumerate(reversed(earlier)):
             for call in message.calls if message is not None else ():
                 self._calls.setdefault(call.id, (self._after - back, call.name))

@@ -30,7 +30,7 @@ _FURTHEST = (1 << 62) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within:
-    """Filters of a search. A result must match every filter that is set, and of each filter at least one value."""
+    """Filters of a search: a result must match every filter that is set, by at least one of the filter's values."""
 
     roles: frozenset[str] = frozenset()
     """Roles of the message; only entries have a role."""
@@ -54,7 +54,7 @@ class Within:
         for path in self.paths:
             if not plain_path(path):
                 raise InvalidOption(
-                    f"path {path!r} names no file or folder: give one such as src/app.py"
+                    f"paths= has {path!r}, which names no file or folder: give one such as src/app.py"
                 )
         _check_turns(self.turns)
         _check_times(self.since, self.until)
@@ -66,35 +66,35 @@ class Within:
         return bool(self.roles or self.tools or self.turns is not None)
 
     def counts(self, kind: str) -> bool:
-        """Return True if texts of this kind are counted to find out how rare a word is."""
+        """Return True if texts of this kind count for the statistics of how rare a word is."""
         if kind == ENTRY:
             return self.kinds is None or ENTRY in self.kinds
         return self.counts_documents
 
     @property
     def counts_documents(self) -> bool:
-        """True if documents and checkpoints are counted to find out how rare a word is."""
+        """True if documents and checkpoints count for the statistics of how rare a word is."""
         return self.kinds is None or bool(self.kinds - {ENTRY})
 
     @property
     def includes_documents(self) -> bool:
-        """True if the search can return documents or checkpoints."""
+        """True if the filters allow documents or checkpoints as results."""
         return self.counts_documents and not self.entries_only
 
     def includes(self, kind: str) -> bool:
-        """Return True if the search can return results of this kind."""
+        """Return True if the filters allow results of this kind (entry, checkpoint or document)."""
         if kind != ENTRY and self.entries_only:
             return False
         return self.kinds is None or kind in self.kinds
 
     def includes_time(self, created: int) -> bool:
-        """Return True if the search can return results written at this time."""
+        """Return True if the filters allow results written at this time (microseconds since 1970)."""
         return (self.since is None or created >= self.since) and (
             self.until is None or created < self.until
         )
 
     def includes_turn(self, turn: int) -> bool:
-        """Return True if the search can return entries of this turn."""
+        """Return True if the filters allow log entries of this turn."""
         return self.turns is None or self.turns[0] <= turn <= self.turns[1]
 
     def _check_kinds(self) -> None:
@@ -103,7 +103,7 @@ class Within:
         _check_names("kind", self.kinds - {ENTRY})
         if not self.kinds:
             raise InvalidOption(
-                "kinds is empty, so nothing could be found: use kinds=None for all kinds"
+                "kinds= is empty, so nothing could be found: use kinds=None for all kinds"
             )
         if self.entries_only and ENTRY not in self.kinds:
             raise InvalidOption(

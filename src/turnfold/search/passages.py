@@ -85,7 +85,7 @@ def excerpt(text: str, terms: Collection[str], limit: int, count: Callable[[str]
 
 
 def _best_piece(found: Sequence[Collection[str]]) -> int:
-    """Return the index of the piece that matches best: the fewer pieces contain a term, the more the term weighs."""
+    """Return the index of the piece of text that matches the query best; rare terms weigh more."""
     holding = Counter(term for terms in found for term in terms)
     weights = {term: math.log(1 + len(found) / count) for term, count in holding.items()}
     scores = [math.fsum(map(weights.__getitem__, terms)) for terms in found]
@@ -99,7 +99,7 @@ def _widened(
     room: int,
     count: Callable[[str], int],
 ) -> tuple[int, int]:
-    """Return start and end of the best piece and as many neighbours as fit `room` tokens, more after it than before."""
+    """Return where an excerpt begins and ends: the best piece, and as many neighbours as fit `room` tokens."""
     first = last = best
     room -= count_upto(text[slice(*pieces[best])], room, count)
     while room > 0:
@@ -133,7 +133,7 @@ class _TermMatcher:
 
 
 SNIPPET_CHARACTERS = 160
-"""Default length of a snippet."""
+"""Default length of a snippet, in characters."""
 _LEAD = 0.25
 """Share of the characters left over by the match that are shown before it; the rest are shown after it."""
 _LONGEST_WORD = 24
@@ -179,7 +179,7 @@ def snippet(text: str, terms: Collection[str], *, characters: int = SNIPPET_CHAR
 
 
 def _best(found: Sequence[Occurrence], characters: int) -> tuple[int, int]:
-    """Return the first range of at most `characters` with the most different terms, then the most matches."""
+    """Return the range of at most `characters` with the most different terms, then the most matches."""
     counts: Counter[str] = Counter()
     best, place, last = (0, 0), (found[0].start, found[0].stop), 0
     for first, each in enumerate(found):
@@ -195,7 +195,7 @@ def _best(found: Sequence[Occurrence], characters: int) -> tuple[int, int]:
 
 
 def _widened_snippet(text: str, start: int, stop: int, characters: int) -> tuple[int, int]:
-    """Return the range with text around it, beginning and ending with a whole word if possible."""
+    """Return where a snippet begins and ends: a match, widened to `characters`, at whole words if possible."""
     stop = min(stop, start + characters)
     room = characters - (stop - start)
     begin = max(0, start - int(room * _LEAD))
@@ -223,7 +223,7 @@ def _word_end(text: str, end: int, stop: int) -> int:
 
 
 def _joined(found: Sequence[Occurrence]) -> list[tuple[int, int]]:
-    """Merge ranges that touch or overlap."""
+    """Return the ranges of matches, in order, with those merged that touch or overlap."""
     joined: list[tuple[int, int]] = []
     for start, stop, _ in found:
         if joined and start <= joined[-1][1]:
@@ -325,7 +325,7 @@ def is_telling(terms: Collection[str]) -> bool:
 def relevant_places(
     places: Iterable[tuple[int, float]], entries: Mapping[int, Entry], terms: Sequence[str]
 ) -> list[tuple[int, float]]:
-    """Return the `places` (seq, score) whose entry, or one right before or after it, shares enough of the terms."""
+    """Return those of the ranked entries that share enough terms with the query, or stand next to one that does."""
     # Fast: the search has just counted the terms of most of these texts, and has cached the counts.
     query = QueryTerms(terms)
     close = {
@@ -345,7 +345,7 @@ def _is_identifier(term: str) -> bool:
 _HEADING = 8
 """Average tokens of the line above a passage."""
 _ROUNDS = 3
-"""How often tokens that are left over, because estimates were too high, are filled with more entries."""
+"""Most rounds in which tokens that are left over, because estimates were too high, are filled with more entries."""
 _DAMPED_TOKENS = 100
 """Length in tokens from which the score of an entry is reduced noticeably; see `_offers`."""
 _FEWEST_READ = 100
@@ -378,7 +378,7 @@ def fill(
     count: Callable[[str], int],
     measure: Callable[[Sequence[Recalled]], int],
 ) -> list[Recalled]:
-    """Return the best entries that fit into `tokens` together, in log order.
+    """Return the best entries that fit into `tokens` together, in log order, long ones as excerpts.
 
     `places` are (seq, score), best first; a place without an entry in `entries` is skipped. `count` returns the tokens
     of a text, `measure` the tokens of everything that is sent for a selection of entries.
@@ -407,7 +407,7 @@ class _Offer(NamedTuple):
 
 
 def _take(offers: Iterable[_Offer], taken: dict[int, Recalled], room: int) -> bool:
-    """Add the entries that fit into `room` tokens to `taken`, best first; return True if any did."""
+    """Add the entries that fit into `room` tokens to `taken`, best first; return True if any fitted."""
     before = len(taken)
     for entry, tokens, _ in offers:
         if entry.seq in taken:

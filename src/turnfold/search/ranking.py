@@ -71,7 +71,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One search result."""
+    """One search result: which entry, checkpoint or document matched, and its score."""
 
     conversation: str
     seq: int
@@ -112,7 +112,7 @@ def query_terms(terms: Iterable[str]) -> list[str]:
 
 
 def choosing_terms(holding: Mapping[str, int], *, total: int) -> TermChoice:
-    """Return the terms that select candidates; `holding` says how many of `total` entries contain each term."""
+    """Return the query terms by which entries to score are selected; `holding`: term -> how many of `total` have it."""
     weights = _weights(holding, total)
     # Ordered by the number of matches, not by weight: a single character weighs less than its rarity says.
     order = sorted(_worth_walking(holding), key=lambda term: (holding[term], term))
@@ -128,7 +128,7 @@ def choosing_terms(holding: Mapping[str, int], *, total: int) -> TermChoice:
 
 
 def _worth_walking(holding: Mapping[str, int]) -> list[str]:
-    """Return the terms that occur; if they occur very often, without single characters that are part of a pair."""
+    """Return the query terms that occur; if very many entries match, without single characters that are in a pair."""
     found = [term for term, count in holding.items() if count]
     if sum(holding.values()) <= MOST_CANDIDATES:
         return found
@@ -148,7 +148,7 @@ def rank(
     total: int,
     limit: int,
 ) -> list[Hit]:
-    """Score the candidates, return the best `limit`; `holding` says how many of `total` entries contain each term."""
+    """Score the candidates by BM25 and return the best `limit`; `holding`: term -> how many of `total` have it."""
     weights = _weights(holding, total)
     hits = [
         Hit(name, seq, round(_score(matches, weights), 9), kind, key)
@@ -173,7 +173,10 @@ def _place(hit: Hit) -> tuple[float, str, str, int, str]:
 
 
 def _weights(holding: Mapping[str, int], total: int) -> dict[str, float]:
-    """Return the weight of each term: the rarer the higher, and less for a single Chinese character."""
+    """Return the weight of each term: the rarer the higher, and less for a single Chinese character.
+
+    Raises `StoreError` if a count of the index is impossible.
+    """
     return {
         term: _weight(count, total) * (_CHARACTER_WEIGHT if is_character(term) else 1.0)
         for term, count in holding.items()
@@ -241,7 +244,7 @@ def worth_of_places(
     before: int | None = None,
     positions: Mapping[int, float] | None = None,
 ) -> dict[int, float]:
-    """Return the score of each entry by seq, with shares of its neighbours' scores; newer entries are not preferred."""
+    """Return the score of each entry by seq, with shares of its neighbours' scores and no bonus for new ones."""
     stop = newest + 1 if before is None else min(before, newest + 1)
     shares = [
         _SHARE * math.exp(-distance * max(mean_tokens, 1.0) / _REACH_TOKENS)

@@ -71,7 +71,7 @@ class TermMatches:
 
 
 class _Counted(NamedTuple):
-    """A text prepared for counting the terms of a query in it."""
+    """The words and CJK runs of a text, prepared for counting the terms of a query in it."""
 
     plain: str
     runs: Sequence[str]
@@ -169,7 +169,7 @@ def _overlapping(plain: str, term: str) -> int:
 
 
 class Occurrence(NamedTuple):
-    """A range of a text that matches a term."""
+    """A range of a text that matches a term of the query."""
 
     start: int
     stop: int
@@ -195,7 +195,7 @@ def occurrences(text: str, terms: Collection[str]) -> list[Occurrence]:
 
 
 def _single_characters(wanted: frozenset[str]) -> frozenset[str]:
-    """Return the single characters that are in no longer term of the query."""
+    """Return the single characters of the query that none of its longer terms contains."""
     parts = {character for term in wanted if len(term) > 1 for character in term}
     return frozenset(term for term in wanted if is_character(term) and term not in parts)
 
@@ -221,7 +221,7 @@ def _terms_in(run: str, wanted: frozenset[str], cache: dict[str, frozenset[str]]
 
 
 def _words(run: str, at: int, whole: frozenset[str]) -> Iterator[Occurrence]:
-    """Yield the positions of the terms `whole`, all of which the run contains."""
+    """Yield the range of each term of `whole` in a run of words that begins at index `at` of the text."""
     if not whole:
         return
     found: set[str] = set()

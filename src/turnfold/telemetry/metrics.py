@@ -150,7 +150,7 @@ class Distribution:
     """A histogram of values, with their number, sum, minimum and maximum."""
 
     bounds: tuple[float, ...] = ()
-    """Upper bounds of the buckets."""
+    """Upper bounds of the histogram's buckets, ascending."""
     count: int = 0
     total: float = 0.0
     least: float = 0.0
@@ -162,7 +162,7 @@ class Distribution:
         self.buckets = list(self.buckets) or [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
-        """Add a value: to its bucket, and to number, sum, minimum and maximum."""
+        """Add a value to the histogram: to its bucket, and to number, sum, minimum and maximum."""
         self.least = value if self.count == 0 else min(self.least, value)
         self.most = value if self.count == 0 else max(self.most, value)
         self.count += 1
@@ -177,7 +177,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class _MeterReading:
-    """All metrics at one moment."""
+    """The values of all metrics at one moment: counts and distributions."""
 
     counts: dict[str, int]
     values: dict[str, Distribution]
@@ -200,14 +200,14 @@ class Meter:
         self._value_listeners: tuple[_Listener, ...] = ()
 
     def add(self, name: str, amount: int = 1) -> None:
-        """Add `amount` to the count `name`."""
+        """Add `amount` to the counter metric `name`, and call the listeners."""
         with self._lock:
             self.counts[name] += amount
         for listener in self._count_listeners:
             self._notify(listener, name, amount)
 
     def observe(self, name: str, value: float) -> None:
-        """Add a value to the distribution `name`."""
+        """Add a value to the histogram metric `name`, and call the listeners."""
         with self._lock:
             self.values[name].add(value)
         for listener in self._value_listeners:
@@ -228,7 +228,7 @@ class Meter:
         return self.tracer.span(name, conversation, attributes)
 
     def snapshot(self) -> _MeterReading:
-        """Return a consistent copy of all metrics."""
+        """Return a copy of all metrics, taken at one moment."""
         with self._lock:
             return _MeterReading(
                 dict(self.counts), {name: replace(each) for name, each in self.values.items()}

@@ -55,16 +55,16 @@ RETRIEVAL: Final[Attributes] = {
     "gen_ai.operation.name": "retrieval",
     "gen_ai.data_source.id": "turnfold",
 }
-"""Attributes that every span of a recall begins with."""
+"""Attributes that every trace span of a recall has."""
 
 
 class Tracer(Protocol):
-    """Creates spans in a tracing system."""
+    """Creates trace spans in a tracing system."""
 
     def span(
         self, name: str, conversation: str, attributes: Attributes
     ) -> AbstractContextManager[SpanNote]:
-        """Return a context manager that records a span; the type of an exception becomes its `error.type`."""
+        """Return a context manager that records a trace span; an exception's type becomes its `error.type`."""
         ...
 
     def model_call(
@@ -75,7 +75,7 @@ class Tracer(Protocol):
 
 
 def _ignore(_attributes: Callable[[], Attributes]) -> None:
-    """Do nothing with the attributes of a span that is not traced."""
+    """Do nothing with the attributes of a trace span, because nothing is traced."""
 
 
 NO_SPAN: Final[AbstractContextManager[SpanNote]] = nullcontext(_ignore)
@@ -83,7 +83,7 @@ NO_SPAN: Final[AbstractContextManager[SpanNote]] = nullcontext(_ignore)
 
 
 def context_attributes(receipt: Receipt, *, call: str, model: str) -> Attributes:
-    """Return the span attributes of a context that was built."""
+    """Return the trace-span attributes of a context that was built, from its receipt (report)."""
     counts = {
         f"turnfold.context.{outcome}": receipt.count(outcome)
         for outcome in (Outcome.FOLDED, Outcome.DROPPED, Outcome.SHRUNK)
@@ -101,7 +101,7 @@ def context_attributes(receipt: Receipt, *, call: str, model: str) -> Attributes
 
 
 def fold_attributes(checkpoint: Checkpoint | None, *, given: bool) -> Attributes:
-    """Return the span attributes of a fold; `given` means that the caller passed the summary."""
+    """Return the trace-span attributes of a fold (compaction); `given`: the caller wrote the summary."""
     if checkpoint is None:
         return {"turnfold.fold.committed": False}
     written = {"gen_ai.request.model": checkpoint.model} if checkpoint.model and not given else {}
@@ -114,7 +114,7 @@ def fold_attributes(checkpoint: Checkpoint | None, *, given: bool) -> Attributes
 
 
 def recall_attributes(results: int) -> Attributes:
-    """Return the span attributes of a finished recall."""
+    """Return the trace-span attributes of a recall (search for earlier messages) with this many results."""
     return {"turnfold.recall.results": results}
 
 
@@ -127,7 +127,7 @@ def provider_of(wire_format: str, model: str) -> str:
 
 
 def model_call(usage: Usage, *, call: str, model: str, wire_format: str) -> tuple[str, Attributes]:
-    """Return the name and attributes of the span of a model call whose usage was reported."""
+    """Return name and attributes of the trace span of a model call whose usage was reported."""
     requested = model or usage.model
     attributes: dict[str, str | int | float | bool] = {
         "gen_ai.operation.name": "chat",

@@ -43,7 +43,7 @@ class CountCache:
 
     def __init__(self, size: int) -> None:
         if size <= 0:
-            raise InvalidOption(f"cache size must be positive, got {size}")
+            raise InvalidOption(f"cache size={size} must be at least 1 count")
         self._size = size
         self._counts: OrderedDict[Message, int] = OrderedDict()
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class CountCache:
             return counts
 
     def put(self, message: Message, count: int) -> None:
-        """Store a count; evicts the least recently used one if the cache is full."""
+        """Store the token count of a message; evicts the least recently used count if the cache is full."""
         with self._lock:
             self._counts[message] = count
             self._counts.move_to_end(message)
@@ -85,13 +85,13 @@ class CountCache:
                 self._evictions += 1
 
     def clear(self) -> None:
-        """Drop all counts and reset the statistics."""
+        """Drop all cached counts and reset the statistics."""
         with self._lock:
             self._counts.clear()
             self._hits = self._misses = self._evictions = 0
 
     def stats(self) -> CacheStats:
-        """Return the current statistics."""
+        """Return how many look-ups were answered, and how many counts are held and were evicted."""
         with self._lock:
             return CacheStats(
                 self._hits, self._misses, self._evictions, len(self._counts), self._size

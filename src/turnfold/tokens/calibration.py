@@ -43,9 +43,9 @@ _MEMORY = 0.9
 
 
 _NEWEST = 9
-"""Number of newest reports that the correction factor is computed from."""
+"""Number of newest usage reports from which the correction factor is computed."""
 _FEWEST = 3
-"""Least number of reports from which a factor is computed."""
+"""Least number of usage reports for a correction factor; with fewer, counts are not corrected."""
 _LEAST_TOKENS = 256
 """Reports of prompts with fewer tokens are not used for the factor: the provider's framing distorts their ratio."""
 _BOUNDS = (0.5, 2.0)
@@ -56,7 +56,7 @@ _FACTOR = re.compile(r"\*(\d+\.\d{4})\+")
 
 
 class Corrected(NamedTuple):
-    """A corrected count with the error to expect."""
+    """A corrected token count with the error to expect."""
 
     tokens: int
     error: int
@@ -75,10 +75,10 @@ class Calibration:
     ratio_squares: float = 0.0
 
     def observe(self, *, counted: int, reported: int) -> Calibration:
-        """Return the calibration after one more call: tokens that were counted, and tokens the provider reported."""
+        """Return a new calibration that includes one more call: its counted tokens, and those the provider reported."""
         if counted <= 0 or reported <= 0:
             raise InvalidOption(
-                f"cannot calibrate with {counted} counted and {reported} reported tokens; both must be positive"
+                f"cannot calibrate with {counted} counted and {reported} reported tokens: both must be at least 1"
             )
         return Calibration(
             self.observations + 1,
@@ -90,12 +90,12 @@ class Calibration:
 
     @property
     def ratio(self) -> float:
-        """Reported tokens divided by counted tokens; 1.0 before the first report."""
+        """The provider's reported tokens divided by turnfold's counted tokens; 1.0 before the first report."""
         return self.reported / self.counted if self.observations else 1.0
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the ratio, relative to it; inf (unknown) before the second report."""
+        """Standard deviation of reported / counted tokens, relative to their ratio; inf before the second report."""
         repeats = self._repeats
         if repeats <= 0:
             return math.inf
@@ -103,7 +103,7 @@ class Calibration:
         return math.sqrt(variance * (1 + 1 / repeats)) / self.ratio
 
     def correct(self, tokens: int) -> Corrected:
-        """Return a count as the provider would report it, with the error to expect.
+        """Return a token count corrected to what the provider would report, with the error to expect.
 
         Raises `InvalidOption` if there are too few reports to know the error.
         """
@@ -120,7 +120,7 @@ class Calibration:
 
     @property
     def _repeats(self) -> float:
-        """Effective number of observations (as if all had equal weight) minus one; 0 if one outweighs all others."""
+        """Number of reports, as if all had equal weight, minus one; 0 if one outweighs all others."""
         if self.observations < 2:
             return 0.0
         repeats = self.counted**2 / self.counted_squares - 1
@@ -136,7 +136,7 @@ class ScaledCounter:
 
     def __init__(self, inner: TextCounter, factor: float) -> None:
         if not (math.isfinite(factor) and factor > 0):
-            raise InvalidOption(f"scale factor must be positive, got {factor}")
+            raise InvalidOption(f"scale factor={factor} must be above 0 and finite")
         self.name = f"{inner.name}*{factor:.4f}"
         self._count = inner.count
         self._factor = factor
@@ -147,7 +147,7 @@ class ScaledCounter:
 
 
 def calibrated(counter: TokenCounter, calibration: Calibration) -> TokenCounter:
-    """Return `counter` with text and framing corrected by the reports; an exact counter is returned unchanged."""
+    """Return a counter whose estimates are corrected by the providers' reports; an exact one is returned unchanged."""
     if counter.text.certainty is Certainty.EXACT or not calibration.observations:
         return counter
     ratio = round(calibration.ratio, 4)
@@ -156,7 +156,7 @@ def calibrated(counter: TokenCounter, calibration: Calibration) -> TokenCounter:
 
 
 def can_correct(counter: TokenCounter) -> bool:
-    """Return True if the counter estimates texts; False if it is exact or counts by a model driver."""
+    """Return True if reported usage can correct this counter: it estimates. False if it is exact or a model driver."""
     return counter.is_additive and counter.text.certainty is not Certainty.EXACT
 
 
@@ -169,7 +169,7 @@ def corrected_counter(counter: TokenCounter, factor: float) -> TokenCounter:
 
 
 def correction_of(counter: TokenCounter, name: str) -> float | None:
-    """Return the factor that a corrected counter's `name` contains; None if it is not `counter` with a correction."""
+    """Return the correction factor in the name of a corrected counter; None if it is no corrected form of `counter`."""
     if name == counter.name:
         return 1.0
     found = _FACTOR.search(name, len(counter.text.name))
@@ -179,7 +179,7 @@ def correction_of(counter: TokenCounter, name: str) -> float | None:
 
 
 class CalibrationLog:
-    """The calibration of a memory, updated by each report. Thread-safe."""
+    """Collects the usage that providers report to a memory, to correct estimated token counts. Thread-safe."""
 
     __slots__ = ("_lock", "_ratios", "value")
 
@@ -190,7 +190,7 @@ class CalibrationLog:
         """The calibration after all reports so far."""
 
     def next_factor(self, current: float) -> float:
-        """Return the factor to correct counts with: `current`, or a new one if the newest reports differ enough."""
+        """Return the factor for estimated token counts: `current`, or a new one if the newest reports differ enough."""
         with self._lock:
             ratios = sorted(self._ratios)
         if len(ratios) < _FEWEST:

@@ -19,7 +19,7 @@ __all__ = (
 
 
 class Certainty(StrEnum):
-    """How certain a count is, best first."""
+    """How certain a token count is, best first: exact, an upper bound, or an estimate."""
 
     EXACT = "exact"
     BOUND = "bound"
@@ -30,7 +30,7 @@ _RANK = {Certainty.EXACT: 0, Certainty.BOUND: 1, Certainty.ESTIMATE: 2}
 
 
 def weakest(*certainties: Certainty) -> Certainty:
-    """Return the certainty of a sum whose terms have these certainties."""
+    """Return the certainty of a sum of token counts: that of its least certain term."""
     return max(certainties, key=_RANK.__getitem__, default=Certainty.EXACT)
 
 
@@ -50,14 +50,14 @@ class TextCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """Identity of the counter. Counters that may disagree on any text have different names."""
+        """Name that identifies the counter; counters that may disagree on any text have different names."""
         ...
 
     @property
     def certainty(self) -> Certainty:
-        """Certainty of the counts of this counter."""
+        """How certain the counts of this counter are: exact, an upper bound, or an estimate."""
         ...
 
     def count(self, text: str) -> int:
-        """Return the tokens of `text`; special tokens written in it count as plain text."""
+        """Return the number of tokens of `text`; special tokens written in it count as plain text."""
         ...

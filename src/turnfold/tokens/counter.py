@@ -90,7 +90,7 @@ class Framing:
     """Certainty for plain messages; with tool calls, results or schemas it is BOUND at best."""
 
     def scaled(self, factor: float) -> Framing:
-        """Return the framing with every number of tokens multiplied by `factor`, rounded up."""
+        """Return these framing tokens, each number multiplied by `factor` and rounded up."""
         prices = {
             price: math.ceil(getattr(self, price) * factor)
             for price in ("message", "reply", "author", "call", "result", "schema", "toolset")
@@ -190,7 +190,7 @@ _LONG_TEXT: Final = 16_384
 
 
 class TokenCounter:
-    """Counts messages and tool schemas for one model family.
+    """Counts the tokens of messages and tool schemas for one model family.
 
     Counters that may give different counts have different names; caches and stored sums are keyed by `name`.
     """
@@ -214,7 +214,7 @@ class TokenCounter:
 
     @property
     def reply(self) -> int:
-        """Tokens that open the model's answer, once per call."""
+        """Number of tokens that open the model's answer; they are added once per call."""
         return self.framing.reply
 
     @property
@@ -239,11 +239,11 @@ class TokenCounter:
         return total + sum(map(self.count_part, parts))
 
     def count_messages(self, messages: Iterable[Message]) -> list[int]:
-        """Return the tokens of each message."""
+        """Return the number of tokens of each message, framing included."""
         return [self.count_message(message) for message in messages]
 
     def count_part(self, part: Part) -> int:
-        """Return the tokens of one part, without the message around it."""
+        """Return the number of tokens of one message part, without the framing of the message."""
         if isinstance(part, OpaquePart):
             return self._count(part.json)
         extra = self._count_extra(part.extra) if part.extra else 0
@@ -283,7 +283,7 @@ class TokenCounter:
         return total
 
     def certainty_of(self, message: Message) -> Certainty:
-        """Return the certainty of the count of this message."""
+        """Return how certain the token count of this message is: exact, an upper bound, or an estimate."""
         parts, base = message.parts, self.certainty
         if len(parts) == 1 and type(parts[0]) is TextPart and not (parts[0].extra or message.extra):
             return base
@@ -306,7 +306,7 @@ class TokenCounter:
         return Count(total, certainty)
 
     def for_message(self, message: Message, tokens: int) -> TokenCounter:
-        """Return a counter with the same results that counts each long text of `message` only once.
+        """Return a counter with the same results that does not count long texts of `message` again and again.
 
         `tokens` is this counter's count of the whole message. Costs are additive, so the cost of the longest text is
         `tokens` minus the cost of the rest, and that text is not counted at all.
@@ -343,7 +343,7 @@ class _MemoizedTexts:
         self.counts: dict[str, int | None] = dict.fromkeys(texts)
 
     def count(self, text: str) -> int:
-        """Return the tokens of `text`."""
+        """Return the number of tokens of `text`, from the cache if it is one of the long texts."""
         if len(text) < _LONG_TEXT or text not in self.counts:
             return self._count(text)
         tokens = self.counts[text]
@@ -353,7 +353,7 @@ class _MemoizedTexts:
 
 
 def _texts_of(parts: Iterable[Part]) -> Iterator[str]:
-    """Yield the texts of the parts that are counted exactly as they are."""
+    """Yield the texts in message parts that the counter counts unchanged."""
     for part in parts:
         match part:
             case TextPart():
@@ -371,7 +371,7 @@ def _texts_of(parts: Iterable[Part]) -> Iterator[str]:
 
 
 def _is_guesswork(parts: Sequence[Part]) -> bool:
-    """Return True if the provider's count cannot be known: media, thinking, parts not modelled, or several texts.
+    """Return True if the tokens of these parts can only be estimated: media, thinking, unmodelled parts, several texts.
 
     Two texts in a row may cost a token more or less than each alone, depending on how the provider joins them.
     """
@@ -399,7 +399,7 @@ def _model_fields(extra: str) -> dict[str, object]:
 
 
 class UpperBoundCounter:
-    """Counts with the rule of thumb (`formula_tokens`) and with o200k_base, returns the larger; for an unknown model.
+    """Counts texts for an unknown model: by the rule of thumb and by o200k_base, of which the larger is returned.
 
     The rule of thumb is above most vocabularies on prose, and far above recent ones on Chinese; on numbers, code and
     JSON it is too low. A real tokenizer counts those well, but older vocabularies need more for Chinese.

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class ModelDriver(Protocol):
-    """A model driver that can count tokens."""
+    """A model's client that can count tokens."""
 
     def count_tokens(self, messages: Sequence[dict[str, object]], /) -> int:
         """Return the tokens of the messages, given as OpenAI-style dictionaries.
@@ -39,7 +39,7 @@ class ModelDriver(Protocol):
 
 
 class DriverCounter(TokenCounter):
-    """A counter that lets the driver count whole messages, and uses `local` if the driver fails."""
+    """A token counter that asks a model driver to count whole messages, and uses `local` if that fails."""
 
     __slots__ = ("_cache", "_driver", "_local", "_lock")
 
@@ -103,7 +103,7 @@ class DriverCounter(TokenCounter):
                 answer = ask()
         except Exception as error:  # whatever a driver raises, counting goes on locally
             # The error text may quote the conversation: it goes to the debug log only.
-            _log.debug("count_tokens raised", exc_info=True)
+            _log.debug("the model driver raised an exception while counting tokens", exc_info=True)
             return type(error)
         if inspect.iscoroutine(answer):
             answer.close()

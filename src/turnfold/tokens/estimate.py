@@ -171,7 +171,7 @@ class TextEstimator:
 
 
 def _price(piece: str, profile: EstimateProfile) -> tuple[int, float]:
-    """Return the minimum number of tokens of a piece, and the expected number beyond it."""
+    """Return the least number of tokens of a piece (a word, a run of signs), and the expected number beyond it."""
     last = piece[-1]
     if piece.isascii():
         if last.isalpha():
@@ -242,7 +242,7 @@ def _accented(word: str, profile: EstimateProfile) -> float:
 
 
 def _changes(run: str) -> int:
-    """Count the characters of the run that differ from the one before them, minus one; at least 0."""
+    """Return how often one character of a run is followed by another one, minus one; at least 0."""
     return max(0, sum(map(str.__ne__, run, run[1:])) - 1)
 
 

@@ -175,7 +175,7 @@ _FIRST: Final = tuple(first for first, _, _ in _RANGES)
 
 
 def kind_of(code_point: int) -> CharacterKind | None:
-    """Return the kind of a code point; None if it is in no group and costs its UTF-8 length."""
+    """Return the kind of a character by its code point; None if it costs its UTF-8 length in tokens."""
     place = bisect_right(_FIRST, code_point) - 1
     if place < 0:
         return None

@@ -42,7 +42,8 @@ __all__ = (
 
 
 _PREFIX_BYTES: Final = 192 * 1024
-"""Bytes of a `data:` URL that are decoded. A JPEG may begin with a preview and a colour profile."""
+"""Most bytes of a `data:` URL that are decoded to find an image's size. A JPEG may begin with a preview and a
+profile."""
 
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _OLD_BITMAP_HEADER: Final = 12
@@ -167,7 +168,7 @@ class ImageRule:
         """Return the tokens of one image. Without a detail, or with `auto`, the high detail is assumed."""
         if size is not None and min(size) <= 0:
             raise InvalidOption(
-                f"an image cannot be {size[0]} x {size[1]} pixels; use size=None if it is unknown"
+                f"an image cannot have {size[0]} x {size[1]} pixels: give positive numbers, or size=None"
             )
         if detail == "low" and self.low is not None:
             return self.low
@@ -175,12 +176,12 @@ class ImageRule:
 
 
 def _cells(width: int, height: int, *, side: int) -> int:
-    """Return how many squares with this side length cover an image."""
+    """Return how many squares with sides of `side` pixels cover an image."""
     return _ceil_div(width, side) * _ceil_div(height, side)
 
 
 def _shrunk(width: int, height: int, *, factor: float) -> tuple[int, int]:
-    """Return the size scaled down by the factor; never up, and never to less than a pixel."""
+    """Return width and height times `factor`, rounded; never larger than before, and at least one pixel."""
     factor = min(1.0, factor)
     return max(1, round(width * factor)), max(1, round(height * factor))
 
@@ -296,10 +297,10 @@ def audio_tokens(*, seconds: float | None, size_bytes: int | None) -> int:
     """Return the tokens of a recording by its length; without `seconds`, of the longest that so many bytes can hold."""
     if seconds is not None:
         if not (math.isfinite(seconds) and seconds >= 0):
-            raise InvalidOption(f"a recording cannot last {seconds} seconds; use 0 or more")
+            raise InvalidOption(f"a recording cannot last seconds={seconds}: give 0 or more")
         return math.ceil(seconds * _AUDIO_TOKENS_A_SECOND)
     if size_bytes is None:
-        raise InvalidOption("audio_tokens needs seconds or size_bytes; got neither")
+        raise InvalidOption("audio_tokens() got neither seconds= nor size_bytes=: give one of them")
     return _ceil_div(
         _checked(size_bytes, "size_bytes") * _AUDIO_TOKENS_A_SECOND, _AUDIO_BYTES_A_SECOND
     )
@@ -343,5 +344,5 @@ def _ceil_div(amount: int, unit: int) -> int:
 
 def _checked(value: int, name: str) -> int:
     if value < 0:
-        raise InvalidOption(f"{name} must not be negative, got {value}")
+        raise InvalidOption(f"{name}={value} must not be negative: give 0 or more")
     return value

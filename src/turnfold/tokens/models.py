@@ -65,12 +65,12 @@ class ModelInfo:
 
     def __post_init__(self) -> None:
         if self.context_window <= 0:
-            raise InvalidOption(f"context_window must be positive, got {self.context_window}")
+            raise InvalidOption(f"context_window={self.context_window} must be at least 1 token")
         if self.encoding is not None:
             Encoding(self.encoding)  # raises for an unknown name
 
     def counter(self) -> TokenCounter:
-        """Return a counter for the model."""
+        """Return a token counter for the model, from this row's encoding or estimate profile."""
         text: TextCounter
         if self.encoding is None:
             text = TextEstimator(profile=self.profile)
@@ -229,7 +229,7 @@ def register_model(name: str, info: ModelInfo) -> None:
     """Add a model, or all models whose names begin with `name`, to the table of this process."""
     key = _normal(name)
     if not key:
-        raise InvalidOption(f"a model needs a name, got {name!r}; give the name the provider uses")
+        raise InvalidOption(f"the model's name is {name!r}: give the name that the provider uses")
     with _lock:
         _models[key] = info
 
@@ -258,7 +258,7 @@ def counter_named(name: str) -> TokenCounter | None:
 
 
 def context_window_for(model: str) -> int:
-    """Return the published context window; raises `UnknownModel` if it is not known: a guess could be too large."""
+    """Return the published context window of a model, in tokens; raises `UnknownModel` if it is not in the table."""
     info = find_model(model)
     if info is None:
         raise UnknownModel(
@@ -269,7 +269,7 @@ def context_window_for(model: str) -> int:
 
 
 def _normal(name: str) -> str:
-    """Return the model's own name, without router, cloud vendor (`us.anthropic.`) and the `ft:` of a tuned model."""
+    """Return a model's name as the table has it, without router, cloud vendor (`us.anthropic.`) and `ft:`."""
     own = name.strip().lower().rsplit("/", 1)[-1].removeprefix("ft:")
     return _VENDORS.sub("", own)
 

@@ -29,14 +29,17 @@ class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Rule for which tokens of a prompt a provider reads from its prompt cache, and which it writes there."""
 
     least: int = 0
-    """Tokens below which nothing is cached; 0 for a provider without a cache."""
+    """Least tokens of a prompt that are cached; 0 for a provider without a prompt cache."""
     step: int = 1
     """Tokens are cached in multiples of this number."""
     marks: bool = False
     """True if the provider caches up to marks that the caller sets, and charges for writing; False if automatically."""
 
     def read(self, shared: int, marks: Iterable[int]) -> int:
-        """Return the tokens served from the cache, given the tokens `shared` with the previous call and its `marks`."""
+        """Return how many tokens of a call the prompt cache serves, given the tokens `shared` with the previous call.
+
+        `marks` are the cache marks of the previous call, as numbers of tokens before them.
+        """
         if not self.least:
             return 0
         if self.marks:
@@ -44,7 +47,10 @@ class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return shared // self.step * self.step if shared >= self.least else 0
 
     def written(self, read: int, marks: Sequence[int]) -> int:
-        """Return the tokens written to the cache by a call that sets `marks`."""
+        """Return how many tokens a call writes to the prompt cache; `read` were already there.
+
+        `marks` are the call's cache marks, as numbers of tokens before them.
+        """
         if not self.marks or not marks or marks[-1] < self.least:
             return 0
         return max(marks[-1] - read, 0)
@@ -87,7 +93,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     above: Above | None = None
 
     def of(self, charge: Charge) -> float:
-        """Return the cost of a call, in the table's currency."""
+        """Return the cost of one call with these billed tokens, in the table's currency."""
         prompt = charge.read + charge.written + charge.fresh
         at = self.above if self.above is not None and prompt > self.above.tokens else self
         written = at.written or at.input
@@ -100,7 +106,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Prices of many models on one date."""
+    """Prices and cache rules of many models on one date."""
 
     currency: str
     date: str
@@ -110,7 +116,7 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     about: str = ""
 
     def price(self, model: str) -> Price:
-        """Return the price of a model, by the longest known beginning of its name."""
+        """Return the price of a model, by the longest known beginning of its name; raises `UnknownModel` if none."""
         own = model.strip().lower().rsplit("/", 1)[-1]
         name = max((name for name in self.models if _begins(own, name)), key=len, default=None)
         if name is None:
@@ -121,7 +127,7 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return self.models[name]
 
     def rule(self, price: Price) -> CacheRule:
-        """Return the cache rule of a price."""
+        """Return the rule of the prompt cache that a model's price refers to."""
         return self.caches[price.cache]
 
 
@@ -131,7 +137,7 @@ def _begins(name: str, known: str) -> bool:
 
 
 def load_prices(path: str | Path) -> PriceTable:
-    """Read a price table from a file in the form of the shipped one."""
+    """Read a price table from a JSON file like the shipped one; raises `InvalidOption` if it cannot be read."""
     try:
         return _table(Path(path).read_bytes(), str(path))
     except OSError as error:

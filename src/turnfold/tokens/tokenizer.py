@@ -57,7 +57,7 @@ _loaded: dict[str, AnyTokenizer] = {}
 _loading = threading.Lock()
 
 _STRETCH: Final = 65_536
-"""Characters encoded at a time."""
+"""Number of characters of a section: a text of more than two sections is encoded section by section."""
 _JOINT: Final = 512
 """Tokens at the end of a section among which the start of the next section is searched."""
 _TRIES: Final = 4
@@ -101,7 +101,7 @@ class Encoding:
         self._normalise = name == "qwen3"
 
     def count(self, text: str) -> int:
-        """Return the tokens of `text`."""
+        """Return the number of tokens of `text`; raises `InvalidRecord` for a lone surrogate."""
         if not text:
             return 0
         encode = self._encode or self._load()
@@ -124,7 +124,7 @@ class Encoding:
             ) from None
 
     def _count_long(self, text: str) -> int:
-        """Return the tokens of `text`, encoded section by section.
+        """Return the number of tokens of a long `text`, encoded section by section.
 
         Sections overlap. A section begins at a boundary between two tokens of the previous section, and both must give
         the same tokens for the text they share; then joining them at that boundary gives the encoding of the whole:
@@ -226,7 +226,7 @@ def _nothing() -> None:
 
 
 def _is_always_cut(text: str, at: int) -> bool:
-    """Return True if every tokenizer that first splits a text into words splits it at this place."""
+    """Return True if every tokenizer that splits a text into words first splits it before index `at`."""
     before, after = _kind(text[at - 1]), _kind(text[at])
     if before == after:
         return False
@@ -251,7 +251,7 @@ class _Runs:
         """The range of the last run found, so that a word of 50 MB is scanned only once."""
 
     def continues_at(self, at: int) -> bool:
-        """Return True if a plain run continues at index `at`."""
+        """Return True if a plain run (of words, signs or spaces) continues at index `at`."""
         if at in self._plain:
             return True
         before, after = self._text[at - 1], self._text[at]
