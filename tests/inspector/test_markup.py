@@ -78,8 +78,8 @@ def test_an_address_out_of_the_inspector_is_refused(href: str) -> None:
 
 def test_what_runs_or_loads_by_itself_cannot_be_written() -> None:
     for name in ("img", "iframe", "object", "style", "video", "base", "embed"):
-        with pytest.raises(InvalidOption, match="not an element"):
+        with pytest.raises(InvalidOption, match="not one of the HTML elements"):
             tag(name)
     for attribute in ("onclick", "style", "srcset", "srcdoc"):
-        with pytest.raises(InvalidOption, match="not an attribute"):
+        with pytest.raises(InvalidOption, match="not one of the HTML attributes"):
             tag("p", **{attribute: "x"})

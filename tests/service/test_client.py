@@ -433,7 +433,7 @@ def test_the_counter_of_a_served_context_is_elsewhere(service: Running) -> None:
         session.user("hi")
         context = session.context()
         assert context.counter_name
-        with pytest.raises(AttributeError, match="the service counted"):
+        with pytest.raises(AttributeError, match="the service used"):
             _ = context.counter
         with pytest.raises(InvalidOption, match=r"module of turnfold\.wire"):
             session.context(to=object())  # pyright: ignore[reportArgumentType]
@@ -454,7 +454,7 @@ def test_the_seq_of_an_entry_to_erase_is_named_in_the_error(service: Running) ->
         refused = client.delete("/v1/sessions/erased/messages/x")
     assert (refused.status_code, refused.json()["detail"]) == (
         422,
-        "seq 'x' is not a whole number from 0",
+        "seq 'x' is not a whole number: give 0 or more",
     )
 
 

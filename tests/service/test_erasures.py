@@ -85,7 +85,7 @@ def test_a_command_erases_and_checks_its_receipt(tmp_path: Path) -> None:
     file.write_text("[]", encoding="utf-8")
     assert "not a receipt" in invoke(["delete", "--verify", str(file), "--store", store]).stderr
     both = invoke(["delete", "three", "--all", "--yes", "--store", store])
-    assert "give one of" in both.stderr
+    assert "give exactly one of" in both.stderr
     assert "sessions erased: 1" in invoke(["delete", "--all", "--yes", "--store", store]).stdout
     with Memory(store) as memory:
         assert memory.conversations() == []

@@ -156,7 +156,7 @@ def test_an_unknown_rule_is_not_dropped(face: Face, unknown: str) -> None:
     face.call("add_rule", "用中文回答。")
     with pytest.raises(NotFound) as error:
         face.call("drop_rule", unknown)
-    assert str(error.value) == f"no active rule {unknown!r}; rules() lists them"
+    assert str(error.value) == f"no active rule has the id {unknown!r}: session.rules() lists them"
     assert len(face.call("rules")) == 1
 
 
@@ -164,7 +164,9 @@ def test_an_unknown_rule_is_not_dropped(face: Face, unknown: str) -> None:
     "text", ["x" * 301, "长" * 301, " \n", ""], ids=["en", "zh", "space", "empty"]
 )
 def test_a_rule_that_is_too_long_or_empty_is_refused(face: Face, text: str) -> None:
-    with pytest.raises(InvalidOption, match=rf"1 to 300 characters, got {len(text.strip())}: "):
+    with pytest.raises(
+        InvalidOption, match=rf"1 to 300 characters, this one has {len(text.strip())}: "
+    ):
         face.call("add_rule", text)
     assert face.call("rules") == []
     assert len(face.call("add_rule", "长" * 300).text) == 300

@@ -59,7 +59,7 @@ class Operation(Generic[_Body, _Query, _Answer]):
 
     @property
     def rights(self) -> frozenset[Right]:
-        """All rights the token needs.
+        """All rights that an access token needs for this operation.
 
         An operation that writes also needs the right to read, unless its response type is in `_WITHOUT_CONTENT`:
         otherwise a token that may only write could read conversations through the response.
@@ -71,7 +71,7 @@ class Operation(Generic[_Body, _Query, _Answer]):
 
     @property
     def family(self) -> str:
-        """First segment of the path after the version, such as `sessions`."""
+        """Group of the operation: the first path segment after the version, such as `sessions`."""
         return self.path.removeprefix("/v1").split("/")[1]
 
 
@@ -91,7 +91,7 @@ def declare(
     frees: bool = False,
     keyed: bool = False,
 ) -> Operation[_Body, _Query, _Answer]:
-    """Return an `Operation`; `target` is method and path, such as `GET /v1/health`."""
+    """Return the declaration of an HTTP endpoint; `target` is method and path, such as `GET /v1/health`."""
     method, path = target.split(" ")
     return Operation(
         name=name,

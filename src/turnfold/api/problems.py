@@ -69,7 +69,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What happened, with the numbers and what to do."""
     request_id: str = ""
     fields: dict[str, object] = {}
-    """Values that `detail` mentions, by name."""
+    """The numbers and names in `detail`, by field name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ProblemKind:
 
     @property
     def type(self) -> str:
-        """Stable URN of this kind."""
+        """URN that identifies this kind of problem; it never changes."""
         return f"{_PREFIX}{self.name}"
 
 
@@ -141,7 +141,7 @@ def kind_of(error: BaseException) -> ProblemKind:
 
 @contextmanager
 def caller_summary(summary: str | None) -> Generator[None]:
-    """Give `SummaryFailed` the status 422 if the caller supplied the summary; otherwise it keeps 502."""
+    """Context manager: `SummaryFailed` raised inside gets HTTP status 422 if the caller gave the summary, else 502."""
     try:
         yield
     except SummaryFailed as error:
@@ -151,7 +151,7 @@ def caller_summary(summary: str | None) -> Generator[None]:
 
 
 def problem_of(error: BaseException, *, request_id: str = "") -> Problem:
-    """Return the problem details of an error."""
+    """Return the problem details (RFC 9457 response body) of an error."""
     kind = kind_of(error)
     hidden = _OPERATORS_ONLY.get(kind.name)
     fields = {} if hidden else {k: v for k, v in vars(error).items() if not k.startswith("_")}
@@ -167,7 +167,7 @@ def problem_of(error: BaseException, *, request_id: str = "") -> Problem:
 
 
 def error_from(status: int, body: bytes) -> TurnfoldError:
-    """Rebuild the error from a failed response.
+    """Return the error that the service raised, rebuilt from its failed HTTP response.
 
     A response that is not from turnfold becomes `StoreUnavailable` (502, 503, 504) or `RequestRefused`.
     """

@@ -124,28 +124,28 @@ _Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 
 
 class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Base of request bodies and query parameters: unknown fields are refused."""
+    """Base of all request bodies and query parameters: unknown fields are refused."""
 
 
 class Nothing(Body):
-    """An empty body."""
+    """A request without a body."""
 
 
 class SystemBody(Body):
-    """The system message."""
+    """Request body: the system message to set."""
 
     content: _Content
 
 
 class UserBody(Body):
-    """A user message."""
+    """Request body: a user message to append."""
 
     content: _Content
     name: str | None = None
 
 
 class AssistantBody(Body):
-    """An assistant message."""
+    """Request body: an assistant message to append, with its tool calls."""
 
     content: _Content = None
     tool_calls: list[dict[str, object]] | None = None
@@ -153,7 +153,7 @@ class AssistantBody(Body):
 
 
 class ToolBody(Body):
-    """A tool result."""
+    """Request body: the result of a tool call to append."""
 
     content: _Content
     tool_call_id: str
@@ -161,7 +161,7 @@ class ToolBody(Body):
 
 
 class AddBody(Body):
-    """Messages to append, all of them or none."""
+    """Request body: messages to append, all of them or none."""
 
     messages: Annotated[list[MessageJson], Meta(min_length=1)]
     expect: Count | None = None
@@ -171,7 +171,7 @@ class AddBody(Body):
 
 
 class BudgetBody(Body):
-    """Limits of one model call, in tokens, messages and bytes."""
+    """Part of a request body: the limits of one model call, in tokens, messages and bytes."""
 
     context_window: Count = 0
     reserve_ratio: float = 0.25
@@ -182,7 +182,7 @@ class BudgetBody(Body):
     marks: dict[Literal["low", "snap", "folded"], float] = {}
 
     def budget(self) -> Budget:
-        """Return the `Budget`; raises `InvalidBudget` if the numbers contradict each other."""
+        """Return these limits as a `Budget`; raises `InvalidBudget` if the numbers contradict each other."""
         return Budget(
             context_window=self.context_window,
             reserve_ratio=self.reserve_ratio,
@@ -195,7 +195,7 @@ class BudgetBody(Body):
 
     @classmethod
     def of(cls, budget: Budget) -> BudgetBody:
-        """Return the body for a `Budget`."""
+        """Return a `Budget` as a part of a request body."""
         shares, marks = budget.shares, budget.marks
         return cls(
             context_window=budget.context_window,
@@ -214,7 +214,7 @@ class BudgetBody(Body):
 
 
 class ContextBody(Body):
-    """Options for building a context."""
+    """Request body: options for building the context of the next model call."""
 
     query: QueryText | None = None
     """Recall folded (compacted) entries that match this text."""
@@ -232,7 +232,7 @@ class ContextBody(Body):
 
 
 class PreviewBody(Body):
-    """Options for previewing a context."""
+    """Request body: options for previewing the next context without storing anything."""
 
     query: QueryText | None = None
     budget: BudgetBody | None = None
@@ -242,14 +242,14 @@ class PreviewBody(Body):
 
 
 class FoldBody(Body):
-    """A manual fold (compaction)."""
+    """Request body of a fold (compaction): the turns to keep, and perhaps the summary to use."""
 
     summary: str | None = None
     keep_turns: Count | None = None
 
 
 class WithinBody(Body):
-    """Filters of a search. An item must match every filter that is set, and at least one value of each."""
+    """Filters of a search: an item must match every filter that is set, by at least one of its values."""
 
     roles: list[str] = []
     tools: list[str] = []
@@ -262,7 +262,7 @@ class WithinBody(Body):
     """"" for entries, "checkpoint", or kinds of documents; null for everything indexed."""
 
     def within(self) -> Within:
-        """Return the filters as a `Within`; raises an error if one of them is invalid."""
+        """Return the filters as a `Within`; raises `InvalidOption` if one of them is invalid."""
         return Within(
             roles=frozenset(self.roles),
             tools=frozenset(self.tools),
@@ -275,7 +275,7 @@ class WithinBody(Body):
 
     @classmethod
     def of(cls, within: Within) -> WithinBody:
-        """Return the body for these filters."""
+        """Return search filters as a part of a request body."""
         return cls(
             roles=sorted(within.roles),
             tools=sorted(within.tools),
@@ -288,7 +288,7 @@ class WithinBody(Body):
 
 
 class RecallBody(Body):
-    """A recall within one session."""
+    """Request body of a recall: which earlier entries of one session to return."""
 
     query: QueryText
     limit: Limit = 5
@@ -297,7 +297,7 @@ class RecallBody(Body):
 
 
 class SearchBody(Body):
-    """A search over all conversations, or in one."""
+    """Request body of a search in all conversations, or in one."""
 
     query: QueryText
     conversation: _Name | None = None
@@ -306,13 +306,13 @@ class SearchBody(Body):
 
 
 class ClientIdsBody(Body):
-    """Client ids of entries to look up."""
+    """Request body: client ids of the log entries to look up."""
 
     client_ids: Annotated[list[_Key], Meta(max_length=MAX_CLIENT_IDS)]
 
 
 class PinBody(Body):
-    """A text to include in every call, or an entry whose words to include."""
+    """Request body: a text to show in every call, or the log entry whose words to show."""
 
     content: str = ""
     key: _Key = ""
@@ -321,32 +321,32 @@ class PinBody(Body):
 
 
 class AddRuleBody(Body):
-    """A rule to add: its text, of 1 to 300 characters, and its kind."""
+    """Request body: a rule to add, with its text of 1 to 300 characters and its kind."""
 
     text: str
     kind: RuleKind = "rule"
 
 
 class StateBody(Body):
-    """Values of the session state, by name."""
+    """Request body: values of the session state to set, by name."""
 
     values: dict[str, object]
 
 
 class ValueBody(Body):
-    """One value of the session state."""
+    """Request body: the new value of one name of the session state."""
 
     value: object
 
 
 class UsageBody(Body):
-    """Token usage: `{"input", "output", "cached"}`, or the provider's own usage object unchanged."""
+    """Request body: token usage as `{"input", "output", "cached"}`, or the provider's own usage object."""
 
     usage: dict[str, object]
 
 
 class ForkBody(Body):
-    """The conversation to create, and the last entry it copies."""
+    """Request body of a fork: the id of the new conversation, and the last entry to copy."""
 
     conversation: _Name
     at: Count | None = None
@@ -363,13 +363,13 @@ class EraseBody(Body):
 
 
 class VerifyErasureBody(Body):
-    """Receipt that an erasure returned, unchanged."""
+    """Request body: the receipt that an erasure returned, unchanged."""
 
     receipt: ErasureReceipt
 
 
 class RuleForm(Body):
-    """Rule that decides how the results of one tool are remembered."""
+    """A finding rule in a request: how the results of one tool are remembered."""
 
     tool: _Name
     kind: str = RESULT
@@ -381,7 +381,7 @@ class RuleForm(Body):
 
 
 class NoteFindingBody(Body):
-    """A tool call and its result, to be remembered."""
+    """Request body: a tool call and its result, to be remembered as a finding."""
 
     call: dict[str, object]
     """The tool call, as chat APIs write it."""
@@ -397,65 +397,65 @@ class NoteFindingBody(Body):
 
 
 class ToolRanBody(Body):
-    """A tool that is running or has run."""
+    """Request body: a tool that runs or has run, so that findings which it makes stale are marked."""
 
     tool: _Name
     rules: list[RuleForm] = []
 
 
 class DropFindingsBody(Body):
-    """Findings to forget: those of one call, or of a tool."""
+    """Request body: which findings (remembered tool results) to forget, of one call or of a tool."""
 
     tool: _Name
     arguments: str | dict[str, object] | None = None
 
 
 class ClearFindingsBody(Body):
-    """Findings to forget: all, or all but tables of contents."""
+    """Request body: forget all findings (remembered tool results), or all but tables of contents."""
 
     query_only: bool = False
 
 
 class FindingsTextBody(Body):
-    """Token limit of the text, and the question it is ranked by."""
+    """Request body: token limit of the text that shows the findings, and the question that ranks them."""
 
     tokens: _Tokens
     question: QueryText = ""
 
 
 class NoQuery(Body):
-    """No query parameters."""
+    """A request without query parameters."""
 
 
 class FormQuery(Body):
-    """How messages are written in the response."""
+    """Query parameter: how messages are written in the response."""
 
     form: Form = "chat"
 
 
 class HistoryQuery(FormQuery):
-    """Page of the log."""
+    """Which page of the log to return, and how messages are written."""
 
     after: Count = 0
     limit: Limit = 100
 
 
 class NumberPageQuery(Body):
-    """Page of a listing ordered by number."""
+    """Which page of a list ordered by number to return."""
 
     after: Count = 0
     limit: Limit = 100
 
 
 class NamePageQuery(Body):
-    """Page of a listing ordered by name."""
+    """Which page of a list ordered by name to return."""
 
     after: _Key = ""
     limit: Limit = 100
 
 
 class SessionsQuery(NamePageQuery):
-    """Page of the sessions, ordered by id."""
+    """Which page of the sessions, ordered by id, to return."""
 
     prefix: _Key = ""
     """Only sessions whose id starts with this."""
@@ -464,28 +464,28 @@ class SessionsQuery(NamePageQuery):
 
 
 class EraseQuery(Body):
-    """Why an entry is erased."""
+    """Query parameter: why a log entry is erased."""
 
     reason: str = ""
     """Stored with the placeholder that stays, and shown to models; at most 200 characters."""
 
 
 class CheckpointsQuery(Body):
-    """Which checkpoints to list."""
+    """Query parameter: which checkpoints (fold summaries) to list."""
 
     dropped: bool = False
     """List the dropped checkpoints instead of the others."""
 
 
 class RulesQuery(Body):
-    """Which rules to list."""
+    """Query parameter: which rules of the user to list."""
 
     ended: bool = False
     """Also list rules that were replaced, done or dropped."""
 
 
 class DiffQuery(Body):
-    """Ids of the two calls to compare."""
+    """Query parameters: the ids of the two calls to compare."""
 
     before: _Name
     after: _Name
@@ -493,27 +493,27 @@ class DiffQuery(Body):
 
 
 class SnapshotQuery(Body):
-    """Selects a snapshot of a turn."""
+    """Query parameter: return the workspace snapshot of a turn, or the newest before it."""
 
     earlier: bool = False
     """Return the newest snapshot before this turn instead of the turn's own."""
 
 
 class FileQuery(Body):
-    """Path of a file in a snapshot."""
+    """Query parameter: the path of a file in a workspace snapshot."""
 
     path: Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class EventsQuery(Body):
-    """Where to resume an event stream."""
+    """Query parameter: the event after which an event stream continues."""
 
     after: _Key = ""
     """Same as the header Last-Event-ID, for clients that cannot set it."""
 
 
 class EntryForm(msgspec.Struct, kw_only=True):
-    """A stored message."""
+    """A stored message (entry of the log) in a response."""
 
     seq: int
     message: MessageJson
@@ -527,19 +527,19 @@ class EntryForm(msgspec.Struct, kw_only=True):
 
 
 def message_json(message: Message, form: Form) -> MessageJson:
-    """Return a message in the given form."""
+    """Return a message as JSON, in the form `chat` or `record`."""
     if form == "record":
         return cast("dict[str, object]", msgspec.Raw(encode_message(message)))
     return message.model_dump()
 
 
 def message_list(messages: Iterable[Message], form: Form) -> list[MessageJson]:
-    """Return messages in the given form."""
+    """Return messages as JSON, in the form `chat` or `record`."""
     return [message_json(message, form) for message in messages]
 
 
 def to_message(body: Mapping[str, object]) -> Message:
-    """Read a message in the form `chat` or `record`."""
+    """Read a message from JSON in the form `chat` or `record`; raises `InvalidRecord` if it is invalid."""
     if "parts" in body and "v" in body:
         return decode_message(msgspec.json.encode(body))
     return as_message(body)
@@ -553,7 +553,7 @@ def to_usage(reported: Mapping[str, object]) -> Usage:
 
 
 def entry_form(entry: Entry, form: Form) -> EntryForm:
-    """Return an entry with its message in the given form."""
+    """Return a log entry for a response, with its message in the form `chat` or `record`."""
     return EntryForm(
         seq=entry.seq,
         message=message_json(entry.message, form),

@@ -76,30 +76,30 @@ class FoldAnswer(_Answer):
 
 
 class CheckpointsAnswer(_Answer):
-    """All checkpoints, oldest first."""
+    """All checkpoints (fold summaries) of a conversation, oldest first."""
 
     checkpoints: list[Checkpoint]
 
 
 class ContextForm(_Answer):
-    """Everything one call sends, with its receipt (context report)."""
+    """A context: all messages that one model call sends, with its receipt (context report)."""
 
     call: str
     """Id of the call, for `explain`, `diff` and its usage; empty for a preview."""
     messages: list[MessageJson]
     costs: list[int]
-    """Tokens of each message."""
+    """Tokens of each message of `messages`."""
     positions: list[int]
     """Seq of each message of window and newest turn, in order; -1 for a placeholder."""
     ends: tuple[int, int, int, int]
-    """Indexes in `messages` at which system, summary, window and tail end."""
+    """Index in `messages` after the last message of each section: system, summary, window, tail."""
     head: int
-    """Seq of the user message shown before the window because its turn is still shown; -1 for none."""
+    """Seq of a user message sent before the window, because the window begins inside its turn; -1 for none."""
     budget: BudgetBody
     counter: str
     """Name of the token counter."""
     anchor: Anchor
-    """Beginning of the window."""
+    """Where the window begins (its first verbatim entry), and why."""
     receipt: Receipt
 
 
@@ -112,14 +112,14 @@ class EntriesPage(_Answer):
 
 
 class CallsPage(_Answer):
-    """A page of the recorded calls."""
+    """A page of the recorded model calls of a session."""
 
     calls: list[Manifest]
     next: str | None
 
 
 class ConversationsPage(_Answer):
-    """A page of conversations."""
+    """A page of the tenant's conversations."""
 
     conversations: list[ConversationInfo]
     next: str | None
@@ -137,7 +137,7 @@ class ExplanationForm(_Answer):
 
 
 class DifferenceForm(_Answer):
-    """Difference between two calls."""
+    """Difference between the contexts of two calls."""
 
     shared_messages: int
     gone: list[MessageJson]
@@ -147,7 +147,7 @@ class DifferenceForm(_Answer):
 
 
 class RecalledForm(_Answer):
-    """A recalled entry."""
+    """An earlier entry that a recall found."""
 
     seq: int
     turn: int
@@ -158,13 +158,13 @@ class RecalledForm(_Answer):
 
 
 class RecalledAnswer(_Answer):
-    """Recalled entries."""
+    """The earlier entries that a recall found."""
 
     recalled: list[RecalledForm]
 
 
 class PinAnswer(_Answer):
-    """Key of a pinned text."""
+    """Key of the text that was pinned."""
 
     key: str
 
@@ -188,7 +188,7 @@ class StateAnswer(_Answer):
 
 
 class DoneAnswer(_Answer):
-    """Result of a change; false if there was nothing to change."""
+    """Result of a change: false if there was nothing to change."""
 
     done: bool
 
@@ -200,7 +200,7 @@ class ClearedAnswer(_Answer):
 
 
 class ForkedAnswer(_Answer):
-    """Id of the new conversation."""
+    """Id of the conversation that a fork made."""
 
     conversation: str
 
@@ -218,7 +218,7 @@ class FindingsAnswer(_Answer):
 
 
 class CountAnswer(_Answer):
-    """Number of items that were removed."""
+    """Number of findings that were removed."""
 
     count: int
 
@@ -230,19 +230,19 @@ class FoundAnswer(_Answer):
 
 
 class TextAnswer(_Answer):
-    """A rendered text."""
+    """The findings (remembered tool results) as text for a prompt."""
 
     text: str
 
 
 class Ready(_Answer):
-    """Readiness: true if requests should be sent here."""
+    """Answer of a health probe: true if requests should be sent to this process."""
 
     ready: bool
 
 
 class CallEvent(_Answer):
-    """A call that was made, as sent in an event stream."""
+    """A model call that was recorded, as sent in an event stream."""
 
     conversation: str
     manifest: Manifest
@@ -257,7 +257,7 @@ class PlainText:
 
 
 def context_form(context: Context, *, call: str, form: Form) -> ContextForm:
-    """Return the response body of a context."""
+    """Return a context as a response body, with its messages in the form `chat` or `record`."""
     return ContextForm(
         call=call,
         messages=message_list(context.messages, form),
@@ -273,7 +273,7 @@ def context_form(context: Context, *, call: str, form: Form) -> ContextForm:
 
 
 def explanation_form(found: Explanation, form: Form) -> ExplanationForm:
-    """Return the response body of an explanation."""
+    """Return the explanation of a call as a response body, with messages in the form `chat` or `record`."""
     return ExplanationForm(
         manifest=found.manifest,
         messages=message_list(found.messages, form),
@@ -285,7 +285,7 @@ def explanation_form(found: Explanation, form: Form) -> ExplanationForm:
 
 
 def difference_form(found: Difference, form: Form) -> DifferenceForm:
-    """Return the response body of a difference."""
+    """Return the difference of two calls as a response body, with messages in the form `chat` or `record`."""
     return DifferenceForm(
         shared_messages=found.shared_messages,
         gone=message_list(found.gone, form),
@@ -296,7 +296,7 @@ def difference_form(found: Difference, form: Form) -> DifferenceForm:
 
 
 def recalled_answer(found: list[Recalled], form: Form) -> RecalledAnswer:
-    """Return the response body of recalled entries."""
+    """Return recalled entries as a response body, with messages in the form `chat` or `record`."""
     return RecalledAnswer(
         recalled=[
             RecalledForm(

@@ -34,7 +34,7 @@ _RECENT: Final = 8
 
 
 class SessionForm(msgspec.Struct, kw_only=True):
-    """A session in its documented JSON form."""
+    """A session of the short-term memory in its documented JSON form."""
 
     meta: dict[str, object] = {}
     flow_context: dict[str, object] = {}
@@ -44,7 +44,7 @@ class SessionForm(msgspec.Struct, kw_only=True):
 
 
 class AsReadForm(Body):
-    """Values of a session when it was read; only fields changed since are written."""
+    """The values that a session had when the client read it; only fields changed since then are written."""
 
     settable: list[tuple[tuple[str, ...], object]]
     derived: list[tuple[tuple[str, ...], object]]
@@ -53,7 +53,7 @@ class AsReadForm(Body):
 
 
 class CreateBody(Body):
-    """Owner of a new conversation."""
+    """Request body that starts a conversation of the short-term memory: its owner."""
 
     user_id: str = ""
     enterprise_id: str = ""
@@ -62,7 +62,7 @@ class CreateBody(Body):
 
 
 class QueryBody(Body):
-    """Options of the context for the next model call."""
+    """Request body: options of the short-term memory's context for the next model call."""
 
     enterprise_id: str = ""
     patient_id: str = ""
@@ -73,7 +73,7 @@ class QueryBody(Body):
 
 
 class TurnBody(Body):
-    """A question and its answer."""
+    """Request body that appends one turn: the user's question and the agent's answer."""
 
     user_id: str = ""
     agent_code: str = ""
@@ -82,7 +82,7 @@ class TurnBody(Body):
 
 
 class ShortCheckpointBody(Body):
-    """A summary to store; without one, the summarizer writes it."""
+    """Request body of a checkpoint: the summary to store; without one, the summarizer writes it."""
 
     summary: str | None = None
     recent_turns: Count = _RECENT
@@ -90,15 +90,15 @@ class ShortCheckpointBody(Body):
 
 
 class SetBody(Body):
-    """A changed session."""
+    """Request body that stores a changed session."""
 
     session: dict[str, dict[str, object] | None]
     as_read: AsReadForm | None = None
-    """Values of the session when it was read; without them, every field that is set counts as changed."""
+    """The values that the session had when the client read it; without them, every given field counts as changed."""
 
 
 class MemoryContextForm(msgspec.Struct, kw_only=True):
-    """Context of a conversation for one model call."""
+    """Context of a short-term memory's conversation for one model call."""
 
     conversation_id: str
     mode: MemoryMode
@@ -113,17 +113,17 @@ class MemoryContextForm(msgspec.Struct, kw_only=True):
 
 
 def session_form(session: SessionValue) -> SessionForm:
-    """Return the response body of a session."""
+    """Return a session of the short-term memory as a response body."""
     return msgspec.json.decode(session.to_json(), type=SessionForm)
 
 
 def session_value(form: object) -> SessionValue:
-    """Read a session from a request body."""
+    """Return the session of the short-term memory that a request body contains."""
     return SessionValue.from_json(msgspec.json.encode(form))
 
 
 def as_read_form(read: AsRead) -> AsReadForm:
-    """Return the request form of the values a session had when it was read."""
+    """Return the values that the client got with a session as a part of a request body."""
     return AsReadForm(
         settable=list(read.settable.items()),
         derived=list(read.derived.items()),
@@ -133,5 +133,5 @@ def as_read_form(read: AsRead) -> AsReadForm:
 
 
 def as_read_value(form: AsReadForm) -> AsRead:
-    """Read the values a session had when it was read from a request body."""
+    """Return the earlier values of a session, as the client got them, from a request body."""
     return AsRead(dict(form.settable), dict(form.derived), form.mode, form.checkpoint)

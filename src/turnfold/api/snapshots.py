@@ -65,7 +65,7 @@ class SnapshotForm(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SnapshotAnswer(msgspec.Struct, kw_only=True):
-    """A snapshot; null if none was taken."""
+    """A workspace snapshot; null if none was taken."""
 
     snapshot: SnapshotForm | None
 
@@ -80,19 +80,19 @@ class HeadsPage(msgspec.Struct, kw_only=True):
 
 
 class FilesAnswer(msgspec.Struct, kw_only=True):
-    """Size of each file in bytes, by path."""
+    """Size of each file of a workspace snapshot in bytes, by path."""
 
     files: dict[str, int]
 
 
 class FileAnswer(msgspec.Struct, kw_only=True):
-    """Content of one file."""
+    """Content of one file of a workspace snapshot."""
 
     content: _Content
 
 
 class SnapshotDiffBody(Body):
-    """The two turns to compare."""
+    """Request body: the two turns whose workspace snapshots are compared."""
 
     before: Count
     after: Count
@@ -108,7 +108,7 @@ class Sides(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class DiffForm(msgspec.Struct, kw_only=True):
-    """Difference between the workspaces of two turns."""
+    """Difference between the workspace snapshots of two turns."""
 
     before: int
     after: int
@@ -120,44 +120,44 @@ class DiffForm(msgspec.Struct, kw_only=True):
 
 
 class SnapshotSearchBody(Body):
-    """Words to search snapshots for."""
+    """Request body: the words to search for in workspace snapshots."""
 
     keyword: str
     limit: Limit = 10
 
 
 class HitsAnswer(msgspec.Struct, kw_only=True):
-    """Snapshots found, best first."""
+    """Workspace snapshots that a search found, best first."""
 
     hits: list[SnapshotHit]
 
 
 class SnapshotRecallBody(Body):
-    """Snapshots to recall: `request` may have turn_numbers, keywords, context_ids, path and lines."""
+    """Request body: which snapshots to recall, by turn_numbers, keywords, context_ids, path or lines."""
 
     request: dict[str, object]
     tokens: _Tokens = 4000
 
 
 def content_form(content: str | bytes) -> _Content:
-    """Return file content in its JSON form."""
+    """Return a file's content as JSON: text as a string, other bytes as base64."""
     return (
         content if isinstance(content, str) else BinaryContent(base64=b64encode(content).decode())
     )
 
 
 def content_value(form: _Content) -> str | bytes:
-    """Read file content from its JSON form."""
+    """Read a file's content from JSON: a string, or an object with base64; raises `InvalidRecord` if invalid."""
     if isinstance(form, str):
         return form
     try:
         return b64decode(form.base64, validate=True)
     except (NotBase64, ValueError):
-        raise InvalidRecord("binary content must be valid base64", path="files") from None
+        raise InvalidRecord("the content is not valid base64", path="files") from None
 
 
 def snapshot_form(snapshot: Snapshot) -> SnapshotForm:
-    """Return a snapshot in its JSON form."""
+    """Return a workspace snapshot in the JSON form of a request or response."""
     return SnapshotForm(
         turn=snapshot.turn,
         context=snapshot.context,
@@ -171,7 +171,7 @@ def snapshot_form(snapshot: Snapshot) -> SnapshotForm:
 
 
 def snapshot_value(form: SnapshotForm) -> Snapshot:
-    """Read a snapshot from its JSON form."""
+    """Read a workspace snapshot from the JSON form of a request or response."""
     return Snapshot(
         turn=form.turn,
         context=form.context,
@@ -201,7 +201,7 @@ def diff_form(found: SnapshotDiff) -> DiffForm:
 
 
 def diff_value(form: DiffForm) -> SnapshotDiff:
-    """Read a difference from its JSON form."""
+    """Read the difference of two workspace snapshots from its JSON form."""
     state: Mapping[str, tuple[object, object]] = {
         name: (_or_missing(each.before), _or_missing(each.after))
         for name, each in form.state.items()

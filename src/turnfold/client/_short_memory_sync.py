@@ -23,7 +23,7 @@ __all__ = ("RemoteShortMemory",)
 
 
 class RemoteShortMemory:
-    """Short-term memory of a remote service, for programs without an event loop."""
+    """HTTP client of a service's short-term memory, with the methods of `AsyncShortMemory`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RemoteShortMemory:
         patient_id: str = "",
         restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation; an existing one starts over, or goes on without `restart`."""
+        """Create a conversation and return its session; an existing one starts over, unless `restart` is False."""
         return drive(
             self._awaiting.create_short_memory(
                 conversation_id,
@@ -139,7 +139,7 @@ class RemoteShortMemory:
         )
 
     def get_short_memory(self, conversation_id: str) -> SessionValue:
-        """Return the session; an empty one if the conversation has never been used."""
+        """Return the session of a conversation; an empty one if the conversation has never been used."""
         return drive(self._awaiting.get_short_memory(conversation_id))
 
     def set_short_memory(self, conversation_id: str, session: SessionValue) -> SessionValue:
@@ -152,11 +152,11 @@ class RemoteShortMemory:
         return drive(self._awaiting.set_short_memory(conversation_id, session))
 
     def reset_short_memory(self, conversation_id: str) -> SessionValue:
-        """Start over: later contexts leave out everything so far. The log and the owner are kept."""
+        """Start a conversation over: later contexts leave out everything so far. The log and the owner are kept."""
         return drive(self._awaiting.reset_short_memory(conversation_id))
 
     def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first, including those before a restart."""
+        """Return all checkpoints (summaries) of a conversation, oldest first, including those before a restart."""
         return drive(self._awaiting.checkpoint_history(conversation_id))
 
     def delete_short_memory(self, conversation_id: str) -> Erasure:
@@ -164,7 +164,7 @@ class RemoteShortMemory:
         return drive(self._awaiting.delete_short_memory(conversation_id))
 
     def close(self) -> None:
-        """Close the connections. Closing twice is allowed."""
+        """Close the connections to the service. Closing twice is allowed."""
         drive(self._awaiting.close())
 
     def __enter__(self) -> Self:

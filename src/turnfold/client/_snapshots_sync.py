@@ -58,7 +58,7 @@ class RemoteSnapshots:
         return drive(self._awaiting.files(turn))
 
     def read(self, turn: int, path: str) -> str | bytes:
-        """Read one file of the snapshot of a turn, and no other file; `InvalidOption` if that turn has none."""
+        """Read one file of a turn's snapshot; raises `InvalidOption` if there is no such snapshot or file."""
         return drive(self._awaiting.read(turn, path))
 
     def diff(self, before: int, after: int, *, path: str = "", tokens: int = 2000) -> SnapshotDiff:

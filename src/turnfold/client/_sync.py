@@ -54,7 +54,7 @@ class RemoteState:
         return self._awaiting
 
     def all(self) -> dict[str, object]:
-        """Return all values."""
+        """Return all values of the session state by name."""
         return drive(self._awaiting.all())
 
     def get(self, name: str, default: object = None) -> object:
@@ -62,20 +62,20 @@ class RemoteState:
         return drive(self._awaiting.get(name, default))
 
     def set(self, name: str, value: object) -> None:
-        """Set one value."""
+        """Store a JSON value under a name, in place of an earlier one; contexts show it from the next user turn on."""
         drive(self._awaiting.set(name, value))
 
     def update(self, values: Mapping[str, object]) -> None:
-        """Set several values at once."""
+        """Store several JSON values by name at once; other names keep their values."""
         drive(self._awaiting.update(values))
 
     def remove(self, name: str) -> bool:
-        """Remove a value; returns False if there was none."""
+        """Remove the value stored under a name; return False if there was none."""
         return drive(self._awaiting.remove(name))
 
 
 class RemoteFindings:
-    """Findings of one conversation: results of tool calls, remembered by tool and arguments."""
+    """Findings (remembered tool results) of one conversation of a service, by tool and arguments."""
 
     def __init__(self, awaiting: AsyncRemoteFindings) -> None:
         self._awaiting = awaiting
@@ -87,11 +87,14 @@ class RemoteFindings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """Rules of this session object, by tool name; other tools' results are remembered only by calling `note`."""
+        """Finding rules of this session object, by tool name: which tool results are remembered, and how long.
+
+        Results of other tools are remembered only by calling `note`.
+        """
         return self._awaiting.rules
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Use these rules from now on, and keep at most `most` findings. Rules are code: each process sets its own."""
+        """Use these finding rules from now on, and keep at most `most` findings; each process sets its own rules."""
         self._awaiting.use(rules, most=most)
 
     def note(
@@ -103,7 +106,7 @@ class RemoteFindings:
         seq: int = 0,
         asked: int | None = None,
     ) -> Finding | None:
-        """Remember the result of a call; returns None for an error, and if the tool's rule rejects the result.
+        """Remember the result of a tool call; returns None for an error, and if the tool's finding rule rejects it.
 
         `call` is a `ToolCall` or a tool call as a provider writes it. `seq` is the log entry with the result (0 if
         there is none); while that entry is in the window, the finding is not shown again. `asked` is the newest seq
@@ -112,18 +115,18 @@ class RemoteFindings:
         return drive(self._awaiting.note(call, result, score=score, seq=seq, asked=asked))
 
     def get(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> Finding | None:
-        """Return the remembered result of exactly this call, if it is still valid."""
+        """Return the remembered result of a call of this tool with exactly these arguments; None if none is valid."""
         return drive(self._awaiting.get(tool, arguments))
 
     def serve(self, call: object) -> Finding | None:
-        """Return a remembered result to use instead of making the call, if its rule allows it and it is still valid.
+        """Return a remembered result to use instead of calling the tool; None if none is valid or allowed.
 
         `turnfold.findings.served_text` renders it as a tool result that names its origin.
         """
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Report that a tool runs, which invalidates the findings that depend on it; call before and after the run."""
+        """Tell the service that a tool runs, which makes findings stale that depend on it; before and after a run."""
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
@@ -152,7 +155,7 @@ class RemoteFindings:
 
 
 class RemoteSession:
-    """One conversation of a remote service."""
+    """HTTP client of one conversation of a service, with the methods of `AsyncSession`."""
 
     def __init__(self, awaiting: AsyncRemoteSession) -> None:
         self._awaiting = awaiting
@@ -174,7 +177,7 @@ class RemoteSession:
 
     @property
     def findings(self) -> RemoteFindings:
-        """Findings of this conversation: tool results remembered by tool and arguments."""
+        """The findings (remembered tool results) of this conversation, by tool and arguments."""
         return RemoteFindings(self._awaiting.findings)
 
     @property
@@ -188,7 +191,7 @@ class RemoteSession:
         return self._awaiting.last_call
 
     def system(self, content: object) -> Appended | None:
-        """Set the system message; returns None if it is unchanged."""
+        """Set the system message of later contexts, in place of the current one; None if it is the same already."""
         return drive(self._awaiting.system(content))
 
     def user(self, content: object, *, name: str | None = None, client_id: str = "") -> Appended:
@@ -290,7 +293,7 @@ class RemoteSession:
         )
 
     def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is in use. With `dropped`, return the dropped ones."""
+        """Return all checkpoints (fold summaries), oldest first; the last is in use. `dropped`: the dropped ones."""
         return drive(self._awaiting.checkpoints(dropped=dropped))
 
     def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
@@ -324,7 +327,7 @@ class RemoteSession:
         return drive(self._awaiting.unpin(key))
 
     def pins(self) -> dict[str, str]:
-        """Return pinned texts by key, oldest first."""
+        """Return the texts that are pinned now, by key, oldest first."""
         return drive(self._awaiting.pins())
 
     def rules(self, *, ended: bool = False) -> list[StandingRule]:
@@ -360,11 +363,11 @@ class RemoteSession:
         return drive(self._awaiting.by_client_id(client_ids))
 
     def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
-        """Return a page of the recorded calls, in log order."""
+        """Return the reports of up to `limit` model calls of this conversation after the call `after`, oldest first."""
         return drive(self._awaiting.calls(after=after, limit=limit))
 
     def explain(self, call: str | None = None) -> Explanation:
-        """Return the messages a call sent, with the reasons; by default the last call of this session object."""
+        """Return what a model call sent and why, rebuilt from the log; by default this object's last call."""
         return drive(self._awaiting.explain(call))
 
     def diff(self, before: str, after: str) -> Difference:
@@ -372,15 +375,21 @@ class RemoteSession:
         return drive(self._awaiting.diff(before, after))
 
     def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Record the token usage a provider reported for a call: an SDK's response, its usage, or a `Usage`."""
+        """Store the token usage that the provider reported for a call, by default the last; return its manifest.
+
+        `usage` is an SDK's response, its usage object, or a `Usage`.
+        """
         return drive(self._awaiting.record_usage(usage, call=call))
 
     def status(self) -> SessionStatus:
-        """Return the status of the session: its numbers of entries, turns and tokens, and more."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
         return drive(self._awaiting.status())
 
     def clear(self) -> int:
-        """Start over: later contexts leave out everything so far. The log, pins, state and findings are kept."""
+        """Hide all messages so far from later contexts; return the last seq (log position) hidden.
+
+        The messages stay in the log. Pins, state and findings are kept.
+        """
         return drive(self._awaiting.clear())
 
     def erase(self, seq: int, *, reason: str = "") -> Erasure:
@@ -402,7 +411,7 @@ class RemoteSession:
 
 
 class RemoteMemory:
-    """Memory of a remote service, for programs without an event loop."""
+    """HTTP client of a service's memory, with the methods of `AsyncMemory`."""
 
     def __init__(
         self,
@@ -424,7 +433,7 @@ class RemoteMemory:
         return self._awaiting
 
     def session(self, conversation: str) -> RemoteSession:
-        """Return the session of a conversation, new or existing."""
+        """Return the session object of a conversation, which need not exist yet."""
         return RemoteSession(self._awaiting.session(conversation))
 
     def conversations(
@@ -480,11 +489,11 @@ class RemoteMemory:
         return drive(self._awaiting.verify_erasure(receipt))
 
     def health(self) -> Health:
-        """Check the store; details need the right `admin`."""
+        """Return whether the service's store can serve requests; the details need the right `admin`."""
         return drive(self._awaiting.health())
 
     def close(self) -> None:
-        """Close the connections. Closing twice is allowed."""
+        """Close the connections to the service. Closing twice is allowed."""
         drive(self._awaiting.close())
 
     def __enter__(self) -> Self:

@@ -36,7 +36,7 @@ __all__ = (
 
 
 class RemoteContext(Context):
-    """A context built by a service: everything one call sends, and its receipt (context report)."""
+    """A context that a service built: all messages that one model call sends, and its receipt (context report)."""
 
     __slots__ = ("call", "counter_name")
 
@@ -45,7 +45,7 @@ class RemoteContext(Context):
         self.call = form.call
         """Id of the call, for `explain`, `diff` and `record_usage`; empty for a preview."""
         self.counter_name = form.counter
-        """Name of the counter the service used."""
+        """Name of the token counter that the service used."""
         self.messages = _messages(form.messages)
         self.costs = form.costs
         self.positions = form.positions
@@ -68,7 +68,7 @@ class RemoteContext(Context):
     def counter(self) -> TokenCounter:
         """Raises `AttributeError`: the service counted the tokens, so there is no counter in this process."""
         raise AttributeError(
-            f"the service counted this context with {self.counter_name!r}; make a counter with counter_for(model)"
+            f"a remote context has no counter: the service used {self.counter_name!r}. Make one with counter_for(model)"
         )
 
 

@@ -17,7 +17,7 @@ __all__ = ("AsyncRemoteMemory",)
 
 
 class AsyncRemoteMemory:
-    """Memory of a remote service, for programs with an event loop."""
+    """HTTP client of a service's memory, with the methods of `AsyncMemory`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class AsyncRemoteMemory:
         return memory
 
     def session(self, conversation: str) -> AsyncRemoteSession:
-        """Return the session of a conversation, new or existing."""
+        """Return the session object of a conversation, which need not exist yet."""
         check_name(conversation, "the id of a session")
         return AsyncRemoteSession(conversation, self._sender)
 
@@ -109,11 +109,11 @@ class AsyncRemoteMemory:
         return await self._sender.call(api.operations.ERASE, body=EraseBody(kind=kind, id=name))
 
     async def health(self) -> Health:
-        """Check the store; details need the right `admin`."""
+        """Return whether the service's store can serve requests; the details need the right `admin`."""
         return await self._sender.call(api.operations.HEALTH)
 
     async def close(self) -> None:
-        """Close the connections. Closing twice is allowed."""
+        """Close the connections to the service. Closing twice is allowed."""
         await self._sender.close()
 
     async def __aenter__(self) -> Self:

@@ -110,7 +110,7 @@ _RECORD: Final = FormQuery(form="record")
 
 
 class AsyncRemoteFindings:
-    """Findings of one conversation: results of tool calls, remembered by tool and arguments."""
+    """Findings (remembered tool results) of one conversation of a service, by tool and arguments."""
 
     def __init__(self, sender: RequestSender, conversation: str) -> None:
         self._sender = sender
@@ -120,11 +120,14 @@ class AsyncRemoteFindings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """Rules of this session object, by tool name; other tools' results are remembered only by calling `note`."""
+        """Finding rules of this session object, by tool name: which tool results are remembered, and how long.
+
+        Results of other tools are remembered only by calling `note`.
+        """
         return MappingProxyType(self._rules)
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Use these rules from now on, and keep at most `most` findings. Rules are code: each process sets its own."""
+        """Use these finding rules from now on, and keep at most `most` findings; each process sets its own rules."""
         if most is not None and most < 1:
             raise InvalidOption(f"most={most} must be at least 1")
         self._rules = rules_by_tool(rules)
@@ -139,7 +142,7 @@ class AsyncRemoteFindings:
         seq: int = 0,
         asked: int | None = None,
     ) -> Finding | None:
-        """Remember the result of a call; returns None for an error, and if the tool's rule rejects the result.
+        """Remember the result of a tool call; returns None for an error, and if the tool's finding rule rejects it.
 
         `call` is a `ToolCall` or a tool call as a provider writes it. `seq` is the log entry with the result (0 if
         there is none); while that entry is in the window, the finding is not shown again. `asked` is the newest seq
@@ -165,12 +168,12 @@ class AsyncRemoteFindings:
     async def get(
         self, tool: str, arguments: str | Mapping[str, object] | None = None
     ) -> Finding | None:
-        """Return the remembered result of exactly this call, if it is still valid."""
+        """Return the remembered result of a call of this tool with exactly these arguments; None if none is valid."""
         key = finding_key(tool, canonical_arguments(arguments))
         return next((found for found in await self.list() if found.key == key), None)
 
     async def serve(self, call: object) -> Finding | None:
-        """Return a remembered result to use instead of making the call, if its rule allows it and it is still valid.
+        """Return a remembered result to use instead of calling the tool; None if none is valid or allowed.
 
         `turnfold.findings.served_text` renders it as a tool result that names its origin.
         """
@@ -181,7 +184,7 @@ class AsyncRemoteFindings:
         return await self.get(called.name, called.arguments)
 
     async def ran(self, tool: str) -> None:
-        """Report that a tool runs, which invalidates the findings that depend on it; call before and after the run."""
+        """Tell the service that a tool runs, which makes findings stale that depend on it; before and after a run."""
         body = ToolRanBody(tool=tool, rules=self._rule_forms())
         await self._sender.call(api.operations.TOOL_RAN, self._conversation, body=body)
 
@@ -244,7 +247,7 @@ class AsyncRemoteState:
         self._conversation = conversation
 
     async def all(self) -> dict[str, object]:
-        """Return all values."""
+        """Return all values of the session state by name."""
         return (await self._sender.call(api.operations.STATE, self._conversation)).values
 
     async def get(self, name: str, default: object = None) -> object:
@@ -252,23 +255,23 @@ class AsyncRemoteState:
         return (await self.all()).get(name, default)
 
     async def set(self, name: str, value: object) -> None:
-        """Set one value."""
+        """Store a JSON value under a name, in place of an earlier one; contexts show it from the next user turn on."""
         await self.update({name: value})
 
     async def update(self, values: Mapping[str, object]) -> None:
-        """Set several values at once."""
+        """Store several JSON values by name at once; other names keep their values."""
         body = StateBody(values=dict(values))
         await self._sender.call(api.operations.UPDATE_STATE, self._conversation, body=body)
 
     async def remove(self, name: str) -> bool:
-        """Remove a value; returns False if there was none."""
+        """Remove the value stored under a name; return False if there was none."""
         if not name:
             return False
         return (await self._sender.call(api.operations.REMOVE_STATE, self._conversation, name)).done
 
 
 class AsyncRemoteSession:
-    """One conversation of a remote service."""
+    """HTTP client of one conversation of a service, with the methods of `AsyncSession`."""
 
     def __init__(self, conversation: str, sender: RequestSender) -> None:
         self.id = conversation
@@ -285,7 +288,7 @@ class AsyncRemoteSession:
 
     @property
     def findings(self) -> AsyncRemoteFindings:
-        """Findings of this conversation: tool results remembered by tool and arguments."""
+        """The findings (remembered tool results) of this conversation, by tool and arguments."""
         return self._findings
 
     @property
@@ -299,7 +302,7 @@ class AsyncRemoteSession:
         return self._last
 
     async def system(self, content: object) -> Appended | None:
-        """Set the system message; returns None if it is unchanged."""
+        """Set the system message of later contexts, in place of the current one; None if it is the same already."""
         body = SystemBody(content=system(content).content)
         return (await self._sender.call(api.operations.SET_SYSTEM, self.id, body=body)).appended
 
@@ -432,7 +435,7 @@ class AsyncRemoteSession:
         return checkpoint
 
     async def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is in use. With `dropped`, return the dropped ones."""
+        """Return all checkpoints (fold summaries), oldest first; the last is in use. `dropped`: the dropped ones."""
         query = CheckpointsQuery(dropped=dropped)
         found = await self._sender.call(api.operations.CHECKPOINTS, self.id, query=query)
         return found.checkpoints
@@ -487,7 +490,7 @@ class AsyncRemoteSession:
         return bool(key) and (await self._sender.call(api.operations.UNPIN, self.id, key)).done
 
     async def pins(self) -> dict[str, str]:
-        """Return pinned texts by key, oldest first."""
+        """Return the texts that are pinned now, by key, oldest first."""
         return (await self._sender.call(api.operations.PINS, self.id)).pins
 
     async def rules(self, *, ended: bool = False) -> list[StandingRule]:
@@ -507,7 +510,7 @@ class AsyncRemoteSession:
     async def drop_rule(self, rule: str) -> StandingRule:
         """Drop the active rule with this id (`rule.id`); raises `NotFound` if there is none."""
         if not rule:
-            raise NotFound("no active rule ''; rules() lists them")
+            raise NotFound("no active rule has the id '': session.rules() lists them")
         return await self._sender.call(api.operations.DROP_RULE, self.id, rule)
 
     async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
@@ -542,7 +545,7 @@ class AsyncRemoteSession:
         return sorted(found, key=lambda entry: entry.seq)
 
     async def calls(self, *, after: str = "", limit: int = 100) -> list[Manifest]:
-        """Return a page of the recorded calls, in log order."""
+        """Return the reports of up to `limit` model calls of this conversation after the call `after`, oldest first."""
 
         async def page(after: str, limit: int) -> tuple[list[Manifest], str | None]:
             query = NamePageQuery(after=after, limit=limit)
@@ -552,7 +555,7 @@ class AsyncRemoteSession:
         return await read_pages(page, after, limit)
 
     async def explain(self, call: str | None = None) -> Explanation:
-        """Return the messages a call sent, with the reasons; by default the last call of this session object."""
+        """Return what a model call sent and why, rebuilt from the log; by default this object's last call."""
         call = self._call_or_last(call)
         return to_explanation(
             await self._sender.call(api.operations.EXPLAIN, self.id, call, query=_RECORD)
@@ -564,17 +567,23 @@ class AsyncRemoteSession:
         return to_difference(await self._sender.call(api.operations.DIFF, self.id, query=query))
 
     async def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Record the token usage a provider reported for a call: an SDK's response, its usage, or a `Usage`."""
+        """Store the token usage that the provider reported for a call, by default the last; return its manifest.
+
+        `usage` is an SDK's response, its usage object, or a `Usage`.
+        """
         body = UsageBody(usage=msgspec.to_builtins(Usage.of(usage)))
         call = self._call_or_last(call)
         return await self._sender.call(api.operations.RECORD_USAGE, self.id, call, body=body)
 
     async def status(self) -> SessionStatus:
-        """Return the status of the session: its numbers of entries, turns and tokens, and more."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
         return await self._sender.call(api.operations.STATUS, self.id)
 
     async def clear(self) -> int:
-        """Start over: later contexts leave out everything so far. The log, pins, state and findings are kept."""
+        """Hide all messages so far from later contexts; return the last seq (log position) hidden.
+
+        The messages stay in the log. Pins, state and findings are kept.
+        """
         return (await self._sender.call(api.operations.CLEAR, self.id)).upto
 
     async def erase(self, seq: int, *, reason: str = "") -> Erasure:
@@ -601,7 +610,7 @@ class AsyncRemoteSession:
         name = call or self._last
         if not name:
             raise InvalidOption(
-                "no call was made through this session yet; give the id of one of calls()"
+                "this session object has made no call yet: give call=, a name from session.calls()"
             )
         return name
 

@@ -39,7 +39,7 @@ RECENT_TURNS: Final = 8
 
 
 class AsyncRemoteShortMemory:
-    """Short-term memory of a remote service, for programs with an event loop."""
+    """HTTP client of a service's short-term memory, with the methods of `AsyncShortMemory`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class AsyncRemoteShortMemory:
         patient_id: str = "",
         restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation; an existing one starts over, or goes on without `restart`."""
+        """Create a conversation and return its session; an existing one starts over, unless `restart` is False."""
         if isinstance(conversation_id, AgentRequest):
             options = request_options(conversation_id, user_id, enterprise_id, patient_id)
             return await self.create_short_memory(**options, restart=restart)
@@ -168,7 +168,7 @@ class AsyncRemoteShortMemory:
         )
 
     async def get_short_memory(self, conversation_id: str) -> SessionValue:
-        """Return the session; an empty one if the conversation has never been used."""
+        """Return the session of a conversation; an empty one if the conversation has never been used."""
         return to_session(await self._sender.call(api.operations.GET_SHORT_MEMORY, conversation_id))
 
     async def set_short_memory(self, conversation_id: str, session: SessionValue) -> SessionValue:
@@ -187,13 +187,13 @@ class AsyncRemoteShortMemory:
         return to_session(stored)
 
     async def reset_short_memory(self, conversation_id: str) -> SessionValue:
-        """Start over: later contexts leave out everything so far. The log and the owner are kept."""
+        """Start a conversation over: later contexts leave out everything so far. The log and the owner are kept."""
         return to_session(
             await self._sender.call(api.operations.RESET_SHORT_MEMORY, conversation_id)
         )
 
     async def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first, including those before a restart."""
+        """Return all checkpoints (summaries) of a conversation, oldest first, including those before a restart."""
         found = await self._sender.call(api.operations.CHECKPOINT_HISTORY, conversation_id)
         return found.checkpoints
 
@@ -202,7 +202,7 @@ class AsyncRemoteShortMemory:
         return await self._sender.call(api.operations.DELETE_SHORT_MEMORY, conversation_id)
 
     async def close(self) -> None:
-        """Close the connections. Closing twice is allowed."""
+        """Close the connections to the service. Closing twice is allowed."""
         await self._sender.close()
 
     async def __aenter__(self) -> Self:

@@ -82,7 +82,7 @@ class AsyncRemoteSnapshots:
         return found.files
 
     async def read(self, turn: int, path: str) -> str | bytes:
-        """Read one file of the snapshot of a turn, and no other file; `InvalidOption` if that turn has none."""
+        """Read one file of a turn's snapshot; raises `InvalidOption` if there is no such snapshot or file."""
         found = await self._sender.call(
             api.operations.SNAPSHOT_FILE, self._conversation, str(turn), query=FileQuery(path=path)
         )

@@ -55,7 +55,7 @@ except ImportError as missing:
 
 
 class HttpReply(NamedTuple):
-    """Status and body of a response."""
+    """Status and body of an HTTP response."""
 
     status: int
     content: bytes
@@ -67,11 +67,11 @@ class Transport(Protocol):
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
     ) -> HttpReply:
-        """Send a request; raises `StoreUnavailable` if there is no response."""
+        """Send a request and return the response; raises `StoreUnavailable` if there is none."""
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Wait before the next attempt."""
+        """Wait for some seconds, before the next attempt to send a request."""
         ...
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class AwaitingTransport:
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
     ) -> HttpReply:
-        """Send a request."""
+        """Send a request without blocking the event loop; raises `StoreUnavailable` if there is no response."""
         client = await self._clients.here()
         try:
             found = await client.request(
@@ -113,7 +113,7 @@ class AwaitingTransport:
         return HttpReply(found.status_code, found.content)
 
     async def pause(self, seconds: float) -> None:
-        """Wait without blocking the event loop."""
+        """Wait for some seconds without blocking the event loop."""
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
@@ -145,7 +145,7 @@ class BlockingTransport:
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
     ) -> HttpReply:
-        """Send a request."""
+        """Send a request and wait for the response; raises `StoreUnavailable` if there is none."""
         try:
             found = self._client.request(
                 method, path, headers=dict(headers), content=content or None
@@ -159,16 +159,19 @@ class BlockingTransport:
         return HttpReply(found.status_code, found.content)
 
     async def pause(self, seconds: float) -> None:
-        """Block the thread for this time."""
+        """Block the thread for some seconds."""
         time.sleep(seconds)  # noqa: ASYNC251 (no loop runs this)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the service."""
         self._client.close()
 
 
 def _checked(url: str) -> tuple[str, tuple[str, str] | None]:
-    """Check an address and split off its credentials, because httpx2 logs the address of every request."""
+    """Return the address of a service without its credentials, and these; httpx2 would log them.
+
+    Raises `InvalidOption` if it is no HTTP address.
+    """
     try:
         parts = urlsplit(url)
         named = parts.username is not None or parts.password is not None
@@ -188,7 +191,7 @@ def _checked(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def _needs_certificates(url: str) -> bool:
-    """Return True if certificates must be loaded, which is slow: only for https, as redirects are not followed."""
+    """Return True if TLS certificates must be loaded, which is slow: only for https addresses."""
     return url.startswith("https:")
 
 
@@ -208,7 +211,7 @@ _LARGEST_PAGE: Final = 1_000
 
 
 def new_key() -> str:
-    """Return a new idempotency key."""
+    """Return a new random Idempotency-Key for a request."""
     return secrets.token_hex(16)
 
 
@@ -244,7 +247,7 @@ class RequestSender:
             headers["idempotency-key"] = quote(key, safe="")
         for attempt in range(self._retries + 1):
             if self._closed:
-                raise StoreUnavailable("this memory has been closed; open a new one")
+                raise StoreUnavailable("this memory was closed: open a new one")
             try:
                 return await self._attempt(operation, target, headers, content)
             except (StoreUnavailable, LimitExceeded) as error:
@@ -280,7 +283,7 @@ class RequestSender:
             ) from None
 
     def _pause(self, error: StoreUnavailable | LimitExceeded, attempt: int) -> float | None:
-        """Return the seconds to wait before the next attempt; None if another attempt would fail as well."""
+        """Return the seconds to wait before a request is sent again; None to give up."""
         if isinstance(error, LimitExceeded):
             return error.again if 0 < error.again <= _LONGEST_PAUSE else None
         spread = 0.5 + random.random()  # noqa: S311 (jitter, so that clients do not retry at once)
@@ -288,7 +291,7 @@ class RequestSender:
 
 
 def check_positive(name: str, value: int | None) -> None:
-    """Raise `InvalidOption` if a number is below 1, with the message that an embedded memory gives."""
+    """Raise `InvalidOption` if an option's number is below 1, with the same text as an embedded memory."""
     if value is not None and value < 1:
         raise InvalidOption(f"{name}={value} must be at least 1")
 
@@ -309,7 +312,10 @@ async def read_pages(
     after: _Place,
     limit: int | None,
 ) -> list[_Item]:
-    """Read pages after `after` until there are `limit` items or no more; `page` returns items and the next `after`."""
+    """Read a list page by page, after `after`, until there are `limit` items or no more.
+
+    `page` returns the items of a page and the `after` of the next one, None on the last.
+    """
     limit = sys.maxsize if limit is None else limit
     found: list[_Item] = []
     following: _Place | None = after
@@ -337,6 +343,8 @@ def _quoted(name: str) -> str:
     try:
         text = quote(name, safe="")
     except UnicodeEncodeError:
-        raise InvalidOption("a name contains a lone surrogate, which cannot be stored") from None
+        raise InvalidOption(
+            "the name has a lone surrogate, which cannot be stored: give valid Unicode"
+        ) from None
     # A segment of dots only would be resolved as a relative path.
     return text.replace(".", "%2E") if set(text) == {"."} else text

@@ -194,7 +194,7 @@ def curl_line(path: str, method: str, operation: _Schema, components: _Schema) -
 
 
 def sample_value(schema: _Schema, components: _Schema, *, depth: int = 0) -> object:
-    """Return a sample value that a schema allows; objects have the required fields only."""
+    """Return a sample value that a JSON schema allows, for the documentation; objects have required fields only."""
     schema = _resolved(schema, components)
     if depth and schema.get("default") is not None:
         return schema["default"]
@@ -266,7 +266,7 @@ def _fields(schema: _Schema, words: Mapping[str, str]) -> str:
 
 
 def _type(schema: _Schema) -> str:
-    """Return the type of a schema as HTML, with links to the schemas that it refers to."""
+    """Return the type that a JSON schema allows as HTML, with links to the schemas that it refers to."""
     if "$ref" in schema:
         name = escape(str(schema["$ref"]).removeprefix(_REF))
         return f'<a href="#schema-{name}"><code>{name}</code></a>'
@@ -297,5 +297,5 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _object(value: object) -> dict[str, object]:
-    """Return a JSON object; an empty one for the schemas `true` and `false`, which name no type."""
+    """Return a JSON schema as an object; an empty one for the schemas `true` and `false`, which name no type."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}

@@ -90,7 +90,7 @@ _WRITE: Final = (409, 415, 502)
 
 
 def openapi(table: Collection[AnyOperation]) -> dict[str, object]:
-    """Return the OpenAPI document of these operations."""
+    """Return the OpenAPI document of these operations (HTTP endpoints), as JSON values."""
     types = sorted({*_types(table), Problem, CallEvent}, key=lambda each: each.__name__)
     shapes, components = msgspec.json.schema_components(
         types, schema_hook=_any_value, ref_template=_REFERENCE
@@ -255,7 +255,7 @@ def make_app(
 
 
 def _docs_routes(document: Mapping[str, object]) -> list[BaseRoute]:
-    """Return the routes of the documentation page."""
+    """Return the routes of the API's documentation page and its style sheet."""
     pages = {language: api_page(document, language) for language in ("en", "zh")}
 
     def page(headers: Headers) -> Response:
@@ -271,7 +271,7 @@ def _docs_routes(document: Mapping[str, object]) -> list[BaseRoute]:
 
 
 def _with_cors(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
-    """Add CORS headers if other origins are allowed."""
+    """Return the application, with CORS headers added to its responses if `origins` are allowed."""
     if not origins:
         return app
     return CORSMiddleware(
@@ -297,7 +297,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":  # WebSocket is not supported
         await send({"type": "websocket.close", "code": 1000})
         return
-    raise NotFound(f"no such path; see {_SCHEMA} for the list")
+    raise NotFound(f"the service has no such path: {_SCHEMA} lists all paths")
 
 
 class GuardedApp:
@@ -309,7 +309,7 @@ class GuardedApp:
         self._right = right
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authorize the request and pass it on to the application."""
+        """Authorize the request and pass it on to the application; raises `AccessDenied` without a valid token."""
         if scope["type"] == "http":
             caller = scope[CALLER] = self._state.gate.caller(Headers(scope=scope))
             caller.require(self._right)
@@ -320,7 +320,7 @@ class GuardedApp:
 
 
 class _Document:
-    """Serves the OpenAPI document."""
+    """ASGI application that serves the OpenAPI document."""
 
     def __init__(self, content: bytes) -> None:
         self._answer = Response(content, media_type="application/json")
@@ -330,11 +330,11 @@ class _Document:
 
 
 class _Page:
-    """Serves a page that needs no token."""
+    """ASGI application that serves a page which needs no token."""
 
     def __init__(self, name: str, respond: Callable[[Headers], Response]) -> None:
         self._name = name
-        """Name of its requests in metrics and logs."""
+        """Name of this page's requests in metrics and logs."""
         self._respond = respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -397,7 +397,7 @@ class _RequestFrame:
     async def _fail(
         self, error: Exception, scope: Scope, receive: Receive, answer: _ResponseSender
     ) -> None:
-        """Respond with problem details; an unexpected error is logged and becomes a 500 without details."""
+        """Respond to a failed request with problem details; an unexpected error is logged and becomes a bare 500."""
         if isinstance(error, HTTPException):
             error = RequestRefused(str(error.detail), status=error.status_code)
         problem = problem_of(error, request_id=answer.request_id)
@@ -419,7 +419,7 @@ class _RequestFrame:
 
 
 def _check_framing(headers: Headers) -> None:
-    """Refuse a request with two body lengths: a proxy that uses the other length could smuggle a second request."""
+    """Raise `RequestRefused` if a request states its body length twice, which could smuggle a second request."""
     if "transfer-encoding" in headers and "content-length" in headers:
         raise RequestRefused(
             "the request has both Content-Length and Transfer-Encoding: send one of them",
@@ -428,7 +428,7 @@ def _check_framing(headers: Headers) -> None:
 
 
 class _ResponseSender:
-    """Sends a response, adds the common headers and remembers the status."""
+    """Sends the response of one request, adds the common headers, and remembers its status."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send

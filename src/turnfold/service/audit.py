@@ -72,6 +72,6 @@ class _PrivateFile(logging.FileHandler):
 
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line; JSON escapes every line break."""
+        """Return an audit record as one line of JSON, which escapes every line break."""
         fields = {"at": round(record.created, 3), **{n: getattr(record, n) for n in _FIELDS}}
         return json.dumps(fields, ensure_ascii=True)

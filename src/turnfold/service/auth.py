@@ -73,7 +73,7 @@ class Caller:
     name: str
     """Name of the token; empty if the service needs none."""
     hash: str = field(default="", repr=False)
-    """Hash of the secret that was sent, to check later that it is still accepted."""
+    """Hash of the secret that the request was sent with, to check later that it is still accepted."""
 
     def require(self, *rights: Right) -> None:
         """Raise `AccessDenied` if the caller lacks one of these rights."""
@@ -120,7 +120,7 @@ class _TokenList(msgspec.Struct, forbid_unknown_fields=True):
 def new_token(
     name: str, tenant: str, rights: Iterable[str], *, now: float, days: float = 0
 ) -> tuple[str, TokenLine]:
-    """Make a token; return its text, to be shown once, and the line to store."""
+    """Make an access token; return its text, to be shown once, and the line for the token file."""
     if not _NAME.fullmatch(name):
         raise InvalidOption(f"invalid token name {name!r}: use 1 to 64 of a-z, 0-9 and '-'")
     check_name(tenant, "tenant")
@@ -146,20 +146,20 @@ def new_token(
 
 
 class TokenFile:
-    """The token file; replaced atomically, and readable by its owner only."""
+    """The file with the access tokens; it is replaced atomically, and readable by its owner only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def lines(self) -> list[TokenLine]:
-        """Return all tokens; an empty list if there is no file."""
+        """Return all tokens of the file; an empty list if there is no file. Raises `InvalidOption` if it is damaged."""
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
             return []
         except OSError as error:
             raise InvalidOption(
-                f"the token file {self.path} cannot be read: {error.strerror}"
+                f"cannot read the token file {self.path}: {error.strerror}"
             ) from None
         try:
             return msgspec.json.decode(text, type=_TokenList).tokens
@@ -167,7 +167,7 @@ class TokenFile:
             raise InvalidOption(f"{self.path} is not a valid token file: {error}") from None
 
     def add(self, line: TokenLine) -> None:
-        """Add a token; its name must be new."""
+        """Add a token to the file; raises `InvalidOption` if its name is in use."""
         with self._locked():
             known = self.lines()
             if any(each.name == line.name for each in known):
@@ -177,7 +177,7 @@ class TokenFile:
             self._write([*known, line])
 
     def revoke(self, name: str) -> None:
-        """Remove a token."""
+        """Remove a token from the file, so that it is no longer accepted; raises `NotFound` for an unknown name."""
         with self._locked():
             known = self.lines()
             self._write([each for each in known if each is not self._named(name, known)])
@@ -223,11 +223,11 @@ class TokenFile:
             if each.name == name:
                 return each
         names = ", ".join(each.name for each in known) or "none"
-        raise NotFound(f"no token named {name!r}; existing tokens: {names}")
+        raise NotFound(f"no token is named {name!r}: existing tokens are {names}")
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Hold the lock of the token file; it is on a separate file, because the token file is replaced on a change."""
+        """Context manager that locks the token file against other writers, by a separate file beside it."""
         lock = os.open(
             self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
         )
@@ -263,7 +263,7 @@ def _replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 @dataclass(slots=True)
 class TokenRing:
-    """Tokens of a running service, reloaded when the file changes."""
+    """The access tokens of a running service, read again from their file when it changes."""
 
     file: TokenFile
     clock: Callable[[], float] = time.time
@@ -277,7 +277,7 @@ class TokenRing:
     _used: dict[str, int] = field(default_factory=dict[str, int])
     _noted: float = float("-inf")
     _failing: set[str] = field(default_factory=set[str])
-    """Names of failures that have been logged and not yet ended."""
+    """Events of failures that were logged and still go on, so that they are not logged again."""
 
     def __post_init__(self) -> None:
         self._lines = {line.name: line for line in self.file.lines()}
@@ -287,7 +287,7 @@ class TokenRing:
             )
 
     def caller(self, token: str) -> Caller:
-        """Return the caller of a token; raises `AccessDenied` for an unknown, wrong or expired one."""
+        """Return tenant and rights of a token; raises `AccessDenied` for an unknown, wrong or expired one."""
         self._refresh()
         kind, _, rest = token.partition("_")
         name, _, secret = rest.partition("_")
@@ -367,7 +367,7 @@ class LocalAccess:
         """Called after a link was used, to show the next one."""
 
     def caller(self, token: str) -> Caller:
-        """Return the caller; raises `AccessDenied` for any other token."""
+        """Return tenant and rights of the one token of this service; raises `AccessDenied` for any other token."""
         given = _hashed(token.rpartition("_")[2])
         if not self._line.accepts(given, 0.0):
             raise AccessDenied(
@@ -376,7 +376,7 @@ class LocalAccess:
         return Caller(self._line.tenant, frozenset(self._line.rights), self._line.name, given)
 
     def admits(self, caller: Caller) -> bool:
-        """Return True if a caller has the token."""
+        """Return True if a caller's token is the one that is valid until this process ends."""
         return self._line.accepts(caller.hash, 0.0)
 
     def link(self, address: str) -> str:
@@ -384,7 +384,10 @@ class LocalAccess:
         return f"{address}/open?key={self._key}"
 
     def use(self, key: str) -> str:
-        """Return the token in exchange for the key of the newest link, and make a new key; else `AccessDenied`."""
+        """Return the token in exchange for the one-time key of the newest sign-in link, and make a new key.
+
+        Raises `AccessDenied` for any other key.
+        """
         if not hmac.compare_digest(key.encode("utf-8", "replace"), self._key.encode()):
             raise AccessDenied("this link was already used: open the newest link that was printed")
         self._key = secrets.token_urlsafe(32)
@@ -421,23 +424,28 @@ class RequestGate:
     hosts: Collection[str] = LOOPBACK
     """Accepted values of the Host header, without port; "*" for any."""
     origins: Collection[str] = ()
-    """Other origins whose pages may send requests."""
+    """Origins of other web pages that may send requests."""
     rate_limit: RateLimit = field(default_factory=RateLimit)
 
     def check_host(self, headers: Mapping[str, str]) -> None:
-        """Raise `AccessDenied` for an unknown Host header, and for a web page of an unknown Origin."""
+        """Raise `AccessDenied` for an unknown Host header, or for a web page of an Origin that is not allowed."""
         host = headers.get("host", "")
         if "*" not in self.hosts and _without_port(host) not in self.hosts:
             raise AccessDenied(
-                "unknown Host header; allow this name with --allow-host",
+                "the Host header names an unknown host: allow it with --allow-host",
                 status=403,
             )
         origin = headers.get("origin")
         if origin is not None and origin not in self.origins and not _same_origin(origin, host):
-            raise AccessDenied("origin not allowed; allow it with --allow-origin", status=403)
+            raise AccessDenied(
+                "the page's origin is not allowed: allow it with --allow-origin", status=403
+            )
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Return the caller of a request, and count it against the rate limit."""
+        """Return tenant and rights of the token in a request's headers, and count the request against the rate limit.
+
+        Raises `AccessDenied` without a valid token, `LimitExceeded` above the rate limit.
+        """
         if self.ring is None:
             caller = Caller(self.tenant, frozenset(Right), "")
         else:
@@ -473,6 +481,6 @@ def _without_port(host: str) -> str:
 
 
 def _same_origin(origin: str, host: str) -> bool:
-    """Return True if a page came from the host it sends requests to."""
+    """Return True if the web page that sent a request came from the same host."""
     parts = urlsplit(origin)
     return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()

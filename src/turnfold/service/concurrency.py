@@ -29,7 +29,7 @@ __all__ = ("CountedTexts", "RequestSlots", "count_ahead", "with_counted_texts")
 
 _RETRY_SECONDS: Final = 1.0
 _LONG_TEXT: Final = 10_000
-"""Texts of this many characters or more are counted off the event loop."""
+"""Least characters of a text whose tokens are counted in a thread instead of on the event loop."""
 _REMEMBERED: Final = 16_000_000
 """Most characters that the texts in the cache of counts may have together."""
 
@@ -46,7 +46,7 @@ class CountedTexts:
         self._characters = 0
 
     def count(self, text: str) -> int:
-        """Return the tokens of a text."""
+        """Return the number of tokens of a text, from the cache if it was counted a moment ago."""
         if len(text) < _LONG_TEXT:
             return self._count(text)
         known = self._counts.get(text)
@@ -72,7 +72,7 @@ def with_counted_texts(counter: TokenCounter) -> TokenCounter:
 
 
 async def count_ahead(counter: TokenCounter, messages: Sequence[Message]) -> None:
-    """Count the long messages in a thread; later counts on the event loop then find the result in the cache."""
+    """Count the tokens of long messages in a thread, so that later counts on the event loop find them in the cache."""
     long = [each for each in messages if len(each.text) >= _LONG_TEXT]
     if long:
         loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ async def count_ahead(counter: TokenCounter, messages: Sequence[Message]) -> Non
 
 @dataclass(slots=True)
 class _Lane:
-    """Semaphores of one tenant for light and heavy requests."""
+    """Semaphores that limit the concurrent light and heavy requests of one tenant."""
 
     light: asyncio.Semaphore
     heavy: asyncio.Semaphore
@@ -99,7 +99,7 @@ class RequestSlots:
 
     @asynccontextmanager
     async def hold(self, tenant: str, *, heavy: bool) -> AsyncGenerator[None]:
-        """Run one request of a tenant when its turn comes; `heavy` ones have a smaller limit.
+        """Context manager for one request: waits until the tenant may run it; `heavy` ones have a smaller limit.
 
         Raises `LimitExceeded` if too many wait, or if the request takes too long.
         """
@@ -111,7 +111,7 @@ class RequestSlots:
         most = limits.concurrent + limits.queued
         if lane.inside >= most:
             raise LimitExceeded(
-                f"{lane.inside} requests of this tenant run or wait, the limit is {most}; try again later",
+                f"{lane.inside} requests of this tenant run or wait, the limit is {most}: try again later",
                 allowed=most,
                 used=lane.inside,
                 asked=1,
@@ -128,7 +128,7 @@ class RequestSlots:
                     if not deadline.expired():
                         raise
                     raise LimitExceeded(
-                        f"the request took longer than {limits.request_seconds:g} s and was cancelled; ask for less",
+                        f"the request took longer than {limits.request_seconds:g} s and was cancelled: ask for less",
                         allowed=limits.request_seconds,
                         status=503,
                     ) from None

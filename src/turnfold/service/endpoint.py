@@ -51,14 +51,14 @@ _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"
 _LARGE: Final = 64 * 1024
-"""Bodies of more bytes than this are decoded off the event loop."""
+"""Most bytes of a request body that is decoded on the event loop; a larger one is decoded in a thread."""
 _HEAVY: Final = frozenset(
     "fold recall search rules explain diff findings_text note_finding search_snapshots recall_snapshots "
     "diff_snapshots take_snapshot fork checkpoint_short_memory erase verify_erasure".split()
 )
 """Operations that search, rank, count or fold, and so need much computing."""
 _LONG_QUERY: Final = 2_000
-"""Of the operations in `_COUNTED`, a request with more bytes than this counts as heavy."""
+"""A request of an operation in `_COUNTED` with more bytes than this counts as heavy (much computing)."""
 _COUNTED: Final = frozenset(
     "system context preview fold pin findings_text note_finding query_memory_context write_turn "
     "checkpoint_short_memory set_short_memory".split()
@@ -76,7 +76,7 @@ class Endpoint:
         self._operations = operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+        """Handle one HTTP request: check it, run its operation, and send the response."""
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         operation, run = self._operations.get(method, (None, None))
         # A HEAD request for an event stream would never end.
@@ -167,7 +167,9 @@ def query_params(request: Request) -> dict[str, str]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
     except (UnicodeError, ValueError):
-        raise InvalidOption("the query parameters are not percent-encoded UTF-8") from None
+        raise InvalidOption(
+            "the query parameters are not percent-encoded UTF-8: encode them as UTF-8 first"
+        ) from None
     params = dict(pairs)
     if len(params) < len(pairs):
         names = [name for name, _ in pairs]
@@ -177,7 +179,7 @@ def query_params(request: Request) -> dict[str, str]:
 
 
 def decode_query(params: Mapping[str, str], kind: type) -> object:
-    """Return query parameters as the struct `kind`."""
+    """Return query parameters as the struct `kind`; raises `InvalidOption` if they do not fit it."""
     try:
         return cast("object", msgspec.convert(params, kind, strict=False))
     except msgspec.ValidationError as error:
@@ -185,7 +187,7 @@ def decode_query(params: Mapping[str, str], kind: type) -> object:
 
 
 def path_params(request: Request) -> dict[str, str]:
-    """Return the path parameters, decoded and checked; a name may contain a slash if it is percent-encoded."""
+    """Return the parameters in a request's path, decoded and checked; a percent-encoded slash is part of a name."""
     params = {key: _unquoted(cast("str", text)) for key, text in request.path_params.items()}
     for key, name in params.items():
         check_name(name, "conversation id" if key in ("session", "conversation_id") else key)
@@ -193,7 +195,7 @@ def path_params(request: Request) -> dict[str, str]:
 
 
 def _key(headers: Headers) -> str:
-    """Return the Idempotency-Key, decoded."""
+    """Return the Idempotency-Key header, decoded; empty if there is none. Raises `InvalidOption` if it is invalid."""
     given = headers.get("idempotency-key")
     if given is None:
         return ""
@@ -208,7 +210,9 @@ def _unquoted(text: str) -> str:
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise InvalidOption("percent-encoded text in the request is not UTF-8") from None
+        raise InvalidOption(
+            "percent-encoded text in the request is not UTF-8: encode it as UTF-8 first"
+        ) from None
 
 
 def _json(content: bytes) -> Response:
@@ -216,7 +220,7 @@ def _json(content: bytes) -> Response:
 
 
 def method_not_allowed(method: str, allowed: str) -> RequestRefused:
-    """Return a 405 error that names the allowed methods."""
+    """Return the error (HTTP 405) for a method that a path does not have; it names the allowed methods."""
     error = RequestRefused(f"method {method} is not allowed here; allowed: {allowed}", status=405)
     vars(error)["allow"] = allowed
     return error

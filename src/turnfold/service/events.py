@@ -36,7 +36,7 @@ __all__ = (
 _POLL: Final = 1.0
 """Seconds between two polls of the store."""
 _SHARE: Final = 20
-"""A tenant's stream rests this many times as long as its last poll took, so that it polls 5 % of the time at most."""
+"""A tenant's stream pauses this many times as long as its last poll took, so that it polls 5 % of the time at most."""
 _LONGEST_REST: Final = 10.0
 _KEEP_ALIVE: Final = 15.0
 """Seconds without events after which a stream sends a keep-alive comment."""
@@ -52,7 +52,7 @@ _LONGEST_CALL: Final = 600_000_000
 
 @dataclass(slots=True)
 class _Followed:
-    """Position up to which a stream has read one conversation."""
+    """How far an event stream has read the calls of one conversation."""
 
     state: State = (-1, 0)
     seq: int = 0
@@ -63,16 +63,16 @@ class _Followed:
 
 @dataclass(slots=True)
 class _Stream:
-    """State of one open stream."""
+    """State of one open event stream: what was sent, and which conversations it knows."""
 
     state: ServiceState
     caller: Caller
     floor: str = ""
-    """Calls up to this id are not sent."""
+    """Calls up to this call id are not sent."""
     since: int = 0
     """Earlier calls are not sent; microseconds since 1970."""
     quiet: int = 0
-    """Conversations last changed before this time that are not in `followed` have no new calls."""
+    """A conversation that is not in `followed` and last changed before this time has no new calls."""
     followed: dict[str, _Followed] = field(default_factory=dict[str, _Followed])
     sent: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
 
@@ -82,11 +82,11 @@ class _Stream:
         return not self.state.stopping and self.state.gate.admits(self.caller)
 
     def is_quiet(self, conversation: str, updated: int) -> bool:
-        """Return True if a conversation has no new calls since the stream began or last read it."""
+        """Return True if a conversation cannot have calls that this stream has not sent yet, so it is not read."""
         return updated < max(self.since, self.quiet) and conversation not in self.followed
 
     def forget_quiet(self, polled: int) -> None:
-        """Forget the conversations unchanged for longest, after a complete poll that began at `polled`.
+        """Drop the state of the conversations unchanged for longest, after a poll that began at `polled`.
 
         Changes stored after that have a timestamp of at least `polled` minus the clock margin, so none is missed.
         """
@@ -102,7 +102,7 @@ class _Stream:
     async def fresh(
         self, conversation: str, head: Head, updated: int = 0
     ) -> list[tuple[str, Manifest]]:
-        """Return the unsent calls of a conversation, with their event ids."""
+        """Return the calls of a conversation that this stream has not sent yet, with their event ids."""
         since = max(self.since, self.quiet - _LONGEST_CALL)
         known = self.followed.setdefault(conversation, _Followed(since=since))
         known.updated = updated
@@ -154,7 +154,7 @@ def tenant_events(state: ServiceState, caller: Caller, after: str) -> StreamingR
         made = after.partition(".")[0]
         if not (made.isascii() and made.isdecimal() and len(made) < 18):
             raise InvalidOption(
-                f"{after!r} is not an event id of this stream; leave it out to start with new calls"
+                f"{after!r} is not an event id of this stream: leave it out to start with new calls"
             )
         since = max(int(made) - _MARGIN, 1)
     stream = _Stream(state, caller, since=since)
@@ -258,6 +258,6 @@ async def _of_tenant(stream: _Stream) -> AsyncIterator[bytes]:
 
 
 def _frame(name: str, conversation: str, call: Manifest) -> bytes:
-    """Return one event; neither its JSON nor its id contains a line break."""
+    """Return one server-sent event for a call; neither its JSON nor its id contains a line break."""
     data = msgspec.json.encode(CallEvent(conversation=conversation, manifest=call))
     return b"id: " + name.encode() + b"\nevent: call\ndata: " + data + b"\n\n"

@@ -34,7 +34,7 @@ _PAGE: Final = 500
 """Number of stored responses that one request scans for expired ones; the next request continues after them."""
 _MOST_SCANNED: Final = 10_000
 _SCANS: Final = 24
-"""Number of scans of a conversation within the time for which a response is kept."""
+"""How often a conversation is scanned for expired responses within the time for which one is kept."""
 
 
 class _ReplyRecord(msgspec.Struct, frozen=True):
@@ -62,15 +62,15 @@ class IdempotentReplies:
     """Time of the next scan of each conversation, and the key it starts after."""
 
     def of(self, scope: Scope, conversation: str, key: str, request: bytes) -> StoredReply:
-        """Return the handle for reading and storing the response of one request."""
+        """Return an object that reads or stores the response of the request with this Idempotency-Key."""
         return StoredReply(self, scope, conversation, key, request)
 
     def is_expired(self, at: float) -> bool:
-        """Return True if a response stored at the time `at` has expired."""
+        """Return True if a response stored at `at` (seconds since 1970) has expired."""
         return bool(self.seconds) and self.clock() - at >= self.seconds
 
     async def prune(self, scope: Scope, conversation: str) -> None:
-        """Delete the expired responses on the next page of a conversation, if a scan is due."""
+        """Delete expired responses of a conversation, one page per call; does nothing while no scan is due."""
         now, place = self.clock(), (scope, conversation)
         due, after = self._scans.pop(place, (0.0, ""))
         if not self.seconds or now < due:
@@ -86,7 +86,7 @@ class IdempotentReplies:
         self.pruned += sum(await asyncio.gather(*(self._drop(place, each) for each in old)))
 
     async def _drop(self, place: tuple[Scope, str], document: Document) -> bool:
-        """Delete one stored response, unless a new request took its key meanwhile."""
+        """Delete one stored response and return True; False if a new request used its key meanwhile."""
         try:
             return await self.store.drop_document(
                 *place, _REPLY, document.key, expect=document.version
@@ -101,7 +101,7 @@ class IdempotentReplies:
 
 
 class StoredReply:
-    """Handle for the stored response of one request: reads it, or stores it under the Idempotency-Key."""
+    """The stored response of one request: read it, or store it under the request's Idempotency-Key."""
 
     def __init__(
         self, replies: IdempotentReplies, scope: Scope, conversation: str, key: str, request: bytes

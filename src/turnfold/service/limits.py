@@ -54,28 +54,28 @@ _MOST_BUCKETS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a service."""
+    """Limits of a service: sizes, rates, quotas, concurrency and deadlines."""
 
     body: int = 8 * 1024 * 1024
     """Largest request body in bytes."""
     rate: float = 0.0
-    """Requests per second and token; 0 for no limit."""
+    """Most requests per second of one access token; 0 for no limit."""
     burst: int = 100
-    """Requests a token may send at once before the rate applies."""
+    """Most requests that an access token may send at once before the rate applies."""
     quota: int = 0
-    """Tokens in all logs of a tenant; 0 for no limit."""
+    """Most tokens that all logs of a tenant may have together; 0 for no limit."""
     stored: int = 0
-    """Bytes of all messages and documents of a tenant; 0 for no limit."""
+    """Most bytes that all messages and documents of a tenant may have together; 0 for no limit."""
     answer_hours: float = 24.0
     """Hours a response is kept under its Idempotency-Key; 0 for ever."""
     streams: int = 32
-    """Concurrent event streams per token."""
+    """Most event streams that an access token may have open at once."""
     concurrent: int = 64
-    """Requests of a tenant that run at once."""
+    """Most requests of a tenant that run at once."""
     heavy: int = 2
-    """Requests of a tenant that run at once and search, rank, count or fold."""
+    """Most requests of a tenant that run at once and need much computing: search, rank, count or fold."""
     queued: int = 64
-    """Requests of a tenant that wait until others end; more are refused."""
+    """Most requests of a tenant that wait until others end; more are refused."""
     request_seconds: float = 300.0
     """Seconds after which a request is cancelled."""
     message: int = 1_000_000
@@ -83,7 +83,7 @@ class Limits:
     counted: int = 256 * 1024
     """Largest body, in bytes, of operations whose text is counted at once: contexts, pins, summaries."""
     connections: int = 1_000
-    """Open connections; fewer if the system allows the process fewer open files."""
+    """Most open connections; fewer if the system allows the process fewer open files."""
     header_seconds: float = 10.0
     """Seconds within which the headers of a request must arrive."""
     body_seconds: float = 120.0
@@ -100,7 +100,7 @@ class Limits:
                 raise InvalidOption(f"{name}={getattr(self, name)} must be more than 0")
 
     def check_message(self, message: Message) -> Message:
-        """Return a message; raises `LimitExceeded` if its text is longer than the limit."""
+        """Return the message unchanged; raises `LimitExceeded` if its text is longer than the limit."""
         size = len(message.text)
         if size > self.message:
             raise LimitExceeded(
@@ -112,7 +112,7 @@ class Limits:
         return message
 
     def check_counted(self, size: int) -> None:
-        """Raise `LimitExceeded` if a body whose text is counted at once has more bytes than the limit."""
+        """Raise `LimitExceeded` if the body of an operation that counts its text at once is too large."""
         if size > self.counted:
             raise LimitExceeded(
                 f"the body has {size:,} bytes, the limit of this operation is {self.counted:,}; send less",
@@ -122,7 +122,7 @@ class Limits:
             )
 
     def check_body(self, size: int) -> None:
-        """Raise `LimitExceeded` if a body has more bytes than the limit."""
+        """Raise `LimitExceeded` if a request body has more bytes than the limit."""
         if size > self.body:
             raise LimitExceeded(
                 f"the body is larger than {self.body:,} bytes; send it in parts",
@@ -142,7 +142,7 @@ class RateLimit:
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     def take(self, name: str) -> None:
-        """Count one request; raises `LimitExceeded` if the bucket is empty."""
+        """Count one request of the access token `name`; raises `LimitExceeded` if it sends requests too fast."""
         if not self.rate:
             return
         now = self.clock()
@@ -152,7 +152,7 @@ class RateLimit:
             self._buckets[name] = level, now
             again = (1.0 - level) / self.rate
             raise LimitExceeded(
-                f"more than {self.burst} requests at once and {self.rate:g} per second; retry in {again:.2f} s",
+                f"a token may send {self.burst} requests at once and {self.rate:g} per second: retry in {again:.2f} s",
                 allowed=self.rate,
                 asked=1,
                 again=again,
@@ -206,7 +206,7 @@ class _TenantUsage:
     """Stored tokens and bytes of one tenant: those found by the last scan, and those written since."""
 
     at: float
-    """Time of the scan."""
+    """Time of the scan, by the quota's clock in seconds."""
     conversations: dict[str, _ConversationUsage]
     tokens: int = 0
     bytes: int = 0
@@ -231,12 +231,12 @@ class _ScanLock:
     waiting: int = 0
     """Number of requests that hold the lock or wait for it."""
     usage: _TenantUsage | None = None
-    """Sums of what is written while a scan runs; None if none runs."""
+    """Usage that is written while a scan runs; None if none runs."""
 
 
 @dataclass(slots=True)
 class Quota:
-    """Limits on the tokens and bytes that each tenant may store; 0 for no limit."""
+    """Checks and counts the tokens and bytes that each tenant stores against its quota; 0 for no limit."""
 
     store: Store
     tokens: int = 0
@@ -295,7 +295,7 @@ class Quota:
             )
 
     def wrote(self, tenant: str, conversation: str, tokens: int) -> None:
-        """Record that a conversation now has `tokens` tokens in all."""
+        """Set the tokens of a conversation in the tenant's cached usage to `tokens`, its new total."""
         used = self._used.get(tenant)
         if used is not None:
             usage = used.conversations.setdefault(conversation, _ConversationUsage())
@@ -303,12 +303,15 @@ class Quota:
             usage.tokens = tokens
 
     def took(self, tenant: str, size: int) -> None:
-        """Record that `size` bytes were written for a tenant."""
+        """Add `size` bytes of written entries, checkpoints or copied conversations to the tenant's cached usage."""
         for used in self._recorded(tenant):
             used.bytes += size
 
     def put(self, tenant: str, conversation: str, document: Document) -> None:
-        """Record that a document was written."""
+        """Add the bytes of a written document to the tenant's cached usage; one written again counts once.
+
+        Does nothing without a byte quota.
+        """
         if not self.bytes:
             return
         name, size = (conversation, document.kind, document.key), _document_bytes(document)
@@ -319,19 +322,25 @@ class Quota:
                 used.at = float("-inf")  # a scan is due
 
     def dropped(self, tenant: str, conversation: str, kind: str, key: str) -> None:
-        """Record that a document was removed."""
+        """Subtract a removed document from the tenant's cached usage, if it was written since the last scan.
+
+        An older one is subtracted by the next scan, which runs before a request is refused.
+        """
         for used in self._recorded(tenant):
             used.bytes -= used.put.pop((conversation, kind, key), 0)
             used.stale = True
 
     def check_copy(self, tenant: str, size: int) -> None:
-        """Raise `LimitExceeded` if a copy of `size` bytes does not fit the quota, by the cached usage."""
+        """Raise `LimitExceeded` if a copied conversation of `size` bytes does not fit the tenant's byte quota.
+
+        Uses the cached usage; without one, nothing is checked.
+        """
         used = self._used.get(tenant)
         if used is not None:
             self._check_bytes(used.bytes, size)
 
     def _recorded(self, tenant: str) -> Iterator[_TenantUsage]:
-        """Yield the sums to add a write to: the cached usage, and that of a running scan, which may miss the write."""
+        """Yield the usages that a write must be added to: the cached one, and that of a running scan."""
         known = self._used.get(tenant)
         if known is not None:
             yield known
@@ -340,14 +349,14 @@ class Quota:
             yield scan.usage
 
     def erased(self, tenant: str, conversation: str) -> None:
-        """Record that a conversation was deleted."""
+        """Remove a deleted conversation from the tenant's cached usage."""
         used = self._used.get(tenant)
         if used is not None:
             used.forget(conversation)
             used.stale = True
 
     async def _usage(self, tenant: str) -> _TenantUsage:
-        """Return the usage of a tenant; if a scan is due, one request scans and the others wait for it."""
+        """Return what a tenant stores; if a scan of the store is due, one request scans and the others wait for it."""
         lock = self._scanning.setdefault(tenant, _ScanLock())
         lock.waiting += 1
         try:
@@ -381,7 +390,7 @@ class Quota:
     async def _scan(
         self, tenant: str, before: _TenantUsage | None, meanwhile: _TenantUsage
     ) -> _TenantUsage:
-        """Sum what a tenant stores. Writes during the scan are added, and may count twice until the next scan."""
+        """Read what a tenant stores and return the sums; writes during the scan may count twice until the next one."""
         known = before.conversations if before else {}
         found: dict[str, _ConversationUsage] = {}
         after = ""
@@ -399,7 +408,7 @@ class Quota:
     async def _measure(
         self, tenant: str, info: ConversationInfo, known: dict[str, _ConversationUsage]
     ) -> _ConversationUsage:
-        """Return the usage of a conversation; only entries after the last scan and its documents are read."""
+        """Return a conversation's stored tokens and bytes; reads its documents, and entries since the last scan."""
         usage, head = replace(known.get(info.conversation, _ConversationUsage())), info.head
         if head.seq < usage.seq or (
             head.state != usage.state and head.generation <= usage.state[0]

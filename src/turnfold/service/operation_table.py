@@ -56,25 +56,25 @@ class OperationRequest(Generic[_Body, _Query]):
 
     @property
     def session(self) -> AsyncSession:
-        """Session named in the path."""
+        """The session whose id is in the request's path."""
         return self.memory.session(self.params["session"])
 
     @property
     def conversation_id(self) -> str:
-        """Id of the short-term memory conversation named in the path."""
+        """Id of the short-term memory's conversation, from the request's path."""
         return self.params["conversation_id"]
 
     def number(self, name: str) -> int:
         """Return the path parameter `name`, the number of a turn or the seq of an entry, as an integer."""
         text, kind = self.params[name], "seq" if name == "seq" else "turn"
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
-            raise InvalidOption(f"{kind} {text[:40]!r} is not a whole number from 0")
+            raise InvalidOption(f"{kind} {text[:40]!r} is not a whole number: give 0 or more")
         return int(text)
 
     async def add(
         self, given: Message | Sequence[Message] | Sequence[NewEntry], *, expect: int | None = None
     ) -> Appended:
-        """Append to the session named in the path; raises `LimitExceeded` for a message that is too long."""
+        """Append messages to the session in the request's path; raises `LimitExceeded` for one that is too long."""
         entries = [given] if isinstance(given, Message) else given
         messages = [each.message if isinstance(each, NewEntry) else each for each in entries]
         for message in messages:
@@ -84,7 +84,7 @@ class OperationRequest(Generic[_Body, _Query]):
         return await self.session.add(given, client_id="" if own else self.key, expect=expect)
 
     async def is_unused(self, conversation: str) -> bool:
-        """Return True if a conversation was never written to; deleting it would only add a record to the store."""
+        """Return True if a conversation was never written to, so that there is nothing to delete."""
         scope = Scope(self.caller.tenant)
         return not (await self.state.config.store.head(scope, conversation)).generation
 
@@ -94,7 +94,7 @@ _Run: TypeAlias = Callable[[OperationRequest[_Body, _Query]], Awaitable[_Answer 
 
 
 class OperationTable(dict[AnyOperation, RunOperation]):
-    """Functions that run the operations, by operation."""
+    """Table: operation (HTTP endpoint) -> the function that runs it."""
 
     def bind(
         self, operation: Operation[_Body, _Query, _Answer]

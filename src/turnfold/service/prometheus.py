@@ -16,7 +16,7 @@ __all__ = ("exposition",)
 
 
 def exposition(state: ServiceState) -> tuple[bytes, str]:
-    """Return all metrics in the Prometheus text format, and their content type."""
+    """Return all metrics of the memories and of the service in the Prometheus text format, and their content type."""
     registry = CollectorRegistry()
     export_to_prometheus(state.config.meter, registry=registry)
     registry.register(_RequestMetrics(state))

@@ -82,7 +82,7 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """Options of a service."""
+    """Options of a service: store, address, tokens, memory options and limits."""
 
     store: str = "sqlite://"
     cache: str | None = None
@@ -111,9 +111,9 @@ class ServiceOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
-            raise InvalidOption(f"port {self.port} must be 0 to 65535; 0 picks a free port")
+            raise InvalidOption(f"port={self.port} must be 0 to 65535; 0 picks a free port")
         if self.drain < 0:
-            raise InvalidOption(f"drain={self.drain} must not be negative")
+            raise InvalidOption(f"drain={self.drain} must not be negative: give 0 or more seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ def make_state(
     summarizer: Summaries | None = None,
     embedder: Embedder | None = None,
 ) -> ServiceState:
-    """Make the state of a service; raises `InvalidOption` for a public address without tokens.
+    """Make the state that a service's requests share; `InvalidOption` for a public address without tokens.
 
     With an embedder, recall also finds by meaning, for every tenant; `options.semantic` selects the built-in embedder.
     """
@@ -300,7 +300,7 @@ class _Server(uvicorn.Server):
             self._cancel_folds(self._drain)
 
     def _cancel_folds(self, seconds: float) -> None:
-        """Cancel the folds that still run after `seconds`."""
+        """Start a timer of `seconds` that then cancels the folds (compactions) that still run."""
         task = asyncio.get_running_loop().create_task(self._cancel_after(seconds))
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
@@ -330,7 +330,7 @@ def listen(host: str, port: int) -> socket.socket:
 _IDLE_SECONDS: Final = 30
 """Seconds after which a connection without a further request is closed."""
 _RESERVED: Final = 128
-"""Files that the process may need beside its connections: stores, logs, connections to models."""
+"""Number of open files that the process may need beside its connections: stores, logs, calls to models."""
 _LEAST: Final = 16
 
 
@@ -381,12 +381,12 @@ class _LimitedProtocol(_Protocol):
         self._enter(self._current_phase())
 
     def on_message_begin(self) -> None:
-        """Set the flag that a request has begun; only httptools calls this."""
+        """Note that a request has begun to arrive; called by the httptools parser only."""
         self._begun = True
         super().on_message_begin()  # pyright: ignore (H11Protocol has none, and does not call it)
 
     def on_headers_complete(self) -> None:
-        """Clear the flag once the headers of a request have arrived; only httptools calls this."""
+        """Note that the headers of a request have arrived; called by the httptools parser only."""
         self._begun = False
         super().on_headers_complete()  # pyright: ignore (H11Protocol has none, and does not call it)
 
@@ -412,7 +412,7 @@ class _LimitedProtocol(_Protocol):
         return self._begun if reader is None else bool(reader.trailing_data[0])
 
     def _enter(self, phase: str) -> None:
-        """Change to the phase `headers`, `body` or "" (waits for nothing), and start its deadline."""
+        """Begin to wait for `headers`, `body` or "" (nothing), with the deadline of that phase."""
         if phase == self._phase:
             return
         self._phase = phase
@@ -456,7 +456,7 @@ class LogThrottle(logging.Filter):
         self._kinds: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if a record is to be logged."""
+        """Return True to log a record; False if its source line logged too much in this period."""
         kind, now = (record.pathname, record.lineno), self._clock()
         began, number = self._kinds.get(kind, (now, 0))
         if now - began >= self._seconds:

@@ -43,7 +43,7 @@ class ChangeSignal:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def send(self) -> None:
-        """Wake all waiting streams."""
+        """Wake all event streams that wait for this signal."""
         for each in self._waiting:
             if not each.done():
                 each.set_result(None)
@@ -61,7 +61,7 @@ class ChangeSignal:
 
 @dataclass(slots=True)
 class ServiceState:
-    """State shared by all requests of a running service."""
+    """Everything that the requests of a running service share: store, memories, tokens, limits, caches."""
 
     config: MemoryConfig
     gate: RequestGate = field(default_factory=RequestGate)
@@ -100,11 +100,11 @@ class ServiceState:
         self.replies = IdempotentReplies(self.config.store, limits.answer_hours * 3_600)
 
     def memory(self, tenant: str) -> AsyncMemory:
-        """Return the memory of a tenant."""
+        """Return the memory of a tenant, cached for later requests."""
         return self._memories_of(tenant)[0]
 
     def short(self, tenant: str) -> AsyncShortMemory:
-        """Return the short-term memory of a tenant."""
+        """Return the short-term memory of a tenant, cached for later requests."""
         return self._memories_of(tenant)[1]
 
     def fresh_session(self, tenant: str, conversation: str) -> AsyncSession:
@@ -132,7 +132,7 @@ class ServiceState:
         return ready
 
     def call_made(self, tenant: str) -> None:
-        """Signal that a call was made for a tenant."""
+        """Wake the event streams of a tenant, because a model call was recorded for it."""
         signal = self._signals.get(tenant)
         if signal is not None:
             signal.send()
@@ -150,7 +150,7 @@ class ServiceState:
         await self.config.store.close()
 
     def _runtime(self, tenant: str) -> LimitedRuntime:
-        """Return the runtime of a tenant, which computes as much at once as the tenant has heavy requests."""
+        """Return the runtime of a tenant, which limits its parallel computations to `limits.heavy`."""
         runtime = self._runtimes.get(tenant)
         if runtime is None:
             runtime = LimitedRuntime(self.config.runtime, most=self.limits.heavy)

@@ -209,9 +209,9 @@ async def prompts_are_filled_in(talk: Talk) -> None:
 async def what_is_wrong_is_told(talk: Talk) -> None:
     assert "unknown field `colour`" in await talk.refused("remember", text="x", colour="red")
     assert "no session 'nobody'" in await talk.refused("context_status", session="nobody")
-    assert "give exactly one of: query" in await talk.refused("recall_context", session="talk")
+    assert "exactly one of: query" in await talk.refused("recall_context", session="talk")
     two = {"query": "parcel", "turn_numbers": [1]}
-    assert "give exactly one of" in await talk.refused("recall_context", session="talk", **two)
+    assert "exactly one of" in await talk.refused("recall_context", session="talk", **two)
     assert "limit of this server, 4,000" in await talk.refused(
         "recall_context", session="talk", query="x", max_tokens=4001
     )

@@ -34,11 +34,11 @@ _TOP: Final = 24
 _LOST: Final = 14
 """Height of the mark under a call that shares no prefix with the previous call; in pixels, as all sizes here."""
 _AXIS: Final = 60
-"""Width of the axis on the left."""
+"""Width of the axis on the left, in pixels."""
 _NUMBERS: Final = 16
-"""Height of the line with the numbers of calls."""
+"""Height of the line with the numbers of calls, in pixels."""
 _EVERY: Final = 8
-"""Every eighth call has its number written under it."""
+"""One call in this many has its number written under its bar."""
 _SMALLEST_CACHED: Final = 1_024
 """Tokens below which providers cache no prompt."""
 _CACHE_STEP: Final = 128
@@ -50,7 +50,7 @@ _FREE: Final = "free"
 
 
 def parts_of(call: CallPoint) -> dict[str, int]:
-    """Return the tokens of each part of a prompt."""
+    """Return the tokens of each part of a call's prompt, by the names in `PARTS`."""
     amounts = {"tools": call.tools, "reply opening": call.reply, **call.sections}
     return {name: amounts.get(name, 0) for name in PARTS}
 
@@ -106,7 +106,7 @@ def budget_bar(parts: Mapping[str, int], allowed: int, words: PageLabels) -> Ele
 
 
 def legend(parts: Mapping[str, int], words: PageLabels, *, free: int | None = None) -> Element:
-    """Return the legend of a bar."""
+    """Return the legend of a prompt's bar: the colour, name and tokens of each part."""
     named = {**parts, _FREE: free} if free is not None else dict(parts)
     return tag(
         "ul",
@@ -124,7 +124,7 @@ def legend(parts: Mapping[str, int], words: PageLabels, *, free: int | None = No
 
 
 def mark_legend(words: PageLabels) -> Element:
-    """Return the legend of the marks on a timeline."""
+    """Return the legend of a timeline's marks: checkpoints, cuts and cache breaks."""
     marks = (
         ("◆", "checkpoint", "a fold: a new summary replaces older turns"),
         ("✕", "cut", "the window moved without a fold"),

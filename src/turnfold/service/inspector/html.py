@@ -100,7 +100,7 @@ def tag(
     Raises `InvalidOption` for a name that is not on the lists, and for a link that leaves the inspector.
     """
     if name not in _ELEMENTS:
-        raise InvalidOption(f"<{name}> is not an element the inspector uses")
+        raise InvalidOption(f"<{name}> is not one of the HTML elements that the inspector allows")
     given = ((_attribute(key), value) for key, value in attributes.items())
     pairs = [
         (key, "" if value is True else str(value))
@@ -109,7 +109,9 @@ def tag(
     ]
     for key, value in pairs:
         if key in _LINKS and not _INTERNAL_LINK.fullmatch(value):
-            raise InvalidOption(f"{key}={value[:80]!r} is not a link within the inspector")
+            raise InvalidOption(
+                f"{key}={value[:80]!r} is not a link within the inspector: only addresses below /ui are allowed"
+            )
     nodes: list[Node] = []
     for child in children:
         if child is None or isinstance(child, str | Element):
@@ -120,19 +122,19 @@ def tag(
 
 
 def address(*parts: str | int, **query: str | int | None) -> str:
-    """Return the address of a screen; all parts and values are quoted, so a stored name cannot change the path."""
+    """Return the address of a page of the inspector; all parts are quoted, so that no stored name changes the path."""
     path = "/".join([ROOT, *(quote(str(part), safe="") for part in parts)])
     encoded = urlencode({key: value for key, value in query.items() if value is not None})
     return f"{path}?{encoded}" if encoded else path
 
 
 def document(root: Element) -> bytes:
-    """Return a whole page as bytes."""
+    """Return a whole HTML page as bytes, with its doctype."""
     return ("<!DOCTYPE html>\n" + to_html(root)).encode()
 
 
 def to_html(node: Node) -> str:
-    """Return a node as HTML."""
+    """Return an element or text as HTML, with all text escaped."""
     pieces: list[str] = []
     _write(node, pieces)
     return "".join(pieces)
@@ -165,7 +167,7 @@ def _visible(text: str) -> str:
 def _attribute(key: str) -> str:
     name = key.rstrip("_").replace("_", "-")
     if name not in _ATTRIBUTES and not name.startswith(_PREFIXES):
-        raise InvalidOption(f"{name!r} is not an attribute the inspector uses")
+        raise InvalidOption(f"{name!r} is not one of the HTML attributes that the inspector allows")
     return name
 
 
@@ -174,7 +176,7 @@ _LONGEST: Final = 20_000
 
 
 def moment(microseconds: int) -> Element:
-    """Return a time in UTC; the script shows it in the time zone of the browser."""
+    """Return a time (microseconds since 1970) as HTML in UTC; the page's script shows it in the browser's zone."""
     if not microseconds:
         return tag("span", "-")
     seconds = time.gmtime(microseconds // 1_000_000)
@@ -196,14 +198,14 @@ def checkpoint_link(session: str, checkpoint: str, words: PageLabels) -> Node:
 
 
 def entry_range(first: int, last: int, words: PageLabels) -> str:
-    """Return the name of a range of entries."""
+    """Return the label of a range of log entries, such as "entries 3 to 9"."""
     if first == last:
         return words("entry {seq:,}", seq=first)
     return words("entries {first:,} to {last:,}", first=first, last=last)
 
 
 def marked(shown: Snippet) -> Iterator[Node]:
-    """Return an excerpt of a text in which the search words are marked."""
+    """Yield a search snippet as HTML, with the matching words marked."""
     if shown.before:
         yield "…"
     at = 0
@@ -252,33 +254,33 @@ def _are_figures(cells: Sequence[Node]) -> bool:
 
 
 def _text(node: Node) -> str:
-    """Return the text of a node without its markup."""
+    """Return the text inside an HTML node, without its markup."""
     if isinstance(node, Element):
         return "".join(map(_text, node.children))
     return node or ""
 
 
 def facts(pairs: Iterable[tuple[str, Node]]) -> Element:
-    """Return a list of names and values."""
+    """Return an HTML list of names and values."""
     return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs])
 
 
 def session_trail(
     words: PageLabels, session: str, *more: tuple[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the breadcrumbs of a screen of a session."""
+    """Return the breadcrumbs (label, address) of a session's page: sessions, this session, then `more`."""
     return ((words("sessions"), address()), (session, address("sessions", session)), *more)
 
 
 def sized(characters: int) -> str:
-    """Return a rounded size with its unit."""
+    """Return a number of characters as a rounded size with its unit, such as "12.0 kB"."""
     if characters < 2_000:
         return f"{characters:,} B"
     return f"{characters / 1_000:,.1f} kB" if characters < 2e6 else f"{characters / 1e6:,.1f} MB"
 
 
 def message_block(message: Message, words: PageLabels) -> Element:
-    """Return a whole message, part by part."""
+    """Return a whole message as HTML, part by part; media are shown as their kind and size."""
     return tag("div", list(_parts(message.parts, words)), class_="message")
 
 
@@ -315,7 +317,7 @@ def _unloaded(part: ImagePart | FilePart | AudioPart | OpaquePart, words: PageLa
 
 
 def json_block(value: object, words: PageLabels) -> Element:
-    """Return a value as JSON; a very long string is shortened, with a note of how many characters are left out."""
+    """Return a value as JSON in HTML; a very long string is shortened, with a note of how much is left out."""
     short = _shortened(value, words)
     return tag("pre", json.dumps(short, ensure_ascii=False, indent=2), class_="json")
 

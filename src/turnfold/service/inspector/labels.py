@@ -361,19 +361,19 @@ def _singular(found: re.Match[str]) -> str:
 
 
 class PageLabels:
-    """Labels in one language."""
+    """The labels of the inspector's pages in one language."""
 
     def __init__(self, language: Language) -> None:
         self.language: Language = language
 
     def __call__(self, english: str, **figures: object) -> str:
-        """Return a label in the language, with values filled in for the names in braces."""
+        """Return a label in this language by its English text, with values filled in for the names in braces."""
         if self.language == "zh":
             return CHINESE[english].format(**figures) if figures else CHINESE[english]
         return _PLURAL.sub(_singular, english.format(**figures)) if figures else english
 
     def reason(self, reason: str) -> str:
-        """Return the reason of a receipt or a comparison in the language."""
+        """Return the reason in a receipt (context report) or comparison, translated to this language."""
         return translate_reason(reason, self.language)
 
     def known(self, word: str) -> str:

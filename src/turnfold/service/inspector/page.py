@@ -47,12 +47,12 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
 
 
 def as_command(*arguments: str) -> str:
-    """Return a `turnfold` command; empty if an argument has invisible characters."""
+    """Return a `turnfold` shell command to copy, quoted; empty if an argument has invisible characters."""
     return shlex.join(("turnfold", *arguments)) if all(map(str.isprintable, arguments)) else ""
 
 
 def as_curl(provider: Literal["openai", "anthropic"], body: Mapping[str, object]) -> str:
-    """Return the call as a curl command, with a placeholder for the model; empty if it contains media."""
+    """Return a model call as a curl command, with a placeholder for the model; empty if it contains media."""
     if _longest(body) > _LONGEST:
         return ""
     content = json.dumps({"model": "MODEL", **_DEFAULTS[provider], **body}, ensure_ascii=True)
@@ -93,7 +93,7 @@ def to_copy(label: str, text: str, words: PageLabels, *, note: str, missing: str
 
 
 def _longest(value: object) -> int:
-    """Return the length of the longest text in a JSON value."""
+    """Return the number of characters of the longest text in a JSON value."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Mapping):
@@ -113,7 +113,7 @@ _TAB_LABELS: Final[Mapping[str, str]] = {"memory": "pins & findings"}
 def page(
     shown: RenderedScreen, words: PageLabels, *, here: Sequence[tuple[str, str]], signed_in: bool
 ) -> Element:
-    """Return a whole page; `here` are the query parameters of its address."""
+    """Return a whole page with header, tabs and the rendered screen; `here` are the address's query parameters."""
     return _html(
         words,
         shown.title,
@@ -132,7 +132,7 @@ def page(
 
 
 def sign_in(words: PageLabels, *, refused: str) -> Element:
-    """Return the sign-in page."""
+    """Return the sign-in page; `refused` is shown if a token was refused, empty if none was tried."""
     return _html(
         words,
         words("sign in"),

@@ -111,7 +111,7 @@ class _Route:
         self._respond = respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
+        """Handle one HTTP request of the inspector; an error is shown as a page."""
         request = Request(scope, receive)
         scope[OPERATION] = self.name
         try:
@@ -131,7 +131,7 @@ class _Route:
 
 
 class _Page(_Route):
-    """ASGI application for one screen."""
+    """ASGI application for one page of the inspector."""
 
     def __init__(self, state: ServiceState, screen: Screen) -> None:
         super().__init__(state, _PAGE, self._render)
@@ -143,7 +143,7 @@ class _Page(_Route):
         return f"inspector_{self._screen.name}"
 
     async def _render(self, state: ServiceState, request: Request) -> Response:
-        """Render the screen as a page."""
+        """Run the screen's function and return its result as an HTML page."""
         caller = _caller(state, request, self._screen.right)
         given = query_params(request)
         chosen = given.pop("lang", "")
@@ -172,7 +172,7 @@ class _Page(_Route):
 
 
 def _caller(state: ServiceState, request: Request, right: Right) -> Caller:
-    """Authorize a request by its header or cookie."""
+    """Return the caller of a request, by the token in its header or cookie; `AccessDenied` if it lacks the right."""
     headers: Mapping[str, str] = request.headers
     if "authorization" not in headers and (token := _cookie(request, COOKIE)):
         headers = Headers({"authorization": f"Bearer {token}"})
@@ -186,7 +186,7 @@ async def _home(_state: ServiceState, _request: Request) -> Response:
 
 
 async def _not_found(_state: ServiceState, _request: Request) -> Response:
-    raise NotFound("no such page")
+    raise NotFound("the inspector has no such page")
 
 
 async def _tenant_stream(state: ServiceState, request: Request) -> Response:
@@ -207,7 +207,7 @@ def _after(request: Request) -> str:
 
 
 async def _signed_in(state: ServiceState, request: Request) -> Response:
-    """Store a valid token in a cookie; it is checked again with every request."""
+    """Sign a browser in: check the token in the form and set it as a cookie; it is checked again at every request."""
     sent = b""
     async for piece in request.stream():
         sent += piece
@@ -220,10 +220,10 @@ async def _signed_in(state: ServiceState, request: Request) -> Response:
 
 
 async def _opened(state: ServiceState, request: Request) -> Response:
-    """Sign in the first browser that opens the link of a service without a token file."""
+    """Sign in the browser that opens a sign-in link first, if the service has no token file."""
     local = state.gate.ring
     if not isinstance(local, LocalAccess):
-        raise NotFound("no such page")
+        raise NotFound("the inspector has no such page")
     return _with_token(request, local.use(query_params(request).get("key", "")))
 
 
@@ -250,7 +250,7 @@ async def _signed_out(_state: ServiceState, _request: Request) -> Response:
 async def _asset(_state: ServiceState, request: Request) -> Response:
     name = request.path_params["name"]
     if name not in ASSETS:
-        raise NotFound("no such file")
+        raise NotFound("the inspector has no such file")
     return Response(_content(name), media_type=ASSETS[name], headers={"cache-control": "no-cache"})
 
 

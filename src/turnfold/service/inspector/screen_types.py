@@ -46,7 +46,7 @@ _BEFORE_ALL: Final = "0"
 
 @dataclass(frozen=True, slots=True)
 class OpenedConversation:
-    """A conversation opened with the token counter that counted its entries."""
+    """A conversation opened for a page of the inspector, with the token counter that counted its entries."""
 
     session: AsyncSession
     head: Head
@@ -55,7 +55,7 @@ class OpenedConversation:
     config: MemoryConfig
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
-        """Return the parts of each entry's recall score (words, meaning, neighbours), by seq."""
+        """Return the parts of the recall score (words, meaning, neighbours) of each entry that matches, by seq."""
         config, name = self.config, self.session.id
         cache = ConversationCache(config.store, config.scope, name, config.counter)
         embedder = config.embedder
@@ -63,7 +63,7 @@ class OpenedConversation:
         return await Recaller(config, cache, meanings).score_parts(query)
 
     async def live(self) -> str:
-        """Return the address of the event stream that continues after the newest call shown."""
+        """Return the address of the event stream that sends the calls after the newest one on the page."""
         newest = await recent_calls(self.session, most=1)
         after = newest[-1].call if newest else _BEFORE_ALL
         return address("sessions", self.session.id, "events", after=after)
@@ -71,7 +71,7 @@ class OpenedConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenRequest(Generic[_Query]):
-    """One authorized request for a screen."""
+    """One authorized request for a page of the inspector."""
 
     state: ServiceState
     caller: Caller
@@ -92,7 +92,7 @@ class ScreenRequest(Generic[_Query]):
         scope = Scope(self.caller.tenant)
         head = await self.state.config.store.head(scope, name)
         if not head.generation:
-            raise NotFound(f"no session {name!r}")
+            raise NotFound(f"there is no session {name!r}")
         counter = _counter(head.counter) if head.counter else None
         config = replace(
             self.state.config, scope=scope, counter=counter or self.state.config.counter
@@ -103,14 +103,14 @@ class ScreenRequest(Generic[_Query]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedScreen:
-    """Title and body of a screen, to be put into a page."""
+    """Title, body and breadcrumbs of a rendered screen, to be put into a page of the inspector."""
 
     title: str
     body: tuple[Node, ...]
     trail: tuple[tuple[str, str], ...] = ()
     """Breadcrumbs: (label, address), outermost first."""
     tab: str = ""
-    """Active tab of the session."""
+    """Name of the tab that is active; empty for none."""
     session: str = ""
     live: str = ""
     """Address of the event stream that updates the screen; empty if it is not updated."""

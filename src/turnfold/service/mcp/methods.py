@@ -89,7 +89,7 @@ _PROMPTS: Final = {
 
 
 def list_prompts() -> dict[str, object]:
-    """Return the result of prompts/list."""
+    """Return the result of the MCP method prompts/list."""
     arguments = [
         {
             "name": "session",
@@ -112,7 +112,7 @@ def list_prompts() -> dict[str, object]:
 
 
 async def get_prompt(request: McpRequest, name: str, given: Mapping[str, str]) -> dict[str, object]:
-    """Return a prompt filled in for a session."""
+    """Return the result of the MCP method prompts/get: a prompt filled in for a session."""
     prompt = _PROMPTS.get(name)
     if prompt is None:
         raise NotFound(f"no prompt named {name!r}; available: {', '.join(_PROMPTS)}")
@@ -163,7 +163,7 @@ def _clipped(request: McpRequest, text: str, label: str, room: int) -> str:
 
 
 async def _newest(request: McpRequest, session: AsyncSession, room: int) -> str:
-    """Return the newest entries that fit, and how to get earlier ones."""
+    """Return the newest messages of a session that fit `room` tokens, and a line that says how to get earlier ones."""
     entries = (await session.status()).entries
     read = await session.history(after=max(entries - _NEWEST, 0), limit=_NEWEST)
     newest_first = [_passage(each) for each in reversed(read) if each.message.role != "system"]
@@ -213,7 +213,7 @@ class McpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class McpProtocol:
-    """Handles the requests of all MCP methods."""
+    """Runs all methods of the Model Context Protocol, with the rights of the caller."""
 
     state: ServiceState
     options: McpOptions
@@ -221,7 +221,7 @@ class McpProtocol:
     async def answer(
         self, method: str, caller: Caller, params: Mapping[str, object]
     ) -> dict[str, object]:
-        """Return the result of one request; raises `McpError` for a protocol error."""
+        """Run an MCP method and return its result as JSON; raises `McpError` for a protocol error."""
         request = McpRequest(self.state, caller, self.options)
         try:
             caller.require(Right.READ)
@@ -261,7 +261,7 @@ class McpProtocol:
     async def _call(self, request: McpRequest, params: Mapping[str, object]) -> dict[str, object]:
         tool = TOOLS.get(str(params.get("name", "")))
         if tool is None:
-            raise McpError(_INVALID, f"no such tool; available: {', '.join(TOOLS)}")
+            raise McpError(_INVALID, f"there is no such tool: available are {', '.join(TOOLS)}")
         given = cast("Mapping[str, object]", params.get("arguments") or {})
         try:
             reply = request.checked(await self._run(tool, request, given))

@@ -84,7 +84,7 @@ class McpReply:
 
 @dataclass(frozen=True, slots=True)
 class McpRequest:
-    """One request of a caller."""
+    """One MCP request: what its caller may read and write, and the token limit of the response."""
 
     state: ServiceState
     caller: Caller
@@ -97,7 +97,7 @@ class McpRequest:
 
     @property
     def limit(self) -> int:
-        """Token limit of a response."""
+        """Most tokens of a response."""
         return self.options.max_tokens
 
     def count(self, text: str) -> int:
@@ -105,13 +105,13 @@ class McpRequest:
         return self.state.config.counter.count_text(text)
 
     def session_named(self, session: str | msgspec.UnsetType) -> AsyncSession:
-        """Return the named or the default session, existing or not."""
+        """Return the session with this id, the server's own if none is given; it need not exist."""
         name = self.options.session if isinstance(session, msgspec.UnsetType) else session
         check_name(name, "session")
         return self.memory.session(name)
 
     def require(self, permission: McpPermission, *, of: str) -> None:
-        """Raise `AccessDenied` unless the operator allows a model to do this."""
+        """Raise `AccessDenied` unless the operator gave models this permission; `of` names the action in the error."""
         if permission not in self.options.allow:
             raise AccessDenied(
                 f"{of} is not allowed to models here; the operator may allow it with --allow {permission}",
@@ -126,7 +126,7 @@ class McpRequest:
         return found
 
     async def existing_session(self, session: str | msgspec.UnsetType) -> AsyncSession:
-        """Return the named or the default session; raises `NotFound` if it does not exist."""
+        """Return the session with this id (default: the server's own); raises `NotFound` if it does not exist."""
         found = self.session_named(session)
         head = await self.memory.store.head(self.memory.scope, found.id)
         if not head.generation:
@@ -136,7 +136,7 @@ class McpRequest:
         return found
 
     def is_within(self, text: str) -> bool:
-        """Return True if a text is within the token limit."""
+        """Return True if a text has no more tokens than a response may have."""
         return len(text) <= self.most_characters and self.count(text) <= self.limit
 
     @property

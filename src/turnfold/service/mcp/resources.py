@@ -64,7 +64,7 @@ _KINDS: Final = {"summary": 0, "log": 0, "context": 1, "snapshot": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceAddress:
-    """Address of a resource, and where in it to start."""
+    """Parsed address of an MCP resource, and where in it a page starts."""
 
     kind: str
     session: str = ""
@@ -85,7 +85,7 @@ class ResourceAddress:
 
 
 def read_address(text: str) -> ResourceAddress:
-    """Parse an address; raises `NotFound` for an unknown one."""
+    """Parse the address of an MCP resource (`memory://...`); raises `NotFound` for an unknown one."""
     scheme, rest = text[: len(_SCHEME)], text[len(_SCHEME) :]
     if scheme != _SCHEME or len(text) > _LONGEST or "#" in rest:
         raise _unknown()
@@ -117,7 +117,9 @@ def _query_params(query: str, allowed: set[str]) -> dict[str, str]:
             query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"
         )
     except ValueError:
-        raise InvalidOption("the query part of this address is malformed") from None
+        raise InvalidOption(
+            "the query part of this address is malformed: write name=value pairs"
+        ) from None
     given = dict(pairs)
     unknown = sorted(given.keys() - allowed)
     if unknown or len(given) < len(pairs):
@@ -136,12 +138,14 @@ def _plain(part: str) -> str:
     try:
         return unquote(part, errors="strict")
     except UnicodeDecodeError:
-        raise InvalidOption("percent-encoded text in this address is not UTF-8") from None
+        raise InvalidOption(
+            "percent-encoded text in this address is not UTF-8: encode it as UTF-8 first"
+        ) from None
 
 
 def _unknown() -> NotFound:
     known = ", ".join(("memory://sessions", *TEMPLATES))
-    return NotFound(f"unknown address; available: {known}")
+    return NotFound(f"this address is unknown: available are {known}")
 
 
 _PAGE: Final = 50
@@ -194,7 +198,7 @@ def _of_session(item: SessionItem) -> list[dict[str, object]]:
 
 
 def list_templates() -> dict[str, object]:
-    """Return the result of resources/templates/list."""
+    """Return the result of the MCP method resources/templates/list."""
     found = [
         {
             "uriTemplate": template,
@@ -208,7 +212,7 @@ def list_templates() -> dict[str, object]:
 
 
 async def read_resource(request: McpRequest, uri: str) -> dict[str, object]:
-    """Return the content at an address."""
+    """Return the result of the MCP method resources/read: a page of the resource at an address."""
     address = read_address(uri)
     if address.kind == "sessions":
         return _content(uri, _JSON, await _sessions(request, address))
@@ -260,7 +264,7 @@ async def _log(request: McpRequest, session: AsyncSession, address: ResourceAddr
 
 
 def _part_of_entry(request: McpRequest, form: dict[str, object], address: ResourceAddress) -> str:
-    """Return as much of one long entry as fits, and the address of the rest."""
+    """Return as much of one long log entry as fits the response, and the address of the rest."""
     text = str(form["text"])
 
     def part(length: int) -> str:

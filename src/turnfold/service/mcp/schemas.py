@@ -141,7 +141,7 @@ class RememberArguments(SessionArguments, kw_only=True):
 
 
 class ListArguments(Arguments, kw_only=True):
-    """The page of the list to return."""
+    """Which page of the sessions to return."""
 
     after: (
         Annotated[
@@ -216,7 +216,7 @@ class SearchFound(_Answer, kw_only=True):
 
 
 class RememberAnswer(_Answer, kw_only=True):
-    """Where the text was stored."""
+    """Where the remembered text was stored."""
 
     session: str
     seq: int
@@ -266,7 +266,7 @@ class SessionStanding(_Answer, kw_only=True):
 
 
 class FoldReply(_Answer, kw_only=True):
-    """The result of a fold."""
+    """The result of a fold (compaction)."""
 
     session: str
     folded: bool
@@ -280,7 +280,7 @@ _Read = TypeVar("_Read", bound=Arguments)
 
 
 def read_arguments(kind: type[_Read], given: Mapping[str, object]) -> _Read:
-    """Decode the arguments of a call; null counts as not given."""
+    """Decode the arguments of an MCP tool call to the struct `kind`; raises `InvalidOption` if they do not fit."""
     present = {name: value for name, value in given.items() if value is not None}
     try:
         return msgspec.convert(present, kind, strict=False)

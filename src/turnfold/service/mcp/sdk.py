@@ -1,7 +1,7 @@
 """Adapter to the package `mcp`, in its major versions 1 and 2; the only file that imports it.
 
 The versions differ in how a method is registered, where the request is found, and how an error is raised. The JSON that
-is sent is the same, and is made in `protocol`. Over HTTP the server is stateless: any replica can handle any request,
+is sent is the same, and is made in `methods`. Over HTTP the server is stateless: any replica can handle any request,
 and there is no transport session that another client could hijack.
 """
 
@@ -87,7 +87,7 @@ def _register_version_1(server: Any, method: str, answer: _Answer) -> None:  # n
 
 
 def _stem(method: str) -> str:
-    """Return the stem of the package's type names for a method: `ListTools` for `tools/list`."""
+    """Return how the package `mcp` begins its type names for a method: `ListTools` for `tools/list`."""
     *nouns, verb = method.split("/")
     whole = "".join(noun.title() for noun in nouns)
     if verb == "list":
@@ -99,7 +99,7 @@ def _caller_of(request: object) -> Caller:
     scope = cast("Mapping[str, object]", getattr(request, "scope", {}))
     caller = scope.get(CALLER)
     if not isinstance(caller, Caller):
-        raise McpError(-32_600, str(AccessDenied("this request was not authorized")))
+        raise McpError(-32_600, str(AccessDenied("this request was not authorized: send a token")))
     return caller
 
 

@@ -64,7 +64,7 @@ def run_stdio(service: ServiceOptions, options: McpOptions) -> None:
 
 
 def run_http(service: ServiceOptions, options: McpOptions) -> None:
-    """Serve MCP and the health probes over HTTP, without the API."""
+    """Serve MCP and the health probes over HTTP, without the API, until a signal arrives."""
     run(service, beside=(lambda state: mcp_beside(state, options),), table=_PROBES)
 
 

@@ -123,7 +123,7 @@ _WAYS: Final = (("query",), ("turn_numbers",), ("first_seq", "last_seq"), ("ref"
     answer=RecalledPassages,
 )
 async def recall_context(request: McpRequest, arguments: RecallArguments) -> McpReply:
-    """Return the selected passages of one session."""
+    """MCP tool: return earlier messages of a session, by words, turns, a range of the log or a snapshot's id."""
     session = await request.existing_session(arguments.session)
     selection = _selection(arguments)
     tokens = (
@@ -147,7 +147,7 @@ async def recall_context(request: McpRequest, arguments: RecallArguments) -> Mcp
 
 
 def _selection(arguments: RecallArguments) -> dict[str, object]:
-    """Return the arguments that select passages; raises `InvalidOption` unless they are of exactly one kind."""
+    """Return the arguments that say what to recall; `InvalidOption` unless they are of exactly one kind."""
     selection = {
         name: value
         for way in _WAYS
@@ -156,7 +156,7 @@ def _selection(arguments: RecallArguments) -> dict[str, object]:
     }
     if sum(not selection.keys().isdisjoint(way) for way in _WAYS) != 1:
         raise InvalidOption(
-            "give exactly one of: query (words), turn_numbers, first_seq and last_seq, ref"
+            "say what to recall by exactly one of: query (words), turn_numbers, first_seq with last_seq, ref"
         )
     return selection
 
@@ -186,7 +186,7 @@ async def _passages(
     answer=SearchFound,
 )
 async def search_memory(request: McpRequest, arguments: SearchArguments) -> McpReply:
-    """Return matching entries and summaries."""
+    """MCP tool: search messages and summaries, and return the matches with snippets."""
     session = None
     if not isinstance(arguments.session, msgspec.UnsetType):
         session = (await request.existing_session(arguments.session)).id
@@ -238,7 +238,7 @@ def _found_text(items: Sequence[FoundItem], hint: str) -> str:
     answer=SessionsAnswer,
 )
 async def list_sessions(request: McpRequest, arguments: ListArguments) -> McpReply:
-    """Return a page of sessions."""
+    """MCP tool: return a page of the sessions."""
     after = "" if isinstance(arguments.after, msgspec.UnsetType) else arguments.after
     items, more = await session_items(request, after=after, limit=arguments.limit)
 
@@ -296,7 +296,7 @@ def _list_text(items: Sequence[SessionItem], following: str) -> str:
     answer=SessionStanding,
 )
 async def context_status(request: McpRequest, arguments: SessionArguments) -> McpReply:
-    """Return the status of a session and a preview of its next call; nothing is stored."""
+    """MCP tool: return the status of a session and a preview of its next call; nothing is stored."""
     session = await request.existing_session(arguments.session)
     status = await session.status()
     sections: dict[str, int] = {}
@@ -346,9 +346,9 @@ def _status_text(value: SessionStanding) -> str:
     permissions={"session": McpPermission.SESSIONS, "pin": McpPermission.PINS},
 )
 async def remember(request: McpRequest, arguments: RememberArguments) -> McpReply:
-    """Append a note as an assistant message marked as written by a model, so that it never counts as the user's."""
+    """MCP tool: store a note, as an assistant message marked as a model's, which never counts as the user's words."""
     if not arguments.text.strip():
-        raise InvalidOption("nothing to remember: the text is empty")
+        raise InvalidOption("there is nothing to remember: the text is empty, so give one")
     session = request.writable_session(arguments.session)
     if arguments.pin:
         request.require(McpPermission.PINS, of="pinning")
@@ -379,7 +379,7 @@ async def remember(request: McpRequest, arguments: RememberArguments) -> McpRepl
     permissions={"session": McpPermission.SESSIONS, "summary": McpPermission.SUMMARIES},
 )
 async def fold(request: McpRequest, arguments: FoldArguments) -> McpReply:
-    """Fold (compact) the older turns now."""
+    """MCP tool: fold (compact) the older turns of a session now."""
     session = await request.existing_session(request.writable_session(arguments.session).id)
     summary = None if isinstance(arguments.summary, msgspec.UnsetType) else arguments.summary
     if summary is not None:

@@ -78,7 +78,7 @@ def _with_rules(
     *,
     most: int | None = None,
 ) -> AsyncFindings:
-    """Return findings that use the rules of this request, on a new session, because other requests have other rules."""
+    """Return the session's findings (remembered tool results), with the finding rules of this request only."""
     if not rules and most is None:
         return request.session.findings
     found = request.state.fresh_session(request.caller.tenant, request.session.id).findings

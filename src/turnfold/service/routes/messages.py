@@ -67,7 +67,7 @@ async def add(request: OperationRequest[AddBody, NoQuery]) -> Appended:
         return await request.add(given, expect=expect)
     if len(names) != len(messages):
         raise InvalidOption(
-            f"{len(messages)} messages and {len(names)} client_ids: send one client id per message"
+            f"the request has {len(messages)} messages and {len(names)} client_ids: send one client id per message"
         )
     entries = [NewEntry(*each) for each in zip(messages, names, strict=True)]
     return await request.add(entries, expect=expect)

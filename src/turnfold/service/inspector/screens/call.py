@@ -61,7 +61,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("/sessions/{session}/calls/{call}", query=_Query)
 async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render one call."""
+    """Render the page of one model call: messages sent, entries left out, the request for a provider."""
     words, view = request.words, await request.open()
     explained = await view.session.explain(request.params["call"])
     numbers = await call_numbers(view.session)
@@ -171,7 +171,7 @@ def _number(seen: CallView, words: PageLabels) -> str:
 
 
 def _neighbours(name: str, point: CallPoint, calls: Sequence[str], words: PageLabels) -> Element:
-    """Return links to the calls before and after one."""
+    """Return links to the calls before and after this one."""
     links: list[Node] = []
     if point.number > 1:
         before = calls[point.number - 2]

@@ -46,7 +46,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("/sessions/{session}/costs", query=_Query)
 async def costs(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render the costs of a session."""
+    """Render the page with a session's token usage and prices by day and by call."""
     words, view = request.words, await request.open()
     name, prices = view.session.id, shipped_prices()
     calls = await recent_calls(view.session, most=_MOST_CALLS)

@@ -52,7 +52,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("/sessions/{session}/diff", query=_Query)
 async def diff(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render the difference of two calls."""
+    """Render the page that compares the prompts of two calls."""
     words, query, view = request.words, request.query, await request.open()
     name = view.session.id
     first = await view.session.explain(query.before)

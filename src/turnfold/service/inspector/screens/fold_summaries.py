@@ -28,7 +28,7 @@ __all__ = ("checkpoints",)
 
 @screen("/sessions/{session}/checkpoints")
 async def checkpoints(request: ScreenRequest[NoQuery]) -> RenderedScreen:
-    """Render all checkpoints; the one in use comes first."""
+    """Render the page with all checkpoints (fold summaries) of a session; the one in use comes first."""
     words, view = request.words, await request.open()
     name, live = view.session.id, await view.live()
     stored = await view.session.checkpoints()
@@ -113,6 +113,6 @@ def _fork(name: str, tenant: str, checkpoint: Checkpoint, words: PageLabels) -> 
 
 
 async def _tokens_upto(view: OpenedConversation, seq: int) -> int:
-    """Return the tokens of the whole log up to an entry, which a summary covers together with the one before it."""
+    """Return the tokens of all log entries up to `seq`, which the summaries up to this checkpoint cover."""
     [entry] = await view.session.history(after=seq - 1, limit=1)
     return entry.running

@@ -14,7 +14,7 @@ __all__ = ("health",)
 
 @screen("/health")
 async def health(request: ScreenRequest[NoQuery]) -> RenderedScreen:
-    """Render the health of the store."""
+    """Render the page with the health of the store and the service."""
     words = request.words
     found = await request.memory.health()
     rows: list[tuple[str, Node]] = [

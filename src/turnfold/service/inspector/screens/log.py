@@ -43,7 +43,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("/sessions/{session}/log", query=_Query)
 async def log(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render a page of the log."""
+    """Render a page of the session's log; raises `InvalidOption` if `after` is beyond its end."""
     words, query, view = request.words, request.query, await request.open()
     name, last, live = view.session.id, view.head.seq, await view.live()
     upto = last if query.upto is None else min(query.upto, last)

@@ -22,7 +22,7 @@ __all__ = ("memory",)
 
 @screen("/sessions/{session}/memory")
 async def memory(request: ScreenRequest[NoQuery]) -> RenderedScreen:
-    """Render the pins, the state and the valid findings of a session."""
+    """Render the page with a session's pins, state and valid findings (remembered tool results)."""
     words, view = request.words, await request.open()
     name = view.session.id
     pins = await view.session.pins()

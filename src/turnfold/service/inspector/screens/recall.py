@@ -35,7 +35,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("/sessions/{session}/recall", query=_Query)
 async def recall(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render the matches of a query."""
+    """Render the page that tries a recall: the entries that match a query, with scores, and the text for the model."""
     words, query, view = request.words, request.query, await request.open()
     name = view.session.id
     body: list[Node] = [_form(name, query, words)]
@@ -105,7 +105,7 @@ def _matches(
 
 
 def _parts(known: ScoreParts | None) -> list[Node]:
-    """Return the parts of a score; a dash for unknown ones."""
+    """Return table cells with the parts of an entry's recall score; a dash for an unknown part."""
     if known is None:
         return ["-", "-", "-"]
     meaning = "-" if known.meaning is None else f"{known.meaning:.3f}"

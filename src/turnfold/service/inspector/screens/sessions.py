@@ -53,7 +53,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     most: Annotated[int, Meta(ge=1, le=500)] = 40
     sort: _Sort = "changed"
     text: Annotated[str, Meta(max_length=4000)] = ""
-    """Search for these words in all sessions."""
+    """Words to search for in all sessions; empty lists the sessions."""
 
 
 @screen("", query=_Query)
@@ -103,7 +103,7 @@ async def _list(request: ScreenRequest[_Query]) -> list[Node]:
 
 
 def _heads(request: ScreenRequest[_Query]) -> list[Node]:
-    """Return the column headings; most are links that sort the list."""
+    """Return the column headings of the list of sessions; most are links that sort it."""
     words, query = request.words, request.query
     heads: list[Node] = []
     for name in (
@@ -158,7 +158,7 @@ async def _matching(request: ScreenRequest[_Query]) -> tuple[list[ConversationIn
 
 
 def _before(prefix: str) -> str:
-    """Return a name that sorts before every name with this prefix, and close to them."""
+    """Return a name that sorts before every session name with this prefix, after which a listing starts."""
     return prefix[:-1] if prefix else ""
 
 
@@ -201,7 +201,7 @@ def _unreadable(request: ScreenRequest[_Query], error: WrongKey | InvalidRecord)
 
 
 async def _title(session: AsyncSession) -> str:
-    """Return the beginning of the first user message."""
+    """Return the beginning of a session's first user message, as its title."""
     for entry in await session.history(after=0, limit=_FIRST_ENTRIES):
         if entry.message.role == "user":
             return excerpt(entry.message, characters=80)

@@ -55,7 +55,7 @@ class _FileQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("/sessions/{session}/snapshots", query=_PageQuery)
 async def snapshots(request: ScreenRequest[_PageQuery]) -> RenderedScreen:
-    """Render the list of snapshots."""
+    """Render the page that lists a session's workspace snapshots."""
     words, query, view = request.words, request.query, await request.open()
     name = view.session.id
     heads = await view.session.snapshots.heads(after=query.after, limit=query.limit)
@@ -94,12 +94,12 @@ async def snapshots(request: ScreenRequest[_PageQuery]) -> RenderedScreen:
 
 @screen("/sessions/{session}/snapshots/{turn}")
 async def snapshot(request: ScreenRequest[NoQuery]) -> RenderedScreen:
-    """Render one snapshot."""
+    """Render the page of one workspace snapshot: its context, files and state."""
     words, view = request.words, await request.open()
     name, turn = view.session.id, _turn(request.params["turn"])
     found = await view.session.snapshots.get(turn)
     if found is None:
-        raise NotFound(f"no snapshot was taken at turn {turn:,}")
+        raise NotFound(f"there is no snapshot of turn {turn:,}")
     files: list[list[Node]] = []
     for path, content in found.files.items():
         href = address("sessions", name, "snapshots", turn, "file", path=path)
@@ -134,7 +134,7 @@ async def snapshot(request: ScreenRequest[NoQuery]) -> RenderedScreen:
 
 @screen("/sessions/{session}/snapshots/{turn}/file", query=_FileQuery)
 async def snapshot_file(request: ScreenRequest[_FileQuery]) -> RenderedScreen:
-    """Render one file of a snapshot, a page at a time."""
+    """Render one file of a workspace snapshot, a page at a time."""
     words, query, view = request.words, request.query, await request.open()
     name, turn = view.session.id, _turn(request.params["turn"])
     content = await view.session.snapshots.read(turn, query.path)
@@ -166,7 +166,7 @@ async def snapshot_file(request: ScreenRequest[_FileQuery]) -> RenderedScreen:
 
 @screen("/sessions/{session}/snapshots/diff", query=_DiffQuery)
 async def snapshot_diff(request: ScreenRequest[_DiffQuery]) -> RenderedScreen:
-    """Render the difference of two snapshots."""
+    """Render the page that compares two workspace snapshots."""
     words, query, view = request.words, request.query, await request.open()
     name = view.session.id
     found = await view.session.snapshots.diff(query.before, query.after)
@@ -224,5 +224,5 @@ def _trail(words: PageLabels, name: str) -> tuple[tuple[str, str], ...]:
 
 def _turn(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise InvalidOption(f"turn {text[:40]!r} is not a whole number from 0")
+        raise InvalidOption(f"turn {text[:40]!r} is not a whole number: give 0 or more")
     return int(text)

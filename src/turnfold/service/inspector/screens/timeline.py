@@ -63,7 +63,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("/sessions/{session}", query=_Query)
 async def session(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render the timeline."""
+    """Render the timeline of a session: one bar per call, marks for folds, cuts and cache breaks."""
     words, view = request.words, await request.open()
     name, live = view.session.id, await view.live()
     numbers = await call_numbers(view.session)
