@@ -48,7 +48,7 @@ app.add_typer(tokens, name="tokens")
 
 
 class LabelLanguage(StrEnum):
-    """Languages of the labels."""
+    """The languages in which the demo can show its labels."""
 
     EN = "en"
     ZH = "zh"
@@ -218,7 +218,7 @@ def chat(
 
 
 def _answer_text(turn: dict[str, str | None]) -> str:
-    """Return the answer of a turn as it is printed; without a model and a match, that the message was stored."""
+    """Return the text to print for a turn of a chat: the answer, or that the message was stored."""
     from turnfold.cli.chat import shown_answer
     from turnfold.cli.labels import translated
 

@@ -23,7 +23,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAudit:
-    """Audit of one session."""
+    """Result of auditing one session: its entries, and the faults found."""
 
     session: str
     entries: int
@@ -32,7 +32,7 @@ class SessionAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """Audits of several sessions."""
+    """Results of auditing several sessions."""
 
     store: str
     tenant: str
@@ -71,7 +71,7 @@ def _audit(opened: Opened, name: str) -> SessionAudit:
 
 
 def show_audit(found: AuditReport, *, json: bool) -> None:
-    """Print a report."""
+    """Print the results of an audit, as text or JSON."""
     if json:
         print(as_json(found))  # noqa: T201 (what the command is for)
         return

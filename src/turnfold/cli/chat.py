@@ -83,7 +83,7 @@ def pick_model(
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """An earlier message that matches the input."""
+    """An earlier message that matches the user's input, quoted in a chat without a model."""
 
     seq: int
     role: str
@@ -92,7 +92,7 @@ class Quoted:
 
 @dataclass(slots=True)
 class ModelAnswers:
-    """Answers with a model, through the agent loop."""
+    """Answers a chat with a model, through the agent loop."""
 
     memory: Memory
     model: ChatModel
@@ -119,7 +119,7 @@ class ModelAnswers:
 
 @dataclass(slots=True)
 class Quotes:
-    """Answers without a model: stores the input and quotes matching earlier messages."""
+    """Answers a chat without a model: stores the input and quotes matching earlier messages."""
 
     memory: Memory
     limit: int = 3
@@ -131,7 +131,7 @@ class Quotes:
         """None: nothing is sent, so there is nothing to report."""
 
     def answer(self, conversation: str, text: str) -> str:
-        """Return matching earlier messages, and store the input."""
+        """Store the user's message, and return the earlier messages that match it as text."""
         session = self.memory.session(conversation)
         found = session.recall(text, limit=self.limit) if text.strip() else []
         session.user(text)
@@ -164,7 +164,7 @@ def talk(
     system: str,
     tokens: int | None,
 ) -> None:
-    """Chat until the input ends."""
+    """Run a chat on the terminal until the input ends."""
     console = Console(highlight=False, soft_wrap=True)
     chosen = pick_model(model, base_url)
     with _memory(store, chosen, tokens, session) as memory:
@@ -226,7 +226,7 @@ def say_once(
 
 
 def budget_line(receipt: Receipt) -> str:
-    """Return one line with the token figures of a call."""
+    """Return one line about a call: tokens used and allowed, messages left out, share of the last prompt kept."""
     if not is_chinese():
         share = f", {receipt.prefix_share:.0%} of the last prompt kept" if receipt.previous else ""
         return with_singulars(f"{receipt}{share}")
@@ -254,7 +254,7 @@ def _error_line(error: TurnfoldError) -> str:
 
 
 def _resume_command(conversation: str, given: Mapping[str, str | None]) -> str:
-    """Return the command that continues a session, with its store."""
+    """Return the `turnfold chat` command that continues this session later, with its store."""
     options = "".join(f" --{name} {shlex.quote(value)}" for name, value in given.items() if value)
     return f"turnfold chat{options} --session {shlex.quote(conversation)}"
 
@@ -351,7 +351,7 @@ class ChatCommands:
         }
 
     def run(self, line: str) -> bool:
-        """Run a line that is a command and return True; return False for a message, which may begin with `//`."""
+        """Run a line if it is a slash command, and return True; False for a message, which may begin with `//`."""
         word, _, rest = line.partition(" ")
         if not _COMMAND.fullmatch(word):
             return False

@@ -19,8 +19,10 @@ _ERRORS: Final[Mapping[str, str]] = {
         "--base-url 只指明服务器，须同时给出 --model"
     ),
     "/recall needs words: /recall spare key": "/recall 后面要有词语，例如：/recall 备用钥匙",
-    "give one of: a session, --user, --all, --verify": "请给出其中一个：会话、--user、--all、--verify",
-    "--entry and --reason are for one entry of a session": "--entry 与 --reason 只用于会话中的一条记录",
+    "give exactly one of: a session, --user, --all, --verify": "请只给出其中一个：会话、--user、--all、--verify",
+    "--entry and --reason erase one entry: give the session and --entry": (
+        "--entry 与 --reason 用于删除一条记录：请给出会话与 --entry"
+    ),
     "only a SQLite store can be copied as a file; for PostgreSQL use pg_dump, or `turnfold export --all`": (
         "只有 SQLite 存储能按文件复制；PostgreSQL 请用 pg_dump，或 `turnfold export --all`"
     ),
@@ -28,7 +30,7 @@ _ERRORS: Final[Mapping[str, str]] = {
         "更换密钥需要一个文件：第一行是新密钥，下一行是旧密钥；用 --encryption-key-file 指明"
     ),
     "this erases {what} for good: add --yes": "这会永久删除{what}：请加上 --yes",
-    "nothing was deleted": "没有删除任何内容",
+    "not confirmed, so nothing was deleted": "未确认，没有删除任何内容",
     "to delete, give the whole id of the session: {name}": "要删除，请给出会话的完整标识：{name}",
     "cannot read the receipt {path}: {error}": "无法读取回执 {path}：{error}",
     "{path} is not a receipt of an erasure: {error}": "{path} 不是删除的回执：{error}",
@@ -40,7 +42,7 @@ _ERRORS: Final[Mapping[str, str]] = {
         "--budget {given} 不是 token 数：写成 2000 或 2000,8000"
     ),
     "no sessions of tenant {tenant} in {store}": "{store} 中没有租户 {tenant} 的会话",
-    "no messages in {path}": "{path} 中没有消息",
+    "there are no messages in {path}: give a file with a conversation": "{path} 中没有消息：请给出含有会话的文件",
     "no conversation in {path}": "{path} 中没有会话",
     "nothing to evaluate: none of the {number} conversations has an answer or a question": (
         "没有可评测的内容：{number} 个会话都没有回答或问题"

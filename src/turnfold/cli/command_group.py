@@ -41,7 +41,7 @@ _USAGE_ERRORS: Final[Mapping[str, str]] = {
 
 
 class TranslatedGroup(TyperGroup):
-    """A group of commands with help in the reader's language."""
+    """A group of commands that prints help and usage errors in the reader's language."""
 
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 (passed through)
         """Run the command line, with headings in the reader's language."""
@@ -76,7 +76,7 @@ class TranslatedGroup(TyperGroup):
 
 
 def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does not export its types)
-    """Show a flag without the type of its value, because it takes none."""
+    """Change a command's help to show flags without the type of a value, because they take none."""
     original = command.get_help_option
 
     def get_help_option(ctx: object) -> Any:  # noqa: ANN401 (as above)
@@ -92,7 +92,7 @@ def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does no
 
 
 def _take_key_file(command: Any, options: Any) -> None:  # noqa: ANN401 (as above)
-    """Let a command that opens a store take the key file too: where an option stands should not matter."""
+    """Let a command take --encryption-key-file after its name too, if it opens a store."""
     names = [each.name for each in command.params]
     if "store" not in names or _KEY_FILE in names:
         return
@@ -147,7 +147,7 @@ def _headings() -> Generator[None]:
 
 @contextmanager
 def _usage_errors() -> Generator[None]:
-    """Put the Chinese name of a usage error before its message."""
+    """Context manager: put the Chinese name of a usage error before its message, in a Chinese locale."""
     try:
         yield
     except _UsageError as error:

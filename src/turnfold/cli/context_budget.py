@@ -57,12 +57,12 @@ def budget_parts(
 
 
 def legend(parts: Sequence[BarPart], *, plain: bool) -> Legend:
-    """Return the legend of the non-empty parts."""
+    """Return the legend of a prompt's bar: the parts that are not empty, with their tokens."""
     return Legend(tuple(part for part in parts if part.amount), plain)
 
 
 def tick_line(share: float, width: int, *, plain: bool) -> Text:
-    """Return the line under the bar, with a mark and a percentage at the given share of its width."""
+    """Return the line under a bar of `width` cells, with a mark and a percentage at a share of its length."""
     percent = f"{share:.0%}"
     at = min(int(share * width), width - 1)
     mark = "^" if plain else "▲"
@@ -122,7 +122,7 @@ def look_at_context(
 
 
 def show_context(view: ContextView, *, json: bool) -> None:
-    """Print the figures of a context."""
+    """Print the figures of a context, as a drawing or JSON."""
     print_result(view, lambda console: draw_context(view, console), json=json)
 
 

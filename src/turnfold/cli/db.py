@@ -36,7 +36,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseStatus:
-    """Status of a store."""
+    """Status of a store: size, settings, schema and warnings."""
 
     store: str
     backend: str
@@ -52,7 +52,7 @@ class DatabaseStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migrated:
-    """Result of a migration."""
+    """Result of migrating the database schema of a store."""
 
     store: str
     added: tuple[str, ...]
@@ -61,7 +61,7 @@ class Migrated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """A copy of a store."""
+    """Result of a backup: the file that was written."""
 
     store: str
     target: str
@@ -122,7 +122,7 @@ def _outdated(address: str, found: SqliteStatus) -> DatabaseStatus:
 
 
 def migrate_store(store: str | None, tenant: str) -> Migrated:
-    """Migrate the schema of a store to this release."""
+    """Migrate the database schema of a store to this release, and return the steps that were needed."""
     address = address_of(store)
     require_store(address)
     path = file_of(address)
@@ -158,7 +158,7 @@ def rotate_keys(store: str | None, tenant: str) -> Rotated:
 
 
 def show_status(found: DatabaseStatus, *, json: bool) -> None:
-    """Print the status of a store."""
+    """Print the status of a store, as a table or JSON."""
     if json:
         print(as_json(found))  # noqa: T201 (what the command is for)
         return

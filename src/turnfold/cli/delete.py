@@ -36,7 +36,7 @@ def erase(
 ) -> ErasureReceipt:
     """Erase a session, all sessions of a user or all of the tenant; asks for confirmation unless `asked`."""
     if sum((session is not None, user is not None, every)) != 1:
-        raise InvalidOption("give one of: a session, --user, --all, --verify")
+        raise InvalidOption("give exactly one of: a session, --user, --all, --verify")
     if session is not None:
         _confirm("session {name}", session, asked=asked)
     elif user is not None:
@@ -74,11 +74,11 @@ def _confirm(what: str, name: str, *, asked: bool) -> None:
         raise InvalidOption(f"this erases {what.format(name=named)} for good: add --yes")
     question = label("erase {what} for good? [y/N] ").format(what=label(what).format(name=named))
     if input(question).strip().lower() not in ("y", "yes", "是"):
-        raise InvalidOption("nothing was deleted")
+        raise InvalidOption("not confirmed, so nothing was deleted")
 
 
 def check_receipt(store: str | None, tenant: str, path: Path) -> ErasureCheck:
-    """Check the receipt in a file against the store."""
+    """Check that the store has none of the conversations that the erasure receipt in a file names."""
     try:
         receipt = msgspec.json.decode(path.read_bytes(), type=ErasureReceipt)
     except OSError as error:
@@ -90,7 +90,7 @@ def check_receipt(store: str | None, tenant: str, path: Path) -> ErasureCheck:
 
 
 def show_receipt(receipt: ErasureReceipt, *, json: bool) -> None:
-    """Print what was erased."""
+    """Print what was erased, as text or JSON."""
     if json:
         print(as_json(receipt))  # noqa: T201 (what the command is for)
         return

@@ -60,7 +60,7 @@ _EXTRA = "extra "
 
 
 class CheckState(StrEnum):
-    """Result of a check."""
+    """Whether a check of `turnfold doctor` found all well, something to know, or a problem."""
 
     OK = "ok"
     NOTE = "note"
@@ -71,7 +71,7 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Outcome of one check."""
+    """Result of one check of `turnfold doctor`: its state, details and what to do."""
 
     name: str
     state: CheckState
@@ -104,7 +104,7 @@ def examine(store: str | None, tenant: str, cache: str | None = None) -> list[Ch
 
 
 def _rank(one: CheckResult) -> int:
-    """Return the place of a result: few of the extras are needed, so none of them stands before a problem."""
+    """Return the sort key of a check's result: problems first, then notes, what is fine, and extras last."""
     if one.state is CheckState.BAD:
         return 0
     if one.name.startswith(_EXTRA):
@@ -124,7 +124,7 @@ def _python() -> Iterator[CheckResult]:
 
 
 def _extras() -> Iterator[CheckResult]:
-    """Check the packages of each extra."""
+    """Yield a result for each optional extra: whether its packages are installed."""
     wanted: dict[str, list[str]] = {}
     for line in metadata.requires("turnfold") or []:
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
@@ -289,7 +289,7 @@ def _contents(store: Store, scope: Scope) -> CheckResult:
 
 
 def _read_whole(store: Store, scope: Scope, info: ConversationInfo) -> int:
-    """Read a conversation and return its number of entries."""
+    """Read all entries of a conversation, which verifies their checksums, and return their number."""
     drive(store.capture(scope, info.conversation, lambda _: None))
     after = 0
     while page := drive(store.read(scope, info.conversation, after=after)):
@@ -353,7 +353,7 @@ class Report:
 
 
 def show_findings(found: Sequence[CheckResult], *, json: bool) -> bool:
-    """Print the results; returns True if none is bad."""
+    """Print the results of `turnfold doctor`; return True if none is bad."""
     ok = all(one.state is not CheckState.BAD for one in found)
     if json:
         print(as_json(Report(ok=ok, findings=tuple(found))))  # noqa: T201 (what the command is for)

@@ -41,9 +41,9 @@ _MOST_BARS = 24
 _HEADS = (
     "method", "budget", "rules", "atoms", "evidence", "R@5", "P@5", "usable", "folds", "prefix", "used", "per call",
 )  # fmt: skip
-"""First which row it is, then what contexts hold, then the calls: a narrow terminal gets a table for each half."""
+"""Column headings: the row's method and budget, what contexts hold, then the calls; split on a narrow terminal."""
 _KEYS = 2
-"""Columns that say which row it is."""
+"""Number of first columns that identify a row: method and budget."""
 
 
 def conversations_of(

@@ -33,7 +33,7 @@ class ExitCode(IntEnum):
 
 
 def code_of(error: TurnfoldError) -> ExitCode:
-    """Return the exit code of an error."""
+    """Return the exit code of the command line for an error."""
     match error:
         case NotFound():
             return ExitCode.NOT_FOUND
@@ -61,7 +61,7 @@ def _without_controls(text: str) -> str:
 
 @contextmanager
 def report_errors() -> Generator[None]:
-    """Print an error of turnfold as its message and exit with its code; other errors keep their traceback."""
+    """Context manager: print an error of turnfold and exit with its code; other errors keep their traceback."""
     try:
         yield
     except TurnfoldError as error:

@@ -62,7 +62,7 @@ class CallList:
 
 
 def list_calls(store: str | None, tenant: str, session: str, *, most: int) -> CallList:
-    """Return the newest calls."""
+    """Return the newest `most` model calls of a session, oldest first."""
     with open_session(store, tenant, session, calls=most) as at:
         numbers = drive(call_numbers(at.session.awaiting))
         points = tuple(call_point(each, numbers.get(each.call, 0)) for each in at.calls)
@@ -225,7 +225,7 @@ def _items(console: Console, items: Sequence[SentItem]) -> RenderableType:
 
 
 def show_diff(found: CallDiff, *, json: bool) -> None:
-    """Print the difference of two calls."""
+    """Print the differences between two calls, as text or JSON."""
     print_result(found, lambda console: _draw_diff(found, console), json=json)
 
 

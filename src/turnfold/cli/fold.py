@@ -31,7 +31,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeFold:
-    """Result of a fold."""
+    """Result of `turnfold fold`: the session, and the checkpoint (summary) that was made."""
 
     session: str
     checkpoint: Checkpoint | None
@@ -40,7 +40,7 @@ class MadeFold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeFork:
-    """A copy of a conversation."""
+    """Result of `turnfold fork`: the new conversation, and how much was copied."""
 
     session: str
     forked_from: str
@@ -49,7 +49,7 @@ class MadeFork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedCheckpoints:
-    """Checkpoints of a session."""
+    """Checkpoints (fold summaries) of a session to print."""
 
     session: str
     checkpoints: list[Checkpoint]
@@ -89,7 +89,7 @@ def make_fold(
 def make_fork(
     store: str | None, tenant: str, session: str, target: str, *, at: int | None
 ) -> MadeFork:
-    """Copy a conversation up to an entry."""
+    """Copy a conversation up to entry `at` (by default all of it) to a new one with the id `target`."""
     with open_session(store, tenant, session, calls=1) as opened:
         copy = opened.session.fork(at, conversation=target)
         return MadeFork(
@@ -149,7 +149,7 @@ def show_fold(made: MadeFold, *, json: bool) -> None:
 
 
 def show_fork(made: MadeFork, *, json: bool) -> None:
-    """Print the result of a fork."""
+    """Print the result of a fork (copy of a session), as text or JSON."""
     if json:
         print(as_json(made))  # noqa: T201 (what the command is for)
         return

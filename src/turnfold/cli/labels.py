@@ -346,7 +346,7 @@ def is_chinese() -> bool:
 
 
 def translated(text: str) -> str:
-    """Return a sentence in the language of the locale; unchanged if `chinese_messages` does not have it."""
+    """Return a sentence translated for the locale; unchanged if `chinese_messages` has no translation."""
     if not is_chinese():
         return text
     for pattern, chinese in _patterns():
@@ -357,7 +357,7 @@ def translated(text: str) -> str:
 
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return the sentences as patterns, the longest fixed text first, because a shorter one may also match."""
+    """Return the translated sentences as patterns that match them with values; longest fixed text first."""
     fixed = {english: len(re.sub(r"{\w+}", "", english)) for english in MESSAGES}
     return tuple(
         (

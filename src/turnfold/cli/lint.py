@@ -57,7 +57,7 @@ class Linted:
         """Changes the repair made."""
 
     def as_fields(self) -> dict[str, object]:
-        """Return faults and changes as JSON values."""
+        """Return the faults of the history, and the changes of its repair, as JSON values."""
         fields: dict[str, object] = {
             "provider": self.provider,
             "faults": [

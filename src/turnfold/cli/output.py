@@ -85,7 +85,7 @@ def printable(text: str) -> str:
 
 
 def moment(microseconds: int) -> str:
-    """Format a time in UTC for people; a dash if it is unknown."""
+    """Return a time (microseconds since 1970) as a readable text in UTC; a dash if it is 0 (unknown)."""
     if microseconds <= 0:
         return "-"
     return datetime.fromtimestamp(microseconds / _MICRO, UTC).strftime("%Y-%m-%d %H:%M")
@@ -212,7 +212,7 @@ class Reporter:
 
 @contextmanager
 def progressing(what: str) -> Generator[Reporter]:
-    """Yield a reporter of progress, and close it when the work ends."""
+    """Context manager: yield a progress bar for some work, and remove it when the work ends."""
     reporter = Reporter(what)
     try:
         yield reporter

@@ -31,14 +31,14 @@ class PinsScreen:
 def change_pins(
     store: str | None, tenant: str, session: str, *, content: str, entry: int, key: str
 ) -> PinsScreen:
-    """Pin a text or an entry."""
+    """Pin a text or an entry of a session, and return all pins."""
     with open_session(store, tenant, session, calls=1) as at:
         at.session.pin(content, seq=entry, key=key)
         return PinsScreen(session=at.session.id, pins=at.session.pins())
 
 
 def drop_pin(store: str | None, tenant: str, session: str, *, key: str) -> PinsScreen:
-    """Remove a pin; raises `NotFound` if it is not pinned."""
+    """Remove a pin of a session and return the others; raises `NotFound` if there is no such pin."""
     with open_session(store, tenant, session, calls=1) as at:
         if not at.session.unpin(key):
             names = ", ".join(map(repr, at.session.pins())) or "none"

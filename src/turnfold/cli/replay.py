@@ -49,7 +49,7 @@ _EMPTY_SIZE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRow:
-    """The result of a history with one budget and strategy."""
+    """The result of replaying a history with one budget and strategy."""
 
     strategy: str
     budget: int
@@ -69,7 +69,7 @@ class ReplayRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The results of one history with several budgets and strategies."""
+    """The results of replaying one history with several budgets and strategies."""
 
     source: str
     entries: int
@@ -115,9 +115,9 @@ def read_file(path: Path, format_name: str) -> dict[str, list[ImportedMessage]]:
 
 
 def require_messages(path: Path) -> None:
-    """Raise `NotFound` for an empty file and for an empty list."""
+    """Raise `NotFound` if a file is empty or contains an empty list."""
     if path.stat().st_size <= _EMPTY_SIZE and b"".join(path.read_bytes().split()) in (b"", b"[]"):
-        raise NotFound(f"no messages in {path}")
+        raise NotFound(f"there are no messages in {path}: give a file with a conversation")
 
 
 def _exported(path: Path) -> dict[str, list[ImportedMessage]]:
@@ -163,7 +163,7 @@ def replay_history(
     prices: Path | None,
     tools: Path | None,
 ) -> Replay:
-    """Simulate every strategy with every budget."""
+    """Replay a history with every strategy under every budget, and return the results."""
     schemas = _tools(tools)
     table = load_prices(prices) if prices is not None else shipped_prices()
     priced = has_price(model, table)
@@ -238,7 +238,7 @@ def _tools(path: Path | None) -> Tools:
 
 
 def show_replay(found: Replay, *, json: bool) -> None:
-    """Print the results as a table."""
+    """Print the results of a replay as a table or JSON."""
     if json:
         print(as_json(found))  # noqa: T201 (what the command is for)
         return

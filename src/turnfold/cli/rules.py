@@ -25,7 +25,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleRow:
-    """One active rule."""
+    """One active rule of a session, as the command prints it."""
 
     id: str
     kind: RuleKind
@@ -36,7 +36,7 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRuleRow:
-    """One rule that no longer applies."""
+    """One rule that no longer applies, and what ended it."""
 
     id: str
     kind: RuleKind

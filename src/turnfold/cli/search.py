@@ -54,7 +54,7 @@ class Filters:
     until: str | None = None
 
     def within(self) -> Within:
-        """Return the parsed filters."""
+        """Return the filters parsed to a `Within`; raises `InvalidOption` for an invalid one."""
         named = self.kinds or ("entry",)
         kinds = None if "all" in named else frozenset(_NAMES.get(kind, kind) for kind in named)
         return Within(
@@ -103,7 +103,7 @@ class SearchScreen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledRow:
-    """One recalled entry."""
+    """One recalled log entry, as the command prints it."""
 
     seq: int
     turn: int
@@ -117,7 +117,7 @@ class RecalledRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallScreen:
-    """Results of a recall."""
+    """Result of `turnfold recall`: the entries found, or the text that a model would get."""
 
     session: str
     query: str
@@ -137,7 +137,7 @@ def search_store(
     filters: Filters,
     limit: int,
 ) -> SearchScreen:
-    """Search the sessions of a tenant, or one of them."""
+    """Search the sessions of a tenant, or one of them, and return the results."""
     within = filters.within()
     with open_at(store, tenant) as opened:
         conversation = None if session is None else find_session(opened, session)
@@ -157,7 +157,7 @@ def recall_in(
     tokens: int | None,
     model: str | None,
 ) -> RecallScreen:
-    """Recall earlier messages of a session."""
+    """Return earlier messages of a session that match a query, or the text that a model would get."""
     within = filters.within()
     with open_session(store, tenant, session, model=model, calls=1) as at:
         found = at.session.recall(query, limit=limit, tokens=tokens, within=within)

@@ -43,7 +43,7 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRow:
-    """One session of the list."""
+    """One session in the list of sessions, with its size and newest calls."""
 
     session: str
     entries: int
@@ -69,7 +69,7 @@ class SessionsScreen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRow:
-    """One entry, with its message as JSON."""
+    """One log entry, with its message as JSON."""
 
     seq: int
     turn: int

@@ -67,7 +67,10 @@ __all__ = (
 
 
 def default_store(environment: Mapping[str, str] | None = None, *, make_folder: bool = True) -> str:
-    """Return the address of the store used if `--store` is not given."""
+    """Return the address of the store that is used without `--store`: of TURNFOLD_STORE, or a file of the user.
+
+    The folder of that file is created, unless `make_folder` is False.
+    """
     known = os.environ if environment is None else environment
     if known.get("TURNFOLD_STORE"):
         return address_of(known["TURNFOLD_STORE"])
@@ -124,7 +127,7 @@ _CALL = re.compile(r"(\d+)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open store and the scope of the tenant."""
+    """An open store with the scope (tenant) that the command works on."""
 
     store: Store
     scope: Scope
@@ -199,7 +202,7 @@ def session_in(
     budget: int | None = None,
     calls: int = 60,
 ) -> OpenedSession:
-    """Return a session of an open store, for reading."""
+    """Return a session of an open store with its newest calls and budget, for reading."""
     head = drive(opened.store.head(opened.scope, conversation))
     counter = counter or counter_of(head)
     usual = Memory(opened.store, scope=opened.scope, counter=counter)

@@ -26,7 +26,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
-    """The largest token users of one session, or of the whole store."""
+    """What uses most tokens: the entries, tools and roles of a session, or the sessions of the store."""
 
     session: str
     """Id of the session; empty for the whole store."""
@@ -65,7 +65,7 @@ def look_at_top(store: str | None, tenant: str, session: str | None, *, most: in
 
 
 def show_top(found: Top, *, json: bool) -> None:
-    """Print the table."""
+    """Print what uses most tokens, as a table or JSON."""
     print_result(found, lambda console: [_draw(found, console)], json=json)
 
 

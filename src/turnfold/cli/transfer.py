@@ -43,7 +43,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Result of an export."""
+    """Result of an export: how much was written, where, and the changes that the format required."""
 
     format: str
     output: str
@@ -96,7 +96,7 @@ def export_sessions(
 
 
 class _Target(NamedTuple):
-    """Format and model of an export."""
+    """Format and model for which conversations are exported."""
 
     name: str
     model: str
@@ -158,7 +158,7 @@ def _translate(
 
 
 def _body(name: str, messages: list[Message], target: _Target, changes: Counter[str]) -> str:
-    """Return one conversation as a request body, with its id."""
+    """Return one conversation as a JSON line: its id, and a request body in the target's format."""
     request = PROVIDERS[target.name].request(messages, model=target.model, cache=False, max_bytes=0)
     changes.update(f"{change.action}: {change.reason}" for change in request.changes)
     return json_lines.dumps({"conversation_id": name, **request.kwargs}, ensure_ascii=False)

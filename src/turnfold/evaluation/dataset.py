@@ -57,7 +57,7 @@ class EvalRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalConversation:
-    """A conversation to evaluate a memory on."""
+    """A conversation to evaluate a memory on, with questions and the user's rules."""
 
     name: str
     messages: tuple[Message, ...]
@@ -112,7 +112,7 @@ def read_set(path: str | Path) -> list[EvalConversation]:
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidExport(f"cannot read {file}: {error}", line=1) from None
     if not found:
-        raise NotFound(f"{file} has no conversation; each line must be one")
+        raise NotFound(f"{file} has no conversation: each line must be one, as JSON")
     return found
 
 

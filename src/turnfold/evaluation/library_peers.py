@@ -66,11 +66,11 @@ class _LibraryPeer:
 
     @classmethod
     def require(cls) -> Any:  # noqa: ANN401 (a package that pyright does not see)
-        """Import the library; raises `MissingExtra` with the package to install."""
+        """Import the peer's library and return it; raises `MissingExtra` with the package to install."""
         return _load(cls.module, package=cls.package, extra=cls.extra, peer=cls.name)
 
     def _new(self, messages: Sequence[Message]) -> list[_Piece]:
-        """Return the messages logged since the last call, as pieces."""
+        """Return the messages logged since the last call, in the form of OpenAI's chat API, each with a key."""
         first = len(self._log)
         self._log.extend(messages[first:])
         new: list[_Piece] = []
@@ -127,7 +127,7 @@ def _result(work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 (whatever th
     except StopIteration as end:
         return end.value
     raise RuntimeError(
-        "the library's coroutine suspended; it can only be run without an event loop"
+        "the library's coroutine waits for an event loop, but a peer is run without one"
     )
 
 
@@ -142,7 +142,7 @@ class LangChainTrim(_LibraryPeer):
         self._items: list[Any] = []
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Trim the whole history."""
+        """Return the history trimmed to the budget by LangChain's `trim_messages`."""
         self._items += self._as_langchain(messages)
         kept = self._library.trim_messages(
             self._items,
@@ -182,12 +182,12 @@ class LangChainSummary(LangChainTrim):
 
     @classmethod
     def require(cls) -> Any:  # noqa: ANN401 (as above)
-        """Import both packages of LangChain."""
+        """Import both packages of LangChain; raises `MissingExtra` with the package to install."""
         _load("langchain.agents.middleware", package="langchain", extra="langchain", peer=cls.name)
         return super().require()
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Call the middleware as before a model call; it may replace the oldest messages by a summary."""
+        """Return the messages after LangChain's middleware, which may replace the oldest by a summary."""
         for item in self._as_langchain(messages):
             (self._system if item.type == "system" else self._items).append(item)
         if self._middleware is None:
@@ -274,7 +274,7 @@ class AgentFrameworkTruncation(_LibraryPeer):
         self._keys: dict[int, str] = {}
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Let the strategy mark the messages to leave out; return the others."""
+        """Return the messages that the framework's strategy does not mark to be left out."""
         for piece in self._new(messages):
             item = self._item(piece.fields)
             self._items.append(item)
@@ -323,7 +323,7 @@ class HarnessSlidingWindow(_LibraryPeer):
         self._model = import_module("pydantic_ai.models.test").TestModel()
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Call the hook that an agent calls before a request; keep the history that it returns."""
+        """Return the history that the library's hook, called before each request, keeps."""
         for piece in self._new(messages):
             self._add(piece)
         strategy = self._library.SlidingWindowCompaction(
@@ -393,7 +393,7 @@ class CompactionGuard(_LibraryPeer):
         self._registered: set[str] = set()
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Register new rules; compact if the context is over the budget."""
+        """Register new rules with the library, and return the messages, compacted if they are over the budget."""
         for piece in self._new(messages):
             self._context.append({**piece.fields, "id": piece.key})
             if piece.fields["role"] == "user":

@@ -66,7 +66,7 @@ def normal_space(text: str) -> str:
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """Return the mean; None if there are no values."""
+    """Return the mean of the values; None if there are none."""
     found = list(values)
     return fmean(found) if found else None
 
@@ -88,7 +88,7 @@ def call_positions(messages: Sequence[Message]) -> list[int]:
 
 
 def context_text(messages: Iterable[Message]) -> str:
-    """Return the joined text of messages, including tool calls and results."""
+    """Return the text of all messages joined, including tool calls and results."""
     return "\n".join(passage.text for passage in passages_of(messages, longest=0))
 
 
@@ -111,7 +111,7 @@ def rules_in(sent: Sequence[Message], rules: Iterable[str]) -> int:
 
 
 class AtomIndex:
-    """Distinct atoms of a conversation without its system messages, each with the message that has it first."""
+    """The atoms (hard facts) of a conversation without system messages, each with its first message."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._reading = ReadCache()
@@ -126,7 +126,7 @@ class AtomIndex:
         self._first = {(each[0].kind, each[0].key): (seq, each) for seq, each in reversed(said)}
 
     def kept(self, sent: Sequence[Message], seq: int) -> tuple[int, int]:
-        """Return how many atoms of the first `seq` messages the sent messages contain, and how many there are."""
+        """Return how many atoms (hard facts) of the first `seq` messages are in `sent`, and how many there are."""
         known = tuple(graded for first, graded in self._first.values() if first <= seq)
         text = context_text(sent)
         lost = check_fidelity(SourceFacts(known), text, reading=self._reading).missing

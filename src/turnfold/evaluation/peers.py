@@ -40,7 +40,7 @@ __all__ = (
 
 
 class Peer(Protocol):
-    """A method of building contexts, to compare turnfold with.
+    """Another way of building contexts, to compare turnfold with.
 
     Optional members: `search(messages, question, limit)` returns seqs (from 1), best first; `marks` is the number of
     messages of the last context before each cache breakpoint; `close()` is called at the end of the conversation.
@@ -48,7 +48,7 @@ class Peer(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in the results."""
+        """Name of the peer in the results of an evaluation."""
         ...
 
     def context(self, messages: Sequence[Message], budget: int, /) -> Sequence[Message]:
@@ -80,14 +80,14 @@ class TurnfoldPeer:
         """Number of messages of the last context before each cache breakpoint."""
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Add the new messages to the session and build its context."""
+        """Add the new messages to a turnfold session, and return the messages of its context."""
         self._budget = self._budget or budget
         context = self._session(messages).context(budget=Budget(max_tokens=budget))
         self.marks = _marks(context)
         return context.messages
 
     def search(self, messages: Sequence[Message], question: str, limit: int) -> list[int]:
-        """Return the seqs that `session.recall()` finds."""
+        """Return the log positions of the entries that `session.recall()` finds for a question, best first."""
         session = self._session(messages)
         return [found.seq for found in session.recall(question, limit=limit)]
 
@@ -117,7 +117,7 @@ class TurnfoldPeer:
 
 
 def _marks(context: Context) -> tuple[int, ...]:
-    """Return the cache breakpoints: ends of system, summary and window, and of the whole prompt in a tool loop."""
+    """Return the number of messages before each cache breakpoint: after system, summary, window and a tool loop."""
     ends = set(context.ends[:3])
     if any(message.role == "tool" for message in context.messages[context.ends[3] :]):
         ends.add(len(context.messages))
@@ -148,7 +148,7 @@ class RecencyPeer:
         self._cost = MessageCosts(counter)
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Return the messages without the oldest ones."""
+        """Return the system messages and the newest messages that fit the budget."""
         system = [each for each in messages if each.role == "system"]
         talk = [each for each in messages if each.role != "system"]
         room = budget - self._cost.reply - sum(map(self._cost, system))
@@ -176,7 +176,7 @@ class Bm25Peer:
         self._lengths: list[int] = []
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Fill the budget with the best matches, in the order of the log."""
+        """Return system messages, the best matches of the user's last message that fit, and the newest turn."""
         turn = max((at for at, each in enumerate(messages) if each.role == "user"), default=0)
         system = [each for each in messages[:turn] if each.role == "system"]
         newest = messages[turn:]
@@ -198,7 +198,7 @@ class Bm25Peer:
         return [*system, *([quoted] if chosen else []), *newest]
 
     def search(self, messages: Sequence[Message], question: str, limit: int) -> list[int]:
-        """Return the seqs of the messages that contain words of the question, best first."""
+        """Return the log positions of the messages that contain words of the question, best first."""
         for seq, message in enumerate(messages[len(self._lengths) :], len(self._lengths) + 1):
             counts = Counter(terms_of(message.text))
             self._lengths.append(counts.total())
@@ -224,7 +224,7 @@ class MessageCosts:
         self._known: dict[int, tuple[Message, int]] = {}
 
     def __call__(self, message: Message) -> int:
-        """Return the tokens of a message."""
+        """Return the number of tokens of a message, from the cache if this object was counted before."""
         if id(message) not in self._known:
             self._known[id(message)] = message, self._counter.count_message(message)
         return self._known[id(message)][1]

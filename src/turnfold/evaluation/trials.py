@@ -54,7 +54,7 @@ __all__ = (
 _MOST_POINTS = 20
 """Most calls of a conversation in which rules and atoms are counted; of more calls, evenly spaced ones are taken."""
 _BEST = 5
-"""Number of search results that are scored."""
+"""Number of best search results that are scored for each question."""
 OnCall = Callable[[], object]
 
 
@@ -69,7 +69,7 @@ class FoldPoint:
     folds: int
     """Folds so far: calls that dropped or shortened a message of the log which the previous call sent."""
     seq: int
-    """Number of messages logged."""
+    """Number of messages in the log when the call was made."""
     rules: int
     rules_kept: int
     atoms: int
@@ -121,7 +121,7 @@ class EvaluationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The result of an evaluation."""
+    """The result of an evaluation: a row of figures per peer and budget, and where they come from."""
 
     conversations: int
     entries: int
@@ -135,11 +135,11 @@ class Evaluation:
     currency: str
     rows: tuple[EvaluationRow, ...]
     skipped: tuple[str, ...]
-    """Conversations with neither an answer nor a question."""
+    """Ids of the conversations that were skipped, because they have neither an answer nor a question."""
 
 
 class _Reference:
-    """Rules in force at each call and atoms of one conversation, which contexts should keep; shared by all trials."""
+    """The user's rules at each call and the atoms (hard facts) of a conversation, which contexts should keep."""
 
     def __init__(self, conversation: EvalConversation, counter: TokenCounter) -> None:
         self.conversation, self.counter = conversation, counter
@@ -189,7 +189,9 @@ def evaluate(
     chosen = [each for each in given if _work(each)]
     skipped = [each.name for each in given if not _work(each)]
     if not budgets:
-        raise InvalidOption("nothing to evaluate: give at least one budget")
+        raise InvalidOption(
+            "no budget was given, so there is nothing to evaluate: give at least one"
+        )
     if not chosen:
         raise NotFound(
             f"nothing to evaluate: none of the {len(skipped)} conversations has an answer or a question"
@@ -287,7 +289,7 @@ class _Replay:
         self.refused = ""
 
     def calls(self) -> None:
-        """Build the context of every recorded call."""
+        """Let the peer build the context of every recorded call, and collect the contexts."""
         for at in self.positions:
             context = self._context(self._conversation.messages[:at])
             system = len(list(takewhile(lambda message: message.role == "system", context or ())))
@@ -314,7 +316,7 @@ class _Replay:
         return found, coverage
 
     def _context(self, log: Sequence[Message]) -> tuple[Message, ...] | None:
-        """Return the peer's context; None if it raises an error. Of turnfold, only `BudgetTooSmall` is caught."""
+        """Return the peer's context; None if it raises an error (for turnfold, only `BudgetTooSmall`)."""
         self._on_call()
         expected = BudgetTooSmall if isinstance(self._peer, TurnfoldPeer) else Exception
         try:
@@ -341,7 +343,7 @@ def _point(reference: _Reference, sent: Sequence[Message], seq: int, folds: int)
 def _measured(
     replay: _Replay, messages: Sequence[Message], cost: MessageCosts
 ) -> Iterator[MeasuredCall]:
-    """Yield the figures of each call."""
+    """Yield the figures of each replayed call: tokens, shared prefix, whether it is usable."""
     before: tuple[Message, ...] = ()
     logged = counted = 0
     for at, context, marks in zip(replay.positions, replay.contexts, replay.marks, strict=True):
@@ -394,7 +396,7 @@ def _row(
 
 
 def _ratio(pairs: Iterable[tuple[int, int]]) -> float | None:
-    """Return the sum of the first numbers divided by that of the second; None if that is 0."""
+    """Return the sum of the first numbers of all pairs divided by the sum of the second ones; None if that is 0."""
     found = list(pairs)
     whole = sum(total for _, total in found)
     return sum(kept for kept, _ in found) / whole if whole else None

@@ -57,7 +57,7 @@ class AuditRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFault:
-    """A broken rule, with the entry concerned."""
+    """A fault that an audit found: which rule is broken, at which entry, and how."""
 
     rule: AuditRule
     seq: int
@@ -84,7 +84,7 @@ class _StoredState:
 
     @property
     def covered(self) -> int:
-        """The last seq that is covered by the summary, or by the extract shown instead of it."""
+        """Last log position that is covered by the summary, or by the extract shown instead of it; 0 for none."""
         live = self.shown
         stood_in = self.stand_in[0] if self.stand_in[0] > self.cleared else 0
         return max(live.upto if live else 0, stood_in)
@@ -113,7 +113,7 @@ def audit(
 def audit(
     session: Session | AsyncSession, *, context: Context | None = None
 ) -> list[AuditFault] | Coroutine[object, None, list[AuditFault]]:
-    """Return the faults of a conversation; await it for an `AsyncSession`.
+    """Check that a context accounts for every entry of the log, and return the faults; await it for `AsyncSession`.
 
     `context` is the context to check, built after the newest entry and checkpoint; without it a context is built, which
     counts as a call. The whole log is read.
@@ -252,7 +252,7 @@ def _check_summary(stored: _StoredState, context: Context) -> Iterator[AuditFaul
 
 
 def _check_accounting(stored: _StoredState, context: Context) -> Iterator[AuditFault]:
-    """Check that each entry is either sent, folded or listed as dropped: exactly one of these."""
+    """Yield a fault for each entry that is not exactly one of: sent, folded, listed as dropped."""
     sent = {seq for seq in context.positions if seq >= 0}
     listed = _with_outcome(context, Outcome.DROPPED)
     folded = _with_outcome(context, Outcome.FOLDED)
@@ -302,7 +302,7 @@ def _check_text(stored: _StoredState, context: Context) -> Iterator[AuditFault]:
 
 
 def _check_system(stored: _StoredState, context: Context) -> Iterator[AuditFault]:
-    """Check that the current system messages come first and, unless the receipt lists a change, as they were logged."""
+    """Yield faults of the system messages: they must come first and, unless a change is listed, as logged."""
     heading = context.section(Section.SYSTEM)
     if len(heading) != len(stored.system):
         detail = f"{len(heading)} system messages sent, {len(stored.system)} are current"
@@ -322,7 +322,7 @@ def _is_shortened(context: Context) -> bool:
 
 
 def _with_outcome(context: Context, outcome: Outcome) -> dict[int, str]:
-    """Return the reasons, by seq, of all entries with this outcome."""
+    """Return seq -> reason of all entries that the receipt lists with this outcome."""
     return {
         seq: fate.reason
         for fate in context.fates

@@ -66,7 +66,7 @@ REASONS: Final[Mapping[str, str]] = {
 
 
 def translate_reason(reason: str, language: str) -> str:
-    """Return a reason in a language: `en` or `zh`."""
+    """Return the reason in a receipt or comparison in a language, `en` or `zh`; in English if it is not translated."""
     if language != "zh":
         return reason
     return "；".join(map(_chinese, reason.split(_JOIN)))

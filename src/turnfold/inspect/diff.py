@@ -18,7 +18,7 @@ __all__ = (
 
 
 _CONTEXT = 40
-"""Characters shown before and after the first difference of two texts."""
+"""Number of characters shown before and after the first difference of two texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +51,14 @@ class CallDiff:
     gone: tuple[SentItem, ...]
     new: tuple[SentItem, ...]
     sections: dict[str, int]
-    """Tokens by which each section grew."""
+    """Section of the prompt -> tokens by which it grew; negative if it shrank."""
     reasons: tuple[str, ...]
 
 
 def diff_calls(
     before: Explanation, after: Explanation, numbers: Mapping[str, int] | None = None
 ) -> CallDiff:
-    """Compare two calls of one conversation; `numbers` are those of its calls."""
+    """Return the differences of two calls of one conversation; `numbers` maps call ids to their numbers."""
     numbers = numbers or {}
     old_items, new_items = sent_items(before), sent_items(after)
     found = compare(before, after)
@@ -79,7 +79,7 @@ def diff_calls(
 
 
 def _only_in(items: Sequence[SentItem], others: Sequence[SentItem]) -> tuple[SentItem, ...]:
-    """Return the items that are missing in `others`; an item that occurs twice must be there twice."""
+    """Return the messages that are missing in `others`; one that occurs twice must be there twice."""
     known = Counter(item.digest for item in others)
     missing: list[SentItem] = []
     for item in items:

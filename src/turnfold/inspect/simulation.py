@@ -75,7 +75,7 @@ class FoldPrompt(NamedTuple):
     shared: int = 0
     """Tokens at the beginning of the prompt, tool schemas included, that the last call also sent."""
     marks: tuple[int, ...] = ()
-    """Tokens up to each cache breakpoint."""
+    """Number of prompt tokens before each cache breakpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class SimulatedFold:
     """Like `prefix`, but up to the next cache breakpoint, for providers that cache only up to breakpoints."""
 
     def charge(self, rule: CacheRule, marks: tuple[int, ...]) -> tuple[Charge, bool]:
-        """Return the tokens charged for the fold, and True if its request continues the last call's prompt.
+        """Return the tokens a provider charges for a fold's request, and True if it continues the last call's prompt.
 
         `marks` are the cache breakpoints of the last call.
         """
@@ -107,7 +107,7 @@ class SimulatedFold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCall:
-    """One call of a simulation."""
+    """One model call of a simulated replay: its tokens, shared prefix and folds."""
 
     number: int
     seq: int
@@ -143,14 +143,14 @@ class FoldCost:
     by_fresh_prompts: float = 0.0
     """Cost of the same folds if every request were a new prompt."""
     read: int = 0
-    """Prompt tokens read from the cache; `written` to it, `fresh` neither."""
+    """Prompt tokens read from the provider's cache; `written` are written to it, `fresh` are neither."""
     written: int = 0
     fresh: int = 0
     output: int = 0
 
     @property
     def cached_share(self) -> float:
-        """Share of the prompt tokens that came from the cache."""
+        """Share of the prompt tokens of folds that came from the provider's cache."""
         return _share(self.read, self.written, self.fresh)
 
 
@@ -166,7 +166,7 @@ class Cost:
     without_cache: float
     """Cost of the same calls without any cache."""
     read: int
-    """Prompt tokens read from the cache; `written` to it, `fresh` neither."""
+    """Prompt tokens read from the provider's cache; `written` are written to it, `fresh` are neither."""
     written: int
     fresh: int
     output: int
@@ -175,7 +175,7 @@ class Cost:
 
     @property
     def cached_share(self) -> float:
-        """Share of the prompt tokens that came from the cache."""
+        """Share of the prompt tokens of all calls that came from the provider's cache."""
         return _share(self.read, self.written, self.fresh)
 
     @property
@@ -210,7 +210,7 @@ class Simulation:
 
     @property
     def largest(self) -> int:
-        """Tokens of the largest call."""
+        """Prompt tokens of the largest call."""
         return max((call.tokens for call in self.calls), default=0)
 
     @property
@@ -236,18 +236,18 @@ class Simulation:
 
     @property
     def folded(self) -> int:
-        """Entries covered by the summary at the end."""
+        """Number of entries that the summary covers at the end of the replay."""
         return self.calls[-1].folded if self.calls else 0
 
     @property
     def dropped(self) -> int:
-        """Entries that the last call neither shows nor summarises."""
+        """Number of entries that the last call neither shows nor summarises."""
         return self.calls[-1].dropped if self.calls else 0
 
     def cost(self, model: str, prices: PriceTable) -> Cost:
-        """Estimate the cost of the calls; see `turnfold.tokens.prices`."""
+        """Estimate what the replayed calls would cost with a model at list prices; `UnknownModel` if it has none."""
         if not model:
-            raise InvalidOption("cost() needs a model name, but model is empty")
+            raise InvalidOption("cost() got an empty model name: give the model whose prices apply")
         price = prices.price(model)
         rule = prices.rule(price)
         read = written = fresh = output = 0
@@ -320,7 +320,7 @@ class SimulationPlan:
 
 
 def plan_for(name: str) -> SimulationPlan:
-    """Parse the name of a strategy; of several joined by `+`, each is applied to the result of the one before."""
+    """Parse the name of a strategy, or several joined by `+`; raises `InvalidOption` for an unknown one."""
     steps: list[Strategy] = []
     words = [word.strip() for word in name.split("+")]
     for word in words:
@@ -363,7 +363,7 @@ def simulate(
     keep_turns: int = 8,
     on_call: Callable[[int, int], object] | None = None,
 ) -> Simulation:
-    """Replay a history; `strategy` is one of `STRATEGY_NAMES`, or several joined by `+`.
+    """Replay a history with a budget and a strategy (of `STRATEGY_NAMES`, or several joined by `+`).
 
     Tokens are counted by `counter`, else for `model`. `on_call` is called before each call with the number of calls
     done and their total. A budget too small for a call ends the replay, and `refused` says why.
@@ -374,7 +374,7 @@ def simulate(
     positions = [at for at in range(len(messages)) if _is_response(messages, at)]
     if not positions:
         raise InvalidOption(
-            f"no call to simulate: none of the {len(messages)} messages is an assistant message after another message"
+            f"no call to simulate: none of the {len(messages)} messages is an assistant's reply to another message"
         )
     summaries = FoldRecorder()
     memory = Memory(
@@ -402,7 +402,7 @@ def simulate(
 
 
 def _is_response(messages: Sequence[Message], at: int) -> bool:
-    """Return True if a model was called for this message: the first of consecutive assistant messages."""
+    """Return True if the message at `at` answers a model call: the first of consecutive assistant messages."""
     return at > 0 and messages[at].role == "assistant" and messages[at - 1].role != "assistant"
 
 
@@ -415,13 +415,13 @@ class FoldRecorder(ExtractiveWriter):
         self._summary = ""
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Write the summary, and record the task."""
+        """Write the summary of a fold, and record the fold for its price."""
         text = await super().write(task, runtime)
         self._tasks.append((task, text))
         return text
 
     def folds(self, session: Session, sent: Context | None) -> tuple[SimulatedFold, ...]:
-        """Return the folds since the last call of this method; `sent` is the last context before them."""
+        """Return the folds that were recorded since this was last called; `sent` is the last context before them."""
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return ()
@@ -529,7 +529,7 @@ class _Run:
 
 
 def _marks(context: Context) -> tuple[int, ...]:
-    """Return the cache breakpoints: tokens up to the end of system, summary, window and of a running tool loop."""
+    """Return the tokens before each cache breakpoint: after system, summary, window and a running tool loop."""
     sums = [0, *accumulate(context.costs)]
     system, summary, window, tail = context.ends
     ends = {system, summary, window}

@@ -27,7 +27,7 @@ __all__ = (
 
 
 _SMALLEST_CACHED: Final = 1_024
-"""Tokens below which providers cache no prompt."""
+"""Least tokens of a prompt that providers cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +38,12 @@ class CostRow:
     tokens: int
     entries: int
     share: float
-    """Share of all tokens."""
+    """Share of all tokens of the log or store, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryCost:
-    """The tokens of one entry of a log."""
+    """The tokens of one log entry, with its role and tool."""
 
     seq: int
     turn: int
@@ -69,7 +69,7 @@ class LogCosts:
     )
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add the next entries of the log."""
+        """Add the tokens of the next page of log entries to the totals."""
         for entry in entries:
             self._add(entry)
 
@@ -105,7 +105,7 @@ class LogCosts:
         return tuple(row for _, _, row in sorted(self._largest, key=lambda one: (-one[0], -one[1])))
 
     def roles(self) -> tuple[CostRow, ...]:
-        """Return the totals by role."""
+        """Return the total tokens of each role, largest first."""
         return _rows(self._roles, self.tokens)
 
     def tools(self) -> tuple[CostRow, ...]:
@@ -142,7 +142,7 @@ class CallCost:
     cached: int
     output: int
     cost: float
-    """In the currency of the price table; 0 without a price."""
+    """Cost in the currency of the price table; 0 without a price."""
     estimated: int
     """Number of calls without token counts from the provider; theirs are estimated."""
 

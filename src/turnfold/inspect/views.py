@@ -39,7 +39,7 @@ _RECENT_PAGE = 500
 
 
 async def recent_calls(session: AsyncSession, *, most: int = 60) -> list[Manifest]:
-    """Return the newest `most` calls, oldest first.
+    """Return the reports of the newest `most` model calls of a session, oldest first.
 
     The id of a call begins with the seq of the newest entry at that time. So the calls made since an entry near the end
     of the log are read first, and an earlier entry is tried while there are too few.
@@ -87,7 +87,7 @@ _Range = tuple[int, int, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentItem:
-    """One message of a prompt."""
+    """One message of a prompt, for display: its source, tokens and what was changed."""
 
     index: int
     """Index in the prompt, from 0."""
@@ -99,7 +99,7 @@ class SentItem:
     """The tools that the message calls or has results of, else its role."""
     tokens: int
     fate: str
-    """What was done with the message: `kept`, `shrunk`, `moved` or `injected`."""
+    """What happened to the message: `kept`, `shrunk`, `moved` or `injected` (not in the log)."""
     reason: str
     """Why the message is not sent as it was logged; empty if it is."""
     digest: str
@@ -110,7 +110,7 @@ class SentItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A range of the log that is not in the prompt."""
+    """A range of the log that is not in the prompt, and why."""
 
     first: int
     last: int
@@ -120,7 +120,7 @@ class LeftOut:
 
     @property
     def entries(self) -> int:
-        """Number of entries."""
+        """Number of log entries in the range."""
         return self.last - self.first + 1
 
 
@@ -201,7 +201,7 @@ def _moved_systems(fates: Sequence[_Range]) -> list[int]:
 def _message_seqs(
     count: int, seqs: Sequence[int], ends: tuple[int, int, int, int], system: Sequence[int]
 ) -> list[int]:
-    """Return the seq of each message; 0 if it has none."""
+    """Return the log position of each message of a prompt; 0 for a message that is not in the log."""
     system_ends, summary_ends, window_ends, tail_ends = ends
     found = [0] * count
     if len(system) == system_ends:
@@ -314,7 +314,7 @@ class CallView:
 
 
 def call_point(manifest: Manifest, number: int = 0) -> CallPoint:
-    """Convert the manifest of a call to a point of a timeline."""
+    """Return the figures of a call for a timeline, from its manifest (stored report)."""
     usage = manifest.usage
     return CallPoint(
         call=manifest.call,
@@ -392,7 +392,7 @@ class ContextView:
     delta: int | None
     """Difference in tokens from the newest call; None before the first call."""
     fold_at: int
-    """A context of this many tokens or more is folded (compacted)."""
+    """Number of tokens from which a context is folded (compacted)."""
     folded: int
     dropped: int
     shrunk: int
@@ -415,7 +415,7 @@ def context_view(
     threshold: float = 0.75,
     biggest: int = 5,
 ) -> ContextView:
-    """Return the figures of a context; `calls` are the calls made so far, oldest first."""
+    """Return the figures of a context for display; `calls` are the calls made so far, oldest first."""
     receipt, budget = context.receipt, context.budget
     items = sent_items(context)
     live = checkpoints[-1] if checkpoints else None

@@ -10,6 +10,6 @@ __all__ = ("add_commands",)
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register every command of this folder."""
+    """Register every command of this folder with the application."""
     for family in (look, find, fold_fork, session_changes, transfer, maintenance):
         family.add(app)

@@ -43,7 +43,7 @@ UntilOption = Annotated[
 
 
 def add(app: typer.Typer) -> None:
-    """Register the commands."""
+    """Register the commands `search` and `recall`."""
     for command in (search, recall):
         app.command()(command)
 

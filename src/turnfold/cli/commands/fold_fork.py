@@ -20,7 +20,7 @@ __all__ = ("add",)
 
 
 def add(app: typer.Typer) -> None:
-    """Register the commands."""
+    """Register the commands `fold`, `checkpoints` and `fork`."""
     for command in (fold, checkpoints, fork):
         app.command()(command)
 

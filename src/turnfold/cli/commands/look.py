@@ -22,7 +22,7 @@ __all__ = ("add",)
 
 
 def add(app: typer.Typer) -> None:
-    """Register the commands."""
+    """Register the commands that read sessions: sessions, show, rules, context, top, explain, diff, replay, eval."""
     for command in (sessions, show, rules, context, top, explain, diff, replay):
         app.command()(command)
     app.command("eval")(eval_command)

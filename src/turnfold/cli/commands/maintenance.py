@@ -16,7 +16,7 @@ __all__ = ("add",)
 
 
 def add(app: typer.Typer) -> None:
-    """Register the commands."""
+    """Register the commands `audit`, `db` and `doctor`."""
     app.command()(audit)
     app.command()(doctor)
     database = typer.Typer(

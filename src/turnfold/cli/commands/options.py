@@ -35,7 +35,7 @@ _OFFERED = 50
 
 
 def _complete_session(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the sessions that start with the input; if that fails, return none instead of raising an error."""
+    """Complete a session's id in the shell: return the ids that start with the input; none if that fails."""
     try:
         from turnfold.cli.store import open_at
         from turnfold.runtime import drive

@@ -15,7 +15,7 @@ __all__ = ("add",)
 
 
 def add(app: typer.Typer) -> None:
-    """Register the commands."""
+    """Register the commands `pin`, `unpin` and `delete`."""
     for command in (pin, unpin, delete):
         app.command()(command)
 
@@ -92,13 +92,15 @@ def delete(
 
         if verify is not None:
             if session is not None or user is not None or every:
-                raise InvalidOption("give one of: a session, --user, --all, --verify")
+                raise InvalidOption("give exactly one of: a session, --user, --all, --verify")
             found = erasing.check_receipt(store, tenant, verify)
             erasing.show_check(found, json=as_json)
             raise typer.Exit(0 if found.ok else 1)
         if entry is not None or reason:
             if session is None or entry is None:
-                raise InvalidOption("--entry and --reason are for one entry of a session")
+                raise InvalidOption(
+                    "--entry and --reason erase one entry: give the session and --entry"
+                )
             erased = erasing.erase_entry(
                 store, tenant, session, entry=entry, reason=reason, asked=yes
             )

@@ -20,7 +20,7 @@ __all__ = ("add",)
 
 
 def add(app: typer.Typer) -> None:
-    """Register the commands."""
+    """Register the commands `export` and `import`."""
     app.command("export")(export_command)
     app.command("import")(import_command)
 

@@ -36,7 +36,7 @@ _NARROWEST = 10
 
 
 class BarPart(NamedTuple):
-    """One part of a bar."""
+    """One part of a bar: its label, amount, letter and colour."""
 
     label: str
     amount: int
@@ -49,13 +49,13 @@ class BarPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar that fills the available width."""
+    """A bar of coloured parts that fills the available width of the terminal."""
 
     parts: tuple[BarPart, ...]
     plain: bool
 
     def text(self, width: int) -> Text:
-        """Return the bar in `width` cells."""
+        """Return the bar as text of `width` terminal cells."""
         drawn = Text(no_wrap=True)
         cells = share_cells([part.amount for part in self.parts], width)
         for part, count in zip(self.parts, cells, strict=True):
@@ -122,7 +122,7 @@ def share_cells(amounts: Sequence[int], width: int) -> list[int]:
 
 
 _COLUMN_CELLS = (4, 4, 0, 6, 6, 5, 6)
-"""Column widths of the one-line form; 0 stands for the bar, which takes the remaining width."""
+"""Column widths for output with one line per call; 0 stands for the bar, which takes the remaining width."""
 _INKS = (
     ("s", "blue", True),
     ("#", "magenta", True),
@@ -146,7 +146,7 @@ class Drawing:
     model: str
 
     def opening(self, tokens_logged: int) -> RenderableType:
-        """Return the text shown before the first call."""
+        """Return the introduction that the demo shows before the first call."""
         setting = self.texts.setting.format(
             messages=len(self.sample.messages),
             tokens=tokens_logged,
@@ -188,15 +188,15 @@ class Drawing:
         )
 
     def heading(self, width: int) -> Text:
-        """Return the column headings of the one-line form."""
+        """Return the column headings for output in which each call of the demo is one line."""
         return Text(self._joined(list(self.texts.columns), width), "bold")
 
     def key(self) -> RenderableType:
-        """Return the legend of the bar."""
+        """Return the legend of the bars: the sections of a prompt and their colours or letters."""
         return Legend(self._inks((0,) * len(_INKS)), self.plain, amounts=False)
 
     def line(self, step: Step, width: int) -> Text:
-        """Draw one call in one line."""
+        """Draw one call of the demo as one line of `width` cells."""
         receipt = step.context.receipt
         cells = [
             f"{step.number}",
@@ -213,7 +213,7 @@ class Drawing:
         return drawn.append(after)
 
     def events(self, step: Step) -> Iterator[RenderableType]:
-        """Return texts about the messages that this call folded or shortened."""
+        """Yield sentences about what this call folded (compacted) or shortened."""
         place = self.texts.at_call.format(call=step.number)
         if step.fold is not None:
             why = self.texts.why.format(
@@ -284,7 +284,7 @@ class Drawing:
         return _with_first_word(line, "bold yellow")
 
     def _joined(self, cells: list[str], width: int) -> str:
-        """Join cells, right-aligned; NUL marks the place of the bar."""
+        """Join the cells of a line to columns, right-aligned; a NUL marks where the bar goes."""
         joined: list[str] = []
         for cell, size in zip(cells, _COLUMN_CELLS, strict=True):
             if size:

@@ -33,7 +33,7 @@ _BROKEN_PAIR = (Rule.CALL_ANSWERED, Rule.RESULT_CALLED)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Totals of one method over all calls."""
+    """Totals of one method of choosing messages, over all calls of the demo."""
 
     calls: int
     tokens_sent: int
@@ -52,7 +52,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Figures of three methods for the same conversation."""
+    """Figures of turnfold and two simple methods for the same conversation."""
 
     turnfold: Tally
     sliding: Tally
@@ -79,7 +79,7 @@ def compare(
 
 
 def newest(sample: Sample, count: int) -> Iterator[Sequence[Message]]:
-    """Return the prompts of a sliding window: system and the newest `count` messages."""
+    """Yield the prompt of each call with a sliding window: system messages and the newest `count` messages."""
     system: list[Message] = []
     talk: list[Message] = []
     for message in sample.messages:
@@ -91,7 +91,7 @@ def newest(sample: Sample, count: int) -> Iterator[Sequence[Message]]:
 def tally(
     prompts: Iterable[Sequence[Message]], *, budget: Budget, counter: TokenCounter, sample: Sample
 ) -> Tally:
-    """Compute the figures of a sequence of prompts."""
+    """Compute the totals (tokens, broken tool pairs, shared prefix) of a sequence of prompts."""
     tools = counter.count_tools(sample.tools)
     known: dict[Message, int] = {}
 

@@ -18,7 +18,7 @@ LabelCode = Literal["en", "zh"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """Texts in one language."""
+    """All texts of the demo in one language."""
 
     intro: str
     setting: str

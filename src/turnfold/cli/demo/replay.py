@@ -42,7 +42,7 @@ _SPEAKERS = (("user:", "用户："), ("assistant:", "助手："))
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Entries that a checkpoint replaces from this call on."""
+    """Entries that a checkpoint's summary replaces from this call of the demo on."""
 
     checkpoint: str
     """Id of the checkpoint."""
@@ -74,7 +74,7 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of the replay."""
+    """One model call of the demo, with what changed since the call before."""
 
     number: int
     turn: int
@@ -93,7 +93,7 @@ class Step:
 
 @contextmanager
 def database(keep: Path | None = None) -> Generator[str]:
-    """Return the address of a new SQLite file: at `keep`, or a temporary one."""
+    """Context manager: yield the address of a new SQLite file, at `keep` or a temporary one that is deleted."""
     if keep is not None:
         if keep.exists():
             raise InvalidOption(f"{keep} exists already: give the name of a new file")
@@ -149,7 +149,7 @@ class _PreviousCall:
         self._log: list[Entry] = []
 
     def step(self, session: Session, context: Context, *, turn: int, question: str) -> Step:
-        """Return the next call as a step, with its changes since the call before."""
+        """Return the next call of the demo, with what changed since the call before."""
         self._log += session.history(after=len(self._log), limit=1_000)
         self._number += 1
         fold = self._fold(session, context)
@@ -218,7 +218,7 @@ class _PreviousCall:
 
 
 def _costs(context: Context) -> Iterator[tuple[int, int]]:
-    """Return the seq and cost of each entry sent."""
+    """Yield the log position and the tokens of each entry that the context sends."""
     _, summary_ends, window_ends, tail_ends = context.ends
     costs = [*context.costs[summary_ends:window_ends], *context.costs[tail_ends:]]
     return zip(context.positions, costs, strict=True)

@@ -114,7 +114,7 @@ def report_text(tokens: int, *, keep: Path | None = None) -> str:
 
 
 def report(tokens: int, *, keep: Path | None = None) -> dict[str, object]:
-    """Return the whole replay under a budget of `tokens`."""
+    """Run the demo under a budget of `tokens` and return all its calls and totals as JSON values."""
     sample, budget, counter = load_sample(), Budget(max_tokens=tokens), counter_for(MODEL)
     steps = list(replay(sample, budget, counter, keep=keep))
     compared = compare(sample, steps, budget, counter)
@@ -129,7 +129,7 @@ def report(tokens: int, *, keep: Path | None = None) -> dict[str, object]:
 
 
 def call_record(step: Step) -> dict[str, object]:
-    """Return one call as plain values."""
+    """Return one call of the demo as JSON values."""
     receipt = step.context.receipt
     return {
         "call": step.number,

@@ -45,7 +45,7 @@ class Sample:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """All pinned rules, in order."""
+        """The sentences that the demo pins for the whole conversation, in order."""
         return tuple(rule for message in self.messages for rule in pinned_by(message))
 
 
