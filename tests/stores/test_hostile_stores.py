@@ -148,7 +148,7 @@ def test_a_body_damaged_before_it_is_indexed_does_not_end_searching(
     drive(store.append(*PLACE, [NewEntry(user("secret zebra")), NewEntry(user("white zebra"))]))
     raw.execute("UPDATE entry SET body = x'ff' WHERE conversation = 1 AND seq = 10")
     assert [hit.seq for hit in drive(store.search(ALICE, ["zebra"]))] == [11]
-    assert "entry 10 cannot be read" in caplog.text
+    assert "entry 10 is damaged" in caplog.text
     assert "zebra" not in caplog.text
     with pytest.raises(TurnfoldError):
         drive(store.read(*PLACE))

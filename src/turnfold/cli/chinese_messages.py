@@ -117,7 +117,7 @@ _ERRORS: Final[Mapping[str, str]] = {
         "会话 {mark} 需要标识为 {key} 的加密密钥；给出的是：{given}。没有读取任何内容。"
         "请给出那个密钥；若是旧密钥，放在当前密钥之后"
     ),
-    "cannot connect: {reason}": "无法连接存储：{reason}",
+    "cannot connect to PostgreSQL: {reason}": "无法连接 PostgreSQL：{reason}",
     "cannot open {path}: {error}": "无法打开 {path}：{error}",
     "nothing was written: {reason}": "没有写入任何内容：{reason}",
     "{purpose} needs the package {package}: pip install {wanted}": (

@@ -50,22 +50,22 @@ _SUBKEY: Final = "\x1f"
 
 
 def new_home(prefix: str) -> str:
-    """Return a new unique conversation id for a home, which no deleted home with the same prefix has had."""
+    """Return a new random id, beginning with `prefix`, for a conversation with an adapter's data (a home)."""
     return f"{prefix}{uuid4().hex}"
 
 
 def is_home(name: str, prefix: str) -> bool:
-    """Return True if `name` is an id made by `new_home(prefix)`; checked before the conversation is erased."""
+    """Return True if `name` is `prefix` and 32 hexadecimal digits, as the ids of adapters' data are (homes)."""
     return name.startswith(prefix) and bool(_UNIQUE.fullmatch(name[len(prefix) :]))
 
 
 def short_name(name: str) -> str:
-    """Return a name that every store can hold: a long or unprintable name is replaced by its digest."""
+    """Return the name itself, or its digest if it is too long or unprintable for an id or a key."""
     return name if len(name) <= _LONGEST and name.isprintable() else name_digest(name)
 
 
 def document_name(name: str) -> str:
-    """Like `short_name`, but a name that looks like a digest is replaced too.
+    """Return the name itself, or its digest if it is too long, unprintable, or looks like a digest.
 
     So a name that somebody chose cannot equal the digest of another name.
     """
@@ -92,7 +92,7 @@ class AdapterHomes:
     """Function that returns an owner's id in the form used in conversation ids and document keys."""
 
     def prefix(self, owner: str) -> str:
-        """Return the prefix of the ids of an owner's homes."""
+        """Return the beginning of the ids of an owner's homes (conversations with the adapter's data)."""
         return f"{self.name}:{self.escape(owner)}:"
 
     def is_index(self, conversation: str) -> bool:
@@ -101,7 +101,7 @@ class AdapterHomes:
         return conversation.startswith(index) if index.endswith(":") else conversation == index
 
     def owner_of(self, home: str) -> str:
-        """Return the owner's (escaped) id from the id of a home; empty if this is not a home of the adapter."""
+        """Return the (escaped) id of a home's owner, found in the home's id; empty if it is no home of the adapter."""
         start, end = len(self.name) + 1, len(home) - _UNIQUE_LENGTH - 1
         if end <= start or not home.startswith(f"{self.name}:"):
             return ""
@@ -109,7 +109,7 @@ class AdapterHomes:
         return owner if is_home(home, f"{self.name}:{owner}:") else ""
 
     def owner_in(self, key: str) -> str:
-        """Return the owner's (escaped) id from the key of an index document."""
+        """Return the (escaped) id of the owner that an index document is about, taken from the document's key."""
         return key.partition(_SUBKEY)[0] if self.index.endswith(":") else key
 
 
@@ -123,7 +123,7 @@ ADAPTER_HOMES: Final = (LANGGRAPH_HOMES, PYDANTIC_AI_HOMES, CLAUDE_HOMES)
 
 
 def is_adapter_conversation(conversation: str) -> bool:
-    """Return True for a home or an index of an adapter with its default name; other conversations are sessions."""
+    """Return True for a conversation with data or an index of an adapter that has its default name."""
     return any(each.is_index(conversation) or each.owner_of(conversation) for each in ADAPTER_HOMES)
 
 
@@ -181,7 +181,7 @@ async def adapters_in(
 async def derived_conversations(
     store: Store, scope: Scope, owner: str, adapters: Iterable[AdapterHomes] = ADAPTER_HOMES
 ) -> list[str]:
-    """Return the homes of an owner: the conversations that adapters keep for the session with this id."""
+    """Return the ids of the conversations in which adapters keep data of the session with this id."""
     return [
         home
         for each in adapters
@@ -224,7 +224,7 @@ async def erase_derived(
 async def _index_documents(
     store: Store, scope: Scope, adapter: AdapterHomes, owner: str
 ) -> list[tuple[str, str]]:
-    """Return the index documents about an owner, as (id of the index conversation, key)."""
+    """Return the adapter's index documents that name an owner's data, as (id of the index conversation, key)."""
     key, several = adapter.escape(owner), adapter.index.endswith(":")
     index = f"{adapter.name}:{adapter.index}"
     indexes = await _with_prefix(store, scope, index) if several else [index]

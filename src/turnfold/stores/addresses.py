@@ -51,7 +51,7 @@ _PLAIN_OPTIONS: Final = frozenset(
 
 
 class Address(NamedTuple):
-    """The parts of an address, still percent-encoded."""
+    """The parts of a store address (URL), still percent-encoded."""
 
     scheme: str
     """The part before ://; empty if there is none, and `path` is then the whole text."""
@@ -96,7 +96,7 @@ def may_hold_password(name: str) -> bool:
 
 
 def _until(text: str, separators: str) -> tuple[str, str]:
-    """Split a text before the first character that is one of `separators`."""
+    """Split a text before the first character that is one of `separators`; the rest is empty if there is none."""
     at = next((index for index, letter in enumerate(text) if letter in separators), len(text))
     return text[:at], text[at:]
 
@@ -113,7 +113,7 @@ def _shown_user(scheme: str, user: str) -> str:
 
 
 def _shown_options(options: str) -> str:
-    """Return the options if all of them are known to be harmless, else a placeholder."""
+    """Return the ? or # part of an address if no option in it can contain a secret, else a placeholder."""
     if options.strip("?#") == "":
         return options
     shown: list[str] = []

@@ -41,7 +41,7 @@ _CHECKPOINT = [str, str, int, str, str, str, str, float, int]
 
 
 def damaged(what: str, mark: LogMark) -> InvalidRecord:
-    """Return the error for a stored row that is missing or damaged; `what` names it, such as "entry 7"."""
+    """Return the error to raise for a stored row that is missing or damaged; `what` names it, such as "entry 7"."""
     return InvalidRecord(
         f"{what} of conversation {mark()} is missing or was changed after it was written: the storage is "
         "damaged",
@@ -53,7 +53,7 @@ def damaged(what: str, mark: LogMark) -> InvalidRecord:
 
 
 def entry_checksum(place: int, fields: tuple[str, int, int, bytes]) -> int:
-    """Return the checksum of an entry from its fields (client id, created, turn, body).
+    """Return the checksum of an entry (stored message), made of its fields (client id, created, turn, body).
 
     `place` is the entry's key in its table, so that a row moved to another place fails the check.
     """
@@ -64,7 +64,7 @@ def entry_checksum(place: int, fields: tuple[str, int, int, bytes]) -> int:
 
 
 def is_sound_entry(place: int, fields: tuple[str, int, int, bytes], checksum: int | None) -> bool:
-    """Return True if an entry matches its checksum, or has none."""
+    """Return True if an entry (stored message) matches its checksum, or was stored without one."""
     try:
         sound = entry_checksum(place, fields)
     except (TypeError, AttributeError):
@@ -101,7 +101,7 @@ def checked_columns(
 
 
 def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
-    """Return one entry's row, verified against its checksum."""
+    """Return an entry from its database columns; raise `InvalidRecord` if it does not match its checksum."""
     [columns] = checked_columns((found,), base, mark)
     return Row(*columns[:8])
 
@@ -115,7 +115,7 @@ def _text_checksum(text: str) -> int:
 
 
 def is_sound_text(text: object, checksum: object) -> bool:
-    """Return True if the text of a checkpoint or document matches its checksum, or has none."""
+    """Return True if the text of a checkpoint or document matches its checksum, or was stored without one."""
     if type(text) is not str:
         return False
     return checksum is None or (type(checksum) is int and checksum >> 32 == _text_checksum(text))
@@ -129,7 +129,7 @@ def document_checksum(fields: tuple[str, str, bytes, int, int, str]) -> int:
 
 
 def checked_document(found: Sequence[object], mark: LogMark) -> Document:
-    """Return a document from its columns (kind, key, body, version, created, text, checksum), verified."""
+    """Return a document from its columns (kind, key, body, version, created, text, checksum); raise if damaged."""
     kind, key, body, version, created, text, checksum = cast(
         "tuple[str, str, bytes, int, int, str, int | None]", found
     )
@@ -157,7 +157,7 @@ def record_checksum(record: bytes) -> int:
 
 
 def checked_checkpoint(found: Sequence[object], mark: LogMark) -> Checkpoint:
-    """Return a checkpoint from its columns (its fields in order, then the checksum), verified."""
+    """Return a checkpoint from its columns (its fields, then the checksum); raise `InvalidRecord` if it is damaged."""
     *values, checksum = found
     if [*map(type, values)] != _CHECKPOINT:
         raise damaged(f"checkpoint {values[0]!r}", mark)

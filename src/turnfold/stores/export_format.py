@@ -54,7 +54,7 @@ VERSION = 1
 class _Form(
     msgspec.Struct, frozen=True, tag_field="line", tag=str.lower, forbid_unknown_fields=True
 ):
-    """Base class of all lines; the field `line` names the kind of the line."""
+    """Base class of all lines of an export file; the field `line` of a line names its kind."""
 
 
 class Header(_Form, frozen=True):
@@ -66,7 +66,7 @@ class Header(_Form, frozen=True):
 
 
 class Conversation(_Form, frozen=True):
-    """The first line of a conversation: its name, its times, and the highest version of a removed document."""
+    """The first line of a conversation in an export: its id, times, and the highest version of a removed document."""
 
     name: str
     created: int
@@ -75,7 +75,7 @@ class Conversation(_Form, frozen=True):
 
 
 class DocumentLine(_Form, frozen=True, tag="document", omit_defaults=True):
-    """The line of a document, with its body in base64, and its searchable text if it has one."""
+    """The line of a document in an export, with its body in base64, and its searchable text if it has one."""
 
     kind: str
     key: str
@@ -86,7 +86,7 @@ class DocumentLine(_Form, frozen=True, tag="document", omit_defaults=True):
 
 
 class EntryLine(_Form, frozen=True, tag="entry"):
-    """The line of an entry, with the message in its canonical JSON form."""
+    """The line of an entry (stored message) in an export, with the message in its canonical JSON form."""
 
     seq: int
     turn: int
@@ -96,7 +96,7 @@ class EntryLine(_Form, frozen=True, tag="entry"):
 
 
 class CheckpointLine(_Form, frozen=True, tag="checkpoint"):
-    """The line of a checkpoint."""
+    """The line of a checkpoint (summary of the log up to an entry) in an export."""
 
     id: str
     previous: str
@@ -110,7 +110,7 @@ class CheckpointLine(_Form, frozen=True, tag="checkpoint"):
 
 
 class End(_Form, frozen=True):
-    """The last line of a conversation: the number of lines of each kind, and their digest."""
+    """The last line of a conversation in an export: how many lines of each kind it has, and their digest."""
 
     documents: int
     entries: int
@@ -177,7 +177,7 @@ def write_piece(piece: Piece) -> bytes:
 
 
 def read_header(data: bytes) -> Header:
-    """Return the first line of a file; raise `InvalidExport` if this release cannot read the rest."""
+    """Return the decoded first line of an export; raise `InvalidExport` if this release cannot read the file."""
     try:
         any_header = _header_decoder.decode(data)
     except _UNREADABLE:
@@ -199,7 +199,11 @@ def read_header(data: bytes) -> Header:
         )
     header = read_line(data, 1)
     if not isinstance(header, Header):
-        raise InvalidExport("the first line is not a header", line=1)
+        raise InvalidExport(
+            'the first line is no valid header: it must have "line": "header"',
+            line=1,
+            remedy="Import the file as it was exported, without changes",
+        )
     return header
 
 
@@ -220,7 +224,7 @@ def read_line(data: bytes, number: int) -> Line:
 
 
 def read_piece(line: Line, number: int) -> Piece | None:
-    """Return the opening, entry, checkpoint or document that a line contains; None for header, end and footer."""
+    """Return the opening, entry, checkpoint or document that a line of an export contains; None for any other line."""
     match line:
         case Conversation():
             return ConversationOpening(line.name, line.created, line.updated, line.dropped)
@@ -243,13 +247,19 @@ def _read_entry(line: EntryLine, number: int) -> Entry:
     except InvalidRecord as error:
         raise InvalidExport(str(error.within("message")), line=number) from None
     if encode_message(message) != body:
-        raise InvalidExport("the message is not in its canonical form", line=number)
+        raise InvalidExport(
+            "the message is not in its canonical form (other spacing, order or numbers)",
+            line=number,
+            remedy="Import the file as it was exported, without changes",
+        )
     return Entry(line.seq, message, line.client_id, line.created, line.turn, tokens=0, running=0)
 
 
 def _read_checkpoint(line: CheckpointLine, number: int) -> Checkpoint:
     if math.copysign(1.0, line.fidelity) < 0:
-        raise InvalidExport(f"fidelity must be 0 to 1, got {line.fidelity}", line=number)
+        raise InvalidExport(
+            f"the fidelity of a checkpoint must be 0 to 1, got {line.fidelity}", line=number
+        )
     return Checkpoint(
         line.id,
         line.previous,
@@ -272,7 +282,7 @@ class Readable(Protocol):
     """A binary file that is read line by line."""
 
     def readline(self, limit: int, /) -> bytes:
-        """Return the next line, at most `limit` bytes of it."""
+        """Return the next line, or its first `limit` bytes."""
         ...
 
 
@@ -311,7 +321,7 @@ class ExportReader:
                 raise InvalidExport(str(error), line=self.line) from None
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces of all conversations; raise `InvalidExport` for an invalid line, digest or footer."""
+        """Yield the parts of all conversations in the file; raise `InvalidExport` if anything in it is invalid."""
         data = self._next()
         read_header(data)
         self._whole.update(data)
@@ -327,7 +337,7 @@ class ExportReader:
                 yield piece
 
     def line_of(self, conversation: str, seq: int) -> int:
-        """Return the line number of an entry; its conversation must be the current or the previous one."""
+        """Return the line number of an entry in the export; only for the conversation read last and the one before."""
         return self._first_entries.get(conversation, self.line - seq + 1) + seq - 1
 
     def _next(self) -> bytes:
@@ -352,7 +362,7 @@ class ExportReader:
         return data
 
     def _accept(self, line: Line, data: bytes) -> Piece | None:
-        """Check that a line may follow the lines before it; return its piece, if it has one."""
+        """Check that a line may follow the lines before it; return the entry, document or the like that it contains."""
         if isinstance(line, End):
             self._end(line)
             return None
@@ -481,18 +491,18 @@ class ExportedConversation:
         self._content = hashlib.sha256()
 
     def add_document(self, document: Document) -> None:
-        """Write the line of a document."""
+        """Write the line of a document to the export, and count it."""
         self.documents += 1
         self._add(write_piece(document))
 
     def add_entries(self, entries: list[Entry]) -> None:
-        """Write the lines of entries."""
+        """Write the lines of entries to the export, and count them."""
         self.entries += len(entries)
         for entry in entries:
             self._add(write_piece(entry))
 
     def add_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Write the lines of checkpoints."""
+        """Write the lines of checkpoints to the export, and count them."""
         self.checkpoints += len(checkpoints)
         for checkpoint in checkpoints:
             self._add(write_piece(checkpoint))
@@ -509,7 +519,7 @@ class ExportedConversation:
         return content_digest(self._content, created)
 
     def end(self, created: int) -> bytes:
-        """Return the conversation's last line."""
+        """Return the last line of the conversation, with the counts and the digest of its lines."""
         return write_line(End(self.documents, self.entries, self.checkpoints, self.digest(created)))
 
 
@@ -521,7 +531,7 @@ async def export_conversation(
     *,
     on_progress: Callable[[int], None],
 ) -> Captured | None:
-    """Write a consistent snapshot of a conversation to `exported`; return None if it does not exist or is deleted."""
+    """Write a snapshot of a conversation to `exported`; return None if it does not exist or is deleted meanwhile."""
     captured = await store.capture(scope, conversation, exported.add_document)
     if captured is None:
         return None
@@ -542,7 +552,7 @@ async def export_conversation(
 
 @contextmanager
 def atomic_file(path: Path) -> Generator[IO[bytes]]:
-    """Open a temporary file that replaces `path` once it is completely written and synced to disk."""
+    """Open a temporary file that replaces `path` when the block ends; after an exception, `path` stays as it was."""
     path = path.absolute()
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
     try:

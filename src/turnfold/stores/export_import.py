@@ -85,7 +85,7 @@ class Source(Protocol):
     """A binary file to import from; if it cannot seek, it is copied to a temporary file while it is read."""
 
     def readline(self, limit: int, /) -> bytes:
-        """Return the next line, at most `limit` bytes of it."""
+        """Return the next line, or its first `limit` bytes."""
         ...
 
     def seekable(self) -> bool:
@@ -332,7 +332,7 @@ def _size_from(source: Source, start: int) -> int:
 
 
 class _ProgressReporter:
-    """Reports the progress of one step; `done` never decreases, and equals the total at the end."""
+    """Calls the progress callback of one step; `done` never decreases, and equals the total at the end."""
 
     def __init__(self, what: str, callback: ProgressCallback | None, total: int) -> None:
         self._what, self._callback, self._total = what, callback, total
@@ -340,12 +340,12 @@ class _ProgressReporter:
         self.reach(0)
 
     def reach(self, done: int) -> None:
-        """Report that this much is done."""
+        """Report to the callback that this much of the step is done."""
         self.done = max(done, self.done)
         self._total = max(self._total, self.done)
         if self._callback is not None:
             self._callback(Progress(self._what, self.done, self._total))
 
     def finish(self) -> None:
-        """Report that everything is done."""
+        """Report to the callback that the whole step is done."""
         self.reach(self._total)

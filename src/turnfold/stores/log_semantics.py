@@ -58,7 +58,7 @@ __all__ = (
 
 
 def log_mark(tenant: str, conversation: str) -> str:
-    """Return the pseudonym of a conversation in log records: 16 hexadecimal digits.
+    """Return the pseudonym by which errors and log records name a conversation: 16 hexadecimal digits.
 
     An id may be a person's name or number, and log records are often read by more people than the database. The
     pseudonym is the same in every record, so records can be joined, and anyone who knows an id can compute it. It is
@@ -108,7 +108,7 @@ Columns: TypeAlias = tuple[int, str, int, int, int, int, bytes, int, int | None]
 
 
 class Stored(NamedTuple):
-    """An entry that is already stored under one of the batch's client ids."""
+    """The seq and body of a stored entry that has one of the client ids of a batch to append."""
 
     seq: int
     body: bytes
@@ -169,7 +169,7 @@ def plan_append(
     epoch: int,
     expect: int | None,
 ) -> list[Row] | Stored:
-    """Return the rows to write or, if the batch is a retry of a stored one, the first stored entry.
+    """Return the rows that an append must write or, if the batch is a retry, the entry stored for its first message.
 
     `known` are the stored entries with one of the batch's client ids. Raises `IdReused` if they are not a stored copy
     of the batch, `Conflict` if `expect` is not the newest seq.
@@ -195,7 +195,7 @@ def plan_append(
 
 
 def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
-    """Return the first stored entry of a repeated batch; raise `IdReused` if the stored entries differ from it."""
+    """Return the first stored entry of a batch that is appended again; raise `IdReused` if it is not the same batch."""
     first = 0
     for offset, (entry, body) in enumerate(zip(batch.entries, batch.bodies, strict=True)):
         if not entry.client_id:
@@ -219,13 +219,14 @@ def _repeated(batch: Batch, known: Mapping[str, Stored]) -> Stored:
             first = stored.seq - offset
         elif first != stored.seq - offset:
             raise IdReused(
-                "the ids of this batch were stored before, in another order: use new ids"
+                "the client ids of this batch are stored already, but not one after the other in this order: repeat "
+                "the batch as it was first appended, or use new client ids"
             )
     return Stored(first, b"")
 
 
 def entry_row(entry: Entry) -> Row:
-    """Return the row that a backend writes for an entry."""
+    """Return the database row that a backend writes for an entry."""
     return Row(
         entry.seq,
         entry.client_id,
@@ -239,13 +240,13 @@ def entry_row(entry: Entry) -> Row:
 
 
 def row_entry(row: Row) -> Entry:
-    """Return the entry that a row stands for, with its message decoded."""
+    """Return the entry that a database row contains, with its message decoded."""
     seq, client_id, created, turn, tokens, running, body, epoch = row
     return Entry(seq, decode_message(body), client_id, created, turn, tokens, running, epoch)
 
 
 def columns_entry(columns: Columns) -> Entry:
-    """Return the entry that `Columns` stand for, with its message decoded; the checksum is not verified here."""
+    """Return the entry that these database columns contain, with its message decoded; its checksum is not verified."""
     seq, client_id, created, turn, tokens, running, body, epoch, _ = columns
     return Entry(seq, decode_message(body), client_id, created, turn, tokens, running, epoch)
 
@@ -256,7 +257,9 @@ def check_checkpoint(checkpoint: Checkpoint) -> None:
     for part in ("text", "digest", "model", "trust"):
         check_text(getattr(checkpoint, part), path=f"checkpoint.{part}")
     if not 0 <= checkpoint.fidelity <= 1:
-        raise InvalidOption(f"fidelity must be 0 to 1, got {checkpoint.fidelity}")
+        raise InvalidOption(
+            f"the fidelity of a checkpoint must be 0 to 1, got {checkpoint.fidelity}"
+        )
 
 
 def check_document(document: Document) -> None:
@@ -272,7 +275,7 @@ def check_document(document: Document) -> None:
 
 
 def repeated_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> Checkpoint | None:
-    """Return the stored checkpoint with the same id, or None; raise `Conflict` if its content differs."""
+    """Return the stored checkpoint with the same id, or None; raise `Conflict` if it has other content."""
     stored = next((other for other in known if other.id == checkpoint.id), None)
     if stored is not None and stored != replace(checkpoint, created=stored.created):
         raise Conflict(
@@ -282,7 +285,7 @@ def repeated_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> 
 
 
 def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head) -> None:
-    """Raise `Conflict` unless a checkpoint follows the live one and covers new, existing entries."""
+    """Raise `Conflict` unless a checkpoint names the live one as its predecessor and covers more stored entries."""
     if checkpoint.previous != (live.id if live else ""):
         raise Conflict(
             f"checkpoint {checkpoint.id!r} follows {checkpoint.previous!r}, but "
@@ -307,7 +310,7 @@ def split_checkpoints(
 
 
 def check_seen(seen: tuple[int, int], found: int) -> None:
-    """Raise `Conflict` if the entry that a writer has seen (seq, epoch) is not the stored one.
+    """Raise `Conflict` if the entry that a writer has read (seq, epoch) is not the stored one any more.
 
     `found` is the epoch of the stored entry, or -1 if there is none. Epoch 0 is not compared.
     """
@@ -320,7 +323,7 @@ def check_seen(seen: tuple[int, int], found: int) -> None:
 
 
 def check_erasure(row: Row | None, seq: int, message: Message) -> bytes:
-    """Return `message` encoded, to replace that of `row`; raise an error if there is no row or the role differs."""
+    """Return `message` encoded, to replace the erased one of `row`; raise if there is no row or the role differs."""
     if row is None:
         raise NotFound(f"there is no entry {seq} to erase: history() lists the entries")
     role = decode_message(row.body).role
@@ -332,18 +335,20 @@ def check_erasure(row: Row | None, seq: int, message: Message) -> bytes:
 
 
 def check_version(expect: int | None, version: int, kind: str, key: str) -> None:
-    """Raise `Conflict` if the document does not have the expected version."""
+    """Raise `Conflict` if a document's version is not the one that the writer expects; None expects any."""
     if expect is not None and expect != version:
         raise Conflict(
-            f"document {kind}/{key} is at version {version}, not {expect}: read it again, then retry"
+            f"document {kind}/{key} has changed since it was read: it is at version {version}, not {expect}; read it "
+            "again, then retry"
         )
 
 
 def check_state(expected: State, head: Head) -> None:
-    """Raise `Conflict` if the conversation is not in the state `expected`: it has changed, or was restored."""
+    """Raise `Conflict` unless the conversation is still in the state (generation, epoch) that a writer has read."""
     if expected[0] != head.generation:
         raise Conflict(
-            f"the conversation is at generation {head.generation}, not {expected[0]}: read it again, then retry"
+            f"the conversation has changed since it was read: it is at generation {head.generation}, not "
+            f"{expected[0]}; read it again, then retry"
         )
     if expected[1] != head.epoch:
         raise Conflict(
@@ -353,7 +358,7 @@ def check_state(expected: State, head: Head) -> None:
 
 
 def next_version(version: int, dropped: int) -> int:
-    """Return the next version of a document: one above `version`, its current one.
+    """Return the version that a document gets when it is written: one above `version`, its current one.
 
     For a new document (`version` 0) it is one above `dropped`, the highest version of any removed document, so that no
     version is used twice.

@@ -403,10 +403,10 @@ class MemoryStore:
                 known = made.get(place) or self._conversations.get(place)
                 if known is None:
                     made[place] = self._rebuild(opening, stream)
-                    stream.written()
+                    stream.count_written()
                 else:
                     _check_same(opening.conversation, known, stream)
-                    stream.found()
+                    stream.count_existing()
             self._conversations.update(made)
         return stream.restored()
 
@@ -586,7 +586,7 @@ def _check_seen(record: _Conversation, seen: tuple[int, int] | None) -> None:
 
 
 class _SearchedConversation(NamedTuple):
-    """The content of one conversation to search."""
+    """The entries, checkpoints and documents of one conversation, for a search to scan."""
 
     name: str
     rows: Sequence[Row]
@@ -608,7 +608,7 @@ class _Place(NamedTuple):
 def _search(
     searched: Sequence[_SearchedConversation], terms: Sequence[str], *, limit: int, within: Within
 ) -> list[Hit]:
-    """Return the best search results in these conversations, which are given in the order of their creation."""
+    """Return the best search results in these conversations, which must be in the order of their creation."""
     query = QueryTerms(terms)
     places = [
         place

@@ -50,7 +50,7 @@ class ProcessGuard:
 
     @property
     def is_own(self) -> bool:
-        """True in the process that opened the store."""
+        """True in the process that opened the store, False in a fork of it."""
         return os.getpid() == self.opened_in
 
     def check(self) -> None:
@@ -63,12 +63,12 @@ class ProcessGuard:
             )
 
     def release(self) -> None:
-        """Stop guarding the store, after its connections have been closed."""
+        """Stop guarding a store whose connections are closed: a forked process may open its file again."""
         _guards.discard(self)
 
 
 async def run_off_loop(work: Callable[[], _Result], *, blocking: bool) -> _Result:
-    """Return the result of `work`: run in the calling thread if the store is blocking, else in another thread."""
+    """Return the result of `work`, run in the calling thread if `blocking`, else in another thread."""
     return work() if blocking else await asyncio.to_thread(work)
 
 
@@ -91,7 +91,7 @@ def _file_id(path: str) -> _FileId | None:
 
 
 def _after_fork() -> None:
-    """In the child process, record the inherited files and keep the inherited stores from being freed."""
+    """Runs in a forked child: record which files the parent had open, and never free the stores inherited from it."""
     for guard in list(_guards):
         if guard.file is not None:
             _inherited_files[guard.file] = guard.opened_in

@@ -97,13 +97,13 @@ def check_turn(turn: int) -> None:
 
 
 def check_budget(tokens: int, messages: int) -> None:
-    """Raise `InvalidOption` if a limit of tokens or messages is negative or beyond 64 bits."""
+    """Raise `InvalidOption` if a limit of tokens or of messages is negative or beyond 64 bits."""
     _check_count(tokens, "tokens")
     _check_count(messages, "messages")
 
 
 def check_page(after: str, limit: int) -> None:
-    """Raise `InvalidOption` if the name that a page starts after, or the length of the page, is not valid."""
+    """Raise `InvalidOption` if the arguments of a listing are not valid: the name to start after, and its length."""
     if after:
         check_name(after, "the name a page starts after")
     _check_count(limit, "limit")
@@ -154,7 +154,7 @@ generation number can stand for another change.
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The current state of a conversation in numbers: newest entry, totals, live checkpoint, generation."""
+    """Current state of a conversation in numbers: newest entry, totals, live checkpoint (summary), version."""
 
     seq: int = 0
     """Seq of the newest entry; 0 if there is none."""
@@ -198,7 +198,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A document that was written, and the states of the conversation before and after."""
+    """A document as it was written, and the states of its conversation before and after the write."""
 
     document: Document
     before: State
@@ -242,7 +242,7 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class ConversationOpening:
-    """The header of a conversation in a stream of pieces (an export or a restore): its name and times."""
+    """The first piece of a conversation in an export or a restore: its id, its times."""
 
     conversation: str
     created: int
@@ -261,7 +261,7 @@ checkpoints, oldest first. Token counts of entries are ignored: the target store
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A consistent snapshot of a conversation, without its entries and documents."""
+    """A consistent snapshot of a conversation, without its entries and documents, which are read separately."""
 
     opening: ConversationOpening
     head: Head
@@ -271,7 +271,7 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a restore. Conversations that already existed are counted in `already` only."""
+    """The result of a restore: how much was written. Conversations that existed are counted in `already` only."""
 
     conversations: int = 0
     already: int = 0
@@ -309,7 +309,7 @@ class Store(Protocol):
         ...
 
     async def head(self, scope: Scope, conversation: str) -> Head:
-        """Return the head of a conversation; the head of an unknown conversation has seq 0."""
+        """Return the head of a conversation (newest seq, totals, version); that of an unknown one has seq 0."""
         ...
 
     async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
@@ -413,7 +413,7 @@ class Store(Protocol):
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Write a new document if the conversation is in exactly this state; return the state after it.
+        """Write a new document and return the conversation's new state; raise `Conflict` unless it is in `state` now.
 
         Raises `Conflict` otherwise. Takes one request instead of reading the head and then writing. A note survives a
         crash of the process; a power failure may lose the newest notes, until the next durable write.
@@ -485,7 +485,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
-        """Delete a conversation and everything derived from it; later writes to it are refused."""
+        """Delete a conversation with its checkpoints, documents and index; later writes to its id are refused."""
         ...
 
     async def erase(

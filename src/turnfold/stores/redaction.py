@@ -92,7 +92,7 @@ _NUMBERED: Final = re.compile(r"(\[redacted: [a-z][a-z -]{0,39}?) \d{1,9}\]")
 
 
 class _Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The numbers of a conversation's labels, as stored in a document."""
+    """Numbers of the labels that replace a conversation's secrets, in the form in which they are stored."""
 
     salt: str
     first: dict[str, int] = {}
@@ -104,7 +104,7 @@ class _Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class _Ledger:
-    """The numbers of a conversation's labels as last read or written."""
+    """The numbers of the labels that replace a conversation's secrets, as last read or written."""
 
     labels: _Labels
     version: int = 0
@@ -202,7 +202,7 @@ class Redaction:
         return _with_counts(made, counts)
 
     def numbered(self, numbers: dict[tuple[str, str], int] | None) -> Callable[[_T], _T]:
-        """Return a function that redacts the pieces of a restored conversation.
+        """Return a function that redacts the parts of a restored conversation: entries, documents, checkpoints.
 
         `numbers` collects the numbers of the values, in the order in which they occur; None: labels without numbers.
         """
@@ -229,7 +229,7 @@ class Redaction:
         return made
 
     def forget(self, scope: Scope, conversation: str) -> None:
-        """Drop the cached label numbers of a conversation."""
+        """Drop the cached label numbers of a conversation; the stored ones stay."""
         self._ledgers.pop((scope.tenant, conversation), None)
 
     async def _message(
@@ -292,8 +292,8 @@ class Redaction:
                 }
             self._ledgers.pop(place, None)
         raise Conflict(
-            f"other writers changed the numbers of redacted values {_TRIES} times in a row, and nothing was written: "
-            "try again"
+            f"other writers changed the numbers of the redaction labels {_TRIES} times in a row, and nothing was "
+            "written: try again"
         )
 
     async def _load(self, scope: Scope, conversation: str) -> _Ledger:
@@ -319,7 +319,7 @@ class Redaction:
         ledger: _Ledger,
         missing: Iterable[tuple[str, str]],
     ) -> _Ledger | None:
-        """Store the label numbers with new hashes added; return None if another writer changed them meanwhile."""
+        """Store the hashes of new values, which number their labels; return None if another writer was faster."""
         hashes = {kind: list(known) for kind, known in ledger.labels.hashes.items()}
         for kind, digest in missing:
             hashes.setdefault(kind, []).append(digest)
@@ -400,13 +400,14 @@ def _redact_document(document: Document, redact: Redact) -> Document:
 
 
 def _refuse_packed(document: Document, find: Callable[[str], Sequence[Secret]]) -> None:
-    """Raise `InvalidRecord` if a packed snapshot, whose content must not change, contains a secret."""
+    """Raise `InvalidRecord` if a stored snapshot, which cannot be redacted, contains a secret or cannot be decoded."""
     try:
         head, chunks = cast("tuple[object, bytes]", msgspec.msgpack.decode(document.body))
         data = zlib.decompressobj().decompress(chunks, _MAX_SNAPSHOT)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, TypeError, zlib.error):
         raise InvalidRecord(
-            "not a stored snapshot: it cannot be decoded", path=f"{document.kind}/{document.key}"
+            "a document of this kind must be a stored snapshot, and this one cannot be decoded as one",
+            path=f"{document.kind}/{document.key}",
         ) from None
     kinds: set[str] = set()
 
@@ -464,7 +465,7 @@ class RedactingStore:
     def __getattr__(self, name: str) -> object:
         # Only listed names: any other attribute, such as the session values of a cache, might write without redaction.
         if name not in _PASSED:
-            raise AttributeError(f"a redacting store has no {name!r}")
+            raise AttributeError(f"RedactingStore has no attribute {name!r}")
         return getattr(self._inner, name)
 
     async def append(
@@ -494,7 +495,7 @@ class RedactingStore:
     async def _same_stored(
         self, scope: Scope, conversation: str, entries: Sequence[NewEntry]
     ) -> list[NewEntry] | None:
-        """Return the stored entries with these client ids if only the numbers of their labels differ, else None."""
+        """Return the stored entries with these client ids if only the numbers in their labels differ, else None."""
         ids = [one.client_id for one in entries if one.client_id]
         stored = {one.client_id: one for one in await self._inner.find(scope, conversation, ids)}
         known: list[NewEntry] = []
@@ -515,7 +516,7 @@ class RedactingStore:
         *,
         seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
-        """Redact the text of a checkpoint and add it."""
+        """Redact the text of a checkpoint (summary), and add the checkpoint."""
         text = await self.redaction.text(scope, conversation, checkpoint.text)
         return await self._inner.add_checkpoint(
             scope, conversation, replace(checkpoint, text=text), seen=seen
@@ -531,7 +532,7 @@ class RedactingStore:
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        """Drop a checkpoint; the documents in `put` are redacted."""
+        """Remove a checkpoint and all later ones; the documents in `put` are redacted before they are written."""
         redacted = [await self.redaction.document(scope, conversation, each) for each in put]
         return await self._inner.drop_checkpoint(
             scope, conversation, checkpoint, put=redacted, drop=drop, state=state
@@ -547,7 +548,7 @@ class RedactingStore:
         state: State | None = None,
         seen: tuple[int, int] | None = None,
     ) -> Written:
-        """Redact and write a document."""
+        """Redact a document and write it; raise `InvalidRecord` for one in a binary form, which cannot be redacted."""
         document = await self.redaction.document(scope, conversation, document)
         return await self._inner.put_document(
             scope, conversation, document, expect=expect, state=state, seen=seen
@@ -556,12 +557,12 @@ class RedactingStore:
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Redact and write a note."""
+        """Redact a new document and write it, if the conversation is in the given state."""
         document = await self.redaction.document(scope, conversation, document)
         return await self._inner.note(scope, conversation, document, state=state)
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        """Redact and write whole conversations."""
+        """Redact whole conversations and write them, all or none; a document in a binary form is refused."""
         refusal: InvalidRecord | None = None
 
         def redacted() -> Iterator[Piece]:

@@ -48,7 +48,7 @@ class RepeatedId(IdReused):
 
 
 class PieceOrder:
-    """Checks that the pieces of a restore are valid and in order; counts those of the current conversation."""
+    """Checks that the parts of restored conversations are valid and in order, and counts them."""
 
     def __init__(self) -> None:
         self.opening: ConversationOpening | None = None
@@ -65,12 +65,12 @@ class PieceOrder:
         self._names: set[str] = set()
 
     def take(self, piece: Piece) -> None:
-        """Check the next piece; raise `InvalidRecord` if it may not come next."""
+        """Check the next part of a restore (opening, document, entry, checkpoint); raise `InvalidRecord` if invalid."""
         if isinstance(piece, ConversationOpening):
             self._take_opening(piece)
         elif self.opening is None:
             raise InvalidRecord(
-                f"{type(piece).__name__} before the first conversation: an opening must come first"
+                f"the first piece of a restore is of type {type(piece).__name__}: it must be a ConversationOpening"
             )
         elif isinstance(piece, Entry):
             self._take_entry(piece)
@@ -110,11 +110,15 @@ class PieceOrder:
         if self.checkpoints:
             _misplaced("an entry", "the checkpoints")
         if type(entry.message) is not Message:
-            raise InvalidRecord(f"an entry must have a Message, not {type(entry.message).__name__}")
+            raise InvalidRecord(
+                f"the message of an entry must be a Message, not {type(entry.message).__name__}"
+            )
         turns = self.turns + (entry.message.role == "user")
         for what, found, right in (("seq", entry.seq, self.seq + 1), ("turn", entry.turn, turns)):
             if type(found) is not int or found != right:
-                raise InvalidRecord(f"{what} is {found!r}, expected {right:,}")
+                raise InvalidRecord(
+                    f"an entry is missing, or out of order: its {what} is {found!r}, expected {right:,}"
+                )
         _check_number(entry.created, "created", least=-_LARGEST_NUMBER)
         if entry.client_id:
             check_name(entry.client_id, "client id")
@@ -127,7 +131,8 @@ class PieceOrder:
         _check_number(checkpoint.created, "created", least=-_LARGEST_NUMBER)
         if checkpoint.previous != self.live:
             raise InvalidRecord(
-                f"checkpoint {checkpoint.id!r} follows {checkpoint.previous!r}, not {self.live!r}"
+                f"checkpoint {checkpoint.id!r} follows {checkpoint.previous!r}, but the checkpoint before it is "
+                f"{self.live!r}: checkpoints must be complete, oldest first"
             )
         if not self._covered < checkpoint.upto <= self.seq:
             raise InvalidRecord(
@@ -135,14 +140,16 @@ class PieceOrder:
                 f"the {self._covered:,} already covered, and at most the {self.seq:,} in the conversation"
             )
         if checkpoint.id in self._names:
-            raise InvalidRecord(f"checkpoint {checkpoint.id!r} occurs twice")
+            raise InvalidRecord(
+                f"two checkpoints of one conversation have the id {checkpoint.id!r}: each needs its own"
+            )
         self._names.add(checkpoint.id)
         self.live, self._covered = checkpoint.id, checkpoint.upto
         self.checkpoints += 1
 
 
 class RestoreBatch(NamedTuple):
-    """Consecutive pieces of one conversation that a backend writes together."""
+    """Consecutive documents, entries and checkpoints of one conversation that a backend writes together."""
 
     documents: list[Document]
     rows: list[Row]
@@ -172,7 +179,7 @@ class Pieces:
         self._total = Restored()
 
     def next_conversation(self) -> ConversationOpening | None:
-        """Return the opening of the next conversation, when all batches of this one were taken; None at the end."""
+        """Return the opening of the next conversation to restore; None at the end. All batches must have been taken."""
         opening, self._ahead = self._ahead, None
         if opening is None:
             piece = next(self._pieces, None)
@@ -188,7 +195,7 @@ class Pieces:
         return opening
 
     def next_batch(self, *, counted: bool = True) -> RestoreBatch | None:
-        """Return the next batch of the conversation, None at its end; with `counted=False`, rows have 0 tokens."""
+        """Return the next batch of the current conversation, None at its end; `counted=False` sets all tokens to 0."""
         batch = RestoreBatch([], [], [], [])
         count = size = 0
         while count < _LARGEST_BATCH and size < _LARGEST_BATCH_BYTES:
@@ -228,8 +235,8 @@ class Pieces:
         batch.messages.append((piece.message, self._tools.of(piece.message)))
         return len(body)
 
-    def written(self) -> None:
-        """Count the current conversation as written."""
+    def count_written(self) -> None:
+        """Count the current conversation and its parts as restored."""
         order, total = self.order, self._total
         self._total = Restored(
             total.conversations + 1,
@@ -239,17 +246,17 @@ class Pieces:
             total.documents + order.documents,
         )
 
-    def found(self) -> None:
-        """Count the current conversation as one that already exists."""
+    def count_existing(self) -> None:
+        """Count the current conversation as one that the store already has."""
         self._total = replace(self._total, already=self._total.already + 1)
 
     def restored(self) -> Restored:
-        """Return the result of the restore so far."""
+        """Return how much was restored so far."""
         return self._total
 
 
 class KnownPieces(NamedTuple):
-    """The pieces in the store that have the same keys as those of a batch, to compare both."""
+    """The stored documents, entries and checkpoints with the same keys as those of a batch, to compare with it."""
 
     documents: Mapping[tuple[str, str], Document]
     rows: Mapping[int, Row]
@@ -258,7 +265,7 @@ class KnownPieces(NamedTuple):
 
 
 def check_new(conversation: str, batch: RestoreBatch, known_ids: Iterable[str]) -> None:
-    """Raise `RepeatedId` if a client id of the batch occurs twice, or is one of `known_ids`, already written."""
+    """Raise `RepeatedId` if a client id occurs twice in the batch, or is one of `known_ids` (already restored)."""
     ids = set(known_ids)
     for row in batch.rows:
         if row.client_id and row.client_id in ids:
@@ -267,7 +274,7 @@ def check_new(conversation: str, batch: RestoreBatch, known_ids: Iterable[str]) 
 
 
 def check_same(conversation: str, batch: RestoreBatch, known: KnownPieces) -> None:
-    """Raise `Conflict` if the stored pieces differ from the batch to restore."""
+    """Raise `Conflict` if a part of a stored conversation differs from the same part in the batch to restore."""
     for document in batch.documents:
         what = f"document {document.kind}/{document.key}"
         found = known.documents.get((document.kind, document.key))
@@ -282,7 +289,7 @@ def check_same(conversation: str, batch: RestoreBatch, known: KnownPieces) -> No
 
 
 def check_same_whole(order: PieceOrder, *, created: int, counts: Sequence[int]) -> None:
-    """Raise `Conflict` if the stored conversation has another creation time, or other numbers of pieces.
+    """Raise `Conflict` if a stored conversation was created at another time, or has more or fewer parts.
 
     `counts` are the numbers of stored entries, checkpoints and documents.
     """
@@ -324,7 +331,9 @@ def _refuse(conversation: str, difference: str) -> NoReturn:
 
 
 def _misplaced(what: str, after: str) -> NoReturn:
-    raise InvalidRecord(f"{what} after {after}: the order is documents, entries, checkpoints")
+    raise InvalidRecord(
+        f"{what} comes after {after}: the order must be documents, entries, checkpoints"
+    )
 
 
 def _check_number(value: int, what: str, *, least: int) -> None:

@@ -70,7 +70,7 @@ def refuse_encrypted(store: Store) -> Store:
 
 
 class _Gate:
-    """Lock for the first appends to a conversation: one checks that it has no key, the others wait in order."""
+    """Lock for the first appends to a conversation: one caller checks that it is not encrypted, the others wait."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()  # wakes waiters in the order of their calls
@@ -313,7 +313,7 @@ class _KeylessStore:
         )
 
     async def _check(self, scope: Scope, conversation: str) -> None:
-        """Raise `WrongKey` if a conversation is encrypted."""
+        """Raise `WrongKey` if a conversation is encrypted; a conversation once found plain is not checked again."""
         if (scope.tenant, conversation) in self._plain:
             return
         check_conversation(conversation)
@@ -323,7 +323,7 @@ class _KeylessStore:
 
     @asynccontextmanager
     async def _checked_in_order(self, scope: Scope, conversation: str) -> AsyncGenerator[None]:
-        """Check before an append that a conversation is not encrypted; appends begin in the order of their calls."""
+        """Context manager for an append: checks that the conversation is not encrypted; callers enter in call order."""
         place = (scope.tenant, conversation)
         if self.blocking:  # a blocking caller waits for every append
             await self._check(scope, conversation)

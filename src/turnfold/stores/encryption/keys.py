@@ -76,7 +76,7 @@ _REMEDY: Final = (
 
 
 class _KeyNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A wrapped (encrypted) data key, as stored in a document."""
+    """The document in which a data key is stored, wrapped (encrypted) with a key of the user."""
 
     key: str
     """Id of the user's key that wraps it."""
@@ -104,7 +104,7 @@ class DataKey:
         return self.cipher.encrypt(data, [self._associated(place)])
 
     def decrypt(self, data: bytes, *place: object) -> bytes | None:
-        """Return `data` decrypted; None if it was changed, or was not encrypted with this key for this place."""
+        """Return `data` decrypted; None if it was changed, or was not encrypted with this key for this `place`."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -178,17 +178,17 @@ class KeyRing:
         self._wrapping, self._cipher = keywrap, AESSIV
 
     def new_key(self, tenant: str, conversation: str) -> DataKey:
-        """Return a new random data key for a conversation."""
+        """Return a new random data key for a conversation; it is not stored here."""
         return self._data_key(secrets.token_bytes(_DATA_KEY_BYTES), tenant, conversation)
 
     def wrap(self, key: DataKey) -> Document:
-        """Return a document with the data key, wrapped by the current key of the user."""
+        """Return a document that contains the data key, wrapped (encrypted) with the user's current key."""
         wrapped = self._wrapping.aes_key_wrap(self._by_id[self.current], key.secret)
         note = _KeyNote(self.current, base64.b64encode(wrapped).decode())
         return Document(_KIND, _DOCUMENT_KEY, msgspec.json.encode(note), 0)
 
     def unwrap(self, document: Document, tenant: str, conversation: str) -> DataKey:
-        """Return the data key in a document, unwrapped; raise `WrongKey` if the key that wrapped it was not given."""
+        """Return the data key that a document contains, unwrapped (decrypted); raise `WrongKey` if that fails."""
         note, mark = self.note(document), log_mark(tenant, conversation)
         known = self._by_id.get(note.key)
         if known is None:
@@ -208,7 +208,7 @@ class KeyRing:
         return self._data_key(secret, tenant, conversation)
 
     def note(self, document: Document) -> _KeyNote:
-        """Return the wrapped key in a document, decoded but not unwrapped."""
+        """Decode the document of a wrapped data key; the key in it stays encrypted."""
         return _note(document)
 
     def _data_key(self, secret: bytes, tenant: str, conversation: str) -> DataKey:
@@ -250,7 +250,7 @@ async def any_key_conversation(store: Store, scope: Scope) -> bool:
 
 
 async def encrypted_conversations(store: Store, scope: Scope) -> Callable[[str], bool]:
-    """Return a function that says for the id of a tenant's conversation whether it was encrypted at this moment."""
+    """Return a function that says, for a conversation id of this tenant, if it was encrypted when this was called."""
     names: set[str] = set()
     after = _PREFIX
     while page := await store.conversations(scope, after=after, limit=_PAGE):
@@ -286,7 +286,7 @@ class ConversationKeys:
         self._known: OrderedDict[tuple[str, str], DataKey] = OrderedDict()
         self._by_id: dict[str, DataKey] = {}
         self._new: set[tuple[str, str]] = set()
-        """Conversations (tenant, id) whose data key this process created and has not used yet."""
+        """Conversations (tenant, id) whose data key this process created and has written nothing with yet."""
 
     async def find(self, scope: Scope, conversation: str) -> DataKey | None:
         """Return the data key of a conversation; None if it has none: nothing was written to it, or it was deleted."""
@@ -331,11 +331,11 @@ class ConversationKeys:
         return await self._store.capture(scope, conversation, lambda _: None) is not None
 
     async def check_first_write(self, scope: Scope, key: DataKey, before: State) -> None:
-        """After the first write of a conversation, store its data key again if a failover or a backup lost it.
+        """After a write with a data key, check that the store has this key; store it again if a failover lost it.
 
         `before` is the state before the write; (0, 0) if it was the first.
         """
-        self.used(scope, key.conversation)
+        self.mark_used(scope, key.conversation)
         if before != (0, 0):
             return
         stored = await self._stored(scope, key.conversation)
@@ -352,11 +352,11 @@ class ConversationKeys:
                 )
 
     def is_new(self, scope: Scope, conversation: str) -> bool:
-        """Return True if this process created the data key of a conversation and has not used it yet."""
+        """Return True if this process created the data key of a conversation and has written nothing with it yet."""
         return (scope.tenant, conversation) in self._new
 
-    def used(self, scope: Scope, conversation: str) -> None:
-        """Record that the data key of a conversation was used."""
+    def mark_used(self, scope: Scope, conversation: str) -> None:
+        """Note that something was written with the data key of a conversation: `is_new` is False from now on."""
         self._new.discard((scope.tenant, conversation))
 
     def by_id(self, name: str) -> DataKey | None:
@@ -364,8 +364,8 @@ class ConversationKeys:
         return self._by_id.get(name)
 
     def forget(self, scope: Scope, conversation: str) -> None:
-        """Drop the cached data key of a conversation."""
-        self.used(scope, conversation)
+        """Drop the data key of a conversation from the cache; the stored key stays."""
+        self.mark_used(scope, conversation)
         with self._lock:
             known = self._known.pop((scope.tenant, conversation), None)
             if known is not None:
@@ -377,7 +377,7 @@ class ConversationKeys:
         await self._store.delete(scope, _key_conversation(scope.tenant, conversation))
 
     async def rotate(self, scope: Scope) -> int:
-        """Wrap the data keys of a tenant with the user's current key; return how many another key had wrapped.
+        """Wrap (encrypt) the data keys of a tenant with the user's current key again; return how many needed it.
 
         Readers and writers can go on: data keys stay the same. After an interruption, call it again.
         """
@@ -414,7 +414,7 @@ class ConversationKeys:
         return await _wrapped_key(self._store, scope, conversation)
 
     async def _put(self, scope: Scope, conversation: str, key: DataKey) -> bool:
-        """Store the wrapped data key of a conversation; return False if there is one already."""
+        """Store the wrapped data key of a conversation; return False if it already has one."""
         name = _key_conversation(scope.tenant, conversation)
         try:
             await self._store.put_document(scope, name, self._ring.wrap(key), expect=0)
@@ -436,7 +436,7 @@ class ConversationKeys:
 
 
 def not_encrypted(scope: Scope, conversation: str) -> WrongKey:
-    """Return the error for a write with a key to a conversation that is not encrypted."""
+    """Return the error to raise if a store with a key is to write to a conversation that is not encrypted."""
     return WrongKey(
         f"conversation {log_mark(scope.tenant, conversation)} was written without encryption: export it with a "
         "store that has no key, and import it into an encrypted one"

@@ -43,7 +43,7 @@ class _NoTokens:
 
 @dataclass(frozen=True, slots=True)
 class IndexUpdate:
-    """The content to bring an index up to date with: new entries, all checkpoints, all documents with a text."""
+    """Changes of a conversation that are added to its search index: new entries, checkpoints, searchable documents."""
 
     scope: Scope
     opening: ConversationOpening
@@ -60,9 +60,9 @@ class ConversationIndex:
 
     store: SqliteStore = field(init=False)
     seq: int = 0
-    """Seq of the newest entry in the copy."""
+    """Seq (number) of the newest entry in the copy."""
     epoch: int = 0
-    """Epoch of that entry."""
+    """Epoch (random number of the write) of that entry; it differs if the entry was replaced since."""
     held_bytes: int = 0
     """Approximate bytes of memory that the copy takes."""
     _now: int = 0
@@ -79,7 +79,7 @@ class ConversationIndex:
     def search(
         self, update: IndexUpdate, terms: Sequence[str], *, limit: int, within: Within
     ) -> list[Hit] | None:
-        """Add the update to the index and search it; None if the update does not continue it: a new index is needed."""
+        """Add the update to the index and search it; return None if entries were replaced: a new index is needed."""
         with self._lock:
             if self._closed:
                 return None
@@ -142,7 +142,7 @@ class IndexCache:
         self._lock = Lock()
 
     def get(self, place: tuple[str, str]) -> ConversationIndex | None:
-        """Return the cached index of a conversation, or None."""
+        """Return the cached search index of a conversation, or None."""
         with self._lock:
             found = self._indexes.get(place)
             if found is not None:
@@ -165,14 +165,14 @@ class IndexCache:
             each.close()
 
     def drop(self, place: tuple[str, str]) -> None:
-        """Close the index of a conversation and remove it from the cache."""
+        """Close the search index of a conversation and remove it from the cache."""
         with self._lock:
             gone = self._indexes.pop(place, None)
         if gone is not None:
             gone.close()
 
     def clear(self) -> None:
-        """Close all indexes and empty the cache."""
+        """Close all search indexes and empty the cache."""
         with self._lock:
             gone = list(self._indexes.values())
             self._indexes.clear()

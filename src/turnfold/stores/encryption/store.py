@@ -129,7 +129,7 @@ class EncryptedStore:
         *,
         expect: int | None = None,
     ) -> Appended:
-        """Encrypt and append a batch."""
+        """Encrypt and append a batch of entries; try again if another writer was faster, unless `expect` is given."""
         check_batch(entries)
         key, place = await self._keys.make(scope, conversation), (scope.tenant, conversation)
         after = self._heads.get(place) if expect is None else expect
@@ -157,11 +157,12 @@ class EncryptedStore:
                 await self._keys.check_first_write(scope, key, done.before)
             return done
         raise Conflict(
-            f"other writers were faster {_MAX_TRIES} times in a row; nothing was written: try again"
+            f"other writers appended to the conversation first, {_MAX_TRIES} times in a row; nothing was written: "
+            "append again"
         )
 
     async def _check_encrypted(self, scope: Scope, conversation: str) -> None:
-        """After a conflict in a new conversation, raise `WrongKey` if another process wrote plain text to it."""
+        """Raise `WrongKey` if the conversation is new and another process has written plain text to it."""
         if not self._keys.is_new(scope, conversation):
             return
         found: list[Document] = []
@@ -173,7 +174,7 @@ class EncryptedStore:
         ]
         if not all(sealed):
             raise not_encrypted(scope, conversation)
-        self._keys.used(scope, conversation)
+        self._keys.mark_used(scope, conversation)
 
     async def _append(
         self,
@@ -188,7 +189,7 @@ class EncryptedStore:
 
     @contextmanager
     def _counted(self, pairs: Sequence[tuple[Message, Message]]) -> Generator[None]:
-        """Let the token counter count these (encrypted, plain) messages without decrypting them."""
+        """Context manager: the token counter counts these (encrypted, plain) messages from their plain form."""
         for sealed, plain in pairs:
             self._counter.remember(sealed, plain)
         try:
@@ -200,7 +201,7 @@ class EncryptedStore:
     async def _same_stored(
         self, scope: Scope, key: DataKey, entries: Sequence[NewEntry]
     ) -> list[NewEntry] | None:
-        """Return the stored, encrypted entries of a batch if it is a retry; None if it is not, or has other content."""
+        """Return the stored, encrypted entries of a batch if all of it is stored with the same content; else None."""
         ids = [one.client_id for one in entries]
         found = await self._inner.find(scope, key.conversation, ids)
         known = {entry.client_id: entry for entry in found}
@@ -218,11 +219,11 @@ class EncryptedStore:
         self._heads[place] = seq
 
     async def head(self, scope: Scope, conversation: str) -> Head:
-        """Return the head of a conversation; nothing in it is encrypted."""
+        """Return the head of a conversation (newest seq, totals, version); none of it is encrypted."""
         return await self._inner.head(scope, conversation)
 
     async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
-        """Return the head, the live checkpoint and documents at one moment, decrypted."""
+        """Return a conversation's head, live checkpoint and documents of these kinds at one moment, decrypted."""
         key = await self._keys.find(scope, conversation)
         view = await self._inner.view(scope, conversation, kinds)
         if key is None and (view.checkpoint is not None or view.documents):
@@ -244,13 +245,13 @@ class EncryptedStore:
         upto: int | None = None,
         limit: int = 1000,
     ) -> list[Entry]:
-        """Return entries, decrypted."""
+        """Return the entries with `after < seq <= upto`, oldest first, decrypted."""
         key = await self._keys.find(scope, conversation)
         found = await self._inner.read(scope, conversation, after=after, upto=upto, limit=limit)
         return await self._opened(scope, conversation, found, key)
 
     async def read_turn(self, scope: Scope, conversation: str, turn: int) -> list[Entry]:
-        """Return the entries of one turn, decrypted."""
+        """Return the entries of one turn (a user message and what follows it), decrypted."""
         key = await self._keys.find(scope, conversation)
         found = await self._inner.read_turn(scope, conversation, turn)
         return await self._opened(scope, conversation, found, key)
@@ -264,7 +265,7 @@ class EncryptedStore:
     async def tail(
         self, scope: Scope, conversation: str, *, tokens: int, messages: int = 0
     ) -> list[Entry]:
-        """Return the newest entries with at most `tokens` tokens together, decrypted."""
+        """Return the newest entries that have at most `tokens` tokens together, oldest first, decrypted."""
         key = await self._keys.find(scope, conversation)  # a recount decrypts
         found = await self._inner.tail(scope, conversation, tokens=tokens, messages=messages)
         return await self._opened(scope, conversation, found, key)
@@ -272,7 +273,7 @@ class EncryptedStore:
     async def _opened(
         self, scope: Scope, conversation: str, entries: Sequence[Entry], key: DataKey | None
     ) -> list[Entry]:
-        """Return the entries decrypted with `key`, which was looked up before they were read."""
+        """Return the entries decrypted with `key`; if it is None, with the key that was created meanwhile."""
         if not entries:
             return []
         if key is None:
@@ -284,7 +285,7 @@ class EncryptedStore:
         return await self._run(work, many=len(entries) > _MANY)
 
     async def _run(self, work: Callable[[], _Result], *, many: bool = True) -> _Result:
-        """Run `work`; if there is `many` to do and an event loop, in a thread."""
+        """Return the result of `work`, run in another thread if there is `many` to do and the store is not blocking."""
         return work() if self.blocking or not many else await asyncio.to_thread(work)
 
     async def add_checkpoint(
@@ -295,7 +296,7 @@ class EncryptedStore:
         *,
         seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
-        """Encrypt and add a checkpoint."""
+        """Encrypt a checkpoint (summary of the log up to an entry) and add it to the conversation."""
         check_name(conversation, "conversation id")
         check_checkpoint(checkpoint)
         key = await self._keys.make(scope, conversation)
@@ -304,13 +305,13 @@ class EncryptedStore:
         return changed(checkpoint, created=stored.created)
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
-        """Return the newest checkpoint, decrypted."""
+        """Return the newest checkpoint of a conversation decrypted, or None before the first."""
         found = await self._inner.live_checkpoint(scope, conversation)
         key = await self._keys.find(scope, conversation)
         return None if found is None else open_checkpoint(key, found, (scope.tenant, conversation))
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
-        """Return all checkpoints, decrypted."""
+        """Return all checkpoints of a conversation decrypted, oldest first."""
         found = await self._inner.checkpoints(scope, conversation)
         key = await self._keys.find(scope, conversation)
         return [open_checkpoint(key, each, (scope.tenant, conversation)) for each in found]
@@ -325,7 +326,7 @@ class EncryptedStore:
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        """Drop a checkpoint and all later ones; return them decrypted."""
+        """Remove a checkpoint and all later ones, and write or remove the documents given; return them decrypted."""
         for document in put:
             check_document(document)
         key = await self._keys.find(scope, conversation)
@@ -349,7 +350,7 @@ class EncryptedStore:
         state: State | None = None,
         seen: tuple[int, int] | None = None,
     ) -> Written:
-        """Encrypt and write a document."""
+        """Encrypt a document and write it; like `Store.put_document` otherwise."""
         check_name(conversation, "conversation id")
         check_document(document)
         key = await self._keys.make(scope, conversation)
@@ -375,7 +376,7 @@ class EncryptedStore:
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Encrypt and write a note."""
+        """Encrypt a new document and write it if the conversation is in the given state; raise `Conflict` if not."""
         check_name(conversation, "conversation id")
         check_document(document)
         key = await self._keys.make(scope, conversation)
@@ -448,7 +449,7 @@ class EncryptedStore:
                 self._indexes.put(place, index)
                 return found
         raise Conflict(
-            f"the conversation changed {_MAX_UPDATES} times while it was indexed: try again"
+            f"the conversation changed {_MAX_UPDATES} times while its search index was updated: search again"
         )
 
     async def _search_index(
@@ -464,7 +465,7 @@ class EncryptedStore:
     async def _index_update(
         self, scope: Scope, key: DataKey, index: ConversationIndex | None
     ) -> tuple[ConversationIndex, IndexUpdate | None]:
-        """Return the index and the content to update it with; a new index if its entries differ from the store."""
+        """Return the index and the changes to add to it; a new index if entries of the old one were replaced."""
         conversation = key.conversation
         if index is not None and index.seq:
             seq = index.seq
@@ -497,7 +498,7 @@ class EncryptedStore:
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]
     ) -> Captured | None:
-        """Return a consistent snapshot, decrypted."""
+        """Return a consistent snapshot of a conversation, decrypted; `take` is called with each document."""
         key, place = await self._keys.find(scope, conversation), (scope.tenant, conversation)
 
         def take_opened(document: Document) -> None:
@@ -510,7 +511,7 @@ class EncryptedStore:
         return changed(captured, checkpoints=live)
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        """Encrypt and write whole conversations.
+        """Encrypt whole conversations and write them, all or none.
 
         All data keys must be stored before the one transaction that restores everything begins. So the pieces are read
         first and kept in memory or, encrypted, in a temporary file.
@@ -580,7 +581,7 @@ class EncryptedStore:
         return erasure
 
     async def rotate_keys(self, scope: Scope) -> int:
-        """Wrap the data keys of a tenant with the first of the user's keys; return how many were wrapped again.
+        """Wrap (encrypt) the data keys of a tenant again with the first of the user's keys; return how many needed it.
 
         Before that, every process that uses the store must have both keys, the old and the new one. Data keys and the
         encrypted content do not change.
@@ -588,13 +589,13 @@ class EncryptedStore:
         return await self._keys.rotate(scope)
 
     async def health(self) -> Health:
-        """Report the health of the store behind, and the id of the key in use."""
+        """Report the health of the store behind this one, and the id of the user's key in use."""
         inner = await self._inner.health()
         details = {**inner.details, "encryption": f"AES-256-SIV, key {self._ring.current}"}
         return changed(inner, backend=f"{inner.backend}+encryption", details=details)
 
     async def close(self) -> None:
-        """Close the store behind and the search indexes."""
+        """Close the store behind this one and the search indexes in memory."""
         self._indexes.clear()
         await self._inner.close()
 
@@ -610,7 +611,7 @@ def _seal_piece(key: DataKey | None, piece: Piece) -> Piece:
 
 
 class _Spooled(msgspec.Struct, array_like=True):
-    """One piece in the temporary file of a restore."""
+    """One line of a restore's temporary file: a document, entry, checkpoint or the opening of a conversation."""
 
     kind: int
     message: bytes
@@ -632,7 +633,7 @@ class _EntryForm(msgspec.Struct, array_like=True):
 
 
 class _Spool:
-    """Pieces of a restore in a temporary file, encrypted with a random key that only this process has."""
+    """Temporary file with the data of a restore, encrypted with a random key that only this process has."""
 
     def __init__(self, file: IO[bytes], ring: KeyRing) -> None:
         self._file = file
@@ -640,7 +641,7 @@ class _Spool:
         self._count = 0
 
     def write(self, pieces: Iterable[Piece]) -> list[str]:
-        """Write all pieces to the file; return the names of the conversations. Raises an error for an invalid piece."""
+        """Write the data of a restore to the file; return the ids of the conversations. Raises for invalid data."""
         names: dict[str, None] = {}
         order = PieceOrder()
         for piece in pieces:
@@ -653,7 +654,7 @@ class _Spool:
         return list(names)
 
     def read(self) -> Iterator[Piece]:
-        """Yield the pieces from the file, in order; may be called several times."""
+        """Yield the data of a restore from the file, in order; may be called several times."""
         self._file.seek(0)
         for number in range(self._count):
             data = self._file.read(int.from_bytes(self._file.read(_LENGTH)))

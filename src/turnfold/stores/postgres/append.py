@@ -48,7 +48,7 @@ _Value = TypeVar("_Value")
 
 
 class RecentCache(Generic[_Value]):
-    """A cache with one value per conversation, for those written last. Thread-safe."""
+    """Cache with one value per conversation, for the conversations written last. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -66,7 +66,7 @@ class RecentCache(Generic[_Value]):
             return self._values.pop(place.keys, None)
 
     def put(self, place: ConversationKey, value: _Value) -> None:
-        """Cache a value; a full cache drops the oldest one."""
+        """Cache the value of a conversation; a full cache drops the oldest one."""
         with self._lock:
             self._values.pop(place.keys, None)
             self._values[place.keys] = value
@@ -75,7 +75,7 @@ class RecentCache(Generic[_Value]):
 
 
 def needs_recount(head: Head, counter: TokenCounter) -> bool:
-    """Return True if another token counter made the stored token counts."""
+    """Return True if the stored token counts of a conversation were made by another token counter than `counter`."""
     return bool(head.seq) and head.counter != counter.name
 
 
@@ -91,7 +91,7 @@ async def recount(
     if not needs_recount(head, counter):
         return head
     _log.warning(
-        "recounting the tokens of %d entries: %s -> %s",
+        "the token counter has changed: recounting the tokens of %d entries (%s -> %s)",
         head.seq,
         head.counter,
         counter.name,
@@ -117,7 +117,7 @@ async def recount(
 
 
 class PostgresAppends:
-    """Executes the appends of a store, with caches of heads and tool calls."""
+    """Appends entries to conversations, with caches of their heads (newest seq, totals, version) and of tool calls."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class PostgresAppends:
     async def _append_at(
         self, place: ConversationKey, head: Head, batch: Batch, calls: _Calls
     ) -> Appended | None:
-        """Append at a cached head in one round trip; return None if the conversation has changed."""
+        """Append if the conversation is still at the cached `head`, in one round trip; None if it has changed."""
         now, epoch = self._clock(), new_epoch()
         rows = plan_append(batch, head, {}, created=now, epoch=epoch, expect=None)
         assert isinstance(rows, list)  # noqa: S101 (nothing is known, so nothing is repeated)
@@ -205,7 +205,7 @@ class PostgresAppends:
         return Appended(rows[0].seq, rows[-1].seq, repeated=False, head=head, before=before)
 
     async def _known_calls(self, place: ConversationKey, batch: Batch) -> _Calls:
-        """Return the tool calls that the batch's tool results may belong to, cached or read from the store."""
+        """Return the tool calls that the batch's tool results may belong to, from the cache or the database."""
         known = self._calls.get(place) or {}
         messages = [entry.message for entry in batch.entries]
         if not ToolNames(calls=known).needs_earlier(messages):

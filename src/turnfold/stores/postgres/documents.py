@@ -111,7 +111,11 @@ def to_checkpoint(record: object, checksum: object, mark: LogMark) -> Checkpoint
     try:
         return msgspec.json.decode(record, type=Checkpoint)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidRecord(f"a stored checkpoint cannot be decoded: {error}") from None
+        raise InvalidRecord(
+            f"a stored checkpoint of conversation {mark()} cannot be decoded ({type(error).__name__}): the storage is "
+            "damaged",
+            remedy="Restore the store from a backup",
+        ) from None
 
 
 def find_version(place: ConversationKey, kind: str, key: str) -> Statement:
@@ -128,7 +132,7 @@ def find_version(place: ConversationKey, kind: str, key: str) -> Statement:
 
 
 def to_version(found: Rows) -> tuple[int, int, bool]:
-    """Return the three values that the statement of `find_version` selects."""
+    """Return a document's version, the highest version of a removed one, and if it is searchable (`find_version`)."""
     return cast("tuple[int, int, bool]", tuple(found[0]))
 
 
@@ -232,7 +236,7 @@ def to_document(place: ConversationKey, row: Sequence[object]) -> Document:
     try:
         decoded = text.decode() if type(text) is bytes else text
     except UnicodeDecodeError as error:
-        raise InvalidRecord(f"the text of document {fields[0]}/{fields[1]} is not UTF-8") from error
+        raise damaged(f"the text of document {fields[0]}/{fields[1]}", place.mark) from error
     return checked_document((*fields, decoded, checksum), place.mark)
 
 

@@ -374,7 +374,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 async def migrate(link: Link) -> None:
-    """Apply the missing migrations, and create the view `ai_message` unless something else has that name.
+    """Apply the migrations that the database lacks, and create the view `ai_message` unless that name is taken.
 
     Safe to run in many processes at once. If a table of an earlier program has the name, the view is created by the
     first process that opens the store after the table was renamed.

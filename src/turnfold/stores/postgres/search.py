@@ -130,7 +130,7 @@ async def search(
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """Makes the SQL statements of a search."""
+    """Makes the SQL statements of one search: counts, and the texts to rank."""
 
     place: ConversationKey
     terms: tuple[str, ...]
@@ -147,7 +147,7 @@ class SearchQuery:
         )
 
     def holding(self) -> Statement:
-        """Return the statement that counts, for each term, the texts that contain it."""
+        """Return the statement that counts, for each search term, the texts that contain it."""
         return Statement(
             "SELECT split_part(held, ':', 2), count(*) FROM turnfold_term AS term, unnest(term.terms) AS held "
             "WHERE term.tenant = $1 AND term.terms && $2::text[] AND ($3::text IS NULL OR term.conversation = $3) "
@@ -164,7 +164,7 @@ class SearchQuery:
         return Statement(f"WITH chosen AS ({chosen}) {_TEXTS}", tuple(values))
 
     def best_places(self, rarities: Mapping[str, int], most: int) -> Statement:
-        """Return the statement that selects the texts to rank if very many match.
+        """Return the statement that selects the `most` texts with the rarest terms, the newest among equals.
 
         It selects those with the rarest terms, and among equals the newest; `rarities` are the weights of the terms.
         """
@@ -233,7 +233,7 @@ def _candidates(tenant: str, found: Rows, query: QueryTerms) -> Iterator[Candida
         else:
             content = cast("bytes", text or b"").decode(errors="replace")
             if not is_sound_text(content, text_sum):
-                raise damaged(f"document {kind}/{key}", mark)
+                raise damaged(f"the text of document {kind}/{key}", mark)
         yield Candidate(name, seq, kind, key, query.count_in(content))
 
 
@@ -242,7 +242,7 @@ _STEP = 1000
 
 
 def _find_stale(place: ConversationKey, *, everywhere: bool) -> Statement:
-    """Return the statement that selects a conversation whose index was made by other rules for words."""
+    """Return the statement that selects a conversation whose search index was made by an older release's word rules."""
     return Statement(
         "SELECT coalesce(long_name, conversation) FROM turnfold_conversation WHERE tenant = $1 "
         "AND ($2::text IS NULL OR conversation = $2) AND (indexed_by < $3 OR indexed_by > $3) AND NOT erased LIMIT 1",
@@ -265,7 +265,7 @@ async def _rebuild_index(
 
 
 async def _step(link: Link, place: ConversationKey) -> None:
-    """Index the next `_STEP` entries of a conversation again; after the last ones, its checkpoints and documents."""
+    """Index the next `_STEP` entries of a conversation again; after the last entry, its checkpoints and documents."""
     link.allow_long()
     [state], [head] = await link.ask(
         Statement(
@@ -319,7 +319,7 @@ def _save_progress(place: ConversationKey, seq: int) -> Statement:
 
 
 async def _index_texts(link: Link, place: ConversationKey) -> None:
-    """Index the texts of checkpoints and documents again, and record that the index is up to date."""
+    """Index the checkpoints and documents of a conversation again, and record that its index is up to date."""
     checkpoints, documents = await link.ask(
         doc_sql.find_checkpoints(place), doc_sql.find_searchable(place)
     )

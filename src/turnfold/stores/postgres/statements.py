@@ -131,13 +131,13 @@ class IndexedText(NamedTuple):
 
 
 def scoped(place: ConversationKey, terms: Iterable[str]) -> list[str]:
-    """Return terms in the form stored in the search index: with a digest of the tenant before each."""
+    """Return search terms in the form stored in the index: with a digest of the tenant before each."""
     tenant = _tenant_digest(place)
     return [f"{tenant}:{term}" for term in terms]
 
 
 def scoped_marks(place: ConversationKey, marks: Iterable[str]) -> list[str]:
-    """Return filter marks in the form stored in the search index: as digests, with that of the tenant before each."""
+    """Return filter marks (such as a role or tool name) in the form stored in the search index: as digests."""
     tenant = _tenant_digest(place)
     return [f"{tenant}:@{blake2b(mark.encode(), digest_size=10).hexdigest()}" for mark in marks]
 
@@ -222,13 +222,13 @@ _ROW = (
 
 @dataclass(frozen=True, slots=True)
 class ConversationRow:
-    """The head of a conversation, and whether the conversation was deleted."""
+    """The row of a conversation: its head (newest seq, totals, version), and if it was deleted."""
 
     head: Head
     deleted: bool = False
 
     def for_writing(self, name: str) -> Head:
-        """Return the head; raise `ConversationDeleted` for a deleted conversation."""
+        """Return the head, for a write that follows; raise `ConversationDeleted` for a deleted conversation."""
         if self.deleted:
             raise ConversationDeleted(f"conversation {name!r} has been erased; use another id")
         return self.head
@@ -238,7 +238,7 @@ class ConversationRow:
 
 
 def find_head(place: ConversationKey) -> Statement:
-    """Return the statement that selects the head of a conversation."""
+    """Return the statement that selects the head of a conversation: newest seq, totals, live checkpoint, version."""
     return Statement(
         f"SELECT erased, {_HEAD} FROM turnfold_conversation WHERE {HERE}",
         place.keys,
@@ -246,7 +246,7 @@ def find_head(place: ConversationKey) -> Statement:
 
 
 def find_erased(place: ConversationKey) -> Statement:
-    """Return the statement that selects the head of a deleted conversation, whose row has a digest as its name.
+    """Return the statement that selects the row of a deleted conversation, which has a digest as its name.
 
     A writer executes it after `lock_head`, if the row it locked is missing or new: only then it sees a deletion that
     ended while it waited for the row. In that case its insert is rolled back.
@@ -258,13 +258,13 @@ def find_erased(place: ConversationKey) -> Statement:
 
 
 def lock_head(place: ConversationKey) -> Statement:
-    """Like `find_head`; the statement also locks the conversation against other writers until the transaction ends."""
+    """Return the statement that selects the head of a conversation and locks it against other writers."""
     sql, values = find_head(place)
     return Statement(f"{sql} FOR UPDATE", values)
 
 
 def to_conversation(found: Rows) -> ConversationRow:
-    """Return the row of `find_head` as a `ConversationRow`; with an empty head if there is no row."""
+    """Return the result of `find_head` as a `ConversationRow`; with an empty head if there is no such conversation."""
     if not found:
         return ConversationRow(Head())
     deleted, *head = found[0]
@@ -317,12 +317,12 @@ def _head_values(
 
 
 def next_head(head: Head) -> Head:
-    """Return a copy of the head with the next generation and a new random epoch."""
+    """Return a copy of the head with the next generation (number of the change) and a new random epoch."""
     return replace(head, generation=head.generation + 1, epoch=new_epoch())
 
 
 def save_head(place: ConversationKey, head: Head, *, before: State, now: int) -> Statement:
-    """Return the statement that updates the head of a conversation if its state is `before`."""
+    """Return the statement that updates the head of a conversation if it is still in the state `before`."""
     return Statement(_SAVE_HEAD, _head_values(place, head, before=before, now=now))
 
 
@@ -346,7 +346,7 @@ def list_conversations(tenant: str, after: str, limit: int) -> Statement:
 
 
 def to_info(row: Sequence[object]) -> ConversationInfo:
-    """Return a row (name, created, updated, columns of the head) as a `ConversationInfo`."""
+    """Return a row of `list_conversations` (name, times, columns of the head) as a `ConversationInfo`."""
     name, created, updated = cast("tuple[str, int, int]", row[:3])
     return ConversationInfo(name, _head(row[3:]), created, updated)
 
@@ -431,7 +431,7 @@ def index_rows(place: ConversationKey, rows: Sequence[Row], texts: Iterable[Find
 
 
 def find_known(place: ConversationKey, client_ids: Iterable[str]) -> Statement:
-    """Return the statement that selects the entries with one of these client ids, to recognise a retry."""
+    """Return the statement that selects the entries with one of these client ids, to recognise a repeated append."""
     return Statement(
         f"SELECT {_ROW} FROM turnfold_entry WHERE {HERE} AND client_id = ANY($3)",
         (*place.keys, [key_of(name) for name in client_ids]),
@@ -439,7 +439,7 @@ def find_known(place: ConversationKey, client_ids: Iterable[str]) -> Statement:
 
 
 def to_known(place: ConversationKey, found: Rows) -> dict[str, Stored]:
-    """Return the rows of `find_known` as a mapping from client id to stored entry."""
+    """Return the result of `find_known` as a mapping from client id to stored entry."""
     return {row.client_id: Stored(row.seq, row.body) for row in to_rows(place, found)}
 
 
@@ -462,7 +462,7 @@ def rows_by_id(place: ConversationKey, client_ids: Iterable[str]) -> Statement:
 
 
 def entry_epoch(place: ConversationKey, seq: int) -> Statement:
-    """Return the statement that selects the epoch of the entry `seq`."""
+    """Return the statement that selects the epoch (random number of the write) of the entry `seq`."""
     return Statement(
         f"SELECT epoch FROM turnfold_entry WHERE {HERE} AND seq = $3", (*place.keys, seq)
     )
@@ -516,7 +516,7 @@ def _select_rows(where: str, values: tuple[object, ...], edges: str = "") -> Sta
 
 
 def to_rows(place: ConversationKey, found: Rows) -> list[Row]:
-    """Return rows of entries as `Row` values; raise an error if a checksum does not match."""
+    """Return rows of entries as `Row` values; raise `InvalidRecord` if one does not match its checksum."""
     return [Row(*columns[:8]) for columns in checked_columns(found, 0, place.mark)]
 
 
@@ -553,7 +553,7 @@ def replace_entry(place: ConversationKey, old: Row, new: Row, found: Findable) -
 
 
 def renew_entries(place: ConversationKey, *, after: int, epoch: int) -> Statement:
-    """Return the statement that gives all entries with `seq > after` the epoch."""
+    """Return the statement that gives all entries with `seq > after` a new epoch, so that readers read them again."""
     return Statement(
         f"UPDATE turnfold_entry SET epoch = $4 WHERE {HERE} AND seq > $3",
         (*place.keys, after, epoch),
@@ -561,5 +561,5 @@ def renew_entries(place: ConversationKey, *, after: int, epoch: int) -> Statemen
 
 
 def of_conversation(action: str, table: str, place: ConversationKey) -> Statement:
-    """Return a statement that applies `action` to all rows of a conversation in a table."""
+    """Return the statement that applies `action` (such as DELETE) to all rows of a conversation in a table."""
     return Statement(f"{action} FROM {table} WHERE {HERE}", place.keys)

@@ -96,7 +96,7 @@ SELECT current_setting('server_version'), current_user::text, current_database()
 
 
 async def _inspect(link: Link) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return details and warnings about the server and the connected role, for `Health`."""
+    """Read details and warnings about the server and the connected role, which `health` returns."""
     [[facts]] = await link.finish(Statement(_FACTS, (list(TABLES),)))
     names = ("server", "user", "database", "bypasses", *_RISKS, "secured", "view")
     known: dict[str, object] = dict(zip(names, facts, strict=True))
@@ -635,7 +635,7 @@ class PostgresStore:
     async def _lock(
         self, link: Link, place: ConversationKey, statement: Statement, *, create: bool = False
     ) -> tuple[Head, Rows]:
-        """Lock a conversation against other writers; return its head and the rows of `statement`.
+        """Lock a conversation against other writers; return its head (newest seq, version) and the rows of `statement`.
 
         With `create`, a missing conversation is created. Raises `ConversationDeleted` for a deleted one.
         """
@@ -649,12 +649,12 @@ class PostgresStore:
 
 
 def _erased_head(head: Head, old: Row, new: Row, checkpoint: str) -> Head:
-    """Return the head after the entry `old` was replaced by `new`, with the id of the live checkpoint."""
+    """Return the head (newest seq, totals, version) after the entry `old` was replaced by `new`."""
     return replace(head, tokens=head.tokens + new.tokens - old.tokens, checkpoint=checkpoint)
 
 
 def _entry_changes(place: ConversationKey, rows: Sequence[Row], new: Row) -> list[Statement]:
-    """Return the statements that replace an entry; `rows` are the entries before it and its old row, in order."""
+    """Return the statements that replace an entry; `rows` are the entries up to it, and it is the last of them."""
     tools = ToolNames(after=rows[0].seq - 1)
     for row in rows[:-1]:
         tools.of(decode_message(row.body))

@@ -75,7 +75,7 @@ class TimeLimits:
 
     @staticmethod
     def silence(seconds: float | None) -> float | None:
-        """Return how long the client waits for a response that the server should give within `seconds`."""
+        """Return the seconds that the client waits for a response due within `seconds`; None means no limit."""
         return None if seconds is None else seconds + min(seconds, _LONGEST_GRACE)
 
 
@@ -96,7 +96,7 @@ class BlockingConnection(psycopg.Connection[tuple[object, ...]]):
     def wait(
         self, gen: PQGen[_Result], interval: float = _INTERVAL, timeout: float | None = None
     ) -> _Result:
-        """Wait for the server, at most as long as it may be silent."""
+        """Wait for the server's response, at most `longest_silence` seconds; then raise `NoAnswer`."""
         bounded = _limit_silence(gen, self)
         if timeout is None:  # older drivers do not take it
             return super().wait(bounded, interval)
@@ -115,7 +115,7 @@ class AsyncConnection(psycopg.AsyncConnection[tuple[object, ...]]):
         interval: float = _INTERVAL,
         timeout: float | None = None,  # noqa: ASYNC109 (the driver's own)
     ) -> _Result:
-        """Wait for the server, at most as long as it may be silent."""
+        """Wait for the server's response, at most `longest_silence` seconds; then raise `NoAnswer`."""
         bounded = _limit_silence(gen, self)
         if timeout is None:  # older drivers do not take it
             return await super().wait(bounded, interval)
@@ -207,12 +207,12 @@ def skip_flush_after_sync(pipeline: psycopg.Pipeline | psycopg.AsyncPipeline) ->
 
 
 def hang_up(connection: Connection) -> None:
-    """Close a connection without waiting for anything."""
+    """Close a connection without waiting for a response of the server."""
     connection.pgconn.finish()  # as both kinds of connection do to close
 
 
 def is_idle(connection: Connection) -> bool:
-    """Return True if an idle connection can still be used: a server that closes it would have sent something."""
+    """Return True if an unused connection of the pool still works: a server that closes one sends something."""
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(connection.pgconn.socket, selectors.EVENT_READ)
@@ -222,7 +222,7 @@ def is_idle(connection: Connection) -> bool:
 
 
 def reason_of(error: psycopg.Error, limits: TimeLimits) -> str:
-    """Return the reason of a driver's error, without stored content; for a time-out, with the option that sets it."""
+    """Return the reason of a driver's error without stored content; for a time-out, name the option that sets it."""
     text = (
         error.diag.message_primary or str(error).strip().partition("\n")[0] or type(error).__name__
     )

@@ -90,11 +90,11 @@ class Link(Protocol):
     """One transaction on a connection: executes the statements that are passed to it."""
 
     async def ask(self, *statements: Statement) -> list[Rows]:
-        """Execute statements in one round trip; return the rows of each."""
+        """Execute statements in one round trip to the server; return the rows of each."""
         ...
 
     async def finish(self, *statements: Statement) -> list[Rows]:
-        """Execute statements and commit in one round trip; return the rows of each. Nothing can follow afterwards."""
+        """Execute statements and commit, in one round trip; return the rows of each. No statement can follow."""
         ...
 
     def allow_long(self, *, unlimited: bool = False) -> None:
@@ -143,7 +143,7 @@ class _Transaction(ABC, Generic[_Connection]):
 
     @abstractmethod
     async def exchange(self, statements: Sequence[Statement]) -> list[Rows]:
-        """Send statements together and read all their results."""
+        """Send statements together, in one round trip, and return the rows of each."""
 
 
 class _BlockingTransaction(_Transaction[BlockingConnection]):
@@ -178,15 +178,15 @@ class _Pool(ABC):
 
     @abstractmethod
     async def enter(self) -> None:
-        """Wait until one more connection of the pool may be used."""
+        """Wait until fewer connections than the pool's size are in use, and count one more."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Release the place taken by `enter`."""
+        """Count one connection less as in use, after `enter`."""
 
     @abstractmethod
     async def connect(self) -> Connection:
-        """Open a connection."""
+        """Open a new connection to the server."""
 
     @abstractmethod
     def transaction(
@@ -204,11 +204,11 @@ class _Pool(ABC):
         return await self.connect()
 
     def keep(self, connection: Connection) -> None:
-        """Return a connection to the pool, to be used again."""
+        """Put a connection back into the pool, to be used again."""
         self._idle.append(connection)
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the pool's idle connections."""
         while self._idle:
             hang_up(self._idle.pop())
 
@@ -317,7 +317,7 @@ class PostgresEngine:
         return await self._run((begin, Statement(self._settings, (tenant,))), work)
 
     def check_open(self) -> None:
-        """Raise an error if the engine was closed, or opened in another process."""
+        """Raise an error if the engine was closed, or was opened in another process (before a fork)."""
         self._process.check()
         if self.closed:
             raise StoreUnavailable("the store has been closed; open it again")
@@ -356,7 +356,9 @@ class PostgresEngine:
         try:
             connection = await pool.take()
         except psycopg.Error as error:
-            raise StoreUnavailable(f"cannot connect: {reason_of(error, self._limits)}") from error
+            raise StoreUnavailable(
+                f"cannot connect to PostgreSQL: {reason_of(error, self._limits)}"
+            ) from error
         transaction = pool.transaction(connection, opening)
         kept = False
         try:
@@ -401,7 +403,7 @@ async def _roll_back(transaction: _Transaction[Any], connection: Connection) -> 
 
 
 def _limit(setting: str, seconds: float | None) -> str:
-    """Return the SQL that sets a time limit; empty if the limit set on the server applies."""
+    """Return the SQL that sets a time limit; empty if `seconds` is None: the limit set on the server applies."""
     return "" if seconds is None else setting.format(ceil(seconds * 1000))
 
 

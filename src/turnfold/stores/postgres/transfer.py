@@ -48,7 +48,7 @@ _FETCHED_BYTES = 4 << 20
 async def capture(
     link: Link, place: ConversationKey, take: Callable[[Document], None], *, blocking: bool
 ) -> Captured | None:
-    """Return a snapshot of a conversation, or None if it does not exist; `take` is called with each document."""
+    """Return a snapshot of a conversation without its entries, or None; `take` is called with each document."""
     found, opening, checkpoints, _ = await link.ask(
         sql.find_head(place), _find_opening(place), doc_sql.find_checkpoints(place), _sort(place)
     )
@@ -92,7 +92,7 @@ def _to_opening(place: ConversationKey, found: Rows) -> ConversationOpening:
 
 
 async def restore(link: Link, tenant: str, stream: Pieces, *, blocking: bool) -> Restored:
-    """Write the conversations of a stream of pieces; an exception rolls everything back."""
+    """Write whole conversations, read from a stream of their parts; an exception rolls everything back."""
     while opening := await run_off_loop(stream.next_conversation, blocking=blocking):
         place = ConversationKey(tenant, opening.conversation)
         _, found, erased = await link.ask(
@@ -103,10 +103,10 @@ async def restore(link: Link, tenant: str, stream: Pieces, *, blocking: bool) ->
         head = sql.to_conversation(erased or found).for_writing(place.name)
         if head.generation:
             await _compare(link, place, head, stream, blocking=blocking)
-            stream.found()
+            stream.count_existing()
         else:
             await _write(link, place, stream, opening, blocking=blocking)
-            stream.written()
+            stream.count_written()
     return stream.restored()
 
 

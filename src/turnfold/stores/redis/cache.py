@@ -335,7 +335,7 @@ class CachedStore:
         head: Head,
         started: float,
     ) -> _Cached:
-        """Return the value that was cached at this head; if there is none, load and cache it."""
+        """Return the cached value if the conversation has not changed since; else load it, cache it and return it."""
         cached = await self._cache.get(*place, kind)
         if cached is not None and is_fresh(cached.head, head):
             self._cache.counts.hits += 1
@@ -349,7 +349,7 @@ class CachedStore:
     async def _current_window(
         self, scope: Scope, conversation: str, head: Head
     ) -> CachedWindow | None:
-        """Return the cached window, extended to this head if it is older; None if there is none or that fails."""
+        """Return the cached newest entries, extended to `head` by those added since; None if that is not possible."""
         cached = await self._cache.get(scope, conversation, _WINDOW, CachedWindow)
         if cached is None or is_fresh(cached.head, head):
             self._cache.counts.hits += cached is not None
@@ -368,13 +368,13 @@ class CachedStore:
     async def _has_own_costs(
         self, scope: Scope, conversation: str, head: Head, started: float
     ) -> bool:
-        """Return True if the durable store's counter made the token counts at `head` and the read began recently."""
+        """Return True if token counts at `head` may be cached: made by the store's own counter, and read recently."""
         if self._counter is None and await self._unchanged(scope, conversation, head, started):
             self._counter = head.counter
         return head.counter == self._counter and self._monotonic() - started <= OLDEST_FILL
 
     async def _unchanged(self, scope: Scope, conversation: str, head: Head, started: float) -> bool:
-        """Return True if the head is still the same, and the read began recently enough to cache its result."""
+        """Return True if the conversation has not changed since `head` was read, and the read began recently enough."""
         same = is_fresh(head, await self._inner.head(scope, conversation))
         recent = self._monotonic() - started <= OLDEST_FILL
         self._cache.counts.unfit += not (same and recent)

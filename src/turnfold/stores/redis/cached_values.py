@@ -73,11 +73,11 @@ ValueT = TypeVar("ValueT", bound=msgspec.Struct)
 
 
 class CachedWindow(msgspec.Struct, frozen=True, array_like=True):
-    """Cached value: the newest rows of a conversation."""
+    """Cached value: the newest rows of a conversation, and the head (version) at which they were read."""
 
     head: Head
     budget: int
-    """Token budget for which these rows are all that `tail` returns; -1 if unknown."""
+    """Token budget for which these rows are all that `Store.tail` returns; -1 if unknown."""
     rows: tuple[Row, ...]
 
 
@@ -96,7 +96,7 @@ class CachedCheckpoints(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CachedSegment(msgspec.Struct, frozen=True, array_like=True):
-    """Cached value: what a query of a `ShortMemory` reads, that is the view and the newest rows without a gap."""
+    """Cached value: what one query of a `ShortMemory` reads: head, checkpoint, documents and the newest rows."""
 
     head: Head
     checkpoint: Checkpoint | None
@@ -123,17 +123,17 @@ def session_keys(scope: Scope, conversation: str, *, default_tenant: str) -> Ses
 
 
 def document_field(kind: str, key: str) -> bytes:
-    """Return the name of the hash field that caches a document; it includes the length of the kind, so it is unique."""
+    """Return the Redis hash field in which a document is cached; no two documents have the same."""
     return f"document:{len(kind)}:{kind}:{key}".encode("utf-8", "surrogatepass")
 
 
 def is_fresh(cached: Head, now: Head) -> bool:
-    """Return True if a value that was read at the head `cached` is still valid at the head `now`."""
+    """Return True if a value read at the head `cached` is valid at the head `now`: the conversation has not changed."""
     return cached == now
 
 
 def seal(value: msgspec.Struct, secret: bytes, key: str, field: bytes) -> bytes | None:
-    """Return the bytes to cache, the authentication tag and the encoded value; None if the value cannot be encoded."""
+    """Return the bytes to cache (authentication tag and encoded value); None if the value cannot be encoded."""
     try:
         body = msgspec.msgpack.encode(value)
     except (msgspec.MsgspecError, UnicodeError, OverflowError):
@@ -155,7 +155,7 @@ def open_sealed(
 
 
 def store_mark(secret: bytes) -> str:
-    """Return an id of the durable store: a hash made with its secret, which reveals nothing about the secret."""
+    """Return a public id of the durable store: a keyed hash, from which its secret cannot be found."""
     return hashlib.blake2b(b"store", key=secret, digest_size=8).hexdigest()
 
 
@@ -168,7 +168,7 @@ def _seal_digest(body: bytes, secret: bytes, key: str, field: bytes) -> bytes:
 
 
 def entries_of(rows: Sequence[Row]) -> list[Entry] | None:
-    """Return the entries that rows stand for, or None if a row cannot be decoded."""
+    """Return the entries that cached rows contain, or None if a row cannot be decoded."""
     try:
         return [row_entry(row) for row in rows]
     except InvalidRecord:
@@ -178,7 +178,7 @@ def entries_of(rows: Sequence[Row]) -> list[Entry] | None:
 def make_window(
     head: Head, entries: Sequence[Entry], *, tokens: int, messages: int
 ) -> CachedWindow | None:
-    """Return the value to cache for the newest entries, which were read after `head`; None if they do not match it."""
+    """Return the newest entries as a value to cache; None if they do not end at `head`, so the log has changed."""
     covered = [entry for entry in entries if entry.seq <= head.seq]
     if not covered or not _ends_at(head, covered[-1]):
         return None
@@ -189,7 +189,7 @@ def make_window(
 
 
 def tail_of(window: CachedWindow, *, tokens: int, messages: int) -> Sequence[Row] | None:
-    """Return the newest rows with at most `tokens` tokens together; None if the window does not go back far enough."""
+    """Return the newest cached rows with at most `tokens` tokens together; None if too few are cached."""
     rows, total = window.rows, window.head.tokens
     first = len(rows)
     while first:
@@ -220,7 +220,7 @@ def extend_window(window: CachedWindow, head: Head, newer: Sequence[Entry]) -> C
 
 
 def _trimmed(window: CachedWindow, count: int) -> CachedWindow | None:
-    """Return the window cut to its budget, so that it does not grow with the conversation."""
+    """Return the cached rows cut to their token budget; None if there is none, so that the value stays small."""
     if window.budget == _UNKNOWN:
         return CachedWindow(window.head, _UNKNOWN, window.rows[-count:])
     rows = tail_of(window, tokens=window.budget, messages=0)
@@ -271,7 +271,7 @@ class SessionValueRead:
 
 
 class _SessionMark(NamedTuple):
-    """The mark beside a session value: which store wrote it, for which state, and its digest."""
+    """The mark in Redis beside a session value: which store wrote the value, at which state, and its digest."""
 
     store: str
     state: State
@@ -346,7 +346,7 @@ class SealedValues:
 
     @property
     def is_available(self) -> bool:
-        """True if Redis responded to the last call; otherwise it is not worth preparing a value to cache."""
+        """True unless Redis failed to respond lately; if False, it is not worth preparing a value to cache."""
         return self.engine.breaker.state == "closed"
 
     async def get(
@@ -368,7 +368,7 @@ class SealedValues:
     async def put(
         self, scope: Scope, conversation: str, field: bytes, value: msgspec.Struct, generation: int
     ) -> None:
-        """Cache a value unless a newer one is cached."""
+        """Cache a value in Redis unless one of a newer generation is cached; values too large are not cached."""
         secret = await self._get_secret()
         if not secret:
             return
@@ -400,7 +400,7 @@ class SealedValues:
     async def read_session(
         self, scope: Scope, conversation: str, *, segment: bool = False
     ) -> SessionValueRead:
-        """Return the session value and whether this store wrote it; with `segment`, the cached segment too."""
+        """Return the session value in Redis and if this store wrote it; with `segment`, the cached segment too."""
         secret = await self._get_secret()
         if not secret:
             return SessionValueRead()
@@ -450,7 +450,7 @@ class SealedValues:
     async def write_session(
         self, scope: Scope, conversation: str, value: bytes, state: State
     ) -> None:
-        """Store the session value of a conversation that was made at `state`."""
+        """Store the session value of a conversation in Redis; `state` is the conversation's state that it shows."""
         secret = await self._get_secret()
         if not secret or len(value) > self._largest_value:
             self.counts.unfit += 1
@@ -467,7 +467,7 @@ class SealedValues:
         self.counts.refused += not done
 
     def details(self) -> Mapping[str, str]:
-        """Return the state of the circuit breaker and all counters, for `health`."""
+        """Return the state of the circuit breaker and the counters of this process, for `Store.health`."""
         breaker = self.engine.breaker
         failures = ", ".join(f"{kind} {count}" for kind, count in sorted(breaker.failures.items()))
         return {
@@ -481,7 +481,7 @@ class SealedValues:
         }
 
     def warnings(self) -> tuple[str, ...]:
-        """Return warnings for the operator, for `health`."""
+        """Return warnings for the operator of the store, for `Store.health`."""
         found: list[str] = []
         if self.engine.breaker.state != "closed":
             found.append(
@@ -506,7 +506,7 @@ class SealedValues:
         return self._keys(scope, conversation).cache
 
     async def _get_secret(self) -> bytes:
-        """Return the secret for authentication tags; empty while it cannot be read, and then nothing is cached."""
+        """Return the secret for authentication tags; empty if it cannot be read, and then nothing is cached."""
         if not self._secret:
             try:
                 self._secret = await self._read_secret()
@@ -524,5 +524,8 @@ class SealedValues:
             except Conflict:  # another process was first
                 found = await self._inner.get_document(*place, *_SEAL)
         if found is None or len(found.body) != SECRET_BYTES:
-            raise StoreUnavailable(f"the cache's secret is not {SECRET_BYTES} bytes long")
+            raise StoreUnavailable(
+                f"the stored secret that authenticates cached values does not have {SECRET_BYTES} bytes, so nothing is "
+                "cached: restore the store from a backup"
+            )
         return found.body

@@ -68,7 +68,7 @@ class Breaker:
             return True
 
     def worked(self) -> None:
-        """Record that a call got a response."""
+        """Record that a Redis call got a response; if it was the probe, close the breaker: calls are made again."""
         if self.state == "closed":
             return
         with self._lock:
@@ -77,7 +77,7 @@ class Breaker:
                 _log.warning("the Redis cache responds again", extra={"event": "cache_back"})
 
     def failed(self, error: BaseException) -> None:
-        """Record that a call got no response, or an error of the server."""
+        """Record that a Redis call failed, and open the breaker: for a while no calls are made."""
         kind = type(error).__name__
         with self._lock:
             self.failures[kind] = self.failures.get(kind, 0) + 1
@@ -95,7 +95,7 @@ class Breaker:
             self.state = "open"
 
     def abandoned(self) -> None:
-        """Record that the caller was cancelled before the response: the next caller may probe."""
+        """Record that a caller was cancelled before the response; if it was the probe, the next caller may probe."""
         with self._lock:
             if self.state == "probing":
                 self.state = "open"
@@ -263,7 +263,7 @@ class RedisEngine:
         return len(self._pending_erasures)
 
     async def ping(self) -> bool:
-        """Return True if Redis answers."""
+        """Return True if Redis answers a PING."""
         return await self._call("PING") is not None
 
     async def fetch(self, key: str, field: bytes) -> bytes | None:
@@ -314,7 +314,7 @@ class RedisEngine:
         return await self._run(_WRITE_SESSION, (keys.value, keys.mark, keys.cache), values) == 1
 
     async def erase(self, keys: SessionKeys, *, store: str) -> None:
-        """Delete all keys of a conversation, now or as soon as Redis responds again."""
+        """Delete all Redis keys of a conversation, now or, if Redis does not respond, later."""
         self._pending_erasures[keys] = store
         while len(self._pending_erasures) > _MAX_PENDING:
             self._pending_erasures.pop(next(iter(self._pending_erasures)), None)
@@ -322,7 +322,7 @@ class RedisEngine:
         await self.erase_pending()
 
     async def erase_pending(self) -> None:
-        """Execute some of the deletions that wait for Redis to respond."""
+        """Delete the Redis keys of some conversations that could not be deleted while Redis did not respond."""
         for keys, store in list(self._pending_erasures.items())[:_ERASED_AT_ONCE]:
             places = (keys.cache, keys.value, keys.mark)
             if await self._run(_ERASE, places, (_MARK_SECONDS * 1000, store)) != 1:
@@ -349,7 +349,7 @@ class RedisEngine:
         return answer
 
     async def _call(self, *arguments: _Argument) -> object:
-        """Send one command; return the response, or None if there is none in time.
+        """Send one command to Redis; return the response, or None if there is none in time or the breaker is open.
 
         An error that concerns only this key or script is returned, not raised.
         """
@@ -452,7 +452,7 @@ class RedisEngine:
 
 
 class _LoopClient:
-    """A client of one event loop, closed by a generator that the loop finishes before it ends."""
+    """A Redis client of one event loop; it is closed before the loop ends."""
 
     def __init__(self, driver: _AsyncClient) -> None:
         self.driver = driver
@@ -468,7 +468,7 @@ class _LoopClient:
         await anext(self._end)
 
     async def start(self) -> None:
-        """Learn the layout of a cluster, once.
+        """Ask a Redis cluster for its layout, once; concurrent callers wait for the same answer.
 
         A cancelled caller does not stop it, because the driver would leave connections open.
         """
@@ -478,7 +478,7 @@ class _LoopClient:
 
     @contextmanager
     def in_use(self) -> Generator[None]:
-        """Keep `close` waiting as long as the context is active."""
+        """Context manager for a call: `close` waits until it ends."""
         self._callers += 1
         self._idle.clear()
         try:
@@ -489,7 +489,7 @@ class _LoopClient:
                 self._idle.set()
 
     async def close(self) -> None:
-        """Close the client after the running calls have ended, because a call would open it again."""
+        """Wait until the running calls have ended, then close the client: a call after that would open it again."""
         await self._idle.wait()
         if self._starting is not None:
             await asyncio.wait([self._starting])
@@ -519,7 +519,7 @@ def _concerns_key_only(error: ResponseError) -> bool:
 
 
 def _check_url(url: str, *, cluster: bool) -> None:
-    """Raise `InvalidOption` for an address that the driver cannot parse."""
+    """Raise `InvalidOption` for a Redis address that the driver cannot parse; the error does not show the address."""
     if not _is_valid(url):
         raise InvalidOption(
             "the address of the cache is not of the form redis://user:password@host:port/database (or rediss://, "

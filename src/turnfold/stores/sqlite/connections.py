@@ -44,7 +44,7 @@ _RETRY_ALONE = (TryAlone, apsw.ConstraintError)
 
 
 class Writer:
-    """The writing connection, with the transactions of a group of jobs; used by one thread at a time."""
+    """The connection that writes, and its transactions, each with a group of jobs; used by one thread at a time."""
 
     def __init__(self, connection: Connection) -> None:
         self._writer = connection
@@ -142,7 +142,7 @@ class Readers:
 
     @contextmanager
     def lend(self) -> Generator[Connection]:
-        """Return a context manager with a connection that nobody else uses meanwhile."""
+        """Context manager: lend a read connection that nobody else uses meanwhile."""
         try:
             connection = self.idle.pop()
         except IndexError:
@@ -214,7 +214,7 @@ class GroupedReads:
         return group
 
     def _run_group(self, group: Sequence[Job]) -> None:
-        """Run all reads of a group on one snapshot, and wake their callers.
+        """Run all reads of a group on one snapshot of the file, and wake their callers.
 
         After a failed read, its connection is closed, and the other reads continue on a new snapshot.
         """

@@ -250,7 +250,7 @@ def drop_checkpoint(
 
 
 def drop_checkpoints(connection: Connection, tenant: str, key: int, first: int) -> tuple[int, str]:
-    """Delete the checkpoints that cover the entry `first`; return their number and the id of the newest one left."""
+    """Delete the checkpoints that cover the entry `first`; return how many, and the id of the newest that is left."""
     known = sql.checkpoints(connection, key)
     for each in known:
         if each.upto >= first:

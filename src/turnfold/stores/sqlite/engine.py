@@ -111,7 +111,7 @@ class SqliteEngine(Writer):
         """Number of jobs in these transactions."""
 
     async def write(self, work: Callable[[Connection], Result], *, once: bool = False) -> Result:
-        """Run `work` in a transaction; return its result once it is committed and synced. `once`: never retried."""
+        """Run `work` in a transaction; return its result once it is committed and on disk. `once`: never retried."""
         kind = ONCE if once else SINGLE
         return await self.submit(
             cast("JobKind[Callable[[Connection], Result], Result]", kind), work
@@ -174,7 +174,7 @@ class SqliteEngine(Writer):
         return await asyncio.get_running_loop().run_in_executor(self._long_pool(), self._read, work)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Run long work outside the event loop and return its result; it may call `read_here` and `write_here`."""
+        """Return the result of long work, run outside the event loop; it may call `read_here` and `write_here`."""
         self.process.check()
         self._check_open()
         if self.blocking:
@@ -211,7 +211,7 @@ class SqliteEngine(Writer):
             raise
 
     def check_log(self) -> None:
-        """Raise `UnsafeStore` if the write-ahead log of the file is missing; called once, after opening."""
+        """Raise `UnsafeStore` if data was written to the file but its write-ahead log (-wal) is missing."""
         if not self._file.in_memory:
             self.prepare(self._check_log)
 
@@ -219,7 +219,7 @@ class SqliteEngine(Writer):
         self._first_write.check(connection, self.path, had_log=self._file.had_log)
 
     async def scrub(self, *, rebuild: bool = False) -> None:
-        """Move the write-ahead log into the file and truncate the log, so that deleted text is in neither.
+        """Remove deleted text from the disk: move the write-ahead log into the file and truncate the log.
 
         With `rebuild`, a file of at most `REBUILT_BYTES` is rewritten: the unused space inside a page may contain bytes
         of older versions of its rows.
@@ -260,7 +260,7 @@ class SqliteEngine(Writer):
                     threads.shutdown(wait=False)
 
     async def _run_between(self, work: Callable[[], None]) -> None:
-        """Run `work` on the writer between two transactions."""
+        """Run `work` while no write transaction is open, and before any write queued later."""
         await self._submit(cast("JobKind[Callable[[], None], None]", OUTSIDE), work)
 
     def _close(self) -> None:
@@ -316,12 +316,12 @@ class SqliteEngine(Writer):
                 # Raised by a job, not by a signal: those reach the main thread. Retries of its job are limited.
                 kind = type(error).__name__
                 fields = {"event": "write_failed", "error": kind}
-                _log.error("a write raised %s", kind, extra=fields)
+                _log.error("a write to the SQLite file failed unexpectedly: %s", kind, extra=fields)
             else:
                 return
 
     def _lead(self, own: Job | None = None, *, check_lost: bool = False) -> None:
-        """Run the queued jobs, unless another caller does. A blocking caller stops when its `own` job is done."""
+        """Become the leader, which runs the queued jobs, unless another caller is; stop once the job `own` is done."""
         # The queue is checked again after a turn: a job queued during it started no leader.
         while self._jobs or self._group:
             if own is not None and own.notified:
@@ -354,7 +354,7 @@ class SqliteEngine(Writer):
                     self._start_leader()
 
     def _serve(self) -> None:
-        """Run the first jobs of the queue in one transaction, or one job outside of a transaction."""
+        """Run the next queued jobs: several in one transaction, or one that needs no transaction."""
         self._recover()
         if self._ended:
             self._reject_all()
@@ -364,7 +364,7 @@ class SqliteEngine(Writer):
             self._commit()
 
     def _recover(self) -> None:
-        """Finish the group of an interrupted leader: wake its callers if it was decided, else queue its jobs again."""
+        """Finish an interrupted leader's jobs: wake the callers if they were committed or failed, else requeue them."""
         group, jobs = self._group, self._jobs
         if not group:
             self._decided.clear()
@@ -387,7 +387,7 @@ class SqliteEngine(Writer):
             group.pop()
 
     def _notify_group(self) -> None:
-        """Give the callers of the group their results, after the group was committed or has failed."""
+        """Give the callers of the group's jobs their results; called after the group was committed or has failed."""
         if not self._first_write.is_done:
             with suppress(apsw.Error):  # retried at the next commit, or on closing
                 self._first_write.end(self._writer)
@@ -402,7 +402,7 @@ class SqliteEngine(Writer):
         self._decided.clear()
 
     def _take(self) -> None:
-        """Move jobs from the head of the queue into the group, as many as may share its transaction."""
+        """Move the first queued jobs into the group that shares the next transaction."""
         jobs, group = self._jobs, self._group
         while jobs and len(group) < _LARGEST_GROUP:
             job = jobs[0]
@@ -413,7 +413,7 @@ class SqliteEngine(Writer):
             jobs.popleft()  # after an interrupt before this it is in both; see `_recover`
 
     def _reject_all(self) -> None:
-        """Let all waiting jobs fail, because the store has been closed."""
+        """Let all queued jobs fail with `StoreUnavailable`, because the store has been closed."""
         while self._jobs:
             self._group.append(self._jobs[0])
             self._jobs.popleft()
@@ -423,7 +423,7 @@ class SqliteEngine(Writer):
         self._notify_group()
 
     def _run_outside(self) -> None:
-        """Run the first job, outside of a transaction."""
+        """Run the first queued job while no transaction is open."""
         job = self._jobs[0]
         self._group.append(job)
         self._jobs.popleft()

@@ -70,7 +70,7 @@ _ROWS = (
 
 
 class _Erasing(NamedTuple):
-    """A conversation that is being deleted."""
+    """The row of a hidden conversation whose deletion is unfinished: its rows are deleted in steps."""
 
     key: int
     tenant: str
@@ -84,7 +84,7 @@ class _Erasing(NamedTuple):
 
 
 def delete(connection: Connection, tenant: str, name: str, *, now: int) -> Erasure:
-    """Delete a short conversation, or hide a long one, which `erase_some` then deletes in steps.
+    """Delete a conversation: a short one now; a long one is hidden now, and `erase_some` deletes it in steps.
 
     `is_erasing` is True until that is finished.
     """
@@ -201,7 +201,7 @@ def _has_long_place(connection: Connection, key: int) -> bool:
 def next_long_place(
     connection: Connection, known: index.LongPlace | None
 ) -> index.LongPlace | None:
-    """Return the long text that the next step removes a part of, with its terms; None if there is none.
+    """Return the long text that is removed from the index in parts next, with its terms; None if there is none.
 
     If it is the same text as `known`, its terms are not made again.
     """
@@ -259,18 +259,18 @@ def _erase_part(connection: Connection, erasing: _Erasing, long: index.LongPlace
 
 
 def is_erasing(connection: Connection) -> bool:
-    """Return True if the deletion of a conversation is unfinished."""
+    """Return True if a conversation is hidden but not all of its rows are deleted yet."""
     return _next(connection) is not None
 
 
 def erasing_keys(connection: Connection) -> list[int]:
-    """Return the primary keys of conversations whose deletion is unfinished; they may still be in the index."""
+    """Return the primary keys of hidden conversations that are not all deleted yet; the index may still have them."""
     found = connection.execute("SELECT key FROM conversation WHERE tenant = ?", (_DELETED_TENANT,))
     return [cast("int", row[0]) for row in found]
 
 
 def continue_erasing(connection: Connection) -> None:
-    """Continue interrupted deletions for a few steps; manages its own transactions."""
+    """Delete some more rows of hidden conversations whose deletion was interrupted; begins its own transactions."""
     for _ in range(_STEPS_AT_OPENING):
         if not is_erasing(connection):
             return
@@ -285,7 +285,7 @@ def continue_erasing(connection: Connection) -> None:
 
 
 def erasure_warnings(connection: Connection) -> tuple[str, ...]:
-    """Return a warning for the operator while a deletion is unfinished."""
+    """Return a warning for the operator if a deletion is unfinished; an empty tuple if not."""
     count = len(erasing_keys(connection))
     if not count:
         return ()
@@ -306,7 +306,7 @@ def _next(connection: Connection) -> _Erasing | None:
 
 
 def erase_some(connection: Connection, long: index.LongPlace | None = None) -> None:
-    """Delete at most `MOST_ROWS` rows of an unfinished deletion, or merge some pages of the index.
+    """Delete at most `MOST_ROWS` rows of one hidden conversation, or merge some pages of the index.
 
     `long` is the result of `next_long_place`; without it, the terms of a long text are made here.
     """
@@ -336,7 +336,7 @@ def _row_limit(erasing: _Erasing) -> int:
 
 
 def _erase_entries(connection: Connection, erasing: _Erasing) -> bool:
-    """Delete some of the newest entries; return True if there were any."""
+    """Delete some of the newest entries of a hidden conversation; return True if there were any."""
     # The newest first: the terms of a tool result depend on the call before it, which must still be stored.
     key = erasing.key
     newest = connection.execute(
@@ -370,7 +370,7 @@ def _erase_entries(connection: Connection, erasing: _Erasing) -> bool:
 def _erase_rows(
     connection: Connection, erasing: _Erasing, table: str, *, names: str, size: str, most: int
 ) -> bool:
-    """Delete some checkpoints, documents or indexed texts; return True if there were any."""
+    """Delete some checkpoints, documents or indexed texts of a hidden conversation; return True if there were any."""
     found = connection.execute(
         f"SELECT {size}, {names} FROM {table} WHERE conversation = ? ORDER BY {names} LIMIT ?",  # noqa: S608 (above)
         (erasing.key, most),
@@ -396,7 +396,7 @@ def _erase_rows(
 
 
 def _within_bytes(sizes: list[tuple[int, int]], limit: int) -> int:
-    """Return how many of these rows, given as (seq, bytes), have at most `limit` bytes together: at least one."""
+    """Return how many of the first rows, given as (seq, bytes), have at most `limit` bytes together: at least one."""
     total = 0
     for place, (_, size) in enumerate(sizes):
         total += size

@@ -28,7 +28,7 @@ _OTHER_SCHEMA = (
 
 
 def _schema_error(error: BaseException) -> UnsafeStore | None:
-    """Return the error for a file whose schema was changed while it was open; None for any other error."""
+    """Return the error for a file whose tables another release changed while it was open; None for other errors."""
     if not any(words in str(error) for words in _OTHER_SCHEMA):
         return None
     return UnsafeStore(
@@ -38,13 +38,13 @@ def _schema_error(error: BaseException) -> UnsafeStore | None:
 
 
 def read_error(error: BaseException) -> StoreError:
-    """Return the error for a failed read transaction."""
+    """Return the store error to raise for a read transaction that failed with a driver's error."""
     reason = f"nothing was read: {type(error).__name__}: {error}"
     return _schema_error(error) or StoreUnavailable(reason)
 
 
 def write_error(error: BaseException, *, committing: bool) -> StoreError:
-    """Return the error for a failed write transaction."""
+    """Return the store error to raise for a failed write transaction; `committing`: it may have been committed."""
     if other := _schema_error(error):
         return other
     reason = f"{type(error).__name__}: {error}"
@@ -74,7 +74,7 @@ def damage_error(error: Exception) -> StoreError:
 
 
 def caller_error(error: Exception) -> Exception:
-    """Return the error that the caller of a failed write gets: its own, or one for a failure of the driver."""
+    """Return the error to raise from a write job that failed: the job's own error, or a store error for a driver's."""
     if isinstance(error, DAMAGE):
         return damage_error(error)
     is_callers = isinstance(error, StoreError | ValueError | LookupError)

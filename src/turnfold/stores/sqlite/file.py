@@ -66,10 +66,10 @@ _MARK_AT = slice(68, 72)
 
 
 class Connect(Protocol):
-    """Function that opens a connection to check which program made a file."""
+    """Function that opens a SQLite connection, used to check which program made a file."""
 
     def __call__(self, address: str, *, only: bool, keep_log: bool) -> Connection:
-        """Connect to a path, or with `only` to a URI for reading; with `keep_log`, closing does not remove the log."""
+        """Connect to a path, or with `only` to a URI for reading; with `keep_log`, closing keeps the -wal file."""
         ...
 
 
@@ -108,7 +108,7 @@ def is_marked(header: bytes) -> bool:
 
 
 def _has_mark(file: Path) -> bool:
-    """Return True if the header in the file itself, not in its log, contains the `application_id` of a store."""
+    """Return True if the header in the file itself, not in its write-ahead log, has the `application_id` of a store."""
     try:
         with file.open("rb", buffering=0) as opened:
             header = opened.read(_MARK_AT.stop)
@@ -118,7 +118,7 @@ def _has_mark(file: Path) -> bool:
 
 
 def _check_unlocked(address: str, connect: Connect) -> tuple[str, bool]:
-    """Return the reason to refuse the file ("" for none), and whether that is certain: not if it is being written."""
+    """Read the file without locks; return the reason to refuse it ("" for none), and if that result is certain."""
     try:
         with closing(connect(address, only=True, keep_log=True)) as connection:
             reason = _foreign_reason(connection)
@@ -182,7 +182,7 @@ _FIRST_WRITE_SECONDS = 1.0
 
 
 class FirstWrite:
-    """Records in the header of a file that something was written, so that a missing log is noticed later.
+    """Records in a file's header that the first data was written, so that a missing write-ahead log is noticed later.
 
     `is_done` is True if nothing needs to be recorded any more; `check` sets it to False for a file without
     conversations.
@@ -193,7 +193,7 @@ class FirstWrite:
         self._begun = False
 
     def check(self, connection: Connection, path: str, *, had_log: bool) -> None:
-        """Raise `UnsafeStore` if the log of a file is missing; `had_log`: there was one when the file was opened."""
+        """Raise `UnsafeStore` if a file's write-ahead log is missing; `had_log`: there was one before it was opened."""
         header = _header(connection)
         if not is_marked(header):  # just created: the tables are in the log only
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -217,12 +217,12 @@ class FirstWrite:
         _set(connection, written=False)  # the first writer was killed before it wrote
 
     def begin(self, connection: Connection) -> None:
-        """Record in the header that the first write begins; called outside a transaction, while `is_done` is False."""
+        """Record in the file's header that data is written for the first time; must run outside a transaction."""
         self._begun = True
         _set(connection, written=True)
 
     def end(self, connection: Connection) -> None:
-        """After the first write: set `is_done`, or clear the record in the header if nothing was stored."""
+        """After the first write: set `is_done`, or clear the record in the file's header if nothing was stored."""
         if not self._begun:
             return
         if _is_empty(connection):
@@ -233,7 +233,7 @@ class FirstWrite:
 
 
 def _header(connection: Connection) -> bytes:
-    """Return the header in the file itself, not the one in the log."""
+    """Return the header in the database file itself, not the one in its write-ahead log."""
     return connection.read("main", 0, 0, _HEADER)[1]
 
 
@@ -331,7 +331,7 @@ def file_address(path: str | Path) -> str:
 
 
 class SqliteFile:
-    """Opens connections to a database file, and checks that it is still the same file; ":memory:" for one in memory."""
+    """Opens connections to a database file (":memory:": one in memory), and checks that it is still the same file."""
 
     def __init__(self, path: str, *, busy_seconds: float) -> None:
         self.path = path
@@ -378,13 +378,13 @@ class SqliteFile:
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (jitter)
 
     def check(self, connection: Connection) -> UnsafeStore | None:
-        """Like `check_now`, but reuse a check that is at most a few milliseconds old; used for reads and notes."""
+        """Like `check_now`, but reuse a check made at most 20 ms ago; used for reads and for notes."""
         if self._identity is None or time.monotonic() < self._fresh:
             return self.fault
         return self.check_now(connection)
 
     def check_now(self, connection: Connection) -> UnsafeStore | None:
-        """Check that path, log and header are still those of the file that was opened; return `fault`."""
+        """Check that the database file, its -wal file and its header are those opened; return the error if not."""
         if self._identity is None or self.fault is not None:
             return self.fault
         self._fresh = time.monotonic() + _FRESH
@@ -424,7 +424,7 @@ class SqliteFile:
             self._set_fault(f"another file was put in its place{self._rename_stale_log()}")
 
     def _rename_stale_log(self) -> str:
-        """Rename the log of the former file, so that nobody opens the new file with it; return a text for the error."""
+        """Rename a replaced database's -wal file, so that the new file does not get it; return a text for the error."""
         # SQLite takes any log at the path for the file's own, and would write its pages into the new file.
         log = _stat(self._log)
         if log is None or log[_IDENTITY] != self._log_identity:
@@ -459,7 +459,7 @@ class SqliteFile:
         )
 
     def _identify(self, driver: apsw.Connection, before: os.stat_result | None) -> bool:
-        """Remember which file the first connection opened; for a later connection, check that it is the same file.
+        """Remember which file (inode, device) the first connection opened; set `fault` if a later one opened another.
 
         Returns False if the file was replaced while the first connection opened it: it must be opened again.
         """
@@ -468,7 +468,7 @@ class SqliteFile:
             self._compare(found)
             return True
         if found is None:
-            raise apsw.CantOpenError("the file is gone")
+            raise apsw.CantOpenError("it was deleted while it was opened; open the store again")
         if before is not None and before[_IDENTITY] != found[_IDENTITY]:
             return False  # replaced while it was opened
         self._log = os.fsencode(driver.filename_wal)
@@ -478,7 +478,7 @@ class SqliteFile:
         return True
 
     def _before_opening(self) -> os.stat_result | None:
-        """Return the `os.stat` of the path; before the first connection, also set `had_log` and create the file."""
+        """Return the `os.stat` of the path; for the first connection, also create the file and set `had_log`."""
         found = _stat(self._name)
         if self._identity is None:
             log = _stat(os.path.realpath(self._name) + b"-wal")
@@ -505,7 +505,7 @@ class SqliteFile:
                 check_owner(connection)
             self._own = True  # before any setting: those are written into the file
             if driver.readonly("main"):
-                raise apsw.ReadOnlyError("this process may not write it")  # noqa: TRY301 (handled like the others)
+                raise apsw.ReadOnlyError("this process has no permission to write to it")  # noqa: TRY301 (handled like the others)
             for name, (value, expected) in _SETTINGS.items():
                 connection.execute(f"PRAGMA {name}={value}").fetchall()
                 self._assert_setting(connection, name, expected)

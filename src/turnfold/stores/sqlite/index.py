@@ -132,7 +132,7 @@ class TermDigests:
 
     @property
     def all_places(self) -> int:
-        """Primary key of the row with the total number of indexed texts in the table of counts."""
+        """Primary key of the row that counts all indexed texts, in the table of counts."""
         return self.number(_ALL)
 
 
@@ -145,7 +145,7 @@ def _number(digest: str) -> int:
 
 
 class IndexedPart(NamedTuple):
-    """Terms of a text that are written in one transaction: all its terms, or a part of very many."""
+    """Terms of an indexed text that are written in one transaction: all of them, or a part of very many."""
 
     place: int
     number: int
@@ -159,7 +159,7 @@ class IndexedPart(NamedTuple):
 
 
 def parts_of(place: int, found: Findable | None, digests: TermDigests) -> list[IndexedPart]:
-    """Split the terms and marks of a text into parts of about `BATCH_TERMS`; the same text gives the same parts."""
+    """Split the terms and filter marks of a text into parts of about `BATCH_TERMS`; equal texts give equal parts."""
     of = digests.of
     terms = [of(term) for term in distinct_terms(found.text)] if found is not None else []
     marks = [of(mark) for mark in found.marks] if found is not None else []
@@ -250,7 +250,7 @@ def _count(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
 
 
 def prepare_index(connection: Connection) -> None:
-    """Start a new index if there is none or if other rules made the live one; begins its own transaction."""
+    """Create the search index if there is none or other word rules made it; begins its own transaction."""
     if _is_current(connection):
         return  # without waiting for another writer
     connection.execute("BEGIN IMMEDIATE")
@@ -269,7 +269,7 @@ def prepare_index(connection: Connection) -> None:
 
 
 def _is_current(connection: Connection) -> bool | None:
-    """Return True if the live index was made by the current rules; None if there is no index."""
+    """Return True if the search index was made by this release's word rules; None if there is no index."""
     made_by = sql.scalar(connection, "SELECT made_by FROM search_index WHERE NOT retired")
     return None if made_by is None else made_by == TERMS_MADE_BY
 
@@ -284,7 +284,7 @@ def _tables(number: int) -> IndexTables:
 
 
 def _start_new_index(connection: Connection) -> None:
-    """Retire the live index and create an empty one, which later searches fill."""
+    """Retire the search index in use and create an empty one, which later searches fill."""
     connection.execute("UPDATE search_index SET retired = 1")
     connection.execute(
         "INSERT INTO search_index (made_by, retired) VALUES (?, 0)", (TERMS_MADE_BY,)
@@ -304,7 +304,7 @@ def _start_new_index(connection: Connection) -> None:
 
 
 def index_warnings(connection: Connection) -> tuple[str, ...]:
-    """Return warnings for the operator while an index is incomplete or being rebuilt."""
+    """Return warnings for the operator while the search index is incomplete or being rebuilt."""
     waiting: int = sql.scalar(
         connection,
         "SELECT coalesce(sum(newest - indexed), 0) FROM (SELECT coalesce(last.seq, 0) AS newest, indexed "  # noqa: S608 (constants)
@@ -326,14 +326,14 @@ def index_warnings(connection: Connection) -> tuple[str, ...]:
 
 
 def oldest_retired(connection: Connection) -> int | None:
-    """Return the number of the oldest retired index; None if there is none."""
+    """Return the number of the oldest retired (replaced) search index; None if there is none."""
     return sql.scalar(
         connection, "SELECT number FROM search_index WHERE retired ORDER BY number LIMIT 1"
     )
 
 
 def remove_retired(connection: Connection) -> None:
-    """Delete some rows or one table of the oldest retired index; called until no retired index is left."""
+    """Delete some rows or one table of the oldest retired search index; called until none is left."""
     number = oldest_retired(connection)
     if number is None:
         return
@@ -372,7 +372,7 @@ def _delete_some(connection: Connection, table: str) -> int:
 
 
 def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict[int, int]:
-    """Return the texts of a conversation that are indexed in part: number of parts in the index, by id of the text."""
+    """Return the texts of a conversation of which only some parts are indexed: number of indexed parts by text id."""
     if not _exists(connection, index.parts):
         return {}
     first, last = sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ)
@@ -403,7 +403,7 @@ def entry_texts(
         if found is None:
             # One damaged entry must not fail all searches of its scope; reading the entry raises.
             _log.warning(
-                "entry %d cannot be read and is not indexed",
+                "entry %d is damaged and is not indexed: searches do not find it; `turnfold doctor` finds other damage",
                 seq,
                 extra={"event": "unreadable_entry", "seq": seq},
             )
@@ -442,7 +442,7 @@ def _decode(
 
 
 def beside_texts(connection: Connection, key: int, which: str, *values: object) -> Iterator[Place]:
-    """Yield checkpoints and documents as (id, searchable text), None if damaged; `which` is a SQL condition."""
+    """Yield (id, searchable text) of checkpoints and documents, None for a damaged text; `which` is a SQL condition."""
     for row in connection.execute(f"{_TEXTS} {which}", (key, *values)):
         place, text, checksum = cast("tuple[int, str, int | None]", row)
         sound = is_sound_text(text, checksum)
@@ -471,7 +471,7 @@ def remove_text(connection: Connection, tenant: str, key: int, kind: str, name: 
 def _indexed_texts(
     connection: Connection, key: int, which: str, *values: object
 ) -> Sequence[Place]:
-    """Return checkpoints and documents that are indexed, at least in part; `which` is a SQL condition."""
+    """Return the checkpoints and documents that are indexed, at least in part; `which` is a SQL condition."""
     partly = partly_indexed(connection, live_index(connection), key)
     where = f"AND (beside.indexed OR beside.id IN (SELECT value FROM json_each(?))) {which}"  # noqa: S608 (constants)
     return list(
@@ -516,7 +516,7 @@ def is_text_indexed(connection: Connection, key: int, place: int) -> bool:
 def remove_entries(
     connection: Connection, tenant: str, key: int, span: tuple[int, int], *, merged: bool
 ) -> None:
-    """Remove the entries of `span` (first and last seq) from the index; they must still be stored.
+    """Remove the entries in the range `span` (first and last seq) from the search index; they must still be stored.
 
     With `merged`, they are only marked as deleted until `merge_some` drops them.
     """
@@ -527,7 +527,7 @@ def remove_entries(
 def replace_entry(
     connection: Connection, tenant: str, key: int, seq: int, change: Callable[[], None]
 ) -> None:
-    """Call `change`, which changes the body of one entry, and update the index if the entry is indexed."""
+    """Call `change`, which replaces the body of one entry, and index the new text if the entry was indexed."""
     place = sql.row_id(key, seq)
     indexed = _is_indexed(connection, key, seq)
     if indexed or place in partly_indexed(connection, live_index(connection), key):
@@ -570,7 +570,7 @@ class LongPlace(NamedTuple):
 
 
 def long_place(connection: Connection, tenant: str, key: int, place: int) -> LongPlace:
-    """Return the terms of a long text, to be removed by `remove_part`; `place` is its id in the index."""
+    """Return a text with so many terms that `remove_part` removes them in several steps; `place` is the text's id."""
     if place > 0:
         seq = place & sql.LAST_SEQ
         [(_, found)] = entry_texts(connection, key, after=seq - 1, upto=seq)
@@ -600,7 +600,7 @@ def _remove(
     *,
     merged: bool = False,
 ) -> None:
-    """Remove texts from the index; with `merged`, only mark them as deleted until `merge_some` drops them."""
+    """Remove texts from the search index; with `merged`, only mark them as deleted until `merge_some` drops them."""
     if not places:
         return
     damaged = any(
@@ -621,7 +621,7 @@ def _remove(
 
 
 def _is_removable(connection: Connection, key: int) -> bool:
-    """Return True if the current rules for words made the index terms of a conversation, so they can be made again."""
+    """Return True if this release's word rules indexed a conversation: only then its terms can be made again."""
     made_by = sql.scalar(connection, "SELECT indexed_by FROM conversation WHERE key = ?", (key,))
     return made_by == TERMS_MADE_BY
 
@@ -639,7 +639,7 @@ def _remove_parts(
 
 
 def places(connection: Connection) -> int:
-    """Return the number of texts in the index, of all tenants."""
+    """Return the number of texts in the search index, of all tenants together."""
     # FTS5 stores the number of rows at the beginning of its first block; counting them would read the whole index.
     block: bytes = sql.scalar(
         connection,
@@ -654,7 +654,7 @@ def places(connection: Connection) -> int:
 
 
 def merge_some(connection: Connection, pages: int, *, begin: bool) -> bool:
-    """Merge pages of the index, which drops texts marked as deleted; return False if nothing was left to do."""
+    """Merge pages of the search index, which drops texts marked as deleted; return False if nothing was left to do."""
     table = live_index(connection).postings
     if begin:
         _configure(connection, table, "usermerge", 2)

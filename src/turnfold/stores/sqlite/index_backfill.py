@@ -96,12 +96,12 @@ def _has_unindexed(connection: Connection, tenant: str, conversation: str | None
 
 
 def _tenant_unindexed(connection: Connection) -> str | None:
-    """Return a tenant whose texts wait to be indexed; None if there is none."""
+    """Return a tenant that has texts waiting to be indexed; None if there is none."""
     return sql.scalar(connection, "SELECT tenant FROM conversation WHERE unindexed LIMIT 1")
 
 
 class _Step(NamedTuple):
-    """Index terms of one conversation that are written in one transaction."""
+    """Index terms of one conversation that are added to the search index in one transaction."""
 
     key: int
     after: int
@@ -166,7 +166,7 @@ def waiting_texts(
 
 
 class IndexPlan:
-    """The terms to add to the index, in batches of bounded size; `write_batch` checks that the texts are unchanged."""
+    """The terms to add to the search index, in batches of bounded size; each batch is one transaction."""
 
     def __init__(self, index: IndexTables, tenant: str) -> None:
         self.index, self.tenant = index, tenant
@@ -178,7 +178,7 @@ class IndexPlan:
         """Number of all terms and marks of the last batch, with repetitions."""
 
     def add(self, waiting: _Waiting) -> None:
-        """Split the waiting texts of one conversation into terms, and add these to the batches."""
+        """Make the index terms of one conversation's waiting texts, and add them to the batches."""
         after = upto = waiting.indexed
         texts, parts = list[int](), list[IndexedPart]()
 
@@ -208,7 +208,7 @@ class IndexPlan:
 
 
 def _versions(connection: Connection, places: Collection[int]) -> dict[int, tuple[object, ...]]:
-    """Return the versions of the stored texts with these ids, by id; a text that is gone is left out."""
+    """Return the versions of the stored texts with these ids, by id; a text that was deleted is left out."""
     entries = [place for place in places if place > 0]
     texts = [place for place in places if place < 0]
     found: list[tuple[object, ...]] = []
@@ -228,14 +228,14 @@ def _versions(connection: Connection, places: Collection[int]) -> dict[int, tupl
 
 
 def rows_to_add(steps: Iterable[_Step], tenant: str) -> IndexRows:
-    """Return the index rows that the steps of a batch add."""
+    """Return the rows of the search index that a batch adds."""
     return rows_of(chain.from_iterable(step.parts for step in steps), tenant, 1)
 
 
 def write_batch(
     connection: Connection, plan: IndexPlan, steps: Sequence[_Step], rows: IndexRows
 ) -> int:
-    """Write a batch of a plan, without texts that have changed meanwhile; return the number of texts indexed."""
+    """Write a batch to the search index, without texts that have changed meanwhile; return how many were indexed."""
     if live_index(connection) != plan.index:
         return 0
     valid = [step for step in steps if _is_valid(connection, plan, step)]
@@ -270,7 +270,7 @@ def write_batch(
 
 
 def _is_valid(connection: Connection, plan: IndexPlan, step: _Step) -> bool:
-    """Return True if the index and the texts are as they were when the step was planned."""
+    """Return True if a step can still be written: its index and its texts are unchanged since it was planned."""
     indexed = sql.scalar(
         connection,
         "SELECT indexed FROM conversation WHERE key = ? AND tenant = ? AND unindexed",
@@ -288,7 +288,7 @@ def _is_valid(connection: Connection, plan: IndexPlan, step: _Step) -> bool:
 
 
 def _is_waiting(connection: Connection, step: _Step) -> bool:
-    """Return True if other texts of the step's conversation wait to be indexed."""
+    """Return True if more texts of the step's conversation wait to be indexed."""
     found = sql.scalar(
         connection,
         "SELECT EXISTS (SELECT 1 FROM entry WHERE id > ?1 AND id <= ?2) "
@@ -315,8 +315,8 @@ def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, m
     return done
 
 
-class _Turn:
-    """Lock that lets one search of a tenant index at a time: two would make the same terms twice."""
+class _TenantLock:
+    """Lock that lets one search of a tenant fill the index at a time: two would make the same terms twice."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -332,10 +332,10 @@ class IndexBackfill:
         self._on_progress = on_progress
         self._backlog: list[tuple[str, str | None]] = []  # scopes and conversations for the worker
         self._worker: threading.Thread | None = None
-        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, _TenantLock] = WeakValueDictionary()
 
     async def for_search(self, tenant: str, conversation: str | None) -> int:
-        """Index the entries written since the last search, or some of very many; return how many still wait.
+        """Index the entries written since the last search, or some if there are very many; return how many still wait.
 
         Also removes a part of a retired index.
         """
@@ -347,7 +347,7 @@ class IndexBackfill:
         return left
 
     async def everything(self) -> int:
-        """Index all waiting texts of all tenants, and remove retired indexes; return the number of texts indexed."""
+        """Index all waiting texts of all tenants, and delete old indexes; return the number of texts indexed."""
         done = 0
         while (tenant := await self._engine.read(_tenant_unindexed)) is not None:
             done += (await self._index(tenant, None, bounded=False))[0]
@@ -355,16 +355,16 @@ class IndexBackfill:
         return done
 
     async def remove_retired(self) -> None:
-        """Remove all retired indexes."""
+        """Delete all retired search indexes, which a newer index has replaced."""
         while await self._engine.read(oldest_retired) is not None:
             await self._engine.write(remove_retired)
 
     async def _index(
         self, tenant: str, conversation: str | None, *, bounded: bool
     ) -> tuple[int, int]:
-        """Index the waiting texts, or with `bounded` some of very many; return how many were, and how many wait."""
+        """Index the waiting texts, with `bounded` only some of very many; return (texts indexed, texts waiting)."""
         done, total, begun = 0, 0, False
-        turn = self._turns.setdefault(tenant, _Turn())
+        one_at_a_time = self._locks.setdefault(tenant, _TenantLock())
 
         def has_more(connection: Connection) -> bool:
             return _has_unindexed(connection, tenant, conversation)
@@ -375,7 +375,7 @@ class IndexBackfill:
         def step() -> int:
             if self._engine.blocking:  # an interrupt could leave a lock locked
                 return index_some(self._engine, tenant, conversation, most=_STEP)
-            with turn.lock:
+            with one_at_a_time.lock:
                 return index_some(self._engine, tenant, conversation, most=_STEP)
 
         while await self._engine.read(has_more, short=True):
@@ -414,7 +414,11 @@ class IndexBackfill:
                 self._backlog.pop(0)
         except StoreError as error:  # most likely closed; a later search continues
             kind = type(error).__name__
-            _log.info("background indexing stopped: %s", kind, extra={"event": "indexing"})
+            _log.info(
+                "indexing in the background stopped (%s); the next search continues it",
+                kind,
+                extra={"event": "indexing"},
+            )
 
     def _work_some(self, tenant: str, conversation: str | None) -> bool:
         """Index some texts, then sleep as long as that took; return False if there was nothing to index."""
@@ -431,7 +435,7 @@ class IndexBackfill:
 def log_incomplete(unsearched: int) -> None:
     """Log that a search left out entries that are not indexed yet."""
     _log.warning(
-        "a search does not cover %d entries that are not indexed yet; reindex() indexes them now",
+        "a search left out %d entries that are not indexed yet; reindex() indexes them now",
         unsearched,
         extra={"event": "search_incomplete", "entries": unsearched},
     )

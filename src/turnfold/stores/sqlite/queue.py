@@ -92,11 +92,11 @@ class Connection(Protocol):
 
 
 class TryAlone(Exception):
-    """Raised by `JobKind.together` if the jobs must run one by one; only the engine sees it."""
+    """Raised by `JobKind.together` if its jobs must be executed one by one; only the engine sees it."""
 
 
 class JobKind(Protocol[ItemOf_contra, ResultOf_co]):
-    """How jobs of one kind are executed: together or alone. A job may run twice: together with others, then alone."""
+    """How write jobs of one kind are executed: together or alone. A job may run together, be undone, and run alone."""
 
     @property
     def durable(self) -> bool:
@@ -110,12 +110,12 @@ class JobKind(Protocol[ItemOf_contra, ResultOf_co]):
         ...
 
     def alone(self, connection: Connection, item: ItemOf_contra, /) -> ResultOf_co:
-        """Execute the item of one job; return its result."""
+        """Execute one job; return its result."""
         ...
 
 
 class _Single:
-    """Job kind whose items are functions: each is called by itself, never together with others."""
+    """Job kind whose jobs are functions: each is called by itself, never together with others."""
 
     durable = True
 
@@ -168,7 +168,7 @@ class Job:
 
 
 class WriterTurn:
-    """The time for which one function call is the leader: created in that function, which sets `ended` at its end."""
+    """The time for which one function call is the leader (runs the queued jobs); the call sets `ended` at its end."""
 
     __slots__ = ("ended", "following", "frame", "thread")
 
@@ -187,7 +187,7 @@ class WriterTurn:
 
 
 class WriterTurns:
-    """Lets one function call at a time be the leader: the next turn begins when the last one has ended or is lost."""
+    """Lets one function call at a time be the leader, which runs the queued jobs of all callers."""
 
     def __init__(self) -> None:
         self._known = WriterTurn()
@@ -205,11 +205,11 @@ class WriterTurns:
         return True
 
     def holds(self, turn: WriterTurn) -> bool:
-        """Return True if this turn is the last one that began."""
+        """Return True if this turn is still the last one that began: no other call has become the leader."""
         return self._last() is turn
 
     def is_free(self) -> bool:
-        """Return True if there is no leader."""
+        """Return True if there is no leader (call that runs the queued jobs)."""
         return self._last().ended
 
     def _last(self) -> WriterTurn:
@@ -249,7 +249,7 @@ def wake(job: Job) -> None:
 
 
 def _resolve(jobs: Iterable[Job]) -> None:
-    """Resolve the futures of the callers; runs in their event loop."""
+    """Set the results or errors of these jobs on their asyncio futures; runs in the callers' event loop."""
     for job in jobs:
         waiter = job.waiter
         if waiter is None or waiter.done():  # done: the caller was cancelled

@@ -384,7 +384,7 @@ def migrate(connection: Connection) -> None:
 
 
 def _is_newest(connection: Connection) -> bool:
-    """Return True if the file certainly needs no migration and is unaltered; if not, `migrate` checks with a lock."""
+    """Return True if the file certainly needs no migration and no program altered its tables; reads without a lock."""
     with _snapshot(connection):
         found = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
         made = {str(name): str(text) for kind, name, text in found if kind == "table"}

@@ -76,7 +76,7 @@ def _scan_newest(
     query: QueryTerms,
     within: Within,
 ) -> _ScanResult:
-    """Search the newest entries that wait to be indexed, of one conversation or of the whole tenant."""
+    """Search the newest entries that are not indexed yet, of one conversation or of the whole tenant."""
     scanned = _ScanResult()
     if not within.counts(ENTRY):
         return scanned
@@ -181,7 +181,7 @@ def search(
 
 
 def _spans(record: sql.SqliteConversation | None) -> tuple[_Span, _Span]:
-    """Return the two ranges of ids in the index to search: of entries, and of checkpoints and documents."""
+    """Return two ranges of index ids that a search covers: ids of entries, and ids of checkpoints and documents."""
     if record is None:
         return _ALL_ENTRIES, _ALL_TEXTS
     first, last = sql.row_id(record.key, 1), sql.row_id(record.key, sql.LAST_SEQ)
@@ -214,13 +214,13 @@ def _candidates(
     for row in connection.execute(_TEXTS_READ, (texts, tenant)):
         name, kind, key, text, checksum = cast("tuple[str, str, str, str, int | None]", row)
         if not is_sound_text(text, checksum):
-            raise damaged(f"{kind} {key}", partial(log_mark, tenant, name))
+            raise damaged(f"the text of {kind} {key}", partial(log_mark, tenant, name))
         yield Candidate(name, 0, kind, key, query.count_in(text))
 
 
 @dataclass(frozen=True, slots=True)
 class _TermCounts:
-    """Numbers of texts, in total and per term: read from a table for a whole tenant, counted for one conversation."""
+    """Number of searched texts, and of those with a term: from a table for a tenant, counted for a conversation."""
 
     connection: Connection
     index: IndexTables
@@ -239,7 +239,7 @@ class _TermCounts:
         return entries + sql.scalar(self.connection, statement, _spans(self.record)[1])
 
     def holding(self, term: str) -> int:
-        """Return the number of texts that contain a term."""
+        """Return the number of searched texts that contain a term."""
         if self.record is None:
             return self._stored_count(self.digests.number(term))
         entries, texts = _spans(self.record)
@@ -278,7 +278,7 @@ class _CandidateSelection:
     """Primary keys of deleted conversations that are still in the index."""
 
     def places(self) -> Collection[int]:
-        """Return at most `MOST_CANDIDATES` ids: of the texts with the rarest terms, and among equals the newest."""
+        """Return the ids of at most `MOST_CANDIDATES` texts: with the rarest terms, and among equals the newest."""
         scores: dict[int, int] = {}
         if self.within.includes(ENTRY):
             self._score(scores, self._entries)

@@ -97,7 +97,7 @@ _MOST_ROWS = 128
 
 @dataclass(slots=True)
 class SqliteConversation:
-    """The row of a conversation, and its head."""
+    """The row of a conversation in the database, and its head (newest seq, totals, version)."""
 
     key: int
     """Primary key of the row; 0 before the conversation is first written."""
@@ -118,7 +118,7 @@ def scalar(connection: Connection, statement: str, values: Sequence[object] = ()
 def find_conversation(
     connection: Connection, tenant: str, name: str, *, writing: bool
 ) -> SqliteConversation:
-    """Return a conversation's row and head (key 0 if there is none); with `writing`, refuse a deleted conversation."""
+    """Return a conversation's row (key 0 if there is none); with `writing`, refuse a deleted conversation."""
     found = connection.execute(
         f"SELECT key, deleted, unindexed, dropped, {HEAD_COLUMNS} FROM {CONVERSATIONS_WITH_HEAD} "  # noqa: S608 (constants)
         "WHERE tenant = ? AND name = ?",
@@ -199,12 +199,12 @@ def save_head(
 
 
 def new_epoch() -> int:
-    """Return a random epoch of 31 bits: a revision has no room for more."""
+    """Return a random epoch (number that identifies one write) of 31 bits: a revision has no room for more."""
     return log_semantics.new_epoch() >> 32 or 1
 
 
 def revision(generation: int, epoch: int) -> int:
-    """Return a generation and its epoch as one number, the revision."""
+    """Return a generation (number of the change) and its epoch as one number, the revision."""
     if generation > _LAST_GENERATION:
         raise UnsafeStore(
             f"the conversation has changed {_LAST_GENERATION:,} times, the most that a SQLite store can count: export "
@@ -214,7 +214,7 @@ def revision(generation: int, epoch: int) -> int:
 
 
 def save_generation(connection: Connection, record: SqliteConversation, *, now: int) -> None:
-    """Write the next generation of a conversation, for a change that adds no entries."""
+    """Count a change of the conversation that adds no entries: write its next generation and a new epoch."""
     head = record.head
     generation, epoch = head.generation + 1, new_epoch()
     record.head = Head(
@@ -241,7 +241,7 @@ def known_ids(connection: Connection, key: int, client_ids: Sequence[str]) -> di
 
 
 def new_row(key: int, generation: int, row: Row) -> tuple[object, ...]:
-    """Return the columns to insert for an entry; `generation` is the conversation's generation after the write."""
+    """Return the database columns of a new entry; `generation` is the conversation's generation after the write."""
     seq, client_id, created, turn, tokens, running, body, epoch = row
     place = key << 32 | seq
     checksum = entry_checksum(place, (client_id, created, turn, body))
@@ -272,7 +272,7 @@ def _insert_statement(many: int) -> str:
 def replace_entry(
     connection: Connection, key: int, old: Row, body: bytes, *, tokens: int, epoch: int
 ) -> None:
-    """Replace the body of an entry; this and all later entries get the epoch and corrected running token sums."""
+    """Replace the body of an entry; it and all later entries get the new `epoch` and corrected running token sums."""
     place = row_id(key, old.seq)
     checksum = entry_checksum(place, (old.client_id, old.created, old.turn, body))
     connection.execute(
@@ -286,7 +286,7 @@ def replace_entry(
 
 
 def renew_entries(connection: Connection, key: int, *, after: int, epoch: int) -> None:
-    """Give all entries with `seq > after` the epoch."""
+    """Give all entries with `seq > after` a new epoch, so that readers that cached them read them again."""
     connection.execute(
         "UPDATE entry SET revision = ? | revision & 4294967295 WHERE id > ? AND id <= ?",
         (revision(0, epoch), row_id(key, after), row_id(key, LAST_SEQ)),
@@ -369,13 +369,13 @@ def to_document(connection: Connection, key: int, row: tuple[object, ...]) -> Do
 
 
 def to_info(tenant: str, row: tuple[object, ...]) -> ConversationInfo:
-    """Return a row (name, created, updated, columns of the head) as a `ConversationInfo`."""
+    """Return a row of a listing (name, created, updated, columns of the head) as a `ConversationInfo`."""
     name, created, updated = cast("tuple[str, int, int]", row[:3])
     return ConversationInfo(name, _head(row[3:], partial(log_mark, tenant, name)), created, updated)
 
 
 def _head(values: tuple[object, ...], mark: LogMark) -> Head:
-    """Return a head from its columns, with the later revision of two: the conversation's and its newest entry's."""
+    """Return a conversation's head (newest seq, totals, version) from database columns; raise if they are damaged."""
     seq, tokens, turns, checkpoint, own, newest, counter = cast(
         "tuple[int, int, int, str, int, int, str]", values
     )
@@ -384,7 +384,7 @@ def _head(values: tuple[object, ...], mark: LogMark) -> Head:
         later = newest if newest & _LAST_GENERATION > own & _LAST_GENERATION else own
         generation, epoch = later & _LAST_GENERATION, later >> 32
     except TypeError:
-        raise damaged("the head", mark) from None
+        raise damaged("the stored head (newest seq and totals)", mark) from None
     return Head(seq, tokens, turns, checkpoint, generation, counter, epoch)
 
 
@@ -406,18 +406,20 @@ def first_of_turn(connection: Connection, record: SqliteConversation, turn: int)
 
 
 def entry_epoch(connection: Connection, key: int, seq: int) -> int:
-    """Return the epoch of the entry `seq`; -1 if there is no such entry."""
+    """Return the epoch (number of the write) of the entry `seq`; -1 if there is no such entry."""
     epoch = scalar(connection, "SELECT revision >> 32 FROM entry WHERE id = ?", (row_id(key, seq),))
     return -1 if epoch is None else epoch
 
 
 def document_version(connection: Connection, key: int, kind: str, name: str) -> int:
-    """Return the version of a document; 0 if there is no such document."""
+    """Return the version of a document, 0 if there is none; raise `InvalidRecord` if it is damaged."""
     statement = "SELECT version FROM document WHERE conversation = ? AND kind = ? AND key = ?"
     found = connection.execute(statement, (key, kind, name)).fetchone()
     version = found[0] if found is not None else 0
     if type(version) is not int:
-        raise damaged(f"document {kind}/{name}", partial(_log_mark_of, connection, key))
+        raise damaged(
+            f"the version of document {kind}/{name}", partial(_log_mark_of, connection, key)
+        )
     return version
 
 

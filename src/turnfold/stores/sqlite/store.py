@@ -436,7 +436,7 @@ class SqliteStore:
         return erasure
 
     async def _finish_erasing(self) -> None:
-        """Delete the rows and index terms of deleted conversations, in steps; also finish interrupted deletions."""
+        """Delete all rows and index terms of hidden conversations, in steps; finishes interrupted deletions too."""
         long = None
         while await self._engine.read(is_erasing):
             known, job = long, erase_some
@@ -446,7 +446,7 @@ class SqliteStore:
             await self._engine.write(job)
 
     async def backup(self, target: str | Path) -> None:
-        """Copy the store into the new file `target`, while the store is in use."""
+        """Copy the store into the new file `target`, while the store is in use; raise if the file exists."""
         await self._engine.backup(str(target))
 
     async def health(self) -> Health:
@@ -516,7 +516,7 @@ class SqliteStore:
         if not record.head.seq or record.head.counter == name:
             return
         _log.warning(
-            "recounting the tokens of %d entries: %s -> %s",
+            "the token counter has changed: recounting the tokens of %d entries (%s -> %s)",
             record.head.seq,
             record.head.counter,
             name,

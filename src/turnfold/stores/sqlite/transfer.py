@@ -29,7 +29,7 @@ __all__ = (
 def capture(
     connection: Connection, tenant: str, conversation: str, take: Callable[[Document], None]
 ) -> Captured | None:
-    """Return a snapshot of a conversation, or None if it does not exist; `take` is called with each document."""
+    """Return a snapshot of a conversation without its entries, or None; `take` is called with each document."""
     record = sql.find_conversation(connection, tenant, conversation, writing=False)
     if record.deleted or not record.key:
         return None
@@ -40,15 +40,15 @@ def capture(
 
 
 def restore(connection: Connection, tenant: str, stream: Pieces) -> Restored:
-    """Write the conversations of a stream of pieces, which is read once; an exception rolls everything back."""
+    """Write whole conversations, read once from a stream of their parts; an exception rolls everything back."""
     while (opening := stream.next_conversation()) is not None:
         record = sql.find_conversation(connection, tenant, opening.conversation, writing=True)
         if record.key:
             _compare(connection, record, stream, opening)
-            stream.found()
+            stream.count_existing()
         else:
             _write(connection, tenant, stream, opening)
-            stream.written()
+            stream.count_written()
     return stream.restored()
 
 

@@ -44,7 +44,7 @@ _MAX_CACHED = 4096
 
 
 class HeadCache:
-    """A cache of the heads of the conversations written last."""
+    """Cache of the heads (newest seq, totals, version) of the conversations that were written last."""
 
     def __init__(self, engine: SqliteEngine) -> None:
         self._engine = engine
@@ -52,12 +52,12 @@ class HeadCache:
         self._state: tuple[int, int] | None = None
 
     def begin(self, connection: Connection) -> None:
-        """Clear the cache if the file may have changed since `end`."""
+        """Begin a write transaction: clear the cache if anything else has changed the file since the last one."""
         if self._state != (connection.total_changes(), self._engine.invalidations):
             self._records.clear()
 
     def end(self, connection: Connection) -> None:
-        """Record that the cache will match the file when this transaction is committed; called at its end."""
+        """End a write transaction: the cache matches the file once it is committed."""
         self._state = (connection.total_changes(), self._engine.invalidations)
 
     def get(self, connection: Connection, tenant: str, conversation: str) -> sql.SqliteConversation:
@@ -99,7 +99,7 @@ class SqliteAppends:
         self._heads, self._clock, self._recount = heads, clock, recount
 
     def together(self, connection: Connection, items: Sequence[AppendJob], /) -> list[Appended]:
-        """Append all batches in one go; raise `TryAlone` unless all of them are ordinary."""
+        """Append all batches with one statement; raise `TryAlone` if one may be a retry or a conflict."""
         self._heads.begin(connection)
         now = self._clock()
         written: list[tuple[object, ...]] = []
@@ -109,7 +109,7 @@ class SqliteAppends:
         return done
 
     def alone(self, connection: Connection, item: AppendJob, /) -> Appended:
-        """Append one batch that may be a retry or a conflict."""
+        """Append one batch, after checking whether it is a retry or a conflict."""
         tenant, name, batch, expect = item
         record = sql.find_conversation(connection, tenant, name, writing=True)
         self._recount(connection, tenant, name, record)
@@ -130,7 +130,7 @@ class SqliteAppends:
     def _plan(
         self, connection: Connection, item: AppendJob, now: int, written: list[tuple[object, ...]]
     ) -> Appended:
-        """Advance the cached head over the batch, and add the rows to insert to `written`."""
+        """Return the result of appending a batch; its rows are added to `written`, for the caller to insert."""
         record = self._heads.get(connection, item.tenant, item.conversation)
         if record.head.seq and record.head.counter != item.batch.counter:
             raise TryAlone
@@ -152,7 +152,7 @@ class SqliteAppends:
 def _move(
     connection: Connection, item: AppendJob, record: sql.SqliteConversation, last: Row, now: int
 ) -> None:
-    """Advance the head to the batch's last row; write the conversation's own row only if it must change."""
+    """Set the cached head to the batch's last row; write the conversation's own row only if it must change."""
     head, counter = record.head, item.batch.counter
     moved = (last.seq, last.running, last.turn, head.checkpoint)
     if record.unindexed and head.counter == counter:
@@ -173,7 +173,7 @@ class NoteJob(NamedTuple):
 
 
 class NoteJobs:
-    """Executes the notes of a store."""
+    """Writes the notes (documents that record a model call) of a store."""
 
     durable = False
 
@@ -181,7 +181,7 @@ class NoteJobs:
         self._heads, self._clock = heads, clock
 
     def together(self, connection: Connection, items: Sequence[NoteJob], /) -> list[State]:
-        """Write all notes in one go; raise `TryAlone` unless all of them are ordinary."""
+        """Write all notes with two statements; raise `TryAlone` if one may be a conflict."""
         self._heads.begin(connection)
         now = self._clock()
         done = [self._write(connection, item, now) for item in items]
