@@ -29,14 +29,14 @@ _BATCH = 500
 
 
 class GivenRecord(NamedTuple):
-    """A record of the history that a framework gives, and its name (client id) in the log; empty if it has none."""
+    """A message of a framework's history, converted to turnfold's form (a record), and its client id ("" for none)."""
 
     record: Message
     name: str
 
 
 class LoggedRecord(NamedTuple):
-    """A given record as it is in the log; the log's version of a known message may hold more than the given one."""
+    """A message of a framework's history as it is in the log, where it may hold more than the given one."""
 
     seq: int
     record: Message
@@ -49,7 +49,7 @@ async def follow_history(
     key: Callable[[Message], str] = content_key,
     whole: bool = False,
 ) -> list[LoggedRecord]:
-    """Make the visible log end with the given records, and return the entry of each.
+    """Make the visible part of the log end with the framework's messages `given`; return the log entry of each.
 
     Records with the same `key` are the same message. `whole`: the records are the whole log, and not only its end.
     """
@@ -83,7 +83,7 @@ def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:
 def _keys(
     entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
 ) -> tuple[list[str], list[str]]:
-    """Return the keys of entries and of given records: their names if both sides have them, else `key(message)`."""
+    """Return keys to compare log entries with given messages: client ids that both sides have, else `key(message)`."""
     names = [shown.entry.client_id.partition(_AGAIN)[0] for shown in entries]
     both = set(names) & {one.name for one in given} - {""}
     return (
@@ -96,7 +96,7 @@ def _keys(
 
 
 async def _append(session: AsyncSession, given: Sequence[GivenRecord]) -> list[LoggedRecord]:
-    """Append records; one whose name is taken by an entry that is not visible gets another name."""
+    """Append messages to the log; a client id that a hidden entry already has is replaced by a new one."""
     placed: list[LoggedRecord] = []
     for at in range(0, len(given), _BATCH):
         batch = given[at : at + _BATCH]

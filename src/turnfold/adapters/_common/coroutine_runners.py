@@ -49,13 +49,13 @@ class ThreadBridge:
 
     @classmethod
     def of(cls, *, blocking: bool) -> ThreadBridge:
-        """Return a bridge without a memory object; `blocking` is True for a `Memory`, False for an `AsyncMemory`."""
+        """Return a runner without a memory object; `blocking` is True for a `Memory`, False for an `AsyncMemory`."""
         bridge = cls(None)
         bridge.blocking = blocking
         return bridge
 
     async def __call__(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Return the coroutine's result. Work that has started is finished, even if the caller is cancelled."""
+        """Run a coroutine and return its result; once started it is finished, even if the caller is cancelled."""
         loop = _running_loop()
         if not self.blocking or loop is None:
             self._check_loop(loop, work)
@@ -119,7 +119,7 @@ class HookRunner:
         """The event loop in which the memory was last awaited, or created."""
 
     def block_on(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Return the coroutine's result to a caller that does not await."""
+        """Run a coroutine to its end and return its result, for a caller that does not await; block meanwhile."""
         if self._blocking:
             return drive(work)
         loop = self._loop
@@ -131,7 +131,7 @@ class HookRunner:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
 
     async def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Return the coroutine's result to a caller that awaits."""
+        """Await a coroutine and return its result; a blocking memory's coroutine runs in another thread."""
         if self._blocking:
             return await asyncio.to_thread(drive, work)
         self._loop = asyncio.get_running_loop()

@@ -22,7 +22,7 @@ async def note_result(
     asked: int,
     failed: bool = False,
 ) -> None:
-    """Remember the result of a call if its tool has a rule and did not fail; mark the findings that it makes stale.
+    """Remember a tool's result if a finding rule covers it and it did not fail; mark findings that it makes stale.
 
     `seq` is the log position of the result, `asked` that of the newest entry when the call was made.
     """
@@ -63,13 +63,13 @@ class PendingResults:
             session.findings.use(rules)
 
     async def started(self, call: ToolCall) -> None:
-        """Record that a tool starts, and mark the findings that it may change as stale."""
+        """Note that a tool call starts; findings (remembered results) that it may change are marked as stale."""
         await self._session.findings.ran(call.name)
         asked = (await self._session.status()).entries
         self._calls[call.id] = _PendingCall(call, asked)
 
     async def ended(self, call_id: str, value: object, *, may_be_withheld: bool) -> None:
-        """Record the value that a tool returned, and mark the findings that it may have changed as stale.
+        """Note the value that a tool returned; mark findings (remembered results) that it may have changed as stale.
 
         If the framework may log a note in place of the value, only a result that is the value itself is remembered.
         """
@@ -78,12 +78,12 @@ class PendingResults:
             await self._session.findings.ran(pending.call.name)
 
     def failed(self, call_id: str) -> None:
-        """Record that the result of a call is an error, which is not remembered."""
+        """Note that a tool call failed, so that its result is not remembered as a finding."""
         if pending := self._calls.get(call_id):
             pending.failed = True
 
     async def logged(self, first: int, records: Sequence[Message]) -> None:
-        """Remember the results in records that were appended to the log; `first` is the seq of the first record."""
+        """Remember the tool results in messages just appended to the log; `first` is the seq of the first message."""
         for seq, record in enumerate(records, first):
             for result in record.results:
                 if pending := self._calls.pop(result.call_id, None):

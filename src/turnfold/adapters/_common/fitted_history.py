@@ -41,7 +41,7 @@ _TRIES = 4
 
 
 class FittedRequest(NamedTuple):
-    """The parts of a request that fits the budget."""
+    """A framework's model request whose messages were replaced by those that fit the budget."""
 
     system: list[str]
     """Texts of the system message; they may have been shortened."""
@@ -53,7 +53,7 @@ class FittedRequest(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """A message of the history that is in the log."""
+    """A message of a framework's history that is stored in the log."""
 
     fields: JsonObject
     record: Message
@@ -89,7 +89,7 @@ class HistoryView:
         """Seq of the newest entry when the history was last stored."""
 
     async def store(self, history: Sequence[JsonObject], *, again: bool = False) -> list[int]:
-        """Store the history in the log, and return the seqs of its messages; `again`: ignore the cached state."""
+        """Store a framework's history in the log; return the seqs of its messages. `again`: ignore the cached state."""
         async with self._lock:
             if again:
                 self._stored = []
@@ -117,7 +117,7 @@ class HistoryView:
         added: Sequence[Message] = (),
         to: WireFormat | None = None,
     ) -> FittedRequest:
-        """Store the history, and return the request to send instead; `added` are messages sent in addition to it."""
+        """Store a framework's history; return the request to send in its place. `added` are other messages to send."""
         session = self.session
         await set_system(session, system)
         own = await self.store(history)
@@ -140,7 +140,7 @@ class HistoryView:
 
     @property
     def records(self) -> list[Message]:
-        """The records of the history that was stored last, one for each of its messages."""
+        """Messages of the history that was stored last, in turnfold's form, in order."""
         return [one.record for one in self._stored]
 
     async def record_usage(self, usage: Usage, *, call: str) -> None:
@@ -148,13 +148,13 @@ class HistoryView:
         await record_usage(self.session, usage, call=call)
 
     def _unchanged(self, history: Sequence[JsonObject]) -> int:
-        """Return how many messages at the beginning of the history are already stored unchanged."""
+        """Return how many messages at the beginning of the history are the same as when it was last stored."""
         pairs = enumerate(zip(self._stored, history, strict=False))
         changed = (at for at, (one, fields) in pairs if one.fields != fields)
         return next(changed, min(len(self._stored), len(history)))
 
     async def _continue(self, records: Sequence[Message]) -> list[int] | None:
-        """Append the records that are new; None if the log must follow the history instead."""
+        """Append the new messages to the log; return None if the log must be changed to follow the history."""
         new = [NewEntry(record) for record in records]
         if not self._stored:
             if not self._continues or any(record.role == "assistant" for record in records):
@@ -193,7 +193,7 @@ class HistoryView:
 
 
 def _own_messages(context: Context, own: Sequence[int]) -> list[Message]:
-    """Return the messages after the system message, without those that other runs added after this run began."""
+    """Return the context's messages after the system message, without those that other runs added meanwhile."""
     mine, begun = set(own), min(own, default=0)
     _, summary, window, tail = context.ends
     seqs = iter(context.positions)

@@ -23,7 +23,7 @@ __all__ = ("original_fields", "with_original_form")
 def with_original_form(
     record: Message, written: JsonObject, fields: JsonObject, *, provider: str
 ) -> Message:
-    """Return the record with the difference between `fields`, the original message, and `written`.
+    """Return the record (stored message) with the data that restores the framework's original message from it.
 
     `written` are the fields that the adapter writes for the record.
     """
@@ -35,14 +35,14 @@ def with_original_form(
 def original_fields(
     record: Message, written: JsonObject, *, provider: str, framework: str
 ) -> JsonObject:
-    """Return the fields of the message that a record was made of; `written` if it was made elsewhere, or shortened."""
+    """Return the fields of the framework's message that a record was made of; `written` if that form is not stored."""
     origin = record.origin
     if origin is None or origin.provider != provider or not origin.form:
         return written
     try:
         found = object_of(restored(written, thaw_object(origin.form)))
         if found is None:
-            raise ValueError("the stored message is not a JSON object")
+            raise ValueError("the stored original form of the message does not give a JSON object")
     except RESTORE_FAULTS as error:
         raise unreadable_form(framework, error) from None
     return found

@@ -20,7 +20,7 @@ __all__ = ("can_run", "is_valid_part", "opaque_text", "provider_file_note")
 
 
 def is_valid_part(part: Part) -> bool:
-    """Return True if a message may hold the part."""
+    """Return True if a message may hold the part: its content passes the checks."""
     try:
         Message.of("assistant" if isinstance(part, ThinkingPart) else "user", (part,))
     except InvalidRecord:
@@ -40,11 +40,11 @@ def can_run(work: Callable[[], object]) -> bool:
 
 
 def opaque_text(part: OpaquePart) -> str:
-    """Return the text of a provider's own block, or a note in its place."""
+    """Return the text of a provider's own content block or, if it has none, a note that stands in its place."""
     block = thaw_object(part.json)
     return block_text(block) or f"[{block.get('type', 'block')} not shown: another provider's]"
 
 
 def provider_file_note(part: ImagePart | FilePart) -> str:
-    """Return the note shown in place of media that is stored at its provider only."""
+    """Return the note for an image or file that is stored at its provider, where other providers cannot read it."""
     return media_note(part, "kept at its provider")

@@ -29,7 +29,7 @@ _Message = TypeVar("_Message")
 
 
 def refuse_redaction(memory: AsyncMemory | AsyncSession, *, adapter: str) -> None:
-    """Raise `InvalidOption` if a memory redacts: the adapter finds its messages in the log by their content."""
+    """Raise `InvalidOption` for a memory with `redact=`: the adapter could not find its messages in the log."""
     if redaction_of(memory.store) is not None:
         raise InvalidOption(
             f"{adapter} cannot use a memory with redact=: it finds the messages of a run in the log by their content, "
@@ -40,14 +40,14 @@ def refuse_redaction(memory: AsyncMemory | AsyncSession, *, adapter: str) -> Non
 def added_messages(
     history: Sequence[_Message], request: Sequence[_Message], *, other: str, remedy: str
 ) -> list[_Message]:
-    """Return the messages that a request adds to the history; raise `InvalidOption` if it changed the history."""
+    """Return the request's messages that are not in `history`; raise `InvalidOption` if a message of it is missing."""
     known = {id(message) for message in history}
     added = [message for message in request if id(message) not in known]
     changed = len(history) - (len(request) - len(added))
     if changed:
         raise InvalidOption(
-            f"{other} removed or replaced {changed} of the {len(history)} history messages; only one component may "
-            f"edit the history: {remedy}"
+            f"{other} removed or replaced {changed} of the {len(history)} history messages in a model request, which "
+            f"only turnfold may do: {remedy}"
         )
     return added
 
@@ -59,7 +59,7 @@ def remaining_tokens(
     *,
     other: str,
 ) -> int:
-    """Return the tokens left in the budget after the messages that `other` adds; 0 (no limit) if it adds none."""
+    """Return the tokens that `added` messages leave of the budget (0, meaning no limit, if there are none)."""
     if not added:
         return 0
     cost, allowed = sum(map(count, added)), session.budget.tokens
@@ -85,7 +85,7 @@ def own_groups_last(
     is_result: Callable[[_Message], bool],
     is_own: Callable[[Sequence[_Message]], bool],
 ) -> list[_Message] | None:
-    """Move the messages of this run to the end, after those of other runs; None if no message is of this run.
+    """Return the messages with this run's after those of other runs on the same conversation; None if it has none.
 
     A model continues the last message, and each run must continue its own turn. A tool result stays in the group of its
     call. The order is unchanged if the last group is this run's.
@@ -104,9 +104,10 @@ def own_groups_last(
 
 
 def lost_from_window(what: str, conversation: str) -> Conflict:
-    """Return the error for messages of a run that the window no longer shows."""
+    """Return the error to raise if messages of a run are no longer in the window (the messages sent to the model)."""
     return Conflict(
-        f"{what} no longer in the window of {conversation!r}: another run moved the window forward. Give each run a "
+        f"{what} no longer in the window of conversation {conversation!r}: another run added messages and moved the "
+        "window forward. Give each run a "
         "conversation of its own, or a larger budget"
     )
 

@@ -33,7 +33,7 @@ _TRIES = 16
 
 
 class VisibleEntry(NamedTuple):
-    """An entry, and how many of its pieces (the framework's items in it) are visible."""
+    """A log entry, and how many of its pieces (the framework's items in it) are visible to a model."""
 
     entry: Entry
     kept: int | None
@@ -41,14 +41,14 @@ class VisibleEntry(NamedTuple):
 
 
 class Retraction(NamedTuple):
-    """The seq after which the visible log begins, and its entries that were retracted."""
+    """Which part of a log is hidden: everything up to `cleared`, and the later entries that were retracted."""
 
     cleared: int
     note: TakenBackNote
     version: int
 
     def kept(self, seq: int) -> int | None:
-        """Return the number of visible pieces of an entry, counted from the first; None if all are visible."""
+        """Return how many pieces (framework items) of an entry are visible, counted from the first; None for all."""
         if any(first <= seq <= last for first, last in self.note.stretches):
             return 0
         return dict(self.note.shortened).get(seq)
@@ -62,7 +62,7 @@ class VisibleHistory:
         self._where = session.store, session.scope, session.id
 
     async def retraction(self) -> Retraction:
-        """Read from the store which entries are not visible."""
+        """Read from the store which entries of the log are hidden from the framework and the model."""
         store, scope, conversation = self._where
         cleared = await store.get_document(scope, conversation, SESSION, CLEARED)
         document = await store.get_document(scope, conversation, SESSION, TAKEN_BACK)
@@ -85,14 +85,14 @@ class VisibleHistory:
     async def newest(
         self, wanted: int, pieces: Callable[[VisibleEntry], int]
     ) -> list[VisibleEntry]:
-        """Return the newest entries that together have `wanted` pieces, oldest first; all entries if there are fewer.
+        """Return the newest visible entries that together have `wanted` pieces (framework items), oldest first.
 
         `pieces` counts the pieces of an entry; it is called from the newest entry back.
         """
         return (await self._newest(wanted, pieces))[0]
 
     async def take_back(self, end: Callable[[VisibleEntry], int]) -> VisibleEntry | None:
-        """Retract the newest visible piece and return its entry as it was before; None if no piece is visible.
+        """Hide the newest visible piece (framework item) of the log; return its entry as it was, None if there is none.
 
         A piece is an item of the framework; an entry may hold several. `end` is called with an entry, the newest first,
         and returns the position after its last visible piece, or 0 if it has none.
@@ -100,7 +100,7 @@ class VisibleHistory:
         return await self._change(lambda: self._without_newest(end))
 
     async def keep_whole(self, seq: int, pieces: int) -> None:
-        """Record that all `pieces` of an entry are visible, also those that are hidden by default."""
+        """Make all `pieces` (framework items) of an entry visible, also those that are hidden by default."""
 
         async def whole() -> tuple[TakenBackNote, int, None]:
             retraction = await self.retraction()
@@ -126,7 +126,7 @@ class VisibleHistory:
     async def _change(
         self, change: Callable[[], Awaitable[tuple[TakenBackNote, int, _Result] | None]]
     ) -> _Result | None:
-        """Store the note that `change` returns, with retries; return its result; None if it changes nothing."""
+        """Store the new list of hidden entries that `change` makes; retry it if another writer was first."""
         store, scope, conversation = self._where
         for _ in range(_TRIES):
             changed = await change()
@@ -140,7 +140,8 @@ class VisibleHistory:
                 continue
             return result
         raise Conflict(
-            f"conversation {self._session.id!r}: other writers changed the retracted messages {_TRIES} times; try again"
+            f"conversation {self._session.id!r}: other writers changed the list of hidden messages {_TRIES} times, and "
+            "nothing was changed here; try again"
         )
 
     async def _newest(
@@ -164,7 +165,7 @@ class VisibleHistory:
 
 
 def _without_piece(note: TakenBackNote, seq: int, *, keep: int) -> TakenBackNote:
-    """Return the note with an entry retracted, except for its first `keep` pieces."""
+    """Return the list of hidden entries with one more: an entry except for its first `keep` pieces."""
     shortened = {place: kept for place, kept in note.shortened if place != seq}
     if keep > 0:
         shortened[seq] = keep

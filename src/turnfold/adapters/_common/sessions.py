@@ -20,7 +20,7 @@ _TOOL_CALL: ContextVar[tuple[str, str] | None] = ContextVar("turnfold_tool_call"
 def session_of(
     memory: AsyncMemory | Memory | AsyncSession | Session, conversation: str = ""
 ) -> AsyncSession:
-    """Return the session that was given, or the memory's session of `conversation`."""
+    """Return the awaiting session: that of `conversation` if a memory is given, else the given session itself."""
     given = memory.awaiting if isinstance(memory, Memory | Session) else memory
     if isinstance(given, AsyncSession):
         if conversation and conversation != given.id:
@@ -30,7 +30,8 @@ def session_of(
         return given
     if not conversation:
         raise InvalidOption(
-            "a memory has many conversations: give conversation=, or memory.session(id)"
+            "no conversation was named, and a memory has many: give conversation=..., or memory.session(id) instead of "
+            "the memory"
         )
     return given.session(conversation)
 
@@ -60,7 +61,7 @@ def nested_session(session: AsyncSession) -> AsyncSession:
 
 
 def calling_session(session: AsyncSession) -> AsyncSession:
-    """Return the session of the agent that called the running tool: `session`, or that of a nested agent."""
+    """Return the session of the agent that called the running tool; `session` if no nested agent did."""
     running = _TOOL_CALL.get()
     if running is None or running[0] == session.id:
         return session

@@ -28,7 +28,7 @@ _TRIES = 16
 
 
 async def set_system(session: AsyncSession, texts: Sequence[str]) -> None:
-    """Make these texts the session's system message; if there are none, leave it unchanged."""
+    """Store these texts as the session's system message; without texts, the stored one stays."""
     if texts:
         await session.system([{"type": "text", "text": text} for text in texts])
 
@@ -42,7 +42,7 @@ async def context_with_system(
     max_tokens: int = 0,
     to: WireFormat | None = None,
 ) -> Context:
-    """Return the context of the next call with `texts` as its system message; without texts, the session's own is used.
+    """Build the context of the next call with `texts` as its system message; without texts, with the session's own.
 
     The texts are stored only if the session's current system message differs. To have them in the log before the first
     user message, call `set_system` first.
@@ -66,7 +66,7 @@ def system_texts(context: Context) -> list[str]:
 
 
 def _has_system(context: Context, texts: Sequence[str]) -> bool:
-    """Return True if these texts are the system message of the context, whole or shortened."""
+    """Return True if the context was built with these texts as its system message, whole or shortened."""
     own = system([{"type": "text", "text": text} for text in texts])
     wanted = [part.text for part in own.parts if isinstance(part, TextPart)]
     found = system_texts(context)

@@ -58,17 +58,17 @@ _ROLES: Final[dict[str, Role]] = {"assistant": "assistant", "tool": "tool"}
 
 
 def record_of(message: FrameworkMessage) -> Message:
-    """Convert a message to a record; `framework_messages` restores it."""
+    """Convert a framework's message to a record (turnfold's stored form); `framework_messages` restores it."""
     return record_of_fields(fields_of(message))
 
 
 def framework_messages(records: Iterable[Message]) -> list[FrameworkMessage]:
-    """Convert records to messages: the original ones if the framework wrote them, else ones with the same content."""
+    """Convert records (stored messages) to framework messages: the original ones, or ones with the same content."""
     return [framework_message(record) for record in records]
 
 
 def framework_message(record: Message) -> FrameworkMessage:
-    """Convert one record to a message."""
+    """Convert one record (stored message) to a framework message; raise `InvalidRecord` if it is damaged."""
     fields = original_fields(
         record, _written(record), provider=PROVIDER, framework="Microsoft Agent Framework"
     )
@@ -76,7 +76,7 @@ def framework_message(record: Message) -> FrameworkMessage:
         contents = [Content.from_dict(one) for one in cast("list[JsonObject]", fields["contents"])]
         role = fields["role"]
         if role not in ("system", "developer", "user", "assistant", "tool"):
-            raise ValueError(f"unknown role {role!r}")
+            raise ValueError(f"the stored message has the unknown role {role!r}")
         return FrameworkMessage(
             str(role),
             contents,
@@ -106,7 +106,7 @@ def fields_of(message: FrameworkMessage) -> JsonObject:
 
 
 def record_of_fields(fields: JsonObject) -> Message:
-    """Convert the fields of a message to a record."""
+    """Convert the JSON fields of a framework's message to a record (turnfold's stored form)."""
     parts = [_part_of(content) for content in objects_of(fields["contents"])]
     role: Role = _ROLES.get(text_at(fields, "role"), "user")
     if any(isinstance(part, ToolResult) for part in parts):
@@ -118,12 +118,12 @@ def record_of_fields(fields: JsonObject) -> Message:
 
 
 def _asked(content: Content) -> Content:
-    """Return the call that a request for an approval is about."""
+    """Return the function call that a content item asks approval for; the item itself if it names none."""
     return content.function_call or content
 
 
 def _content_fields(content: Content) -> JsonObject:
-    """Return the fields of a content item, without the marks that the framework sets on calls later."""
+    """Return the JSON fields of a content item, without marks that the framework sets on calls later."""
     asked = _asked(content) if content.type == "function_approval_request" else content
     written = cast("JsonObject", asked.to_dict())
     fields = {
@@ -139,7 +139,7 @@ def _content_fields(content: Content) -> JsonObject:
 
 
 def _with_text_result(fields: JsonObject) -> JsonObject:
-    """Return a tool result with its value replaced by text that JSON can express."""
+    """Return the fields of a tool result with its value as text, for a value that has no JSON form."""
     if fields.get("type") != "function_result":
         return fields
     text = outcome_of(fields.get("result")).text
@@ -147,14 +147,14 @@ def _with_text_result(fields: JsonObject) -> JsonObject:
 
 
 def _allowed(part: Part, role: Role) -> Part:
-    """Return the part, or one that a message of this role may hold."""
+    """Return the part, or an opaque part with its content if a message of this role may not hold it."""
     if isinstance(part, ToolCall | ThinkingPart) and role != "assistant":
         return OpaquePart(freeze(_content_of(part), path="content"), PROVIDER)
     return part
 
 
 def _part_of(fields: JsonObject) -> Part:
-    """Convert a content item to a part; one without an equivalent part is kept whole."""
+    """Convert a content item to a message part; an item without an equivalent is kept whole in an opaque part."""
     part = _known_part(fields)
     if part is not None and (isinstance(part, ToolCall | ToolResult) or is_valid_part(part)):
         return part

@@ -87,7 +87,7 @@ class TurnfoldHistoryProvider(HistoryProvider):
         context: SessionContext,
         state: dict[str, Any],
     ) -> None:
-        """Add the middleware that fits requests, and the tool `recall_context`, to the run."""
+        """Add to a run the middleware that fits its requests to the budget, and the tool `recall_context`."""
         del session, state
         if getattr(agent, "require_per_service_call_history_persistence", False):
             raise InvalidOption(
@@ -114,7 +114,7 @@ class TurnfoldHistoryProvider(HistoryProvider):
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: object
     ) -> list[FrameworkMessage]:
-        """Return every message of a session, folded or not."""
+        """Return every message of a session in the framework's form, also those already folded (compacted)."""
         del state, kwargs
         visible = VisibleHistory(self._session(session_id))
         shown = await self._bridge(visible.entries())
@@ -155,7 +155,7 @@ class TurnfoldHistoryProvider(HistoryProvider):
 
 
 class TurnfoldRequests(ChatMiddleware):
-    """Replaces the messages of the requests of one run by the session's context."""
+    """Chat middleware of one run: replaces the messages of its model requests by the session's context."""
 
     def __init__(self, view: HistoryView, bridge: ThreadBridge, source_id: str) -> None:
         self._view = view
@@ -165,7 +165,7 @@ class TurnfoldRequests(ChatMiddleware):
         self._call = ""
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Store new messages, send the session's context, and store the response."""
+        """Store the request's new messages, send the session's context in their place, and store the response."""
         _refuse_service_history(context)
         messages = list(context.messages)
         leading = next(
@@ -215,13 +215,13 @@ class TurnfoldRequests(ChatMiddleware):
         await self._bridge(self._view.record_usage(reported, call=self._call))
 
     def _is_added(self, message: FrameworkMessage) -> bool:
-        """Return True for a message that another context provider adds to the run."""
+        """Return True for a message that another context provider has added to the request."""
         source = object_of(message.additional_properties.get("_attribution")) or {}
         return source.get("source_id", self._source_id) != self._source_id
 
 
 def _refuse_service_history(context: ChatContext) -> None:
-    """Raise `InvalidOption` if the model's service keeps the history and gets only new messages."""
+    """Raise `InvalidOption` if the model's service stores the history itself and is sent only new messages."""
     options = context.options or {}
     stores = options.get("store")
     if stores is None:

@@ -41,7 +41,7 @@ _Found = TypeVar("_Found")
 
 
 class SessionHooks:
-    """Hooks that log the messages of one conversation, and those of its subagents."""
+    """Hooks of the Claude Agent SDK that log the messages of one conversation, and those of its subagents."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class SessionHooks:
         """Ids of SDK sessions that were already shown the findings, or that have the results in their messages."""
 
     def by_event(self) -> dict[str, HookFunction]:
-        """Return the hooks by event name."""
+        """Return the hook functions by the name of the SDK event that calls them."""
         hooks = {
             "UserPromptSubmit": self.prompt_submitted,
             "PreToolUse": self.tool_requested,
@@ -117,7 +117,7 @@ class SessionHooks:
     async def tool_requested(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Answer a tool call from the findings if the tool's rule has `serve`; the tool is then not called.
+        """Answer a tool call with its remembered result if the tool's finding rule has `serve`; the tool does not run.
 
         A hook can only refuse a call, so the remembered result is given as the reason of the refusal. The call is
         logged with that result.
@@ -144,7 +144,7 @@ class SessionHooks:
     async def tool_used(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log a call with its result, and remember the result if a rule says so."""
+        """Log a tool call with its result, and remember the result if a finding rule covers the tool."""
         del context
         result = outcome_of_blocks(payload.get("tool_response"))
         await self._log_call(payload, tool_use_id, result.text, failed=result.failed)
@@ -153,7 +153,7 @@ class SessionHooks:
     async def tool_failed(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log a call that failed, with its error."""
+        """Log a tool call that failed, with its error as the result."""
         del context
         await self._log_call(payload, tool_use_id, _text(payload, "error"), failed=True)
         return {}
@@ -161,7 +161,7 @@ class SessionHooks:
     async def stopped(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the last answer of a turn, and before it texts beside calls and denied calls, which no hook reports."""
+        """Log the last answer of a turn, and before it what no hook reports: texts beside calls, and denied calls."""
         del tool_use_id, context
         await self._end_turn(self._session(payload), payload)
         answer = _text(payload, "last_assistant_message")
@@ -175,14 +175,18 @@ class SessionHooks:
     async def compacting(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Fold (compact) the session when the SDK's program compacts its messages."""
+        """Fold (summarise) the session's older messages because the SDK's program is about to compact its own."""
         del tool_use_id, context
         try:
             await self._session(payload).fold()
         except SummaryFailed as failed:
             kind = type(failed).__name__
             fields = {"event": "folding_stopped", "error": kind}
-            _log.warning("fold before a compaction failed: %s", kind, extra=fields)
+            _log.warning(
+                "the summary of older messages failed (%s); the SDK compacts its messages without it",
+                kind,
+                extra=fields,
+            )
         return {}
 
     async def _log_call(
@@ -199,14 +203,14 @@ class SessionHooks:
             await note_result(session, call, result, seq=stored, asked=stored - 2, failed=failed)
 
     async def _beside(self, session: AsyncSession, payload: HookInput, call: ToolCall) -> str:
-        """Return the text that the model wrote beside a call; empty if it is not known yet."""
+        """Return the text that the model wrote in the same message as a tool call; empty if it is not known yet."""
         transcript = self._transcript(session, payload)
         if transcript is None:
             return ""
         return await self._from_file(lambda: transcript.take_beside(call.id))
 
     async def _end_turn(self, session: AsyncSession, payload: HookInput) -> None:
-        """Log texts beside calls that are not in the log, and calls that were never run."""
+        """Log what the hooks did not see of the turn: texts beside tool calls, and calls that were never run."""
         denied = [
             (call, await self._beside(session, payload, call))
             for call in self._requested.pop(session.id, {}).values()
@@ -226,7 +230,7 @@ class SessionHooks:
     def _transcript(
         self, session: AsyncSession, payload: HookInput, *, begins: bool = False
     ) -> TranscriptFile | None:
-        """Return the transcript of a session; if a turn `begins`, only what is written from now on belongs to it."""
+        """Return the reader of a session's transcript file, or None; if a turn `begins`, earlier lines are skipped."""
         agent = _text(payload, "agent_id")
         path = _text(payload, "agent_transcript_path" if agent else "transcript_path")
         known = self._transcripts.get(session.id)
@@ -238,7 +242,7 @@ class SessionHooks:
     async def _add_call(
         self, session: AsyncSession, call: ToolCall, result: str, *, beside: str = ""
     ) -> int:
-        """Log a call with its result unless they are in the log; return the seq of the result, 0 if both were there."""
+        """Log a tool call with its result unless they are in the log; return the result's seq, 0 if both were there."""
         self._requested.get(session.id, {}).pop(call.id, None)
         function = {"name": call.name, "arguments": call.arguments}
         asking = assistant(beside, tool_calls=[{"id": call.id, "function": function}])
@@ -248,7 +252,7 @@ class SessionHooks:
         )
 
     async def _add(self, session: AsyncSession, entries: Sequence[NewEntry]) -> int:
-        """Log entries that are not in the log yet; return the seq of the last one, 0 if all were there."""
+        """Append entries to the log that it does not have yet; return the seq of the last one, 0 if it has them all."""
         named = [entry.client_id for entry in entries if entry.client_id]
         known = (
             {entry.client_id for entry in await session.by_client_id(named)}
@@ -279,7 +283,7 @@ def _call_of(payload: HookInput, tool_use_id: str | None) -> ToolCall:
 
 
 def _text(payload: HookInput, name: str) -> str:
-    """Return a text field of the payload, with lone surrogates escaped, because a hook cannot refuse its input."""
+    """Return a text field of a hook's payload with lone surrogates escaped: a hook cannot refuse its input."""
     value = payload.get(name)
     # Not isinstance, which trusts a false __class__.
     if not issubclass(type(value), str):
@@ -288,7 +292,7 @@ def _text(payload: HookInput, name: str) -> str:
 
 
 def _arguments(payload: object) -> str:
-    """Return the arguments of a call as JSON; values without a JSON form become text."""
+    """Return the arguments of a tool call as JSON text; values without a JSON form become text."""
     try:
         return json.dumps(writable(payload or {}), ensure_ascii=False)
     except ENDING:

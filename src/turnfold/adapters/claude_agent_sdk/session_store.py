@@ -50,7 +50,7 @@ _TRIES = 16
 
 
 class _TranscriptPlace(msgspec.Struct, frozen=True):
-    """The home of a transcript (a conversation of the store), with its summary and the time of its last change."""
+    """The index document of a transcript: which conversation holds its lines, the SDK's summary, the last change."""
 
     session_id: str
     home: str
@@ -91,7 +91,7 @@ class TurnfoldSessionStore(SessionStore):
         ]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """Return the SDK's own running summary of each session of a project."""
+        """Return, for each session of a project, the summary that the SDK itself keeps of it."""
         return [
             {**cast("SessionSummaryEntry", place.summary), "mtime": place.modified}
             for place in await self._off_loop(self._places(project_key))
@@ -123,7 +123,8 @@ class TurnfoldSessionStore(SessionStore):
                 continue  # another writer was first, or the transcript was just deleted: try again
             return
         raise Conflict(
-            f"session {key['session_id']!r}: other writers were first {_TRIES} times; append again"
+            f"the lines of session {key['session_id']!r} were not all stored: other writers changed the transcript "
+            f"first, {_TRIES} times in a row; append them again"
         )
 
     async def _load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
@@ -145,7 +146,7 @@ class TurnfoldSessionStore(SessionStore):
                 )
 
     async def _write(self, home: str, entries: Sequence[SessionStoreEntry]) -> None:
-        """Append the lines that are not stored yet."""
+        """Append the transcript lines that the conversation does not have yet."""
         new: dict[str, NewEntry] = {}
         for entry in entries:
             uuid = entry.get("uuid")
@@ -159,7 +160,7 @@ class TurnfoldSessionStore(SessionStore):
             await self._store.append(self._scope, home, unknown)
 
     async def _update_summary(self, key: SessionKey) -> None:
-        """Extend the summary by the lines that it does not cover yet."""
+        """Extend the SDK's summary of a transcript by the lines that it does not cover yet."""
         for _ in range(_TRIES):
             place, version = await self._find(key)
             if place is None:
@@ -185,7 +186,7 @@ class TurnfoldSessionStore(SessionStore):
             return
 
     async def _register(self, key: SessionKey) -> None:
-        """Give a transcript a home (a conversation of the store) with a new unique id."""
+        """Create the index document of a new transcript, with a new conversation for its lines."""
         home = new_home(self._home_prefix(key["session_id"]))
         subpath = key.get("subpath", "")
         if "subpath" in key and not subpath:
@@ -213,18 +214,21 @@ class TurnfoldSessionStore(SessionStore):
         return [self._place(document) for document in documents]
 
     def _place(self, document: Document) -> _TranscriptPlace:
-        """Decode the place of a transcript; refuse a home of another session, because `delete` would erase it."""
+        """Decode the index document of a transcript; raise `InvalidRecord` if its conversation is not the session's."""
         try:
             place = msgspec.json.decode(document.body, type=_TranscriptPlace)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidRecord(
-                f"the document is not a stored transcript: {error}", path=document.key
+                f"the document that names a transcript's conversation cannot be decoded: {error}",
+                path=document.key,
+                remedy="Restore the store from a backup, or erase the document",
             ) from None
         if _transcript_key(place.session_id, place.subpath) != document.key or not is_home(
             place.home, self._home_prefix(place.session_id)
         ):
             raise InvalidRecord(
-                f"the document names {place.home[:200]!r} as its home, which does not belong to this session",
+                f"the document of this transcript names conversation {place.home[:200]!r}, which does not "
+                "belong to this session",
                 path=document.key,
                 remedy="Restore the store from a backup, or erase the document",
             )
@@ -258,7 +262,7 @@ def _transcript_key(session_id: str, subpath: str) -> str:
 
 
 def _record(entry: SessionStoreEntry) -> Message:
-    """Return a line as a record: as JSON, or as escaped JSON text if it has a lone surrogate."""
+    """Return a transcript line as a stored message: as JSON, or as escaped JSON text if it has a lone surrogate."""
     try:
         text = freeze({"line": entry}, path="entry")
     except InvalidRecord:
@@ -269,12 +273,22 @@ def _record(entry: SessionStoreEntry) -> Message:
 def _line(record: Message) -> SessionStoreEntry:
     part = record.parts[0]
     if not isinstance(part, OpaquePart) or part.provider != _PROVIDER:
-        raise InvalidRecord(f"the entry holds a {type(part).__name__} instead of a transcript line")
+        raise InvalidRecord(
+            f"an entry of the transcript's conversation holds a {type(part).__name__}, not a transcript line: another "
+            "program wrote to the conversation, or it is damaged",
+            remedy="Restore the store from a backup, or delete the session",
+        )
     kept = thaw_object(part.json)
     try:
         line = kept["line"] if "line" in kept else json.loads(str(kept["text"]))
     except (ValueError, LookupError, RecursionError) as error:
-        raise InvalidRecord(f"the entry is not a stored transcript line: {error}") from None
+        raise InvalidRecord(
+            f"a stored transcript line cannot be decoded: {error}",
+            remedy="Restore the store from a backup, or delete the session",
+        ) from None
     if not isinstance(line, dict):
-        raise InvalidRecord(f"a transcript line is a {type(line).__name__}, not an object")
+        raise InvalidRecord(
+            f"a stored transcript line must be a JSON object, got {type(line).__name__}",
+            remedy="Restore the store from a backup, or delete the session",
+        )
     return cast("SessionStoreEntry", line)

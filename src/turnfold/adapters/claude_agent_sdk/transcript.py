@@ -48,12 +48,12 @@ class TranscriptFile:
         return cls(path, begin=found.stat().st_size if found.is_file() else 0)
 
     def take_beside(self, call: str) -> str:
-        """Remove and return the text beside a call; empty if there is none, or it is not written yet."""
+        """Remove and return the text that a model wrote beside a tool call; empty if there is none, or none yet."""
         self._read()
         return "\n\n".join(self._texts.pop(self._calls.get(call, ""), ()))
 
     def take_rest(self) -> list[TextBeside]:
-        """Remove and return all other texts beside calls."""
+        """Remove and return all other texts that a model wrote beside tool calls."""
         self._read()
         calls: dict[str, list[str]] = {}
         for call, message in self._calls.items():
@@ -75,7 +75,11 @@ class TranscriptFile:
             return
         except OSError as error:
             fields = {"event": "transcript_unreadable", "error": type(error).__name__}
-            _log.warning("cannot read the transcript of the program", extra=fields)
+            _log.warning(
+                "cannot read the transcript file of the Claude Agent SDK's program: texts beside tool calls are not "
+                "logged",
+                extra=fields,
+            )
             return
         whole = data.rpartition(b"\n")[0]
         self._at += len(whole) + 1 if whole else 0

@@ -58,7 +58,7 @@ class TurnfoldMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add the texts of some events."""
+        """Add the texts of some events to the user's memory; those added before are not added again."""
         del session_id, custom_metadata
         place = self._place(app_name, user_id)
         new = [entry for event in events if (entry := _entry_of(event)) is not None]
@@ -115,7 +115,7 @@ async def _name_at(place: AsyncSession, seq: int) -> str:
 
 
 def _entry_of(event: Event) -> NewEntry | None:
-    """Return the text of an event as an entry; None if it has none."""
+    """Return the text of an event as an entry for the log; None if the event has no text."""
     parts = event.content.parts if event.content is not None else None
     texts = [part.text for part in parts or () if part.text and not part.thought]
     text = str(writable("\n".join(texts)))
@@ -127,7 +127,7 @@ def _entry_of(event: Event) -> NewEntry | None:
 
 
 def _time_of(found: Recalled) -> str:
-    """Return the time at which a text was said, in ISO format."""
+    """Return the time at which a found text was said, in ISO format."""
     said = found.message.metadata.get(_TIME)
     seconds = said if isinstance(said, int | float) else found.created / 1e6
     return datetime.fromtimestamp(seconds, UTC).isoformat()

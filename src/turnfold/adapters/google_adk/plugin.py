@@ -55,12 +55,12 @@ _FENCE: Final = "For context:"
 
 
 def record_of(content: types.Content) -> Message:
-    """Convert a content to a record; `adk_contents` restores it."""
+    """Convert a content (ADK's message) to a record (turnfold's stored form); `adk_contents` restores it."""
     return _record_of_fields(_fields_of(content))
 
 
 def adk_contents(records: Iterable[Message]) -> list[types.Content]:
-    """Convert records to contents: the original ones if they came from a content, else ones with the same content."""
+    """Convert records (stored messages) to ADK contents: the original ones, or ones with the same content."""
     written = wire.gemini.request(list(records), repair=False).kwargs.get("contents")
     try:
         return [
@@ -71,7 +71,7 @@ def adk_contents(records: Iterable[Message]) -> list[types.Content]:
 
 
 def _fields_of(content: types.Content) -> JsonObject:
-    """Return a copy of a content as JSON values, with bytes as base64 text."""
+    """Return a copy of a content (ADK's message) as JSON values, with bytes as base64 text."""
     dumped = content.model_dump(mode="json", by_alias=True, exclude_none=True)
     return cast("JsonObject", writable(dumped))
 
@@ -90,7 +90,7 @@ class _AgentView:
     call: str = ""
 
     async def store_response(self) -> None:
-        """Store the last response, if it is not stored yet."""
+        """Store the model's last response in the log, if it is not stored yet."""
         if self.response is not None:
             self.history, self.response = [*self.history, self.response], None
             await self.view.store(self.history)
@@ -126,7 +126,7 @@ class TurnfoldPlugin(BasePlugin):
         """Name of the root agent of each invocation, by the id of the invocation."""
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Record which agent is the root: its conversation has no agent name in its id."""
+        """Remember which agent is the root of this invocation: its conversation has no agent name in its id."""
         invocation = invocation_context.invocation_id
         self._roots.put(invocation, invocation_context.agent.root_agent.name)
         self._running.put(invocation, {})
@@ -134,7 +134,7 @@ class TurnfoldPlugin(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> None:
-        """Store the contents of the request, and replace them by the session's context."""
+        """Store the contents of a model request in the log, and replace them by the session's context."""
         own = self._view(callback_context)
         if self._recall and _takes_functions(llm_request):
             llm_request.append_tools([_RecallContext(self)])
@@ -160,7 +160,7 @@ class TurnfoldPlugin(BasePlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> None:
-        """Keep the response, to store it before its tools run, and record the usage."""
+        """Keep a model's response, to store it before its tools run, and record its token usage."""
         if llm_response.partial:
             return
         own = self._view(callback_context)
@@ -178,12 +178,12 @@ class TurnfoldPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> None:
-        """Store the response that calls the tool, before it runs."""
+        """Store the model's response that calls this tool, before the tool runs."""
         del tool, tool_args
         await self._bridge(self._view(tool_context).store_response())
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Store the last responses of the run."""
+        """Store the last response of each agent of the run, and drop the cached state of the run."""
         invocation = invocation_context.invocation_id
         for own in (self._running.get(invocation) or {}).values():
             await self._bridge(own.store_response())
@@ -222,7 +222,7 @@ class TurnfoldPlugin(BasePlugin):
 
 
 class _RecallContext(BaseTool):
-    """The tool `recall_context` of the conversation that calls it."""
+    """The tool `recall_context`: searches the conversation of the agent that calls it."""
 
     def __init__(self, plugin: TurnfoldPlugin) -> None:
         super().__init__(name=RECALL_CONTEXT, description=RecallTool.description)
@@ -236,7 +236,7 @@ class _RecallContext(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> object:
-        """Return the recalled content."""
+        """Return earlier content that matches the arguments of the tool call, as text."""
         return {"result": await self._plugin.recall(tool_context, args)}
 
 
@@ -264,7 +264,7 @@ def _split(
 
 
 def _is_of_session(content: types.Content, known: Sequence[JsonObject]) -> bool:
-    """Return True for contents of models and tools, of the user, and of other agents."""
+    """Return True if a content is of the session: of a model, a tool, the user or another agent."""
     if content.role != "user" or _answers(content) or not content.parts:
         return True
     return content.parts[0].text == _FENCE or _fields_of(content) in known
@@ -275,7 +275,7 @@ def _answers(content: types.Content) -> bool:
 
 
 def _takes_functions(request: LlmRequest) -> bool:
-    """Return True if a function tool may be added; models refuse it beside built-in tools or an answer schema."""
+    """Return True if a function tool may be added to a request: not beside built-in tools or an answer schema."""
     config = request.config
     if config.response_schema is not None or config.response_json_schema is not None:
         return False

@@ -91,7 +91,9 @@ class TurnfoldStore(BaseStore):
             return await self._search(op)
         if isinstance(op, ListNamespacesOp):
             return await self._namespaces(op)
-        raise InvalidOption(f"unknown operation {type(op).__name__}")
+        raise InvalidOption(
+            f"unknown operation {type(op).__name__}: use GetOp, SearchOp, PutOp or ListNamespacesOp"
+        )
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
         _check_page(op.limit, op.offset)
@@ -143,7 +145,7 @@ class _Items:
         return bool(await self.memory.store.documents(self.memory.scope, home, _ITEM, limit=1))
 
     async def scores(self, home: str, query: str) -> dict[str, float]:
-        """Return the scores of the items that have words of the query, by key."""
+        """Return the search scores of the items that have words of the query, by key of the item."""
         within = Within(kinds=frozenset({_ITEM}))
         hits = await self.memory.search(query, conversation=home, within=within, limit=_MOST_HITS)
         return {hit.key: hit.score for hit in hits}
@@ -176,7 +178,7 @@ class _Items:
             await self.memory.store.drop_document(self.memory.scope, home, _ITEM, key)
 
     async def homes(self, prefix: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
-        """Return the namespaces that begin with these labels, and the home of each."""
+        """Return the namespaces that begin with these labels, and the conversation that holds the items of each."""
         path = _path_of(prefix) if prefix else ""
         found = [(prefix, home)] if path and (home := (await self._home(prefix))[0]) else []
         begin = f"{path}/" if path else ""
@@ -196,7 +198,7 @@ class _Items:
         return f"{self.name}:namespaces"
 
     async def _home(self, namespace: tuple[str, ...]) -> tuple[str, int]:
-        """Return the home of a namespace, empty if it has none, and the version of its document in the index."""
+        """Return the conversation that holds a namespace's items ("" if none), and the index document's version."""
         path = _path_of(namespace)
         found = await self.memory.store.get_document(
             self.memory.scope, self._index, _NAMESPACE, path
@@ -226,7 +228,8 @@ class _Items:
         home = text_at(_json_of(document), "home")
         if not is_home(home, self._prefix(document.key)):
             raise InvalidRecord(
-                f"the document names {home[:200]!r} as its home, which does not belong to this namespace",
+                f"the stored document of this namespace names conversation {home[:200]!r}, which does not "
+                "belong to it",
                 path=document.key,
                 remedy=_REMEDY,
             )
@@ -237,7 +240,7 @@ class _Items:
 
 
 def _path_of(namespace: Sequence[str]) -> str:
-    """Return a namespace as one text, from which `_labels_of` restores it."""
+    """Return the labels of a namespace as one text, from which `_labels_of` restores them."""
     if not namespace or not all(isinstance(label, str) and label for label in namespace):  # pyright: ignore[reportUnnecessaryIsInstance] (of any caller)
         raise InvalidOption(f"namespace {namespace!r} must have labels, all of them non-empty text")
     return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in namespace)
@@ -274,7 +277,7 @@ def _not_json(key: str, reason: str) -> InvalidRecord:
 
 
 def _texts(value: dict[str, Any], index: object) -> list[str]:
-    """Return the texts of an item that a search finds: all of them, those at some paths, or none."""
+    """Return the texts of an item's value that a search finds: all of them, those at some paths, or none."""
     if index is False:
         return []
     if index is None:
@@ -351,7 +354,7 @@ def _fits(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
 
 
 def _matches(value: object, wanted: object) -> bool:
-    """Return True if a value has everything that a filter names."""
+    """Return True if an item's value meets a filter: it has every field that the filter names, with a fitting value."""
     if isinstance(wanted, Mapping):
         rules = cast("Mapping[str, object]", wanted)
         if any(name.startswith("$") for name in rules):

@@ -113,7 +113,7 @@ def parts_of(
 
 
 def content_of(parts: Sequence[Part], residues: Sequence[object] | None) -> Content:
-    """Restore the content of a message from its parts and residues."""
+    """Restore the content of a LangChain message from its parts and residues (the other fields of each block)."""
     if residues is None:
         return "".join(part.text for part in parts if isinstance(part, TextPart))
     left = iter(parts)
@@ -137,7 +137,7 @@ def _read_block(item: str | JsonObject, *, allow_thinking: bool) -> tuple[Part |
 
 
 def _known_part(rest: JsonObject) -> tuple[Part | None, JsonObject]:
-    """Return a part, and the rest of the block; fields that the part holds become None, to keep the order of fields."""
+    """Return the message part that a block equals, and its other fields; None for a block without an equivalent."""
     match rest.get("type"):
         case "text" if isinstance(rest.get("text"), str):
             return TextPart(_take(rest, "text")), {"kind": _TEXT, "rest": rest}
@@ -191,7 +191,7 @@ def _take(fields: JsonObject, key: str) -> str:
 
 
 def _write_block(left: Iterator[Part], residue: object) -> str | JsonObject:
-    """Return the block of a residue; takes the part that it needs from `left`."""
+    """Return the block that a residue (other fields) and, if it needs one, the next part of `left` make together."""
     if residue is None:
         return cast("TextPart", next(left)).text
     how = cast("JsonObject", residue)
@@ -227,12 +227,12 @@ _NOT_FORM = {"content", "type", "artifact", "tool_calls", "tool_call_id"}
 
 
 def record_of(message: BaseMessage) -> Message:
-    """Convert a message to a record; `langchain_messages` restores it. Tool values without a JSON form become text."""
+    """Convert a LangChain message to a record (turnfold's stored form); `langchain_messages` restores it."""
     return record_and_shown(message)[0]
 
 
 def record_and_shown(message: BaseMessage) -> tuple[Message, BaseMessage]:
-    """Return the record of a message, and the message to show a model.
+    """Return the record (stored form) of a LangChain message, and the message to show a model.
 
     It is the same message, unless it is a tool result that cannot be serialized, which becomes text.
     """
@@ -261,7 +261,7 @@ def _with_content(message: ToolMessage, outcome: ToolOutcome) -> ToolMessage:
 
 
 def _as_text(message: ToolMessage) -> ToolMessage:
-    """Replace values of a tool result that cannot be serialized by text; if that fails, the whole content."""
+    """Return the tool message with text for values that cannot be serialized; if that fails, for its whole content."""
     for field in ("additional_kwargs", "response_metadata"):
         given = cast("dict[str, object]", getattr(message, field))
         message = message.model_copy(update={field: _fields_as_text(given)})
@@ -297,7 +297,7 @@ def _record_of(message: BaseMessage) -> Message:
 
 
 def _lean_or_whole(message: BaseMessage, dumped: JsonObject) -> Message:
-    """Return the record of a message; it stores the whole message if its parts and form would not restore it."""
+    """Return the record (stored form) of a message; it keeps all fields if the parts alone would not restore it."""
     role, parts, name, form = _split(message, dumped)
     lean = _record(message, role, parts, name, form)
     if _round_trips(lean, dumped):
@@ -310,7 +310,7 @@ def _tagged(message: BaseMessage, dumped: JsonObject) -> JsonObject:
 
 
 def _locate_fault(message: BaseMessage, fault: InvalidRecord) -> InvalidRecord:
-    """Return the fault with the type and id of the message."""
+    """Return the error with the type and the id of the message that it is about."""
     which = f"id {message.id!r}" if message.id else "no id"
     return InvalidRecord(
         f"{fault.problem} (a message of type {message.type!r}, {which})",
@@ -320,7 +320,7 @@ def _locate_fault(message: BaseMessage, fault: InvalidRecord) -> InvalidRecord:
 
 
 def numbered(record: Message, number: int) -> Message:
-    """Return the record with a number in its name, for the second, third ... message with this content and no id."""
+    """Return the record with a number in its client id, for the second, third ... equal message without an id."""
     own = origin_of(record)
     return record if own is None else _with_envelope(record, {"name": f"{own.name}.{number}"})
 
@@ -332,14 +332,14 @@ def _with_envelope(record: Message, envelope: JsonObject) -> Message:
 
 
 def call_of(call: LangChainCall) -> tuple[ToolCall, bool]:
-    """Convert a call; the second value is True if the result is exact, False if some values had to be replaced."""
+    """Convert a tool call; the second value is False if some arguments had to be replaced, so that it is not exact."""
     plain = cast("LangChainCall", writable(call))
     arguments = freeze(plain["args"], path="args")
     return ToolCall(plain["id"] or "", plain["name"], arguments), plain == call
 
 
 def content_digest(record: Message) -> str:
-    """Return a digest of a record's content, without its origin and id."""
+    """Return a digest of a stored message's content, without its origin and id."""
     content = encode_message(Message.of(record.role, record.parts, name=record.name))
     return blake2b(content, digest_size=16).hexdigest()
 
@@ -414,7 +414,7 @@ def _round_trips(record: Message, dumped: JsonObject) -> bool:
 
 
 class MessageOrigin(NamedTuple):
-    """Name and id of the LangChain message that a record was made from."""
+    """Client id and LangChain id of the message that a record (stored message) was made from."""
 
     name: str
     """The record's name in the log."""
@@ -423,7 +423,7 @@ class MessageOrigin(NamedTuple):
 
 
 def origin_of(record: Message) -> MessageOrigin | None:
-    """Return the name and id of the LangChain message that a record was made from; None for other records."""
+    """Return the ids of the LangChain message that a record was made from; None if LangChain did not write it."""
     origin = record.origin
     if origin is None or origin.provider != PROVIDER:
         return None
@@ -432,12 +432,12 @@ def origin_of(record: Message) -> MessageOrigin | None:
 
 
 def langchain_messages(records: Sequence[Message]) -> list[BaseMessage]:
-    """Convert records to messages: the original ones if LangChain wrote them, else ones with the same content."""
+    """Convert records (stored messages) to LangChain messages: the original ones, or ones with the same content."""
     return [message for record in records for message in messages_of(record)]
 
 
 def messages_of(record: Message) -> list[BaseMessage]:
-    """Convert one record to messages: one, or one for each tool result in it."""
+    """Convert one record (stored message) to LangChain messages: one, or one for each tool result in it."""
     try:
         return _restored(record)
     except RESTORE_FAULTS as error:

@@ -74,7 +74,7 @@ class ToolRequest:
 
 
 class ConversationState:
-    """Stores the messages of one conversation, fits its requests, and remembers tool results (findings)."""
+    """One conversation's part of a run: stores its messages, fits its model requests, remembers tool results."""
 
     def __init__(
         self, session: AsyncSession, *, recall: bool, findings: Sequence[FindingRule]
@@ -89,14 +89,14 @@ class ConversationState:
         """Findings whose results are not in the log yet; they are stored once the seq of the result is known."""
 
     async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
-        """Return the request with the session's context as its messages, and the id of the call."""
+        """Return a model request with the session's context as its messages, and the id of the call."""
         shaped = await self._view.shape(request)
         if self._pending:
             await self._note_findings(_messages(request.state))
         return shaped
 
     async def record_usage(self, answers: Sequence[AIMessage], call: str) -> None:
-        """Record the tokens that the provider counted."""
+        """Record the tokens that the provider counted for a call."""
         for answer in answers:
             if (usage := answer.usage_metadata) is not None:
                 cached = usage.get("input_token_details", {}).get("cache_read", 0)
@@ -108,7 +108,7 @@ class ConversationState:
     async def before_tool(
         self, call: LangChainCall, messages: Sequence[BaseMessage]
     ) -> ToolRequest:
-        """Store the messages up to the call, and look for a remembered answer."""
+        """Store the messages up to a tool call, and look for a remembered result of the same call."""
         await self._log.catch_up(history_of(messages))
         named, exact = call_of(call)
         if not self._has_rules or not exact:
@@ -128,12 +128,12 @@ class ConversationState:
         return running_tool(self._session.id, call["id"] or call["name"])
 
     async def after_tool(self, call: LangChainCall) -> None:
-        """Invalidate findings that the tool may have changed."""
+        """Mark findings (remembered results) as stale that the tool may have changed."""
         if self._has_rules:
             await self._session.findings.ran(call["name"])
 
     def add_finding(self, tool_request: ToolRequest, result: object) -> None:
-        """Keep the result of a tool; it becomes a finding once the log has it."""
+        """Keep a tool's result; it becomes a finding (remembered result) once its message is in the log."""
         if not self._has_rules or not tool_request.seq or not isinstance(result, ToolMessage):
             return
         if rule_for(self._session.findings.rules, tool_request.call.name) is not None:
@@ -239,7 +239,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _ToolAnswer]
     ) -> _ToolAnswer:
-        """Store the call; then run the tool and remember its result, or return a remembered one, as the rules say."""
+        """Store the call; then run the tool, or return its remembered result if the tool's finding rule allows it."""
         conversation = self._conversation()
         tool_request = self._runner.block_on(
             conversation.before_tool(request.tool_call, _messages(request.state))
@@ -257,7 +257,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[_ToolAnswer]]
     ) -> _ToolAnswer:
-        """Store the call; then run the tool and remember its result, or return a remembered one, as the rules say."""
+        """Store the call; then run the tool, or return its remembered result if the tool's finding rule allows it."""
         conversation = self._conversation()
         tool_request = await self._runner.run(
             conversation.before_tool(request.tool_call, _messages(request.state))
@@ -326,7 +326,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
 
 
 def _messages(state: object) -> list[BaseMessage]:
-    """Return the messages of a state; a tool may be given a list of messages instead of a state."""
+    """Return the messages of a graph's state; a tool may be given a list of messages instead of a state."""
     found: object = state
     if isinstance(state, Mapping):
         found = cast("Mapping[str, object]", state).get("messages")

@@ -38,7 +38,7 @@ _TRIES = 4
 
 
 class _Prepared(NamedTuple):
-    """A message with its record."""
+    """A LangChain message with its record (stored form)."""
 
     message: BaseMessage
     """The message; kept here so that no other object can get its id() while it is cached."""
@@ -70,7 +70,7 @@ class GraphRunLog:
         self._prepared: dict[int, _Prepared] = {}
 
     async def catch_up(self, messages: Sequence[BaseMessage], *, again: bool = False) -> list[int]:
-        """Store these messages in the log, in order, and return their seqs; `again`: ignore the cached state."""
+        """Store the messages of a graph's state in the log, in order; return their seqs. `again`: ignore the cache."""
         if not messages:
             return []
         prepared = self._prepare_all(messages)
@@ -88,7 +88,7 @@ class GraphRunLog:
             return stored.seqs
 
     def record(self, message: BaseMessage) -> Message:
-        """Return the record of a message."""
+        """Return the record (stored form) of a LangChain message, cached or converted."""
         return self._prepare(message).record
 
     def shown(self, message: BaseMessage) -> BaseMessage:
@@ -96,7 +96,7 @@ class GraphRunLog:
         return self._prepare(message).shown
 
     async def _continue(self, known: _Stored, prepared: Sequence[_Prepared]) -> _Stored | None:
-        """Append the messages that are new; None if the log must follow the state instead."""
+        """Append the new messages of a state to the log; None if the log must be changed to follow the state."""
         new = [NewEntry(each.record, each.name) for each in prepared[len(known.names) :]]
         if not new:
             return known
@@ -137,7 +137,7 @@ class GraphRunLog:
                 return _Stored(names, seqs, head)
 
     def _prepare_all(self, messages: Sequence[BaseMessage]) -> list[_Prepared]:
-        """Convert a history to records; messages without an id that have the same content are numbered."""
+        """Convert the messages of a state to records; equal messages without an id get numbers."""
         if len(self._prepared) > _MOST + len(messages):
             self._prepared.clear()
         counts: Counter[str] = Counter()

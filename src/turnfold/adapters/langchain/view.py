@@ -63,7 +63,7 @@ class GraphView:
     """True to show folded content again if it matches the user's words."""
 
     async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
-        """Return the request with the session's context instead of the state's messages, and the id of the call."""
+        """Return a model request with the session's context instead of the state's messages, and the id of the call."""
         state = cast("list[BaseMessage]", request.state.get("messages", []))
         added = added_messages(
             state,
@@ -97,7 +97,7 @@ class GraphView:
         added: Sequence[BaseMessage],
         texts: Sequence[str],
     ) -> tuple[Context, list[BaseMessage]]:
-        """Return the context of a call, and its messages after the system message; `state` has the messages by seq."""
+        """Build the context of a call; return it, and its messages after the system message. `state` is by seq."""
         history = list(state.values())
         query = _newest_user_text(history) if self.recall else None
         tools = tool_schemas(request)
@@ -119,7 +119,7 @@ class GraphView:
         return self.session.counter.count_message(self.log.record(message))
 
     def _messages(self, context: Context, state: Mapping[int, BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of a context without those of other runs; messages of the state are the same objects."""
+        """Return a context's messages without those of other runs; messages of the state are the same objects."""
         begun = min(state, default=sys.maxsize)
         _, begin, end, newest = context.ends
         seqs = iter(context.positions)
@@ -144,7 +144,7 @@ class GraphView:
 def _with_answers(
     state: list[BaseMessage], request: Sequence[BaseMessage], added: list[BaseMessage]
 ) -> tuple[list[BaseMessage], list[BaseMessage]]:
-    """Return the state with the added answers to its calls in their places, and the other added messages.
+    """Return the state with answers to its calls put in their places, and the other messages of `added`.
 
     LangChain answers a malformed call in the request, and adds the answer to the state afterwards.
     """
@@ -177,7 +177,7 @@ def _texts(message: BaseMessage) -> list[str]:
 def _fitted_system(
     system_messages: Sequence[SystemMessage], texts: Sequence[str], context: Context
 ) -> list[SystemMessage]:
-    """Return the system messages, with the texts of the context if it had to shorten them."""
+    """Return the system messages; if the context had to shorten their texts, with the shortened ones."""
     fitting = system_texts(context)
     if fitting == list(texts) or len(fitting) != len(texts):
         return list(system_messages)

@@ -55,7 +55,7 @@ class TurnfoldHook(CustomLogger):
     async def async_pre_call_hook(
         self, user_api_key_dict: object, cache: object, data: dict[str, object], call_type: str
     ) -> dict[str, object] | None:
-        """Return the request with messages that fit the budget; None leaves requests of other interfaces unchanged."""
+        """Return the chat request with messages that fit the budget; None (no change) for other interfaces."""
         del cache
         messages = objects_of(data.get("messages"))
         if call_type not in _CHAT or not messages:
@@ -95,7 +95,7 @@ class TurnfoldHook(CustomLogger):
 
 
 def _owner(key: object) -> str:
-    """Return the sender of a request: the user of the API key, or the hash of the key."""
+    """Return the sender of a request: the user of its API key, or the hash of the key."""
     names = (getattr(key, name, None) for name in ("user_id", "token", "api_key"))
     return next((str(name) for name in names if name), "anonymous")
 
@@ -115,7 +115,7 @@ def _copied(message: JsonObject) -> JsonObject:
 
 
 def _record_of(fields: JsonObject) -> Message:
-    """Convert a message to a record; a system message inside the history becomes a user record, at the same place."""
+    """Convert a chat message to a record (stored form); a system message inside the history gets the role user."""
     if fields.get("role") not in _SYSTEM:
         return wire.openai_chat.accept(fields)
     origin = Origin(wire.openai_chat.PROVIDER, form=freeze({"=": [fields]}, path="form"))
@@ -130,7 +130,7 @@ def _text_of(message: JsonObject) -> str:
 
 
 def _tools(data: Mapping[str, object]) -> list[JsonObject]:
-    """Return the tools and the format of the answer, to count their tokens."""
+    """Return the tool schemas and the answer format of a request, to count their tokens."""
     tools = objects_of(data.get("tools"))
     answer = object_of(data.get("response_format"))
     if answer is not None:

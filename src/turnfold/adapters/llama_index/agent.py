@@ -40,7 +40,7 @@ class TurnfoldFunctionAgent(FunctionAgent):
         tools: Sequence[AsyncBaseTool],
         memory: BaseMemory,
     ) -> AgentOutput:
-        """Call the model, and put its answer into the memory."""
+        """Call the model with a request that fits the budget, and put its answer into the memory at once."""
         schemas = [tool.metadata.to_openai_tool() for tool in tools]
         fitted = await _fitted(ctx, llm_input, memory, schemas=schemas)
         output = await super().take_step(ctx, fitted, tools, memory)
@@ -51,7 +51,7 @@ class TurnfoldFunctionAgent(FunctionAgent):
     async def handle_tool_call_results(
         self, ctx: Context[Any], results: list[ToolCallResult], memory: BaseMemory
     ) -> None:
-        """Put the tool results into the memory."""
+        """Put the tool results of a step into the memory at once."""
         await super().handle_tool_call_results(ctx, results, memory)
         await _put_results(ctx, memory, await self._steps(ctx), results)
         await ctx.store.set(self.scratchpad_key, [])
@@ -70,7 +70,7 @@ class TurnfoldReActAgent(ReActAgent):
         tools: Sequence[AsyncBaseTool],
         memory: BaseMemory,
     ) -> AgentOutput:
-        """Call the model, and put its thought into the memory."""
+        """Call the model with a request that fits the budget, and put its thought into the memory at once."""
         header = self.formatter.format(tools, [])
         fitted = await _fitted(ctx, llm_input, memory, header=header)
         output = await super().take_step(ctx, fitted, tools, memory)
@@ -82,7 +82,7 @@ class TurnfoldReActAgent(ReActAgent):
     async def handle_tool_call_results(
         self, ctx: Context[Any], results: list[ToolCallResult], memory: BaseMemory
     ) -> None:
-        """Put the tool results, as observations, into the memory."""
+        """Put the tool results of a step, as observations, into the memory at once."""
         await super().handle_tool_call_results(ctx, results, memory)
         said, kept = await self._steps(ctx)
         await _put_results(ctx, memory, said, results)
@@ -91,7 +91,7 @@ class TurnfoldReActAgent(ReActAgent):
     async def _steps(
         self, ctx: Context[Any]
     ) -> tuple[list[ChatMessage], list[ResponseReasoningStep]]:
-        """Return the steps to put into the memory, and the final answer, which stays with the agent."""
+        """Return the run's steps as messages to put into the memory, and the final answer, which is not put there."""
         steps: list[BaseReasoningStep] = await ctx.store.get(self.reasoning_key, default=[])
         # The last step of a run stays: the agent takes its answer from there, and puts it into the memory itself.
         kept = [step for step in steps if isinstance(step, ResponseReasoningStep)]
@@ -153,7 +153,7 @@ async def _fitted(
     schemas: Sequence[dict[str, Any]] = (),
     header: Sequence[ChatMessage] = (),
 ) -> list[ChatMessage]:
-    """Return the input of a model so that it fits the budget together with `schemas` and `header`, sent besides it.
+    """Return the messages for a model, cut to the budget together with `schemas` and `header`, which are sent too.
 
     LlamaIndex reads the memory without telling it what else it sends. A user message into which a workflow wrote its
     state is sent as the workflow made it.

@@ -155,7 +155,7 @@ class TurnfoldMemory(BaseMemory):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields for pickle; the open store is found again when it is restored."""
+        """Return the fields to pickle, without the open store; a restored memory finds its store again."""
         closed = self.model_copy()
         closed._opened = None  # noqa: SLF001 (its own)
         return super(TurnfoldMemory, closed).__getstate__()
@@ -181,8 +181,9 @@ class TurnfoldMemory(BaseMemory):
             if self.has_findings:
                 if not known.rules:
                     raise InvalidOption(
-                        f"the memory of conversation {self.conversation!r} was restored, but its rules cannot be "
-                        f"written: call turnfold_memory(memory.session({self.conversation!r}), findings=...) first"
+                        f"the memory of conversation {self.conversation!r} was restored, but its finding rules are "
+                        f"code and cannot be restored: call turnfold_memory(memory.session({self.conversation!r}), "
+                        "findings=...) first"
                     )
                 session.findings.use(known.rules)
             self._opened = session, ThreadBridge.of(blocking=known.blocking)
@@ -190,18 +191,18 @@ class TurnfoldMemory(BaseMemory):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name of this class for LlamaIndex's serialization."""
+        """Return the class name by which LlamaIndex's serialization knows this class."""
         return "TurnfoldMemory"
 
     @classmethod
     def from_defaults(cls, **kwargs: object) -> NoReturn:
-        """Raise `InvalidOption`: the caller must open the session."""
+        """Always raise `InvalidOption`: a memory needs an open session; use `turnfold_memory`."""
         raise InvalidOption(
             f"from_defaults({', '.join(kwargs)}) has no store to open: use turnfold_memory(memory.session(id))"
         )
 
     def tokenizer_fn(self, text: str) -> Sequence[int]:
-        """Return a sequence with one number per token of the text; chat engines use it to count tokens."""
+        """Return one number per token of the text; chat engines count tokens by the length."""
         return range(self._session.counter.count_text(text))
 
     async def aget(
@@ -223,7 +224,7 @@ class TurnfoldMemory(BaseMemory):
         return await self._off_loop(self._fitting(query, spent, schemas))
 
     def count(self, messages: Sequence[ChatMessage], schemas: Sequence[dict[str, Any]]) -> int:
-        """Return the tokens of messages and tools."""
+        """Return the tokens of messages and tool schemas together."""
         counter = self._session.counter
         records = [record_of(message) for message in messages]
         return sum(counter.count_messages(records)) + (
@@ -239,21 +240,21 @@ class TurnfoldMemory(BaseMemory):
         return await self._off_loop(self._all())
 
     async def aput(self, message: ChatMessage) -> None:
-        """Append a message; durable on return."""
+        """Append a message to the log; it is on disk on return."""
         await self._off_loop(self._put([message]))
 
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
-        """Append messages, all of them or none; durable on return."""
+        """Append messages to the log, all or none; they are on disk on return."""
         await self._off_loop(self._put(messages))
 
     async def aput_step(self, messages: list[ChatMessage], tools: Sequence[str]) -> int:
-        """Append a step of an agent, before the tools that it calls run; return the newest seq."""
+        """Append an agent's step to the log, before the tools that it calls run; return the newest seq."""
         return await self._off_loop(self._put_step(messages, tools))
 
     async def aput_results(
         self, messages: list[ChatMessage], runs: Sequence[AgentToolResult], *, asked: int
     ) -> None:
-        """Append the messages of tool results, and remember the results by their rules; one message per tool run.
+        """Append tool results to the log, and remember them as the finding rules say; one message per tool run.
 
         `asked` is the newest seq when the calls were made.
         """
@@ -272,27 +273,27 @@ class TurnfoldMemory(BaseMemory):
         input: str | QueryBundle | None = None,  # noqa: A002
         **kwargs: object,
     ) -> list[ChatMessage]:
-        """Do the same as `aget`, for programs without an event loop."""
+        """Like `aget`, without await; needs a blocking memory."""
         return self._block_on(self._get(input, kwargs))
 
     def get_all(self) -> list[ChatMessage]:
-        """Do the same as `aget_all`, without await."""
+        """Like `aget_all`, without await; needs a blocking memory."""
         return self._block_on(self._all())
 
     def put(self, message: ChatMessage) -> None:
-        """Do the same as `aput`, without await."""
+        """Like `aput`, without await; needs a blocking memory."""
         self._block_on(self._put([message]))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
-        """Do the same as `aput_messages`, without await."""
+        """Like `aput_messages`, without await; needs a blocking memory."""
         self._block_on(self._put(messages))
 
     def set(self, messages: list[ChatMessage]) -> None:
-        """Do the same as `aset`, without await."""
+        """Like `aset`, without await; needs a blocking memory."""
         self._block_on(self._set(messages))
 
     def reset(self) -> None:
-        """Do the same as `areset`, without await."""
+        """Like `areset`, without await; needs a blocking memory."""
         self._block_on(self._session.clear())
 
     async def _get(
@@ -404,7 +405,7 @@ def _place(address: str, scope: str) -> str:
 
 
 def _is_in_process(address: str) -> bool:
-    """Return True if two stores with this address are not the same: they are in memory, or given as objects."""
+    """Return True if a store's address does not identify it: it is in memory, or was given as an object."""
     return "://" not in address or address in ("sqlite://", "memory://")
 
 
@@ -414,7 +415,7 @@ def recall_tool(
     *,
     max_tokens: int = 2000,
 ) -> FunctionTool:
-    """Return the tool for `FunctionAgent(tools=[recall_tool(session)])`; an answer has at most `max_tokens`."""
+    """Return the tool `recall_context` for `FunctionAgent(tools=[recall_tool(session)])`: it finds earlier content."""
     off_loop = ThreadBridge(memory)
     tool = RecallTool(session_of(memory, conversation), max_tokens=max_tokens)
 

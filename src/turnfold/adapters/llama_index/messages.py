@@ -80,7 +80,7 @@ _REMOTE: Final = frozenset({"http", "https", "data", "gs", "s3"})
 
 
 def _part_of(block: JsonObject) -> Part:
-    """Convert a block to a part; a block without an equivalent part is kept whole."""
+    """Convert a block of a LlamaIndex message to a part; a block without an equivalent is kept whole."""
     match block.get("block_type"):
         case "text":
             return TextPart(text_at(block, "text"))
@@ -99,7 +99,7 @@ def _part_of(block: JsonObject) -> Part:
 
 
 def _block_of(part: Part) -> JsonObject | None:
-    """Convert a part to a block; None for a part that no LlamaIndex message can hold."""
+    """Convert a message part to a LlamaIndex block; None for a part that no LlamaIndex message can hold."""
     match part:
         case TextPart():
             return {"block_type": "text", "text": part.text}
@@ -147,7 +147,7 @@ def _arguments(text: str) -> object:
 
 
 def _source(block: JsonObject, key: str, media_type: str) -> str:
-    """Return the URL of the media in a block; empty if it only names a file of this machine."""
+    """Return the URL (or `data:` URL) of the media in a block; empty if it only names a file of this machine."""
     data = text_at(block, key)
     if data:
         return f"data:{media_type or _UNKNOWN};base64,{data}"
@@ -172,7 +172,7 @@ def _opaque_block(part: OpaquePart) -> JsonObject:
 
 
 def _with_files_read(value: object) -> object:
-    """Return the fields of a message, with the bytes of every file that its blocks name; not for stored messages."""
+    """Return a message's fields with the bytes of every file that its blocks name; never used for stored messages."""
     block = object_of(value)
     if block is None:
         found = list_of(value)
@@ -231,7 +231,7 @@ _ROLES: Final = {
 
 
 def record_of(message: ChatMessage) -> Message:
-    """Convert a message to a record; `chat_messages` restores it."""
+    """Convert a LlamaIndex message to a record (turnfold's stored form); `chat_messages` restores it."""
     fields = _dump(message)
     try:
         record = _record_from(fields)
@@ -245,7 +245,7 @@ def record_of(message: ChatMessage) -> Message:
 
 
 def sendable(message: ChatMessage) -> ChatMessage:
-    """Return the message; a tool result with a lone surrogate, which no provider accepts, becomes an error text."""
+    """Return the message to send; a tool result with a lone surrogate becomes an error text: no provider takes it."""
     if _ROLES[str(message.role.value)] != "tool":
         return message
     text = message.content or ""
@@ -289,7 +289,7 @@ def _value_as_text(value: object) -> object:
 
 
 def chat_messages(records: Sequence[Message]) -> list[ChatMessage]:
-    """Convert records to messages: the original ones if LlamaIndex wrote them, else ones with the same content."""
+    """Convert records (stored messages) to LlamaIndex messages: the original ones, or ones with the same content."""
     return [message for record in records for message in _restored(record)]
 
 
@@ -305,7 +305,7 @@ def _restored(record: Message) -> list[ChatMessage]:
 
 
 def _form(record: Message) -> JsonObject | None:
-    """Return the form that LlamaIndex gave the record; None if LlamaIndex did not write it, or it was shortened."""
+    """Return the data that restores LlamaIndex's own message from a record; None if there is none."""
     origin = record.origin
     if origin is None or origin.provider != PROVIDER or not origin.form:
         return None
@@ -349,7 +349,7 @@ def _older_calls(extra: JsonObject) -> list[ToolCall]:
 
 
 def _kept_whole(fields: JsonObject, plain: JsonObject) -> Message:
-    """Return a record that holds the whole message in its form; `plain` has only values that JSON can represent."""
+    """Return a record that keeps the whole message beside its content; `plain` has only JSON values."""
     if plain == fields:
         return _with_form(_text_only(plain), {"whole": json.dumps(fields)})
     try:
@@ -366,7 +366,7 @@ def _text_only(fields: JsonObject) -> Message:
 
 
 def _plain_fields(record: Message) -> list[JsonObject]:
-    """Convert a record to the fields of LlamaIndex messages: one message, or one per tool result."""
+    """Convert a record (stored message) to the fields of LlamaIndex messages: one, or one per tool result."""
     if not record.results:
         return [_fields(record.role, record.parts, {})]
     name = {"name": record.name} if record.name else {}

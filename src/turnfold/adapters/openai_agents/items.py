@@ -70,13 +70,13 @@ _PRIVATE: Final = "_agents_"
 
 
 def records_of(items: Iterable[object]) -> list[Message]:
-    """Convert items to records; `items_of(record)` restores the items of each record."""
+    """Convert items of the SDK to records (turnfold's stored form); `items_of(record)` restores them."""
     read = [_with_text_output(plain_object(item)) for item in items]
     return _split(read, _speaks_as_system, _grouped_records)
 
 
 def items_of(record: Message) -> list[TResponseInputItem]:
-    """Return the items that a record was made from, or items with the same content; none for a system message."""
+    """Return the SDK items that a record was made from, or ones with equal content; none for a system message."""
     if record.role == "system":
         return []
     try:
@@ -104,7 +104,7 @@ def as_sent(item: object, *, omit_ids: bool = False) -> TResponseInputItem:
 
 
 def text_of(item: Mapping[str, object]) -> str:
-    """Return the text of a message."""
+    """Return the text of a message item."""
     content = item.get("content")
     if isinstance(content, str):
         return content
@@ -113,7 +113,7 @@ def text_of(item: Mapping[str, object]) -> str:
 
 
 def item_key(item: Mapping[str, object]) -> str:
-    """Return the key that identifies an item, also after the SDK has normalized it."""
+    """Return a key for an item that stays the same when the SDK normalizes the item."""
     fields = cast("JsonObject", as_sent(item))
     kind, call_id, own_id = (text_at(fields, name) for name in ("type", "call_id", "id"))
     if "role" not in fields and kind != "message":
@@ -131,7 +131,7 @@ def item_key(item: Mapping[str, object]) -> str:
 
 
 def name_of(record: Message) -> str:
-    """Return the name of a record in the log: a digest of its content and form."""
+    """Return the name of a record, for its client id: a digest of its content and form."""
     return _digest(encode_message(record).decode())
 
 
@@ -150,7 +150,7 @@ def _split(
     alone: Callable[[JsonObject], bool],
     together: Callable[[list[JsonObject]], list[Message]],
 ) -> list[Message]:
-    """Convert items to records, in order: items for which `alone` is true are kept whole, others go to `together`."""
+    """Convert items to records in order: those for which `alone` is true one by one, runs of others by `together`."""
     found: list[Message] = []
     for by_itself, stretch in groupby(items, key=alone):
         listed = list(stretch)
@@ -174,7 +174,7 @@ def _grouped_or_single(items: list[JsonObject]) -> list[Message]:
 
 
 def _read_back(items: list[JsonObject]) -> list[Message] | None:
-    """Convert items to records; return None if the records would not restore every item exactly."""
+    """Convert items to records; None if the records would not restore every item exactly."""
     try:
         found = wire.openai_responses.accept_all(items)
         back = [item for record in found for item in items_of(record)]
@@ -192,7 +192,7 @@ def _speaks_as_system(item: JsonObject) -> bool:
 
 
 def _kept_whole(item: JsonObject) -> Message:
-    """Return an item as one record that holds its text, and the whole item as its form."""
+    """Return an item without an equivalent as a record with its text, which keeps the whole item beside it."""
     try:
         form = freeze({"=": [item]}, path="form")
     except InvalidRecord:
@@ -222,7 +222,8 @@ def _unescaped(item: object) -> JsonObject:
     found = object_of(json.loads(text_at(fields, "text")))
     if found is None:
         raise InvalidRecord(
-            "the escaped text of a stored item is not a JSON object", path="origin.form"
+            "the escaped text of a stored item is not a JSON object: it is damaged or forged",
+            path="origin.form",
         )
     return found
 
@@ -255,7 +256,7 @@ class RunItems:
         self._sent_keys: Counter[str] = Counter()
 
     def begin(self, items: _Items, *, resumed: bool = False) -> None:
-        """Start to track a run that was given `items`; of a resumed run the calls without a result are remembered."""
+        """Start to track a run that was given `items`; for a resumed run, remember its calls that have no result."""
         self.begun = True
         self.own = set()
         self.open_calls = open_calls(items) if resumed else set()
@@ -264,34 +265,34 @@ class RunItems:
         self._sent, self._sent_keys = [], Counter()
 
     def owns(self, items: _Items) -> bool:
-        """Return True if a model call with these items is one of this run: they include all that it has stored."""
+        """Return True if a model call with these items belongs to this run: they include all that it has stored."""
         return bool(self._unchanged_prefix(items)) or self._stored <= _counted(items)
 
     def stored(self, items: _Items) -> None:
-        """Record that items the SDK added are in the log."""
+        """Count items that the SDK has added to the session as stored in the log."""
         self._stored.update(_counted(items))
 
     def times_stored(self, items: _Items) -> int:
-        """Return how often the run was given, or has stored, items like these."""
+        """Return how many items equal to these the run was given or has stored."""
         return sum(self._stored[key] for key in _counted(items))
 
     def stored_input(self, items: _Items) -> None:
-        """Record that input which the SDK will add later is already in the log."""
+        """Count input items as stored in the log before the SDK adds them: when it does, they are not stored again."""
         self._forget_failed(items)
         self._claims_on_input.update(_counted(items))
         self.stored(items)
 
     def stored_response(self, items: _Items) -> None:
-        """Record that a response which the SDK will add after its tools have run is already in the log."""
+        """Count a response's items as stored in the log before the SDK adds them: then they are not stored again."""
         self._claims_on_response = _counted(items)
 
     def unclaimed(self, items: _Items) -> list[TResponseInputItem]:
-        """Return the items added by the SDK that are not stored yet, and remove the claims on the others."""
+        """Return those items that the SDK adds and that are not stored yet; each item stored ahead is skipped once."""
         self._forget_failed(items)
         return [item for item in items if not self._redeem(_key(item))]
 
     def unstored(self, items: _Items) -> list[TResponseInputItem]:
-        """Return the items to be sent that are not stored; raises `InvalidOption` unless they are the last ones."""
+        """Return the items of a request that are not in the log; raise `InvalidOption` unless they come last in it."""
         first = self._unchanged_prefix(items)
         if not first:
             self._check_whole(items)
@@ -312,7 +313,7 @@ class RunItems:
         return list(items[first + new :])
 
     def sent(self, items: _Items) -> None:
-        """Record that all these items are in the log and about to be sent."""
+        """Remember the items of a request, which are all in the log, to recognise the next request by them."""
         first = self._unchanged_prefix(items)
         if not first:
             self._sent_keys.clear()
@@ -320,7 +321,7 @@ class RunItems:
         self._sent = list(items)
 
     def _unchanged_prefix(self, items: _Items) -> int:
-        """Return how many items were sent before and are unchanged; 0 if the SDK has normalized any of them since."""
+        """Return how many items at the beginning are those of the last request; 0 unless it is all of them."""
         first = len(self._sent)
         return first if items[:first] == self._sent else 0
 
@@ -334,12 +335,12 @@ class RunItems:
             )
 
     def _forget_failed(self, items: _Items) -> None:
-        """Drop the claims on a response when a user message begins another run: the failed run will not add it."""
+        """Forget the response stored ahead if a user message begins another run: the failed run will not add it."""
         if any((object_of(item) or {}).get("role") == "user" for item in items):
             self._claims_on_response.clear()
 
     def _redeem(self, key: str) -> bool:
-        """Remove one claim on an item; return False if there is no claim on it."""
+        """Use up one note that an equal item was stored ahead; return False if there is none."""
         for claims in (self._claims_on_input, self._claims_on_response):
             if claims[key] > 0:
                 claims[key] -= 1

@@ -101,7 +101,7 @@ _Items = Sequence[TResponseInputItem]
 
 
 class NumberedItem(NamedTuple):
-    """A message of a context, with the seq of its entry in the log."""
+    """A message of a context, with the seq (number) of its entry in the log."""
 
     seq: int
     """0 for a message that is not in the log: the summary, recalled content."""
@@ -109,7 +109,7 @@ class NumberedItem(NamedTuple):
 
 
 class ItemsView:
-    """The `call_model_input_filter` of a run. `theirs`, the run's own filter if it has one, is called last.
+    """The `call_model_input_filter` of a run: sends the session's context; calls `theirs`, the run's own filter, last.
 
     An agent that works as a tool inherits the filter. Its model calls are given to a view of their own, with a
     conversation of its own, so that they are held to the budget too and never mixed with the calls of the run.
@@ -152,7 +152,7 @@ class ItemsView:
         return self.session if self.call or self._outer is None else self._outer.searched
 
     def of_tool(self, name: str) -> ItemsView:
-        """Return the view for the model calls of an agent that is a tool of this run; `name` is the id of the call."""
+        """Return a filter for the model calls of an agent that is a tool of this run; `name` is the tool call's id."""
         found = self._inner.get(name)
         if found is None:
             found = ItemsView(
@@ -166,7 +166,7 @@ class ItemsView:
         return found
 
     async def _view_of(self, items: _Items) -> ItemsView:
-        """Return the view whose run makes a model call with these items."""
+        """Return the filter of the run that makes a model call with these items: this one, or a nested agent's."""
         if await self.owns(items):
             return self
         names = iter(sorted(self.session.run.open_calls)) if self._outer is None else iter(())
@@ -174,10 +174,10 @@ class ItemsView:
             view = self.of_tool(name)
             if await view.owns(items):
                 return view
-        raise AssertionError("unreachable: a new view owns any items")
+        raise AssertionError("unreachable: a new input filter accepts any items")
 
     async def owns(self, items: _Items) -> bool:
-        """Return True if the run of this view makes a model call with these items."""
+        """Return True if the run of this filter makes a model call with these items."""
         run = self.session.run
         if not run.begun:  # a resumed run does not call get_items
             await self.session.resume()
@@ -186,7 +186,7 @@ class ItemsView:
         return run.owns(items)
 
     async def _catch_up(self, items: list[TResponseInputItem]) -> None:
-        """Store items that are not in the log yet; check that none were removed from the run."""
+        """Store the items of a request that are not in the log; raise `InvalidOption` if any of the run are missing."""
         session = self.session
         new = session.run.unstored(items)
         if new:
@@ -237,7 +237,7 @@ class ItemsView:
         return known[1]
 
     def _check_served(self, tool: FunctionTool) -> None:
-        """Refuse a rule with `serve` for a tool that has no guardrail to answer its calls."""
+        """Raise `InvalidOption` for a tool whose finding rule has `serve`, unless a guardrail can answer its calls."""
         if not self.session.pending.has_rules:
             return
         rule = rule_for(self.session.awaiting.findings.rules, tool.name)
@@ -252,7 +252,7 @@ class ItemsView:
 def own_last(
     shown: Sequence[NumberedItem], own: AbstractSet[int], *, conversation: str
 ) -> list[Message]:
-    """Return the messages, with this run's messages after those of other runs on the same conversation.
+    """Return the messages, this run's after those of other runs on the same conversation; raise if none is left.
 
     `own` has the seqs of the entries that this run added.
     """
@@ -267,7 +267,7 @@ def own_last(
 
 
 def _visible_items(context: Context, hidden: Mapping[int, int]) -> list[NumberedItem]:
-    """Return the messages after the system message, without popped items.
+    """Return a context's messages after the system message, without items that were popped from the session.
 
     `hidden` has, by seq, how many items of an entry are still visible.
     """
@@ -326,7 +326,7 @@ _NO_MEMORY = "error: this run has no turnfold memory: Runner.run(..., **turnfold
 
 
 def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
-    """Return the tool for `Agent(tools=[recall_tool()])`; it returns at most `max_tokens` of earlier content."""
+    """Return the tool `recall_context` for `Agent(tools=[recall_tool()])`: it finds earlier content of a run."""
 
     async def recall_context(context: ToolContext[Any], text: str) -> str:
         config = context.run_config
@@ -353,7 +353,7 @@ def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
 
 
 async def _serve(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
-    """Reject a call with the remembered result as its content, if there is one; otherwise allow it."""
+    """Guardrail: reject a tool call with its remembered result as the content, if there is one; else allow it."""
     context = data.context
     view = context.run_config.call_model_input_filter if context.run_config else None
     if not isinstance(view, ItemsView):
@@ -446,7 +446,7 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_llm_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
     ) -> None:
-        """Record the usage, and keep the response to store it before its tools run."""
+        """Record the token usage, and keep the response to store it before its tools run."""
         items = [_as_added(item, self._omit_ids) for item in response.to_input_items()]
         self._step = _Step(self._view.session, tuple(items))
         self._view.session.run.open_calls.clear()
@@ -484,12 +484,12 @@ class TurnfoldHooks(RunHooks[Any]):
         await self._theirs.on_tool_end(context, agent, tool, result)
 
     def _may_reject(self, agent: Agent[Any]) -> bool:
-        """Return True if results of tools may be the agent's output, which guardrails check after the tools ran."""
+        """Return True if tool results may be the agent's output, which guardrails check only after the tools ran."""
         guarded = self._guarded or bool(agent.output_guardrails)
         return guarded and agent.tool_use_behavior != "run_llm_again"
 
     def _give_own_view(self, context: RunContextWrapper[Any], call: str) -> None:
-        """Give the tool a filter of its own, used if the tool is an agent that calls a model."""
+        """Give a running tool an input filter of its own, in case the tool is an agent that calls a model."""
         config = context.run_config if isinstance(context, ToolContext) else None
         if config is not None and config.call_model_input_filter is self._view:
             own = replace(config, call_model_input_filter=self._view.of_tool(call))
@@ -513,7 +513,7 @@ class TurnfoldHooks(RunHooks[Any]):
 
 
 class _Step:
-    """A model response, which is stored once, before the first of its tools runs; tools may run at the same time."""
+    """A model response that is stored once, before the first of its tools runs; its tools may run in parallel."""
 
     def __init__(self, session: TurnfoldSession, items: tuple[TResponseInputItem, ...]) -> None:
         self._session = session
@@ -559,7 +559,7 @@ def _call_of(context: ToolContext[Any]) -> ToolCall:
 def _noting_failures(
     session: TurnfoldSession, theirs: ToolErrorFormatter | None
 ) -> ToolErrorFormatter:
-    """Return an error formatter that records failed calls, because hooks cannot tell an error text from a result."""
+    """Return an error formatter that notes failed tool calls: hooks cannot tell an error text from a result."""
 
     async def formatted(args: ToolErrorFormatterArgs[Any]) -> str | None:
         session.pending.failed(args.call_id)
@@ -579,7 +579,7 @@ def _timed_out(tool: Tool, result: object) -> bool:
 
 
 def _as_added(item: TResponseInputItem, omit_ids: bool) -> TResponseInputItem:  # noqa: FBT001
-    """Return an item of a response as the SDK adds it to a session."""
+    """Return an item of a model response in the form in which the SDK adds it to a session."""
     fields = cast("dict[str, object]", item)
     left = {"status"} if fields.get("status", "") is None else set[str]()
     if omit_ids and fields.get("type") == "reasoning":

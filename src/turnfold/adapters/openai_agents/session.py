@@ -85,7 +85,7 @@ class TurnfoldSession:
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items, all of them or none; durable on return.
+        """Append items to the log, all or none; they are on disk on return.
 
         Items that turnfold stored before the SDK added them are not stored again.
         """
@@ -112,12 +112,12 @@ class TurnfoldSession:
         await self.off_loop(self.awaiting.clear())
 
     async def add_ahead(self, items: Sequence[TResponseInputItem]) -> None:
-        """Store input before the SDK adds it, so that it is in the log before a model is called."""
+        """Store input items before the SDK adds them, so that they are in the log before a model is called."""
         await self.off_loop(self._append(records_of(items)))
         self.run.stored_input(items)
 
     async def add_response_ahead(self, items: Sequence[TResponseInputItem]) -> None:
-        """Store a response before its tools run; the SDK adds it only afterwards."""
+        """Store a response's items before its tools run; the SDK adds them only afterwards."""
         await self.off_loop(self._append_named(records_of(items)))
         self.run.stored_response(items)
 
@@ -126,14 +126,14 @@ class TurnfoldSession:
         self.run.begin(await self.off_loop(self._newest(None)), resumed=True)
 
     def of_tool(self, name: str) -> TurnfoldSession:
-        """Return the session of an agent that works as a tool of this one, with a conversation of its own."""
+        """Return the session of an agent that works as a tool in this one: a conversation of its own."""
         conversation = short_name(f"{self.session_id}/{name}")
         found = TurnfoldSession(AsyncSession(conversation, self.awaiting.config))
         found.off_loop = self.off_loop
         return found
 
     async def hidden(self) -> Mapping[int, int]:
-        """Return, by seq, the number of items that remain in entries with popped items. Await it through `off_loop`."""
+        """Return, by seq, how many items of an entry are left after some were popped. Await it through `off_loop`."""
         retraction = await self._log.retraction()
         whole = {
             seq: 0 for first, last in retraction.note.stretches for seq in range(first, last + 1)
@@ -154,7 +154,7 @@ class TurnfoldSession:
             await self.pending.logged(done.first, records)
 
     async def _append_unstored(self, records: list[Message], answered: set[str]) -> None:
-        """Append the records that no process has stored in this turn yet."""
+        """Append the records (stored messages) that no process has stored in this turn yet."""
         stored = await self._stored_before(records)
         await self._keep_open_calls(list(stored.values()), answered)
         await self._append([record for record in records if id(record) not in stored])
@@ -162,13 +162,13 @@ class TurnfoldSession:
     async def _keep_open_calls(
         self, stored: Sequence[tuple[int, Message]], answered: set[str]
     ) -> None:
-        """Make calls without a result visible in records that the SDK has added: these calls wait for an approval."""
+        """Make tool calls without a result visible: the SDK has added them, so they wait for an approval."""
         for seq, record in stored:
             if {call.id for call in record.calls} - answered:
                 await self._log.keep_whole(seq, len(items_of(record)))
 
     async def _append_named(self, records: Sequence[Message]) -> None:
-        """Append records with client ids by which another process that continues the run recognises them."""
+        """Append records with client ids made of content and turn, so that another process finds them stored."""
         turns = await self._turns()
         self._ahead = []
         for record in records:
@@ -181,7 +181,7 @@ class TurnfoldSession:
             self._ahead.append((done.first, record))
 
     async def _stored_before(self, records: list[Message]) -> dict[int, tuple[int, Message]]:
-        """Return seq and message of the records with tool calls that are stored already, by the id() of the record."""
+        """Return seq and message of those records with tool calls that are stored already, by `id(record)`."""
         calling = [record for record in records if record.calls]
         if not calling:
             return {}
@@ -200,7 +200,7 @@ class TurnfoldSession:
 
 
 class _VisibleItems:
-    """Returns the visible items of entries; it must be called with the newest entry first."""
+    """Returns the visible items of log entries; must be called with the newest entry first."""
 
     def __init__(self) -> None:
         self._answered: set[str] = set()
@@ -213,7 +213,7 @@ class _VisibleItems:
         return max(self._of(shown), default=-1) + 1
 
     def _of(self, shown: VisibleEntry) -> dict[int, TResponseInputItem]:
-        """Return the visible items of an entry by their index in its record."""
+        """Return the visible items of a log entry by their index in its record."""
         entry = shown.entry
         known = self._known.get(entry.seq)
         if known is None:

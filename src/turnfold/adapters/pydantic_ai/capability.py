@@ -91,7 +91,7 @@ _NO_CONVERSATION = "turnfold: no conversation_id: "
 
 @dataclass(slots=True)
 class RunView:
-    """Replaces the history in the model requests of one run by the session's context."""
+    """Replaces the history in one run's model requests by the session's context."""
 
     session: AsyncSession
     log: AgentRunLog
@@ -103,7 +103,7 @@ class RunView:
     async def shape(
         self, request: ModelRequestContext, history: Sequence[ModelMessage]
     ) -> tuple[ModelRequestContext, str]:
-        """Return the request with the session's context instead of the run's history, and the id of the call."""
+        """Return a model request with the session's context instead of the run's history, and the id of the call."""
         history = _with_system_of(request.messages, history)
         added = added_messages(
             history,
@@ -166,12 +166,12 @@ class RunView:
         return [ModelRequest(system, instructions=instructions), *shown] if system else shown
 
     def _own_names(self, history: Sequence[ModelMessage]) -> set[str]:
-        """Return the names of this run's records."""
+        """Return the client ids of the log entries that this run's messages have."""
         mine = [message for message in history if message.run_id == self.run_id]
         return {name for message in mine or history[-1:] for name in self.log.names(message)}
 
     def _own_last(self, context: Context, own: set[str]) -> list[Message]:
-        """Return all messages but the system message; this run's messages last if several runs use the conversation."""
+        """Return a context's messages but the system message; this run's last if several runs use the conversation."""
         body = list(context.messages[context.ends[0] :])
         ordered = own_groups_last(
             body,
@@ -216,7 +216,7 @@ def tool_schemas(
 def _with_system_of(
     request: Sequence[ModelMessage], history: Sequence[ModelMessage]
 ) -> list[ModelMessage]:
-    """Return the history with the messages of the request that differ from it only in system prompts.
+    """Return the history; messages that differ in the request only by system prompts are taken from the request.
 
     The front ends of PydanticAI put the agent's system prompt into the request and take out those of a client.
     """
@@ -236,7 +236,7 @@ def _with_system_of(
 
 
 def _part_ids(message: ModelRequest) -> tuple[int, ...]:
-    """Return the id() of each part of a request, except its system prompts."""
+    """Return the `id()` of each part of a request, except its system prompts, to compare requests."""
     return tuple(id(part) for part in message.parts if not isinstance(part, SystemPromptPart))
 
 
@@ -264,7 +264,7 @@ def _newest_prompt(history: Sequence[ModelMessage]) -> str | None:
 
 
 def _fitted_texts(context: Context, texts: list[str]) -> list[str]:
-    """Return the system texts as the context has them, possibly shortened."""
+    """Return the system texts as they are in the context, which may have shortened them."""
     shown = system_texts(context)
     return shown if len(shown) == len(texts) else texts
 
@@ -281,7 +281,7 @@ def _with_texts(
 
 
 def _system(context: Context, prompts: Sequence[str] | None) -> list[SystemPromptPart]:
-    """Return the first parts of the request: the run's own system prompts, or the session's system message."""
+    """Return the system prompt parts of a request: the run's own prompts, or the session's system message."""
     if prompts is None:
         prompts = [message.text for message in context.section(Section.SYSTEM)]
     return [SystemPromptPart(text) for text in prompts]
@@ -350,7 +350,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return None
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return the conversation id of a run without one: a new id for an agent inside a tool, else an id to refuse.
+        """Return the conversation id of a run that names none: one for an agent inside a tool, else one to refuse.
 
         PydanticAI would make up a new id for each run, and no run would remember anything.
         """
@@ -363,7 +363,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return self._instructions or None
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
-        """Return the tool `recall_context`."""
+        """Return a toolset with the tool `recall_context`; None if the model does not get it."""
         if not self._recall:
             return None
 
@@ -379,7 +379,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return FunctionToolset[Any]([tool])
 
     async def for_run(self, ctx: RunContext[Any]) -> Self:
-        """Return the capability of one run, which tracks that run's messages in the log."""
+        """Return a copy of the capability for one run, which tracks that run's messages in the log."""
         session = self._session(ctx)
         if self._findings:
             session.findings.use(self._findings)
@@ -412,14 +412,14 @@ class TurnfoldCapability(AbstractCapability[Any]):
         request_context: ModelRequestContext,  # noqa: ARG002
         response: ModelResponse,
     ) -> ModelResponse:
-        """Record the usage; the response itself is stored once PydanticAI has accepted it."""
+        """Record the token usage; the response itself is stored once PydanticAI has accepted it."""
         await self._off_loop(self._active_run.record_usage(response))
         return response
 
     async def after_node_run(
         self, ctx: RunContext[Any], *, node: AgentNode[Any], result: NodeResult[Any]
     ) -> NodeResult[Any]:
-        """Store the messages of a step before the next step acts on them."""
+        """Store the messages of a finished step of the run, before the next step acts on them."""
         del node
         await self._off_loop(self._active_run.catch_up(ctx.messages))
         return result
@@ -433,7 +433,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         args: ValidatedToolArgs,
         handler: WrapToolExecuteHandler,
     ) -> Any:  # noqa: ANN401 (whatever the tool returns)
-        """Call a tool and remember its result, or return a remembered result, according to the rules."""
+        """Run a tool and remember its result, or return a remembered one, as the finding rule of the tool says."""
         del tool_def
         with self._active_run.running_tool(call):
             if not self._findings:
@@ -443,7 +443,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        """Store the messages of a run, also if it fails or is cancelled."""
+        """Run the agent, and store its messages in the end, also if the run fails or is cancelled."""
         del ctx
         try:
             return await handler()
@@ -475,7 +475,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
 
 
 class _Run:
-    """Stores the messages of one run, fits its requests, and remembers tool results (findings)."""
+    """One run of an agent: stores its messages, fits its model requests, remembers tool results (findings)."""
 
     def __init__(
         self,
@@ -544,7 +544,7 @@ class _Run:
         return result
 
     async def _note_findings(self) -> None:
-        """Store the findings with the seqs of their entries, so that a context does not show them twice."""
+        """Remember the results of tool calls that have ended, each with the seq of its log entry (0 if it has none)."""
         while self._pending:
             call, result, seq_before = self._pending.pop(0)
             seq = await self._log.result_seq(call.id)
@@ -554,7 +554,7 @@ class _Run:
 
 
 def _written_result(call: ToolCall, result: object) -> ToolResult:
-    """Convert the return value of a tool, for a call whose run ended before its result was in the history."""
+    """Return a tool's return value as a tool result, for a run that ended before its history had the result."""
     value = result
     if issubclass(type(result), ToolReturn):
         value = cast("ToolReturn[object]", result).return_value

@@ -40,7 +40,7 @@ _REMEDY: Final = "Restore the store from a backup, or erase the document"
 
 @dataclass
 class _Placed:
-    """A PydanticAI record, and its home: the conversation of the store that holds its messages."""
+    """A PydanticAI record, and the conversation of the store (its home) that holds its messages."""
 
     home: str
     record: ConversationRecord
@@ -78,14 +78,14 @@ class TurnfoldConversationStore(ConversationStore):
         )
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation, or None."""
+        """Return the PydanticAI record of a conversation, or None if there is none."""
         placed, _ = await self._documents.find(conversation_id)
         return placed.record if placed else None
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return the records, those of one scope or all, newest first."""
+        """Return the PydanticAI records of one scope, or of all, newest first, at most `limit`."""
         records = [placed.record for placed in await self._documents.all()]
         found = [record for record in records if scope is None or record.scope == scope]
         found.sort(key=lambda record: record.updated_at, reverse=True)
@@ -98,7 +98,7 @@ class TurnfoldConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store the new entries, then the record if the stored revision is still the expected one."""
+        """Store new entries, then the record; raise `ConversationConflict` if the stored revision is another one."""
         name, documents = record.conversation_id, self._documents
         placed, version = await documents.find(name)
         if (placed.record.revision if placed else None) != expected_revision:
@@ -116,7 +116,7 @@ class TurnfoldConversationStore(ConversationStore):
             raise ConversationConflict(name) from None
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Erase a conversation and its messages."""
+        """Erase a conversation and its messages; raise `ConversationConflict` if its revision is another one."""
         placed, version = await self._documents.find(conversation_id)
         if placed is None or placed.record.revision != expected_revision:
             raise ConversationConflict(conversation_id)
@@ -137,7 +137,7 @@ class TurnfoldConversationStore(ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries up to `head_id`, in order, or the last `limit` of them."""
+        """Return the entries from the first to `head_id`, in order; with `limit`, only the last ones."""
         if head_id is None or limit == 0:
             return []
         entries = await self._documents.entries(await self._documents.home_of(head_id))
@@ -152,7 +152,7 @@ class TurnfoldConversationStore(ConversationStore):
         return found
 
     async def _inherited_entries(self, first: str | None, home: str) -> list[ConversationEntry]:
-        """Return the history to copy into the home of a fork; empty if the home has it already."""
+        """Return the history to copy into the conversation of a fork; empty if it is there already."""
         if first is None or await self._documents.get(home, first) is not None:
             return []
         return await self.read_history(first)
@@ -169,14 +169,14 @@ class _Documents:
         """Cache of the home of each entry, by entry id; entries never move."""
 
     def new_home(self, conversation_id: str) -> str:
-        """Return a new unique id for the home of a conversation."""
+        """Return a new unique id for the conversation that holds a PydanticAI conversation's messages."""
         return new_home(self._home_prefix(conversation_id))
 
     def _home_prefix(self, conversation_id: str) -> str:
         return self._names.prefix(conversation_id)
 
     async def find(self, conversation_id: str) -> tuple[_Placed | None, int]:
-        """Return the record of a conversation and the version of its document; None and 0 if there is none."""
+        """Return a conversation's stored record and the version of its document; (None, 0) if there is none."""
         document = await self._store.get_document(
             self._scope, self._index, _RECORD, conversation_id
         )
@@ -191,14 +191,15 @@ class _Documents:
         return [self._placed(document) for document in documents]
 
     def _placed(self, document: Document) -> _Placed:
-        """Decode a record; refuse a home of another conversation, because deleting the record erases the home."""
+        """Decode a stored record; raise `InvalidRecord` if it names messages that are not its own."""
         placed = _decoded(_placed, document)
         conversation_id = placed.record.conversation_id
         if conversation_id != document.key or not is_home(
             placed.home, self._home_prefix(conversation_id)
         ):
             raise InvalidRecord(
-                f"the document names {placed.home[:200]!r} as its home, which does not belong to this conversation",
+                f"the stored document of this conversation names {placed.home[:200]!r} as the place of its messages, "
+                "which does not belong to it",
                 path=document.key,
                 remedy=_REMEDY,
             )
@@ -217,11 +218,11 @@ class _Documents:
         )
 
     async def erase(self, home: str) -> None:
-        """Erase a home with all its entries."""
+        """Erase the conversation of the store that holds a PydanticAI conversation's messages."""
         await self._store.delete(self._scope, home)
 
     async def home_of(self, entry_id: str) -> str:
-        """Return the home that holds an entry; raises `KeyError` if there is none."""
+        """Return the conversation of the store that holds an entry; raise `KeyError` if there is none."""
         known = self._homes.get(entry_id)
         if known and await self.get(known, entry_id) is not None:
             return known

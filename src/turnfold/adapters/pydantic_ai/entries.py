@@ -72,7 +72,7 @@ __all__ = (
 
 
 def plain_request(message: records.Message, names: Mapping[str, str]) -> list[ModelRequestPart]:
-    """Return request parts with the content of a user or tool message; `names` has the tool's name by call id."""
+    """Return PydanticAI request parts with the content of a stored user or tool message; `names`: tools by call id."""
     results = message.results
     if results:
         return [_tool_return(result, message.name, names) for result in results]
@@ -83,7 +83,7 @@ def plain_request(message: records.Message, names: Mapping[str, str]) -> list[Mo
 
 
 def plain_response(message: records.Message) -> list[ModelResponsePart]:
-    """Return response parts with the content of an assistant message."""
+    """Return PydanticAI response parts with the content of a stored assistant message; tool results are left out."""
     return [answer for part in message.parts for answer in _response_parts(part)]
 
 
@@ -145,7 +145,7 @@ def _is_own(part: records.Part) -> bool:
 
 
 def _restored_own(part: records.Part) -> ModelRequest | ModelResponse:
-    """Return a message with one part, which the record holds whole."""
+    """Return the PydanticAI message of one part that an opaque part of a record keeps whole."""
     fields = thaw_object(cast("records.OpaquePart", part).json)
     kind = "response" if fields.get("part_kind") in _RESPONSE_PARTS else "request"
     [message] = ModelMessagesTypeAdapter.validate_python([{"kind": kind, "parts": [fields]}])
@@ -158,7 +158,7 @@ _RESPONSE_PARTS = frozenset(
 
 
 class NamedRecord(NamedTuple):
-    """A record and its name in the log."""
+    """A record (stored message) and its name, the client id in the log."""
 
     record: Message
     name: str
@@ -172,7 +172,7 @@ class RecordNamer:
         self._times: dict[str, int] = {}
 
     def named(self, records: Sequence[Message]) -> list[NamedRecord]:
-        """Return the records of the next message with their names."""
+        """Return the records of the next message of a history, each with its client id."""
         return [NamedRecord(record, self._numbered(record_name(record))) for record in records]
 
     def _numbered(self, name: str) -> str:
@@ -181,7 +181,7 @@ class RecordNamer:
 
 
 def records_of(message: ModelMessage) -> list[Message]:
-    """Convert a message to records; `model_messages` restores it. Tool values without a JSON form become text."""
+    """Convert a PydanticAI message to records (turnfold's stored form); `model_messages` restores it."""
     try:
         if not any(map(_is_read_once, message.parts)):
             return _lean_or_whole(message)
@@ -197,7 +197,7 @@ def records_of(message: ModelMessage) -> list[Message]:
 
 
 def _lean_or_whole(message: ModelMessage) -> list[Message]:
-    """Return records that restore the message exactly: with small residues if possible, else with all fields."""
+    """Return records that restore a message exactly: with few extra fields if possible, else with all of them."""
     fields = _fields(message)
     lean = _records(message, fields, whole=False)
     return lean if _round_trips(lean, fields) else _records(message, fields, whole=True)
@@ -296,7 +296,7 @@ def _record(
 
 
 def _as_text(message: ModelMessage) -> ModelMessage | None:
-    """Return the message with text for values that have no JSON form; None for a request without tool results."""
+    """Return the message with text for tool values that have no JSON form; None for a request without tool results."""
     if isinstance(message, ModelResponse):
         fields = cast("JsonObject", writable(_fields(message)))
         [escaped] = ModelMessagesTypeAdapter.validate_python([fields])
@@ -388,13 +388,13 @@ class Restorer:
     cache: dict[int, _Restored] = field(default_factory=dict[int, _Restored])
 
     def view(self, records: Sequence[Message], *, instructions: str | None) -> list[ModelMessage]:
-        """Convert records to messages for a model: without system prompts, and with `instructions` in each request."""
+        """Convert records to PydanticAI messages for a model: no system prompts, and `instructions` in each request."""
         return self._messages(
             records, lambda _, parts: ModelRequest(parts, instructions=instructions)
         )
 
     def history(self, records: Sequence[Message]) -> list[ModelMessage]:
-        """Restore the messages that records were made from."""
+        """Convert records to the PydanticAI messages they were made from, or to ones with the same content."""
         return self._messages(records, _restored_request)
 
     def _messages(
@@ -413,12 +413,12 @@ class Restorer:
         return found
 
     def name(self, record: Message) -> str:
-        """Return the name that a record got when it was made; empty if PydanticAI did not write the record."""
+        """Return the client id that a record got from its PydanticAI message; empty if PydanticAI did not write it."""
         known = self.cache.get(id(record))
         return str(known.envelope.get("id", "")) if known else record_name(record)
 
     def _grouped(self, records: Sequence[Message]) -> list[tuple[bool, _Restored]]:
-        """Return for each record True if it came in the same request as the one before it, and its converted form."""
+        """Return the converted form of each record, and True if it came in the same request as the one before it."""
         names: dict[str, str] = {}
         found: list[tuple[bool, _Restored]] = []
         last: object = None
@@ -446,12 +446,12 @@ class Restorer:
 
 
 def model_messages(records: Sequence[Message]) -> list[ModelMessage]:
-    """Convert records to messages: the original ones if PydanticAI wrote them, else ones with the same content."""
+    """Convert records (stored messages) to PydanticAI messages: the original ones, or ones with the same content."""
     return Restorer().history(records)
 
 
 def record_name(record: Message) -> str:
-    """Return the name that a record got when it was made; empty if PydanticAI did not write the record."""
+    """Return the client id that a record got from its PydanticAI message; empty if PydanticAI did not write it."""
     return str(_envelope(record).get("id", ""))
 
 

@@ -60,7 +60,7 @@ def present(fields: JsonObject) -> JsonObject:
 
 
 def _opaque(fields: JsonObject) -> OpaquePart:
-    """Return an opaque part that holds an item without an equivalent part."""
+    """Return an opaque part that keeps a PydanticAI item whole, for which there is no equivalent part."""
     return OpaquePart(freeze(fields, path="part"), PROVIDER)
 
 
@@ -138,7 +138,7 @@ _MEDIA = frozenset(
 
 
 class RequestPart(NamedTuple):
-    """One part of a request, converted to a message."""
+    """One part of a PydanticAI request, converted to a message."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -150,7 +150,7 @@ class RequestPart(NamedTuple):
 
 
 def request_part_record(fields: JsonObject, *, text: str = "", whole: bool = False) -> RequestPart:
-    """Convert a request part to a record.
+    """Convert a part of a PydanticAI request to a record (stored message) and its residue (other fields).
 
     `text` is the text a model is shown for content that is not text. With `whole`, the residue has all fields.
     """
@@ -193,7 +193,7 @@ def _content(fields: JsonObject, text: str) -> tuple[tuple[ContentPart, ...], Js
 def _value_content(
     content: object, text: str, rest: JsonObject
 ) -> tuple[tuple[ContentPart, ...], JsonObject]:
-    """Return the text shown to a model for a tool result that is not text, and the residue that restores the value."""
+    """Return the text that a model sees of a tool's return value, and the residue that restores the value."""
     shown = text or freeze(content, path="content")
     try:
         same = json.loads(shown) == content and freeze(json.loads(shown), path="") == freeze(
@@ -244,7 +244,7 @@ def _restored_content(parts: Sequence[ContentPart], form: object) -> object:
 def response_part(
     fields: JsonObject, *, model: str, whole: bool = False
 ) -> tuple[Part, JsonObject]:
-    """Convert a response part to a part and its residue (other fields); with `whole`, the residue has all fields."""
+    """Convert a part of a PydanticAI response to a message part and its residue; with `whole`, of all fields."""
     part, rest = _read_response_part(fields, model)
     try:
         Message.of("assistant", (part,))
@@ -274,7 +274,7 @@ def _read_response_part(fields: JsonObject, model: str) -> tuple[Part, JsonObjec
 
 
 def _tool_call(rest: JsonObject) -> ToolCall:
-    """Return a tool call; removes its fields from `rest`, and notes there if the arguments were not text."""
+    """Return a tool call made of the fields in `rest`, which it removes; notes there if the arguments were not text."""
     args = rest.pop("args", None)
     if not isinstance(args, str):
         rest["args"] = "none" if args is None else "object"

@@ -26,7 +26,7 @@ _TRIES = 4
 
 
 class AgentRunLog:
-    """Stores the messages of one run; `given` is True if the run begins with a history."""
+    """Stores the messages of one PydanticAI run in the log; `given` is True if the run begins with a history."""
 
     def __init__(self, session: AsyncSession, *, given: bool) -> None:
         self._session = session
@@ -46,7 +46,7 @@ class AgentRunLog:
         """Result of each call with the name of its record, by call id."""
 
     async def catch_up(self, messages: Sequence[ModelMessage]) -> None:
-        """Store every message that is not in the log yet, in order, all of them or none."""
+        """Store every message of the run that is not in the log yet, in order, all or none."""
         if not self._continues(messages):
             self._stored_prefix, self._namer = [], RecordNamer()
         new = [self._prepare(message) for message in messages[len(self._stored_prefix) :]]
@@ -67,15 +67,15 @@ class AgentRunLog:
         return True
 
     def records(self, message: ModelMessage) -> list[Message]:
-        """Return the records of a message."""
+        """Return the records (stored form) of a PydanticAI message."""
         return self._prepare(message).records
 
     def names(self, message: ModelMessage) -> frozenset[str]:
-        """Return the names of the records of a message, as the log has them."""
+        """Return the client ids that a message's records have in the log."""
         return frozenset(self._log_names.get(name, name) for name in self._prepare(message).names)
 
     async def result_seq(self, call_id: str) -> int:
-        """Return the seq of the entry that holds the result of a call; 0 if there is none yet."""
+        """Return the seq of the log entry with the result of a tool call; 0 if it is not in the log yet."""
         known = self._results.get(call_id)
         if known and known[0] in self._seqs:
             return self._seqs[known[0]]
@@ -83,12 +83,12 @@ class AgentRunLog:
         return found[-1].seq if found else 0
 
     def result(self, call_id: str) -> ToolResult | None:
-        """Return the result of a call as it is in the log; None if the history has none yet."""
+        """Return the result of a tool call as it is in the log; None if the run's history has none yet."""
         known = self._results.get(call_id)
         return known[1] if known else None
 
     def _prepare(self, message: ModelMessage) -> _Prepared:
-        """Return the records of a message, from a cache; made again if the message has got more parts."""
+        """Return the records of a message, cached or converted; converted again if it has got more parts since."""
         known = self._prepared.get(id(message))
         if known is not None and known.parts == len(message.parts):
             return known
@@ -139,7 +139,7 @@ class AgentRunLog:
 
 
 class _Prepared(NamedTuple):
-    """A message and the records it was converted to."""
+    """A PydanticAI message and the records (stored form) it was converted to."""
 
     message: ModelMessage
     parts: int

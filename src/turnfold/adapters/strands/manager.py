@@ -77,7 +77,7 @@ class TurnfoldConversationManager(ConversationManager):
         """Id of the last call."""
 
     def register_hooks(self, registry: HookRegistry, **kwargs: object) -> None:
-        """Register the hooks that store messages and fit requests."""
+        """Register the hooks that store the agent's messages, and the middleware that fits its requests."""
         super().register_hooks(registry, **kwargs)
         registry.add_callback(AgentInitializedEvent, self._attach)
         registry.add_callback(MessageAddedEvent, self._store)
@@ -87,7 +87,7 @@ class TurnfoldConversationManager(ConversationManager):
         """Do nothing: requests are fitted when they are made, and `agent.messages` stays complete."""
 
     def reduce_context(self, agent: Agent, e: Exception | None = None, **kwargs: object) -> None:
-        """Raise the error of a model that refused a request: the budget is larger than its context window."""
+        """Raise the error of a model that refused a request as too long: the budget exceeds its context window."""
         del agent, kwargs
         if e is not None:
             e.add_note(
@@ -113,7 +113,7 @@ class TurnfoldConversationManager(ConversationManager):
         await self._bridge(self._view.store(history))
 
     async def _fit(self, context: InvokeModelContext) -> InvokeModelContext:
-        """Return the request with the session's context instead of the agent's messages."""
+        """Return a model request with the session's context instead of the agent's messages."""
         history = [fields_of(message) for message in cast("Agent", context.agent).messages]
         added = _added_blocks(history, [fields_of(message) for message in context.messages])
         blocks = _system_blocks(context.system_prompt)
@@ -170,7 +170,7 @@ class TurnfoldConversationManager(ConversationManager):
 
 
 def _added_blocks(history: Sequence[JsonObject], sent: Sequence[JsonObject]) -> list[object]:
-    """Return the blocks that a middleware added to the newest message; raise `InvalidOption` for any other change."""
+    """Return the blocks that a middleware added to the newest message; raise `InvalidOption` for other changes."""
     if len(sent) == len(history) and list(sent[:-1]) == list(history[:-1]):
         if not sent:
             return []
@@ -192,7 +192,7 @@ def _system_blocks(prompt: SystemPrompt) -> list[SystemContentBlock]:
 def _fitted_system(
     prompt: SystemPrompt, texts: Sequence[str], fitted: Sequence[str]
 ) -> SystemPrompt:
-    """Return the system prompt with the texts of the context, which may have shortened them."""
+    """Return the system prompt; if the context had to shorten its texts, with the shortened ones."""
     if list(fitted) == list(texts):
         return prompt
     if len(fitted) != len(texts):

@@ -68,12 +68,12 @@ _BYTES: Final = "__bytes_encoded__"
 
 
 def record_of(message: StrandsMessage) -> Message:
-    """Convert a message to a record; `strands_messages` restores it."""
+    """Convert a Strands message to a record (turnfold's stored form); `strands_messages` restores it."""
     return record_of_fields(fields_of(message))
 
 
 def strands_messages(records: Iterable[Message]) -> list[StrandsMessage]:
-    """Convert records to messages; messages of one role that follow each other are joined, as Bedrock requires it."""
+    """Convert records to Strands messages; consecutive messages of one role are joined, as Bedrock requires it."""
     messages: list[StrandsMessage] = []
     for record in records:
         message = _message_of(record)
@@ -86,14 +86,14 @@ def strands_messages(records: Iterable[Message]) -> list[StrandsMessage]:
 
 
 def fields_of(message: StrandsMessage) -> JsonObject:
-    """Return a copy of the role and content of a message, with bytes as base64 text."""
+    """Return a copy of a Strands message's role and content, with bytes as base64 text."""
     given = cast("Mapping[str, object]", message)
     fields = {"role": given.get("role"), "content": given.get("content")}
     return cast("JsonObject", encode_bytes_values(fields))
 
 
 def record_of_fields(fields: JsonObject) -> Message:
-    """Convert the fields of a message to a record; tool results that JSON cannot express become text."""
+    """Convert the fields of a Strands message to a record; tool results that JSON cannot express become text."""
     try:
         freeze(fields, path="message")
     except InvalidRecord:
@@ -111,7 +111,7 @@ def _message_of(record: Message) -> StrandsMessage:
     try:
         blocks = list_of(decode_bytes_values(fields.get("content")))
         if fields.get("role") not in ("user", "assistant") or not blocks:
-            raise ValueError("its role is neither user nor assistant, or it has no content")
+            raise ValueError("the stored message must have the role user or assistant, and content")
         content = [dict(cast("JsonObject", block)) for block in blocks]
     except RESTORE_FAULTS as error:
         raise unreadable_form("Strands", error) from None
@@ -124,7 +124,7 @@ def _written(record: Message) -> JsonObject:
 
 
 def _with_text_results(fields: JsonObject) -> JsonObject:
-    """Return the fields with each tool result that JSON cannot express as one text."""
+    """Return a message's fields with text in place of each tool result that JSON cannot express."""
     blocks = objects_of(fields.get("content"))
     return {**fields, "content": [_with_text_result(block) for block in blocks]}
 
@@ -188,7 +188,7 @@ def _media_part(kind: str, fields: JsonObject, data: str) -> Part:
 
 
 def _result_block(block: JsonObject) -> JsonObject:
-    """Return a block of a tool result; JSON values become text."""
+    """Return a content block of a tool result; JSON values become text."""
     return {"text": freeze(block["json"], path="json")} if set(block) == {"json"} else block
 
 
@@ -228,7 +228,7 @@ def _media_block(part: ImagePart | FilePart) -> JsonObject:
 
 
 def _data(fields: JsonObject) -> str:
-    """Return the base64 text of the bytes in an image, document or audio; empty if it names a place instead."""
+    """Return the bytes of an image, document or audio as base64 text; empty if it names a location instead."""
     return text_at(object_at(object_at(fields, "source"), "bytes"), "data")
 
 

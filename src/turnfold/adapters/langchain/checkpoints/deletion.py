@@ -40,12 +40,12 @@ _COUNTERS = "counters_since_delta_snapshot"
 _Name: TypeAlias = tuple[str, str]
 """Namespace and id of a checkpoint."""
 _Choice = Callable[[Sequence[StoredCheckpoint]], Sequence[StoredCheckpoint]]
-"""Function that returns the checkpoints to keep of all checkpoints of a thread."""
+"""Function that gets all checkpoints of a thread and returns those to keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A move of a thread to a new home, and the checkpoints and writes copied so far."""
+    """A thread on its way to a new conversation (home): the checkpoints and writes copied so far."""
 
     storage: CheckpointStorage
     old: str
@@ -61,7 +61,7 @@ class _Move:
     """Copied writes by checkpoint and task."""
 
     async def bring(self, home: str, chosen: Sequence[StoredCheckpoint]) -> None:
-        """Copy checkpoints of a home and their writes, oldest first; those that were copied before are skipped."""
+        """Copy checkpoints and their writes from a conversation, oldest first; those copied before are skipped."""
         names = {_name(stored) for stored in chosen} | self.arrived.keys()
         for stored in sorted(chosen, key=lambda one: one.id):
             name = _name(stored)
@@ -79,7 +79,7 @@ class _Move:
                     self.writes[name, each.task] = each.writes
 
     async def bring_late(self) -> None:
-        """Copy checkpoints and writes that were stored in the old home after the checkpoints to keep were chosen."""
+        """Copy the checkpoints and writes that reached the old conversation after the choice of what to keep."""
         present = await self.storage.all(self.old)
         late = [stored for stored in present if _name(stored) not in self.decided]
         await self.bring(self.old, [*late, *self.arrived.values()])
@@ -87,7 +87,7 @@ class _Move:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMover:
-    """Deletes checkpoints of threads by moving the others to a new home; copies threads."""
+    """Deletes checkpoints of threads by moving the others to a new conversation (home); copies threads."""
 
     storage: CheckpointStorage
     threads: Threads
@@ -113,7 +113,7 @@ class ThreadMover:
             return
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy a thread, with all checkpoints and writes, to a new thread; on an error nothing is left of it."""
+        """Copy a thread, with all checkpoints and writes, to the new name `target`; after an error, erase the copy."""
         threads = self.threads
         if (await threads.find(target))[0] is not None:
             raise Conflict(
@@ -149,7 +149,7 @@ class ThreadMover:
         await self._finish_move(thread, version, move)
 
     async def _finish_move(self, thread: str, version: int, move: _Move) -> None:
-        """Switch a thread to its new home, copy data that reached the old one during the move, and erase the old."""
+        """Switch a thread to its new conversation, copy what reached the old one meanwhile, and erase the old one."""
         settled = ThreadPlace(thread, move.new, left=(move.old,))
         version = await self.threads.put(settled, expect=version)
         # From now on writers see that the thread moved; what they wrote before is in the old home.
@@ -172,7 +172,7 @@ def _copy_of(stored: StoredCheckpoint, parent: str, values: Mapping[str, Typed])
 
 
 def newest_of_each(codec: Codec) -> _Choice:
-    """Choose the newest checkpoint of each namespace, and the checkpoints that its `DeltaChannel`s are rebuilt from."""
+    """Return a function that keeps the newest checkpoint of each namespace, and those its channels are rebuilt from."""
 
     def choose(present: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
         by_name = {_name(stored): stored for stored in present}
@@ -189,7 +189,7 @@ def newest_of_each(codec: Codec) -> _Choice:
 
 
 def without_runs(runs: set[str], codec: Codec) -> _Choice:
-    """Choose all checkpoints except those of these runs."""
+    """Return a function that keeps all checkpoints except those of these runs."""
 
     def choose(present: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
         by_name = {_name(stored): stored for stored in present}

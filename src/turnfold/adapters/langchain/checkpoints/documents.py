@@ -87,7 +87,7 @@ _HEADERS[0xDE:0xE0] = [(_MAP, width, 0) for width in (2, 4)]
 
 
 class SizeLimit:
-    """Limits the bytes that are read together, and the memory of their objects."""
+    """Limits the stored bytes that are decoded together, and the memory that their objects take."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -134,19 +134,19 @@ def decoded_size(data: bytes, limit: int) -> int:
 
 
 Piece: TypeAlias = bytes | tuple[int, int]
-"""Bytes to insert, or the start and length of a range of the base to copy."""
+"""Piece of a difference: bytes to insert, or the start and length of a range to copy from the earlier value."""
 
 _ANCHOR = 24
-"""Number of bytes that are searched for in the base; a shorter range is not worth copying."""
+"""Number of bytes (the anchor) that are searched for in the earlier value to find where both agree again."""
 _COPY_COST = 8
 _WINDOW = 1 << 16
-"""Number of bytes of the base in which the anchor is searched for."""
+"""Number of bytes of the earlier value in which an anchor is searched for."""
 _PROBES = 48
 """Number of anchors tried before the rest of the value is stored as new bytes."""
 
 
 def make_delta(base: bytes, new: bytes) -> list[Piece]:
-    """Return the pieces that make `new` from `base`."""
+    """Return the difference that makes `new` from `base`: bytes to insert, and ranges of `base` to copy."""
     tail = _common_suffix(base, new)
     pieces: list[Piece] = []
     at, done, end = 0, 0, len(new) - tail
@@ -168,7 +168,7 @@ def make_delta(base: bytes, new: bytes) -> list[Piece]:
 
 
 def apply_delta(base: bytes, pieces: Sequence[Piece]) -> bytes:
-    """Return the value that the pieces make from `base`."""
+    """Return the value that a difference (`pieces`) makes from the earlier value `base`."""
     return b"".join(
         piece if isinstance(piece, bytes) else base[piece[0] : piece[0] + piece[1]]
         for piece in pieces
@@ -176,7 +176,7 @@ def apply_delta(base: bytes, pieces: Sequence[Piece]) -> bytes:
 
 
 def applied_size(base: int, pieces: Sequence[Piece]) -> int:
-    """Return the size of the value that the pieces make of a base of `base` bytes; -1 if a piece is outside of it."""
+    """Return the size of the value that a difference makes from `base` bytes; -1 if it copies beyond them."""
     size = 0
     for piece in pieces:
         if isinstance(piece, bytes):
@@ -190,12 +190,12 @@ def applied_size(base: int, pieces: Sequence[Piece]) -> int:
 
 
 def delta_size(pieces: Sequence[Piece]) -> int:
-    """Estimate the stored size of the pieces, in bytes."""
+    """Estimate the bytes that a difference takes when it is stored."""
     return sum(len(piece) if isinstance(piece, bytes) else _COPY_COST for piece in pieces)
 
 
 def _common_prefix(base: bytes, at: int, new: bytes, done: int) -> int:
-    """Return how many bytes are equal from `at` and `done` on; bisection compares ranges, not single bytes."""
+    """Return how many bytes of `base` from `at` and of `new` from `done` are equal; compares ranges, not bytes."""
     low, high = 0, min(len(base) - at, len(new) - done)
     while low < high:
         middle = (low + high + 1) // 2
@@ -254,7 +254,7 @@ class ValueRef(msgspec.Struct, frozen=True, array_like=True):
     """Id of the checkpoint whose document has the bytes; empty for the document that holds this reference."""
 
     def at(self, checkpoint: str) -> ValueRef:
-        """Return the reference with a holder: an empty holder becomes `checkpoint`."""
+        """Return the reference with its holder filled in: an empty holder becomes `checkpoint`."""
         return self if self.holder else ValueRef(self.digest, checkpoint)
 
 
@@ -268,12 +268,12 @@ class ChannelValue(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of the value; 0 if written by a release before this field was added."""
 
     def at(self, checkpoint: str) -> ChannelValue:
-        """Return the value with a holder in its reference: an empty holder becomes `checkpoint`."""
+        """Return the value with the holder of its reference filled in: an empty one becomes `checkpoint`."""
         return msgspec.structs.replace(self, ref=self.ref.at(checkpoint))
 
 
 class DeltaScript(msgspec.Struct, frozen=True, array_like=True):
-    """A stored value, made of ranges to copy from an earlier value and of new bytes."""
+    """A stored value of a channel, as its difference from an earlier one: ranges to copy and new bytes."""
 
     digest: bytes
     index: Annotated[int, msgspec.Meta(ge=0)]
@@ -295,7 +295,7 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     scripts: list[DeltaScript]
 
     def script(self, digest: bytes) -> DeltaScript | None:
-        """Return the script of the value with this digest; None if this checkpoint does not have it."""
+        """Return the stored difference of the value with this digest; None if this checkpoint does not store it."""
         return next((one for one in self.scripts if one.digest == digest), None)
 
 
@@ -330,17 +330,17 @@ _Body = TypeVar("_Body", StoredCheckpoint, Writes)
 
 
 class BodyCodec:
-    """Converts records to bodies of documents and back: compressed, sealed and limited in size."""
+    """Converts checkpoints and writes to the bodies of documents and back: compressed, sealed, limited in size."""
 
     def __init__(self, seal: BodySeal) -> None:
         self._seal = seal
 
     def pack(self, record: StoredCheckpoint | Writes, place: DocumentPlace) -> bytes:
-        """Encode, compress and seal a record; return the body of its document at this place."""
+        """Return a document's body with a checkpoint or a task's writes: encoded, compressed, sealed for its place."""
         return self._seal.pack(_encoder.encode(record), place)
 
     def checkpoint(self, home: str, document: Document) -> tuple[StoredCheckpoint, int]:
-        """Return the checkpoint in a document and its size; refuse a document that holds another checkpoint."""
+        """Return the checkpoint in a document and its size in bytes; raise `InvalidRecord` if it is another one."""
         place = DocumentPlace(home, CHECKPOINT, document.key)
         stored, size = self._decoded(_checkpoints, document.body, place)
         if (
@@ -349,21 +349,23 @@ class BodyCodec:
             or not (stored.parent == "" or is_checkpoint_id(stored.parent))
         ):
             raise InvalidRecord(
-                f"the document holds checkpoint {stored.id[:100]!r} of namespace {stored.namespace[:100]!r}",
+                "the document should hold the checkpoint that its key names, but it holds checkpoint "
+                f"{stored.id[:100]!r} of namespace {stored.namespace[:100]!r}",
                 path=place.path,
                 remedy=_MOVED_OR_FORGED,
             )
         return stored, size
 
     def writes(self, home: str, document: Document) -> Writes:
-        """Return the writes in a document; refuse those of another task or checkpoint."""
+        """Return a task's writes in a document; raise `InvalidRecord` if they are of another task or checkpoint."""
         place = DocumentPlace(home, WRITES, document.key)
         found, _ = self._decoded(_writes, document.body, place)
         beginning, _, task = document.key.partition(_END)
         named = found.checkpoint.translate(_NEWEST_FIRST)
         if beginning.rpartition(_SEPARATOR)[2] != named or task != document_name(found.task):
             raise InvalidRecord(
-                f"the document holds writes of task {found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}",
+                "the document should hold the writes that its key names, but it holds those of task "
+                f"{found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}",
                 path=place.path,
                 remedy=_MOVED_OR_FORGED,
             )
@@ -377,17 +379,19 @@ class BodyCodec:
             return decoder.decode(data), len(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidRecord(
-                f"the document is not a stored checkpoint: {error}", path=place.path
+                f"a stored checkpoint, or the writes of a task, cannot be decoded: {error}",
+                path=place.path,
+                remedy=REMEDY,
             ) from None
 
 
 def namespace_prefix(namespace: str) -> str:
-    """Return the prefix of the document names of a namespace."""
+    """Return the prefix of the keys of all documents of a LangGraph namespace."""
     return f"{document_name(namespace)}{_SEPARATOR}"
 
 
 def is_checkpoint_id(checkpoint: str) -> bool:
-    """Return True if the text may be a checkpoint id."""
+    """Return True if the text has the form of a checkpoint id."""
     return (
         0 < len(checkpoint) <= _LONGEST_ID
         and ord(min(checkpoint)) >= _FIRST
@@ -396,7 +400,7 @@ def is_checkpoint_id(checkpoint: str) -> bool:
 
 
 def checkpoint_key(namespace: str, checkpoint: str) -> str:
-    """Return the name of a checkpoint's document, which is also the prefix of the names of its writes."""
+    """Return the key of a checkpoint's document, which is also the prefix of the keys of its writes."""
     if not is_checkpoint_id(checkpoint):
         raise InvalidOption(
             f"checkpoint id {checkpoint!r} must have 1 to {_LONGEST_ID} printable ASCII characters, without spaces"
@@ -405,7 +409,7 @@ def checkpoint_key(namespace: str, checkpoint: str) -> str:
 
 
 def writes_key(namespace: str, checkpoint: str, task: str) -> str:
-    """Return the name of the document of a task's writes."""
+    """Return the key of the document that stores a task's writes after a checkpoint."""
     return f"{checkpoint_key(namespace, checkpoint)}{document_name(task)}"
 
 
@@ -428,7 +432,7 @@ class DocumentPlace(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The place, in the form that errors show."""
+        """Conversation, kind and key of the document as one text, for errors."""
         return f"{self.home}/{self.kind}/{self.key!r}"
 
 
@@ -457,14 +461,16 @@ class BodySeal:
         return self._mark + self.seal(packed, place) + packed
 
     def unpack(self, body: bytes, place: DocumentPlace) -> bytes:
-        """Check the seal and the size of a body, and return its data."""
+        """Return the data in a document's body; raise `InvalidRecord` if its seal (digest) or its size is wrong."""
         packed = self._checked(body, place)
         inflater = zlib.decompressobj()
         try:
             data = inflater.decompress(packed, self._max_document_bytes + 1)
         except zlib.error as error:
             raise InvalidRecord(
-                f"the document cannot be unpacked: {error}", path=place.path
+                f"the stored document is damaged and cannot be decompressed: {error}",
+                path=place.path,
+                remedy=REMEDY,
             ) from None
         if len(data) > self._max_document_bytes:
             raise InvalidRecord(
@@ -473,7 +479,11 @@ class BodySeal:
                 remedy=f"If your program wrote it, raise max_checkpoint_bytes={self._max_bytes:,}",
             )
         if not inflater.eof or inflater.unused_data:
-            raise InvalidRecord("the document is cut off or has trailing bytes", path=place.path)
+            raise InvalidRecord(
+                "the stored document is damaged: it is cut off or has trailing bytes",
+                path=place.path,
+                remedy=REMEDY,
+            )
         SizeLimit(self._max_document_bytes).add(data, place.path)
         return data
 
@@ -488,25 +498,25 @@ class BodySeal:
             return body
         if mark == _KEYED and not self._key:
             raise InvalidRecord(
-                "the document was sealed with a key",
+                "the stored document was sealed with a seal_key, and this saver has none",
                 path=place.path,
                 remedy="Give the key: TurnfoldSaver(..., seal_key=...)",
             )
         if mark != self._mark or not hmac.compare_digest(seal, self.seal(packed, place)):
             why = (
-                "was not sealed with this key for this place"
+                "was not sealed with this seal_key, or was moved from another place"
                 if self._key
-                else "is damaged or was moved"
+                else "is damaged, or was moved from another place"
             )
             raise InvalidRecord(
-                f"the document {why}",
+                f"the stored document {why}",
                 path=place.path,
                 remedy=REMEDY,
             )
         return packed
 
     def seal(self, packed: bytes, place: DocumentPlace) -> bytes:
-        """Return the seal (digest) of compressed bytes that are stored at a place."""
+        """Return the seal of compressed bytes: a digest (an HMAC with the key) of them and the document's place."""
         seal = blake2b(key=self._key, digest_size=_SEAL_BYTES, person=_PERSON)
         for part in (*(name.encode("utf-8", "surrogatepass") for name in place), packed):
             seal.update(len(part).to_bytes(8, "big"))
@@ -515,5 +525,8 @@ class BodySeal:
 
 
 def ancestor_cycle(checkpoint: str) -> InvalidRecord:
-    """Return the error for a checkpoint that is stored as an ancestor of itself."""
-    return InvalidRecord(f"checkpoint {checkpoint} is stored as its own ancestor", remedy=REMEDY)
+    """Return the error to raise if a stored checkpoint is its own ancestor."""
+    return InvalidRecord(
+        f"the stored checkpoints are damaged: checkpoint {checkpoint} is its own ancestor",
+        remedy=REMEDY,
+    )

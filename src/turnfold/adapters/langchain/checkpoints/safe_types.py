@@ -59,7 +59,7 @@ _MOST_SIDES = 64
 
 def _text(content: object) -> str:
     if not isinstance(content, str):
-        raise TypeError(f"the content must be text, not {type(content).__name__}")
+        raise TypeError(f"the stored content must be text, not {type(content).__name__}")
     return content
 
 
@@ -68,7 +68,7 @@ def _from_text(kind: Callable[[str], object]) -> _Build:
 
 
 def _from_elements(kind: Callable[[Iterable[object]], object]) -> _Build:
-    """Return a builder of sets; lists in a set become tuples, because msgpack stores tuples as lists."""
+    """Return a function that builds a set from stored elements; lists in it become tuples, as msgpack has no tuples."""
     return lambda content: kind([_hashable(one) for one in cast("list[object]", content)])
 
 
@@ -92,7 +92,7 @@ def _zone(content: object) -> ZoneInfo:
 def _pattern(content: tuple[object, object]) -> re.Pattern[Any]:
     pattern, flags = content
     if not isinstance(pattern, str | bytes) or not isinstance(flags, int) or flags & ~int(_FLAGS):
-        raise ValueError("the content is not a pattern with valid flags")
+        raise ValueError("the stored content is not a regular expression with valid flags")
     return re.compile(pattern, flags)
 
 
@@ -176,7 +176,7 @@ def _is_framework(code: int, name: tuple[str, str]) -> bool:
 
 
 def _framework_builder(name: tuple[str, str]) -> _Build:
-    """Return the function that creates a type of LangChain or LangGraph."""
+    """Return the function that creates an object of a LangChain or LangGraph type from its stored content."""
     kind = getattr(import_module(name[0]), name[1])
     if name in _MODELS:
         return lambda content: _message(kind, content)
@@ -190,7 +190,7 @@ _ready: dict[tuple[int, str, str], _Build] = dict(_VALUES)
 
 
 def _message(model: type[Any], fields: dict[str, object]) -> object:
-    """Create a message; one that the program made invalid is created without validation, as LangGraph does."""
+    """Create a LangChain message; if its stored fields are not valid, without validation, as LangGraph does."""
     try:
         return model(**fields)
     except ValueError:
@@ -247,8 +247,12 @@ def array_of(inside: object) -> object:
             return numpy.ndarray(sides, kind, data, order=order)
     except ImportError:
         raise InvalidRecord(
-            "a stored value is a numpy array", remedy="Install numpy to read it"
+            "a stored value is a numpy array, and numpy is not installed",
+            remedy="Install numpy to read it",
         ) from None
     except (TypeError, ValueError) as error:
         raise InvalidRecord(f"a stored numpy array is damaged: {error}") from None
-    raise InvalidRecord(f"a stored numpy array should have {size:,} bytes, but has {len(data):,}")
+    raise InvalidRecord(
+        f"a stored numpy array is damaged: it should have {size:,} bytes, but has {len(data):,}",
+        remedy="Restore the store from a backup, or delete the thread",
+    )

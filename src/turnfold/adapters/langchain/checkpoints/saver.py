@@ -64,7 +64,7 @@ __all__ = ("TurnfoldSaver",)
 
 
 class ListedCheckpoint(NamedTuple):
-    """A checkpoint, with its thread and the home (conversation) that holds it."""
+    """A checkpoint found by a listing, with its thread and the conversation of the store that holds it."""
 
     thread: str
     home: str
@@ -73,7 +73,7 @@ class ListedCheckpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListingQuery:
-    """Selects the checkpoints to list."""
+    """Conditions that a checkpoint must meet to be listed."""
 
     thread: str | None = None
     """The thread to list; None for every thread."""
@@ -89,7 +89,7 @@ class ListingQuery:
         stored: StoredCheckpoint,
         metadata_of: Callable[[StoredCheckpoint], Mapping[str, object]],
     ) -> bool:
-        """Return True if a checkpoint matches; `metadata_of` returns its metadata."""
+        """Return True if a checkpoint meets the conditions of the listing; `metadata_of` returns its metadata."""
         if self.namespace is not None and stored.namespace != self.namespace:
             return False
         if self.checkpoint is not None and stored.id != self.checkpoint:
@@ -119,7 +119,7 @@ class CheckpointListing:
         self._after: str | None = ""
 
     async def next_page(self) -> list[ListedCheckpoint]:
-        """Return the next checkpoints; empty when there are no more."""
+        """Return the next page of matching checkpoints; empty when there are no more."""
         while self._after is not None and (self._remaining is None or self._remaining > 0):
             found = [
                 one
@@ -150,7 +150,7 @@ class CheckpointListing:
         return [ListedCheckpoint(query.thread, self._home, stored) for stored in own]
 
     async def _all_sorted(self) -> list[ListedCheckpoint]:
-        """Read the checkpoints of all namespaces, sorted by id, newest first."""
+        """Read the checkpoints of all namespaces of the thread, sorted by id, newest first."""
         self._after = None
         places = await self._places()
         found = [
@@ -229,7 +229,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint."""
+        """Store a checkpoint of a graph; return the config that names it."""
         return self._runner.block_on(self._put(config, checkpoint, metadata, new_versions))
 
     async def aput(
@@ -239,7 +239,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint."""
+        """Store a checkpoint of a graph; return the config that names it."""
         return await self._runner.run(self._put(config, checkpoint, metadata, new_versions))
 
     def put_writes(
@@ -307,11 +307,11 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         await self._runner.run(self._threads.delete(str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of these runs; reads every thread of the scope."""
+        """Erase the checkpoints that these runs stored; reads every thread of the tenant."""
         self._runner.block_on(self._delete_for_runs(run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of these runs; reads every thread of the scope."""
+        """Erase the checkpoints that these runs stored; reads every thread of the tenant."""
         await self._runner.run(self._delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -343,7 +343,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         return await self._runner.run(self._delta_history(config, channels))
 
     def get_next_version(self, current: int | None, channel: None) -> int:
-        """Return the next version, in the form (number or text) of the last one, which another saver may have made."""
+        """Return a channel's next version, a number or a text like `current`, which another saver may have made."""
         del channel
         given = cast("object", current)
         if not isinstance(given, str):
@@ -408,7 +408,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         )
 
     async def _write_to_home(self, thread: str, write: Callable[[str], Awaitable[object]]) -> None:
-        """Write to the home (conversation) of a thread; write again if the thread moved to another home meanwhile."""
+        """Call `write` with the conversation that holds a thread; call it again if the thread was moved meanwhile."""
         home = self._threads.known(thread) or await self._threads.home(thread)
         for _ in range(_TRIES):
             try:
@@ -420,7 +420,10 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
             if place is not None and place.home == home:
                 return
             home = await self._threads.home(thread)
-        raise Conflict(f"thread {thread!r} was moved {_TRIES} times during one write; try again")
+        raise Conflict(
+            f"thread {thread!r} was not written: deletions of its checkpoints moved it {_TRIES} times meanwhile; try "
+            "again"
+        )
 
     async def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, namespace, checkpoint = _ids_of(config)
@@ -444,7 +447,10 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
                 if broken is not None:
                     raise broken
                 return None
-        raise Conflict(f"thread {thread!r} was moved {_TRIES} times while it was read; try again")
+        raise Conflict(
+            f"thread {thread!r} could not be read: deletions of its checkpoints moved it {_TRIES} times meanwhile; try "
+            "again"
+        )
 
     async def _find(self, home: str, namespace: str, checkpoint: str) -> StoredCheckpoint | None:
         if checkpoint:
@@ -488,7 +494,10 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
                 if broken is not None:
                     raise broken
                 return found
-        raise Conflict(f"thread {thread!r} was moved {_TRIES} times while it was read; try again")
+        raise Conflict(
+            f"thread {thread!r} could not be read: deletions of its checkpoints moved it {_TRIES} times meanwhile; try "
+            "again"
+        )
 
     async def _history_of(
         self, home: str, stored: StoredCheckpoint | None, channels: Sequence[str]
@@ -583,7 +592,7 @@ def _ids_of(config: RunnableConfig) -> tuple[str, str, str]:
 
 
 def _thread_name(given: object) -> str:
-    """Return the name of a thread; refuse None, because all runs without a `thread_id` would share one thread."""
+    """Return the name of a thread; raise `InvalidOption` for None or an empty one, which all runs would share."""
     name = "" if given is None else str(given)
     if not name:
         raise InvalidOption(

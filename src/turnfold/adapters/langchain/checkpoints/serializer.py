@@ -61,9 +61,9 @@ _MAX_DEPTH = 100
 """The most levels of objects inside one another."""
 _FROM_ISO = "fromisoformat"
 _MOST_CHECKED = 1 << 16
-"""The most hashes of checked objects that are kept."""
+"""The most hashes of checked objects that are remembered."""
 _SHAPES = {SINGLE: 3, POSITIONAL: 3, KEYWORDS: 3, METHOD: 4, PYDANTIC_V1: 3, PYDANTIC_V2: 4}
-"""Number of elements that describe an object and its content, by extension code."""
+"""Number of elements in the stored form of an object, by msgpack extension code."""
 
 
 class StrictSerializer(JsonPlusSerializer):
@@ -76,7 +76,7 @@ class StrictSerializer(JsonPlusSerializer):
         """Hashes of objects that were checked before, because the same messages are written at every step."""
 
     def dumps_typed(self, obj: object) -> Typed:
-        """Return the value as bytes; raise `InvalidRecord` if it could not be read back."""
+        """Return the value's type and bytes; raise `InvalidRecord` if it could not be read back."""
         kind, data = super().dumps_typed(obj)
         if kind == "msgpack":
             if len(self._checked) > _MOST_CHECKED:
@@ -88,7 +88,7 @@ class StrictSerializer(JsonPlusSerializer):
         return kind, bytes(data)
 
     def loads_typed(self, data: Typed) -> object:
-        """Return the value that the bytes hold."""
+        """Return the value that stored bytes hold; raise `InvalidRecord` for a type that is not allowed."""
         kind, body = data
         match kind:
             case "null":
@@ -115,7 +115,7 @@ class StrictSerializer(JsonPlusSerializer):
 
 
 def _table(allowed: Iterable[AllowedType]) -> dict[_Name, type[Any]]:
-    """Return the listed classes, by the (module, name) under which their objects are stored."""
+    """Return the classes in `allowed_types` by (module, name), under which their objects are stored."""
     if isinstance(allowed, str) or isclass(allowed):
         raise InvalidOption(f"allowed_types={allowed!r} must be a list: [{allowed!r}]")
     found: dict[_Name, type[Any]] = {}
@@ -130,7 +130,7 @@ def _table(allowed: Iterable[AllowedType]) -> dict[_Name, type[Any]]:
 
 
 def _imported(given: object) -> type[Any]:
-    """Import the class that the program names by module and name."""
+    """Return a class of `allowed_types`, given as such or as (module, name); raise `InvalidOption` if there is none."""
     match given:
         case (str() as module, str() as name):
             pass
@@ -150,7 +150,7 @@ def _imported(given: object) -> type[Any]:
 
 
 def _importable(names: Iterable[tuple[str, ...] | type]) -> dict[_Name, type[Any]]:
-    """Return the names that are classes: LangGraph also gives names from annotations that cannot be imported."""
+    """Return those names that are classes, and skip the others: LangGraph also gives annotations that are none."""
     found: dict[_Name, type[Any]] = {}
     for one in names:
         try:
@@ -161,7 +161,7 @@ def _importable(names: Iterable[tuple[str, ...] | type]) -> dict[_Name, type[Any
 
 
 class _Reader:
-    """Reads one value; subclasses decide what to do with each object in it."""
+    """Decodes one stored value; subclasses decide what to do with each object in it."""
 
     def __init__(self, types: Mapping[_Name, type[Any]]) -> None:
         self._types = types
@@ -172,7 +172,7 @@ class _Reader:
         try:
             return self._decoder.decode(data)
         except RecursionError:
-            raise InvalidRecord("a stored value is nested too deeply to be read") from None
+            raise InvalidRecord("a stored value is nested too deeply to be decoded") from None
         except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
             # TypeError: a mapping key that is not hashable
             raise InvalidRecord(f"a stored value is damaged: {error}") from None
@@ -196,7 +196,7 @@ class _Reader:
 
 
 class _Rebuild(_Reader):
-    """A reader that creates the stored objects."""
+    """Decoder of stored values that creates the objects in them."""
 
     def _object(self, code: int, module: str, name: str, content: object) -> object:
         build = safe_builder(code, module, name) or _listed_builder(
@@ -216,7 +216,7 @@ class _Rebuild(_Reader):
 
 
 class _Check(_Reader):
-    """A reader that only checks that every object could be created."""
+    """Decoder of values to be stored that only checks that every object in them could be created again."""
 
     def __init__(self, types: Mapping[_Name, type[Any]], checked: set[int]) -> None:
         super().__init__(types)
@@ -245,23 +245,30 @@ class _Check(_Reader):
 
 
 def _parts(code: int, inside: object) -> tuple[str, str, object]:
-    """Return module, name and content of an object."""
+    """Return module, class name and content of a stored object; raise `InvalidRecord` if its form is wrong."""
     size = _SHAPES.get(code)
     if size is None:
-        raise InvalidRecord(f"a stored value has an extension of unknown kind {code}")
+        raise InvalidRecord(
+            f"a stored value holds an object of the unknown msgpack extension type {code}: a newer release, or another "
+            "program, wrote it"
+        )
     parts = cast("list[Any]", inside) if type(inside) is list else []
     if len(parts) != size or type(parts[0]) is not str or type(parts[1]) is not str:
-        raise InvalidRecord(f"a stored object of kind {code} is damaged")
+        raise InvalidRecord(
+            f"a stored object (msgpack extension type {code}) is damaged: it must be a list of {size} elements that "
+            "begins with the names of a module and a class"
+        )
     if code == METHOD and parts[3] != _FROM_ISO:
         called = f"{parts[0]}.{parts[1]}.{parts[3]}"[:200]
         raise InvalidRecord(
-            f"a stored value calls {called}, but stored data may call only the method {_FROM_ISO}"
+            f"a stored value would call {called}, but stored data may call only the method {_FROM_ISO}: it is damaged "
+            "or forged"
         )
     return parts[0], parts[1], parts[2]
 
 
 def _listed_builder(code: int, listed: type[Any] | None) -> _Build | None:
-    """Return the function that rebuilds an object of a listed class from its content."""
+    """Return the function that creates an object of a class in `allowed_types`; None if there is no such class."""
     if listed is None:
         return None
     builders: dict[int, _Build | None] = {
@@ -276,7 +283,7 @@ def _listed_builder(code: int, listed: type[Any] | None) -> _Build | None:
 
 
 def _validated(model: type[Any], fields: dict[str, object], unchecked: str) -> object:
-    """Create a pydantic model; without validation if its constructor does not accept the stored fields (aliases)."""
+    """Create a pydantic model from stored fields; without validation if the constructor refuses them (aliases)."""
     try:
         return model(**fields)
     except Exception:
@@ -299,7 +306,7 @@ class Codec:
     max_bytes: int
 
     def dump(self, value: object, path: str, limit: SizeLimit | None = None) -> Typed:
-        """Serialize a value; `limit` is shared by values that belong together."""
+        """Serialize a value; several values that share a `limit` are limited in size together."""
         try:
             kind, data = self.serde.dumps_typed(value)
         except InvalidRecord as fault:
@@ -308,7 +315,7 @@ class Codec:
         return kind, data
 
     def load(self, typed: Typed, path: str, limit: SizeLimit | None = None) -> object:
-        """Deserialize a stored value, after a check of its size; `limit` is shared by values that belong together."""
+        """Deserialize a stored value after a check of its size; values that share a `limit` are limited together."""
         self._check_size(*typed, path, limit)
         try:
             return self.serde.loads_typed(typed)
@@ -316,19 +323,19 @@ class Codec:
             raise fault.within(path) from None
 
     def values(self, typed: Mapping[str, Typed]) -> dict[str, object]:
-        """Return the values of a checkpoint by channel."""
+        """Return the deserialized values of a checkpoint by channel, limited in size together."""
         limit = SizeLimit(self.max_bytes)
         return {
             channel: self.load(one, f"channel {channel!r}", limit) for channel, one in typed.items()
         }
 
     def bare(self, stored: StoredCheckpoint) -> Checkpoint:
-        """Return a checkpoint without its values."""
+        """Return a stored checkpoint deserialized, without the values of its channels."""
         path = f"checkpoint {stored.id}"
         bare = mapping_of(self.load(stored.checkpoint, path), path)
         if bare.get("id") != stored.id:
             raise InvalidRecord(
-                f"the stored data holds checkpoint {str(bare.get('id'))[:100]!r} instead",
+                f"the stored data is that of another checkpoint, {str(bare.get('id'))[:100]!r}",
                 path=path,
                 remedy=REMEDY,
             )
@@ -337,12 +344,12 @@ class Codec:
         return cast("Checkpoint", bare)
 
     def metadata(self, stored: StoredCheckpoint) -> dict[str, Any]:
-        """Return the metadata of a checkpoint."""
+        """Return the deserialized metadata of a stored checkpoint."""
         path = f"metadata of checkpoint {stored.id}"
         return mapping_of(self.load(stored.metadata, path), path)
 
     def pending(self, tasks: Sequence[Writes]) -> list[PendingWrite]:
-        """Return the values that tasks wrote, in LangGraph's order."""
+        """Return the deserialized values that tasks wrote after a checkpoint, in LangGraph's order."""
         writes = [(each.task, write) for each in tasks for write in each.writes]
         writes.sort(key=lambda one: writes_sort_key(one[1].path, one[0], one[1].index))
         limits = {each.task: SizeLimit(self.max_bytes) for each in tasks}
@@ -360,11 +367,11 @@ class Codec:
 
 
 def mapping_of(value: object, path: str) -> dict[str, Any]:
-    """Return a stored value that must be a mapping with text keys."""
+    """Return a stored value that must be a mapping with text keys; raise `InvalidRecord` if it is not."""
     fields = cast("dict[object, object]", value) if isinstance(value, dict) else {None: None}
     if not all(isinstance(key, str) for key in fields):
         raise InvalidRecord(
-            f"must be a mapping with text keys, got {type(cast('object', value)).__name__}",
+            f"the stored value must be a mapping with text keys, got {type(cast('object', value)).__name__}",
             path=path,
             remedy=REMEDY,
         )

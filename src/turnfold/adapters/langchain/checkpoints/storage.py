@@ -90,7 +90,7 @@ class ChannelValues:
         """Limit for all values of a checkpoint together."""
 
     async def read(self, stored: StoredCheckpoint) -> dict[str, Typed]:
-        """Return every value of a checkpoint."""
+        """Return the serialized value of each channel of a checkpoint."""
         self._check_sizes(stored.values)
         found: dict[str, Typed] = {}
         limit = SizeLimit(self._max_bytes)
@@ -180,7 +180,8 @@ class ChannelValues:
         if steps:
             if _digest(data) != ref.digest:
                 raise InvalidRecord(
-                    f"a value stored with checkpoint {ref.holder} is damaged: {len(data):,} bytes with another digest",
+                    f"a value stored with checkpoint {ref.holder} is damaged: its {len(data):,} bytes have another "
+                    "digest",
                     remedy="Restore the store from a backup",
                 )
             self._cache.put(ref.digest, data, size=len(data))
@@ -188,10 +189,11 @@ class ChannelValues:
 
     @staticmethod
     def _checked_earlier(script: DeltaScript, later: DeltaScript) -> DeltaScript:
-        """Return `script`; raise `InvalidRecord` unless it is older than `later`, which is made from it."""
+        """Return `script`; raise `InvalidRecord` unless it is an earlier version of a value than `later`."""
         if script.index >= later.index:
             raise InvalidRecord(
-                f"version {later.index:,} of a stored value is made from a later one, version {script.index:,}",
+                f"a stored value is damaged: its version {later.index:,} is based on version {script.index:,}, which "
+                "is not earlier",
                 remedy="Restore the store from a backup",
             )
         return script
@@ -203,14 +205,14 @@ class ChannelValues:
         script = script or await self._load(ref)
         if script is None:
             raise InvalidRecord(
-                f"checkpoint {ref.holder} no longer has a value that another checkpoint refers to",
+                f"the stored checkpoints are damaged: checkpoint {ref.holder} lacks a value that another one refers to",
                 remedy="Restore the store from a backup",
             )
         return script
 
 
 def _base_of(index: int) -> int:
-    """Return the number of the earlier version from which version `index` is stored as a difference."""
+    """Return the number of the earlier version on which version `index` of a value is based, as a difference."""
     step = 1
     while index % (step * _STRIDE) == 0:
         step *= _STRIDE
@@ -229,7 +231,7 @@ _TRIES = 16
 
 
 class ThreadPlace(msgspec.Struct, frozen=True):
-    """The document that names the home of a thread: the conversation of the store that holds its data."""
+    """The index document of a thread: which conversation of the store (its home) holds the thread's data."""
 
     thread: str
     home: str
@@ -249,11 +251,11 @@ class Threads:
         """The last known home of each thread."""
 
     def known(self, thread: str) -> str:
-        """Return the last known home of a thread; empty if none is known."""
+        """Return the cached id of the conversation that holds a thread's data; empty if it is not cached."""
         return self._homes.get(thread) or ""
 
     async def find(self, thread: str) -> tuple[ThreadPlace | None, int]:
-        """Return the document that names the thread's home, and its version; (None, 0) if there is none."""
+        """Return the index document of a thread and its version; (None, 0) if there is no such thread."""
         document = await self._store.get_document(
             self._scope, self._index, _THREAD, document_name(thread)
         )
@@ -265,7 +267,7 @@ class Threads:
         return place, document.version
 
     async def home(self, thread: str) -> str:
-        """Return the home of a thread; a new thread is given one."""
+        """Return the id of the conversation that holds a thread's data; a new thread gets a new one."""
         for _ in range(_TRIES):
             place, _ = await self.find(thread)
             if place is not None:
@@ -279,12 +281,12 @@ class Threads:
         )
 
     async def all(self) -> list[ThreadPlace]:
-        """Return every thread."""
+        """Return the index documents of all threads."""
         documents = await all_documents(self._store, self._scope, self._index, _THREAD)
         return [self._place(document) for document in documents]
 
     async def put(self, place: ThreadPlace, *, expect: int) -> int:
-        """Store the home of a thread if its document has the version `expect`; return the new version."""
+        """Write the index document of a thread if it has the version `expect`; return the new version."""
         body = msgspec.json.encode(place)
         document = Document(_THREAD, document_name(place.thread), body, 0)
         stored = await self._store.put_document(self._scope, self._index, document, expect=expect)
@@ -316,19 +318,19 @@ class Threads:
         )
 
     async def erase(self, *homes: str) -> None:
-        """Erase these homes (conversations of the store)."""
+        """Erase these conversations of the store, which held a thread's data."""
         for home in homes:
             await self._store.delete(self._scope, home)
 
     def new_home(self, thread: str) -> str:
-        """Return a new unique id for the home of a thread."""
+        """Return a new unique id for the conversation that holds a thread's data."""
         return new_home(self._home_prefix(thread))
 
     def _home_prefix(self, thread: str) -> str:
         return self._names.prefix(thread)
 
     async def _find_homes(self, thread: str) -> tuple[str, ...]:
-        """Return every conversation of the store that has the name of a home of this thread."""
+        """Return the ids of all conversations in the store that are named like those of this thread's data."""
         found: list[str] = []
         after = prefix = self._home_prefix(thread)
         while page := await self._store.conversations(self._scope, after=after, limit=_PAGE):
@@ -340,19 +342,21 @@ class Threads:
         return tuple(found)
 
     def _place(self, document: Document) -> ThreadPlace:
-        """Decode the home of a thread; refuse homes of other threads, because the homes named here may be erased."""
+        """Decode the index document of a thread; raise `InvalidRecord` if its conversations are not this thread's."""
         try:
             place = msgspec.json.decode(document.body, type=ThreadPlace)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidRecord(
-                f"the document of thread {document.key!r} is not valid: {error}", remedy=REMEDY
+                f"the stored document of thread {document.key!r} cannot be decoded: {error}",
+                remedy=REMEDY,
             ) from None
         prefix = self._home_prefix(place.thread)
         if document_name(place.thread) != document.key or not all(
             is_home(home, prefix) for home in (place.home, *place.left)
         ):
             raise InvalidRecord(
-                f"thread {document.key!r} has the home {place.home[:200]!r}, which does not belong to it",
+                f"the stored document of thread {document.key!r} names conversation {place.home[:200]!r}, which "
+                "does not belong to it",
                 remedy=REMEDY,
             )
         return place
@@ -369,7 +373,7 @@ _Body = TypeVar("_Body", StoredCheckpoint, Writes)
 
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
-    """A checkpoint to be stored."""
+    """A checkpoint to be stored, with the values of its channels not serialized yet."""
 
     namespace: str
     id: str
@@ -385,7 +389,7 @@ class NewCheckpoint:
 
 
 class CheckpointStorage:
-    """Reads and writes the checkpoints and pending writes in the homes (conversations) of threads."""
+    """Reads and writes the checkpoints and pending writes of threads, each in its conversation of the store."""
 
     def __init__(
         self, store: Store, scope: Scope, *, seal_key: bytes | str | None, max_bytes: int
@@ -402,30 +406,30 @@ class CheckpointStorage:
     async def checkpoint(
         self, home: str, namespace: str, checkpoint: str
     ) -> StoredCheckpoint | None:
-        """Return a checkpoint as it is stored now."""
+        """Return a checkpoint as it is stored now; None if there is none with this id."""
         return await self._read(home, checkpoint_key(namespace, checkpoint))
 
     async def newest(self, home: str, namespace: str) -> StoredCheckpoint | None:
-        """Return the newest checkpoint of a namespace."""
+        """Return the newest checkpoint of a namespace; None if there is none."""
         page = await self.page(home, after=namespace_prefix(namespace), limit=1)
         return page[0] if page and page[0].namespace == namespace else None
 
     async def page(
         self, home: str, *, after: str = "", limit: int = _DOCUMENT_PAGE
     ) -> list[StoredCheckpoint]:
-        """Return a page of the checkpoints of a home: namespace by namespace, the newest first."""
+        """Return a page of the checkpoints in a conversation: namespace by namespace, the newest first."""
         documents = await self._store.documents(
             self._scope, home, CHECKPOINT, after=after, limit=limit
         )
         return [self._remember(home, document) for document in documents]
 
     async def all(self, home: str) -> list[StoredCheckpoint]:
-        """Return every checkpoint of a home, newest first within its namespace."""
+        """Return every checkpoint in a conversation, newest first within its namespace."""
         documents = await all_documents(self._store, self._scope, home, CHECKPOINT)
         return [self._remember(home, document) for document in documents]
 
     async def values(self, home: str, stored: StoredCheckpoint) -> dict[str, Typed]:
-        """Return the values of a checkpoint."""
+        """Return the serialized value of each channel of a checkpoint."""
         return await self._values_of(home, stored.namespace).read(stored)
 
     async def put(
@@ -467,7 +471,7 @@ class CheckpointStorage:
     async def add_writes(
         self, home: str, namespace: str, checkpoint: str, task: str, new: Sequence[Write]
     ) -> None:
-        """Store the writes of a task.
+        """Store values that a task wrote after a checkpoint, together with those that it wrote before.
 
         A write with an index that is stored already is ignored; writes with an index below 0 are replaced.
         """
@@ -486,7 +490,7 @@ class CheckpointStorage:
         record: _Body,
         merged: Callable[[Document | None, _Body], _Body | None],
     ) -> tuple[_Body, int]:
-        """Store a record and return it with its size; if another writer was first, store the result of `merged`."""
+        """Write a document, or if another writer was first what `merged` makes of both; return it with its size."""
         version = 0
         for _ in range(_TRIES):
             body = self._bodies.pack(record, place)
@@ -501,7 +505,9 @@ class CheckpointStorage:
                     record = together
                     continue
             return record, len(body)
-        raise Conflict(f"{place.path}: other writers were first {_TRIES} times; try again")
+        raise Conflict(
+            f"{place.path} was not written: other writers changed it first, {_TRIES} times in a row; try again"
+        )
 
     async def writes(self, home: str, namespace: str, checkpoint: str) -> list[Writes]:
         """Return the writes that tasks made after a checkpoint, task by task."""
@@ -566,7 +572,7 @@ class CheckpointStorage:
         return self._remember(home, document) if document else None
 
     def _remember(self, home: str, document: Document) -> StoredCheckpoint:
-        """Decode the document of a checkpoint, and cache the checkpoint."""
+        """Decode the document of a checkpoint, and cache the result."""
         stored, size = self._bodies.checkpoint(home, document)
         self._checkpoints.put((home, document.key), stored, size=size)
         return stored
@@ -582,7 +588,7 @@ class _DocumentReader:
         self._limit = _FEW
 
     async def starting_with(self, prefix: str) -> list[Document]:
-        """Return the documents whose key starts with a prefix; it must not sort before that of the last call."""
+        """Return the documents whose key starts with `prefix`; prefixes must be given in ascending order."""
         found: list[Document] = []
         while document := await self._next():
             if not document.key.startswith(prefix):
