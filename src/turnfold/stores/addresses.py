@@ -206,12 +206,15 @@ def with_cache(
     blocking: bool = False,
     on_answer: Callable[[float, bool], None] | None = None,
 ) -> Store:
-    """Put the Redis cache at `cache` in front of a durable store.
+    """Return a store that reads through the Redis cache at the address `cache`; writes go to `store`.
 
     `on_answer` is called after each request to Redis with the seconds it took and whether Redis responded.
     """
     if split_address(cache).scheme.lower() not in _REDIS:
-        raise InvalidOption(f"cache={shown_address(cache)!r} is not a redis:// address")
+        raise InvalidOption(
+            f"cache={shown_address(cache)!r} must be the address of a Redis server: redis://host:port, rediss://, "
+            "redis+cluster:// or unix://"
+        )
     from turnfold.stores.redis.cache import CachedStore
 
     cluster = "+cluster://" in cache

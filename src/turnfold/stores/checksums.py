@@ -143,7 +143,7 @@ def checked_document(found: Sequence[object], mark: LogMark) -> Document:
 
 
 def checkpoint_checksum(checkpoint: Checkpoint) -> int:
-    """Return the checksum of a checkpoint."""
+    """Return the checksum of a checkpoint's fields, to detect damage of its stored row."""
     fields = (
         f"{checkpoint.upto}:{checkpoint.created}:{float(checkpoint.fidelity)!r}:{checkpoint.id}:"
         f"{checkpoint.previous}:{checkpoint.digest}:{checkpoint.model}:{checkpoint.trust}"

@@ -436,7 +436,9 @@ class ExportReader:
             )
         if self._file.readline(1):
             raise InvalidExport(
-                "data follows the footer, which must be the last line", line=self.line + 1
+                "data follows the footer, which must be the last line",
+                line=self.line + 1,
+                remedy="Import the file as it was exported, without changes",
             )
         self.digest = footer.digest
         self._on_progress(self.size)
@@ -515,7 +517,7 @@ class ExportedConversation:
             self.file.write(line)
 
     def digest(self, created: int) -> str:
-        """Return the digest of the conversation, given its creation time."""
+        """Return the digest of the lines added so far and the conversation's creation time."""
         return content_digest(self._content, created)
 
     def end(self, created: int) -> bytes:

@@ -52,7 +52,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an export or import."""
+    """How far an export or import has come, for its `progress` callback."""
 
     what: str
     """The current step: `exporting` (counts entries), or `checking` and then `restoring` (count bytes of the file)."""
@@ -63,7 +63,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """The result of an export or import."""
+    """The result of an export or import: numbers of conversations, entries and bytes."""
 
     conversations: int
     entries: int
@@ -93,11 +93,11 @@ class Source(Protocol):
         ...
 
     def seek(self, offset: int, whence: int = ..., /) -> int:
-        """Set the position; return it."""
+        """Set the position at which the file is read next; return it."""
         ...
 
     def tell(self) -> int:
-        """Return the position."""
+        """Return the position at which the file is read next."""
         ...
 
 
@@ -115,7 +115,7 @@ async def export_to(
     conversations: Iterable[str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Transferred:
-    """Write the scope's conversations, or those named, to a path or a binary file.
+    """Write all conversations of a tenant, or those named, to a path or a binary file.
 
     A path is replaced atomically when the export is complete. Writers need not stop: each conversation is exported as a
     consistent snapshot. `progress` is called from time to time, possibly from another thread.
@@ -306,14 +306,14 @@ class _RereadableFile:
         self.size = 0 if copy is not None else _size_from(source, self._start)
 
     def readline(self, limit: int, /) -> bytes:
-        """Return the next line of the first pass."""
+        """Return the next line of the first reading of the file."""
         data = self._source.readline(limit)
         if self._copy is not None:
             self._copy.write(data)
         return data
 
     def again(self) -> Source:
-        """Return a file from which the same lines can be read again."""
+        """Return a file for the second reading, which has the same lines as the first."""
         file = self._source if self._copy is None else self._copy
         file.seek(self._start)
         return file

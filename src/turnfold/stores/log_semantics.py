@@ -252,7 +252,7 @@ def columns_entry(columns: Columns) -> Entry:
 
 
 def check_checkpoint(checkpoint: Checkpoint) -> None:
-    """Raise `InvalidOption` unless every backend can store this checkpoint exactly."""
+    """Raise `InvalidOption` unless every backend can store this checkpoint (summary) exactly."""
     check_name(checkpoint.id, "checkpoint id")
     for part in ("text", "digest", "model", "trust"):
         check_text(getattr(checkpoint, part), path=f"checkpoint.{part}")
@@ -302,7 +302,7 @@ def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head
 def split_checkpoints(
     known: Sequence[Checkpoint], name: str
 ) -> tuple[list[Checkpoint], list[Checkpoint]]:
-    """Split checkpoints into those before the id `name` and the rest; raise `NotFound` if there is no such id."""
+    """Split checkpoints into those before the one with the id `name`, and the rest; raise `NotFound` if unknown."""
     at = next((index for index, each in enumerate(known) if each.id == name), None)
     if at is None:
         raise NotFound(f"there is no checkpoint {name!r} to drop: checkpoints() lists them")

@@ -126,7 +126,7 @@ class Scope:
 
 
 class Ability(StrEnum):
-    """Optional features of a backend."""
+    """Optional features of a store's backend."""
 
     DURABLE = "durable"
     """An acknowledged append survives a crash of the process and of the machine."""
@@ -181,7 +181,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The result of an append: the seqs of the batch, and the head after it."""
+    """The result of an append: the seqs of its entries, and the head (newest seq, version) after it."""
 
     first: int
     """Seq of the first entry of the batch."""
@@ -207,7 +207,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A conversation at one moment: its head, its live checkpoint and its documents of the requested kinds."""
+    """A conversation at one moment: its head (newest seq, version), live checkpoint and documents of some kinds."""
 
     head: Head = field(default_factory=Head)
     checkpoint: Checkpoint | None = None
@@ -282,7 +282,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a store can serve requests, with details and warnings for its operator."""
+    """Report on a store for its operator: if it can serve requests, with details and warnings."""
 
     ok: bool
     backend: str
@@ -291,7 +291,7 @@ class Health:
 
 
 class Store(Protocol):
-    """An append-only log per conversation, plus its checkpoints and documents."""
+    """Protocol of all stores: an append-only log of messages per conversation, with its summaries and documents."""
 
     abilities: frozenset[Ability]
     blocking: bool
@@ -305,7 +305,7 @@ class Store(Protocol):
         *,
         expect: int | None = None,
     ) -> Appended:
-        """Append entries, all or none of them; with `expect`, raise `Conflict` unless it is the newest seq."""
+        """Append a batch of entries, all or none; with `expect`, raise `Conflict` unless it is the newest seq."""
         ...
 
     async def head(self, scope: Scope, conversation: str) -> Head:
@@ -313,7 +313,7 @@ class Store(Protocol):
         ...
 
     async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
-        """Return the head, the live checkpoint and all documents of these kinds as they are at one moment."""
+        """Return the head (newest seq, version), the live checkpoint and all documents of these kinds at one moment."""
         ...
 
     async def read(
@@ -353,7 +353,7 @@ class Store(Protocol):
         *,
         seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
-        """Store a checkpoint and make it the live one; raise `Conflict` unless `checkpoint.previous` is live now.
+        """Store a checkpoint (summary) and make it the live one; raise `Conflict` unless `previous` is live now.
 
         `seen` is the seq and epoch of an entry that the author of the summary has read, ideally the newest one. If the
         store has no such entry (it was restored or failed over), `Conflict` is raised too. Epoch 0 is not compared.
@@ -363,11 +363,11 @@ class Store(Protocol):
         ...
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
-        """Return the newest checkpoint, or None before the first; reads no other checkpoint."""
+        """Return the newest checkpoint (stored summary), or None before the first; reads no other one."""
         ...
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first; the last one is live."""
+        """Return all checkpoints (stored summaries) of a conversation, oldest first; the last one is live."""
         ...
 
     async def drop_checkpoint(
@@ -380,7 +380,7 @@ class Store(Protocol):
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        """Remove a checkpoint and all later ones, which were made from it; return the removed ones, oldest first.
+        """Remove a checkpoint (stored summary) and all later ones, made from it; return them, oldest first.
 
         The checkpoint before it, if there is one, becomes live again. Every entry that is no longer summarised gets a
         new epoch: readers that cached it read it again, and a checkpoint or note by a writer that saw the removed

@@ -37,7 +37,7 @@ _LARGEST_NUMBER = 1 << 60
 
 
 class RepeatedId(IdReused):
-    """Two entries of one conversation have the same client id; nothing was written."""
+    """Raised if two entries of a conversation to restore have the same client id; nothing was written."""
 
     def __init__(self, *, conversation: str, seq: int) -> None:
         self.conversation = conversation
@@ -159,12 +159,12 @@ class RestoreBatch(NamedTuple):
 
     @property
     def client_ids(self) -> list[str]:
-        """The client ids of the rows."""
+        """The client ids of the batch's entries."""
         return [row.client_id for row in self.rows if row.client_id]
 
 
 class Pieces:
-    """Reads the pieces of a restore: checks their order, counts tokens, and returns them in batches."""
+    """Reads the parts of restored conversations: checks their order, counts tokens, returns them in batches."""
 
     def __init__(self, pieces: Iterable[Piece], counter: TokenCounter) -> None:
         self._pieces = iter(pieces)

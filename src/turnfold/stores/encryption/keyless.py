@@ -275,7 +275,7 @@ class _KeylessStore:
         return captured
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        """Restore conversations: encrypted pieces as they are, plain ones only into conversations without a key."""
+        """Restore conversations: encrypted data as it is, plain data only into conversations that are not encrypted."""
         is_encrypted = await encrypted_conversations(self._inner, scope)
 
         def checked() -> Iterator[Piece]:

@@ -87,7 +87,7 @@ class _KeyNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class DataKey:
-    """The data key of one conversation, which encrypts its content."""
+    """The data key of one conversation: encrypts and decrypts its entries, checkpoints and documents."""
 
     id: str
     """Id of the key: a hash, which reveals nothing about the key."""
@@ -238,7 +238,7 @@ async def key_id(store: Store, scope: Scope, conversation: str) -> str | None:
 
 
 async def delete_key(store: Store, scope: Scope, conversation: str) -> None:
-    """Delete the wrapped key of a conversation, if it has one."""
+    """Delete the stored, wrapped data key of a conversation: an encrypted conversation can never be read again."""
     if await _wrapped_key(store, scope, conversation) is not None:
         await store.delete(scope, _key_conversation(scope.tenant, conversation))
 
@@ -360,7 +360,7 @@ class ConversationKeys:
         self._new.discard((scope.tenant, conversation))
 
     def by_id(self, name: str) -> DataKey | None:
-        """Return the cached data key with this id, or None."""
+        """Return the data key with this id if it is cached, else None."""
         return self._by_id.get(name)
 
     def forget(self, scope: Scope, conversation: str) -> None:

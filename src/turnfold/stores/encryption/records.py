@@ -65,7 +65,7 @@ _SEALED_LAST: Final = (OpaquePart, ToolResult)
 
 
 class _Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The content of the opaque part of an encrypted message."""
+    """The opaque part of an encrypted message, decoded: ids of key and entry, and the encrypted bytes."""
 
     type: str
     key: str
@@ -90,7 +90,7 @@ class _CheckpointText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def seal_message(key: DataKey, message: Message, seq: int, client_id: str) -> Message:
-    """Return the message of an entry encrypted, as a message of the same role."""
+    """Return a message encrypted for its seq and client id, in the form of a message of the same role."""
     role = message.role
     data = key.encrypt(encode_message(message), "entry", seq, client_id, role)
     form = _Sealed(_TYPE, key.id, seq, base64.b64encode(data).decode(), client_id)

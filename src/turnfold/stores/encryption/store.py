@@ -223,7 +223,7 @@ class EncryptedStore:
         return await self._inner.head(scope, conversation)
 
     async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
-        """Return a conversation's head, live checkpoint and documents of these kinds at one moment, decrypted."""
+        """Return a conversation's head (newest seq, version), live checkpoint and documents at one moment, plain."""
         key = await self._keys.find(scope, conversation)
         view = await self._inner.view(scope, conversation, kinds)
         if key is None and (view.checkpoint is not None or view.documents):
@@ -399,7 +399,7 @@ class EncryptedStore:
     async def documents(
         self, scope: Scope, conversation: str, kind: str, *, after: str = "", limit: int = 1000
     ) -> list[Document]:
-        """Return the documents of a kind, decrypted."""
+        """Return a page of the documents of a kind in key order, decrypted."""
         found = await self._inner.documents(scope, conversation, kind, after=after, limit=limit)
         key = await self._keys.find(scope, conversation)
         return [open_document(key, each, (scope.tenant, conversation)) for each in found]
@@ -407,7 +407,7 @@ class EncryptedStore:
     async def drop_document(
         self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
     ) -> bool:
-        """Remove a document; return True if it existed."""
+        """Remove a document; return True if it existed. With `expect`, raise `Conflict` for another version."""
         await self._keys.find(scope, conversation)
         return await self._inner.drop_document(scope, conversation, kind, key, expect=expect)
 

@@ -87,7 +87,7 @@ async def recount(
     *,
     clock: Callable[[], int],
 ) -> Head:
-    """Count the tokens of a conversation again if another counter made the stored counts; return the new head."""
+    """Count a conversation's tokens again if another counter made the stored counts; return its new head (totals)."""
     if not needs_recount(head, counter):
         return head
     _log.warning(
@@ -149,7 +149,7 @@ class PostgresAppends:
     async def _append_at(
         self, place: ConversationKey, head: Head, batch: Batch, calls: _Calls
     ) -> Appended | None:
-        """Append if the conversation is still at the cached `head`, in one round trip; None if it has changed."""
+        """Append in one round trip if the conversation is still as in the cached `head`; None if it has changed."""
         now, epoch = self._clock(), new_epoch()
         rows = plan_append(batch, head, {}, created=now, epoch=epoch, expect=None)
         assert isinstance(rows, list)  # noqa: S101 (nothing is known, so nothing is repeated)

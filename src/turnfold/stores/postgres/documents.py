@@ -56,7 +56,7 @@ DOCUMENT_COLUMNS = f"coalesce(long_kind, kind), {_VALUES}"
 
 
 def find_checkpoints(place: ConversationKey) -> Statement:
-    """Return the statement that selects all checkpoints of a conversation, oldest first."""
+    """Return the statement that selects all checkpoints (stored summaries) of a conversation, oldest first."""
     return Statement(
         f"SELECT record, checksum FROM turnfold_checkpoint WHERE {HERE} ORDER BY upto",
         place.keys,
@@ -64,7 +64,7 @@ def find_checkpoints(place: ConversationKey) -> Statement:
 
 
 def find_live_checkpoint(place: ConversationKey) -> Statement:
-    """Return the statement that selects the newest checkpoint of a conversation."""
+    """Return the statement that selects the newest checkpoint (stored summary) of a conversation."""
     return Statement(
         f"SELECT record, checksum FROM turnfold_checkpoint WHERE {HERE} ORDER BY upto DESC LIMIT 1",
         place.keys,
@@ -105,7 +105,7 @@ def to_checkpoints(place: ConversationKey, found: Rows) -> list[Checkpoint]:
 
 
 def to_checkpoint(record: object, checksum: object, mark: LogMark) -> Checkpoint:
-    """Return a stored checkpoint decoded; raise an error if it does not match its checksum."""
+    """Return a checkpoint (summary) decoded from its row; raise an error if it does not match its checksum."""
     if type(record) is not bytes or checksum not in (None, record_checksum(record)):
         raise damaged("a checkpoint", mark)
     try:

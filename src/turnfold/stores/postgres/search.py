@@ -242,7 +242,7 @@ _STEP = 1000
 
 
 def _find_stale(place: ConversationKey, *, everywhere: bool) -> Statement:
-    """Return the statement that selects a conversation whose search index was made by an older release's word rules."""
+    """Return the statement that selects a conversation whose index was made of words split by an older release."""
     return Statement(
         "SELECT coalesce(long_name, conversation) FROM turnfold_conversation WHERE tenant = $1 "
         "AND ($2::text IS NULL OR conversation = $2) AND (indexed_by < $3 OR indexed_by > $3) AND NOT erased LIMIT 1",

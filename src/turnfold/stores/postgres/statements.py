@@ -122,7 +122,7 @@ _ERASED = "tenant = $1 AND conversation = turnfold_erased($1, $2)"
 
 
 class IndexedText(NamedTuple):
-    """The searchable text of a checkpoint or document."""
+    """The text of a checkpoint or document that goes into the search index, with its kind and key."""
 
     kind: str
     key: str
@@ -228,7 +228,7 @@ class ConversationRow:
     deleted: bool = False
 
     def for_writing(self, name: str) -> Head:
-        """Return the head, for a write that follows; raise `ConversationDeleted` for a deleted conversation."""
+        """Return the conversation's head (newest seq, version); raise `ConversationDeleted` if it was deleted."""
         if self.deleted:
             raise ConversationDeleted(f"conversation {name!r} has been erased; use another id")
         return self.head
@@ -258,13 +258,13 @@ def find_erased(place: ConversationKey) -> Statement:
 
 
 def lock_head(place: ConversationKey) -> Statement:
-    """Return the statement that selects the head of a conversation and locks it against other writers."""
+    """Return the statement that selects a conversation's head (newest seq, version) and locks out other writers."""
     sql, values = find_head(place)
     return Statement(f"{sql} FOR UPDATE", values)
 
 
 def to_conversation(found: Rows) -> ConversationRow:
-    """Return the result of `find_head` as a `ConversationRow`; with an empty head if there is no such conversation."""
+    """Return the row that `find_head` selects; an empty one if there is no such conversation."""
     if not found:
         return ConversationRow(Head())
     deleted, *head = found[0]
@@ -322,7 +322,7 @@ def next_head(head: Head) -> Head:
 
 
 def save_head(place: ConversationKey, head: Head, *, before: State, now: int) -> Statement:
-    """Return the statement that updates the head of a conversation if it is still in the state `before`."""
+    """Return the statement that updates a conversation's head (newest seq, version) if its state is `before`."""
     return Statement(_SAVE_HEAD, _head_values(place, head, before=before, now=now))
 
 
@@ -346,7 +346,7 @@ def list_conversations(tenant: str, after: str, limit: int) -> Statement:
 
 
 def to_info(row: Sequence[object]) -> ConversationInfo:
-    """Return a row of `list_conversations` (name, times, columns of the head) as a `ConversationInfo`."""
+    """Return a row of `list_conversations` (name, times, newest seq and totals) as a `ConversationInfo`."""
     name, created, updated = cast("tuple[str, int, int]", row[:3])
     return ConversationInfo(name, _head(row[3:]), created, updated)
 
@@ -383,7 +383,7 @@ def append_rows(
     *,
     before: State,
 ) -> Statement:
-    """Return the statement that inserts entries with their search terms and updates the head.
+    """Return the statement that inserts entries with their search terms, and updates the head (newest seq, totals).
 
     If the state of the conversation is not `before`, it writes nothing and selects 0.
     """
@@ -392,7 +392,7 @@ def append_rows(
 
 
 def insert_rows(place: ConversationKey, new: Sequence[Row], texts: Iterable[Findable]) -> Statement:
-    """Return the statement that inserts entries with their search terms; the head is written separately."""
+    """Return the statement that inserts entries with their search terms; it does not update the head (newest seq)."""
     return Statement(_INSERT_ONLY, (*place.keys, *_row_values(place, new, texts)))
 
 

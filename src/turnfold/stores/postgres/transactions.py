@@ -106,11 +106,11 @@ Work: TypeAlias = Callable[[Link], Awaitable[Result]]
 
 
 class UniqueViolation(StoreUnavailable):
-    """A row with this key exists; nothing was written."""
+    """Raised if a row with the same unique key exists already; nothing was written."""
 
 
 class _Transaction(ABC, Generic[_Connection]):
-    """A `Link`; subclasses send statements, blocking or in an event loop."""
+    """Base class of transactions: subclasses send the statements, blocking or in an event loop."""
 
     def __init__(
         self, connection: _Connection, opening: Sequence[Statement], limits: TimeLimits
@@ -192,7 +192,7 @@ class _Pool(ABC):
     def transaction(
         self, connection: Connection, opening: Sequence[Statement]
     ) -> _Transaction[Any]:
-        """Return a transaction on a connection of this pool."""
+        """Return a new transaction on a connection of this pool; it begins with the statements `opening`."""
 
     async def take(self) -> Connection:
         """Return an idle connection that is still alive, or a new one."""

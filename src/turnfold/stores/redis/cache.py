@@ -305,7 +305,7 @@ class CachedStore:
 
     @property
     def durable(self) -> Store:
-        """The store behind the cache."""
+        """The durable store behind the Redis cache."""
         return self._inner
 
     @property

@@ -89,14 +89,14 @@ class CachedDocument(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CachedCheckpoints(msgspec.Struct, frozen=True, array_like=True):
-    """Cached value: all checkpoints of a conversation."""
+    """Cached value: all checkpoints (stored summaries) of a conversation."""
 
     head: Head
     value: tuple[Checkpoint, ...]
 
 
 class CachedSegment(msgspec.Struct, frozen=True, array_like=True):
-    """Cached value: what one query of a `ShortMemory` reads: head, checkpoint, documents and the newest rows."""
+    """Cached value: what a query of a `ShortMemory` reads: head (version), checkpoint, documents, newest rows."""
 
     head: Head
     checkpoint: Checkpoint | None
@@ -128,7 +128,7 @@ def document_field(kind: str, key: str) -> bytes:
 
 
 def is_fresh(cached: Head, now: Head) -> bool:
-    """Return True if a value read at the head `cached` is valid at the head `now`: the conversation has not changed."""
+    """Return True if a cached value is still valid: the conversation has the same head (newest seq, version)."""
     return cached == now
 
 
@@ -204,7 +204,7 @@ def tail_of(window: CachedWindow, *, tokens: int, messages: int) -> Sequence[Row
 
 
 def extend_window(window: CachedWindow, head: Head, newer: Sequence[Entry]) -> CachedWindow | None:
-    """Return the window extended to a later head, or None if the entries do not continue it.
+    """Return cached rows extended by `newer` ones to a later state; None if these do not continue the cached ones.
 
     `newer` are the entries of the log from the window's newest one on.
     """
@@ -416,13 +416,13 @@ class SealedValues:
         return replace(read, state=state, known=True)
 
     def now(self) -> float:
-        """Return the time by the monotonic clock."""
+        """Return the current time of the monotonic clock, in seconds."""
         return self._monotonic()
 
     def open_segment(
         self, scope: Scope, conversation: str, sealed: bytes
     ) -> tuple[View, list[Entry]] | None:
-        """Return a cached segment decoded (view and newest entries), or None if its authentication tag is wrong."""
+        """Return a cached segment decoded: a view and the newest entries; None if its authentication tag is wrong."""
         key = self._key(scope, conversation)
         known = self._segments.get(key, sealed)
         if known is None:
@@ -438,7 +438,7 @@ class SealedValues:
     async def write_segment(
         self, scope: Scope, conversation: str, view: View, entries: Sequence[Entry], *, since: float
     ) -> None:
-        """Cache a segment: a view and the newest entries at its head, which were read after the time `since`."""
+        """Cache what one query needs (a view and the newest entries of a conversation), read after time `since`."""
         fits = not entries or _ends_at(view.head, entries[-1])
         if not fits or self._monotonic() - since > OLDEST_FILL:
             self.counts.unfit += 1

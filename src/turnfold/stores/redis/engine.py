@@ -259,7 +259,7 @@ class RedisEngine:
 
     @property
     def pending_erasures(self) -> int:
-        """Number of deletions that are executed when Redis responds again."""
+        """Number of conversations whose Redis keys are deleted as soon as Redis responds again."""
         return len(self._pending_erasures)
 
     async def ping(self) -> bool:

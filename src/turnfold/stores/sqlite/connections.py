@@ -101,7 +101,7 @@ class Writer:
         return True
 
     def _run_alone(self, job: Job) -> None:
-        """Run a job in a savepoint; roll it back if it fails."""
+        """Run one write job in a savepoint; if it fails, roll it back and keep its error for the caller."""
         self._writer.execute("SAVEPOINT job")
         try:
             job.result = job.kind.alone(self._writer, job.item)
@@ -186,7 +186,7 @@ class GroupedReads:
         self._lock = threading.Lock()
 
     async def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` on a snapshot that is no older than this call; return its result."""
+        """Run a short read on a snapshot of the file no older than this call; return its result."""
         waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             if not self._starting and self._threads < _MAX_THREADS:

@@ -57,7 +57,7 @@ def add_checkpoint(
     seen: tuple[int, int] | None,
     clock: Callable[[], int],
 ) -> Checkpoint:
-    """Store a checkpoint and make it the live one; if it is already stored, return the stored one."""
+    """Store a checkpoint (summary) and make it the live one; if it is stored already, return the stored one."""
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     known = sql.checkpoints(connection, record.key)
     repeated = repeated_checkpoint(checkpoint, known)

@@ -183,7 +183,7 @@ class SqliteEngine(Writer):
 
     @property
     def closed(self) -> bool:
-        """True once the engine was closed."""
+        """True once `close` was called."""
         return self._closed
 
     def prepare(self, work: Callable[[Connection], None], *, unless_busy: bool = False) -> None:
@@ -233,7 +233,7 @@ class SqliteEngine(Writer):
                 raise
 
     async def backup(self, target: str) -> None:
-        """Copy the database into a new file while it is in use."""
+        """Copy the database into the new file `target` while it is in use."""
         self.process.check()
         if self.blocking:
             self._backup(target)
@@ -287,7 +287,7 @@ class SqliteEngine(Writer):
             ) from error
 
     def _size(self) -> int:
-        """Return the size of the database in bytes."""
+        """Return the size of the database in bytes, by its number of pages."""
         pages, size = (
             self._writer.execute(f"PRAGMA {each}").fetchone()
             for each in ("page_count", "page_size")

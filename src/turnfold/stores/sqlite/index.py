@@ -105,7 +105,7 @@ Place: TypeAlias = tuple[int, Findable | None]
 
 
 class IndexTables(NamedTuple):
-    """The names of the tables of one index."""
+    """The names of the database tables that make up one search index."""
 
     postings: str
     """FTS5 table with a list for each term: the ids of the texts that contain it."""
@@ -127,7 +127,7 @@ class TermDigests:
         return self._known.get(term) or self._known.setdefault(term, _digest(term, self._key))
 
     def number(self, term: str) -> int:
-        """Return the primary key of a term in the table of counts."""
+        """Return the primary key of a search term in the table that counts the texts of each term."""
         return _number(self.of(term))
 
     @property
@@ -250,7 +250,7 @@ def _count(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
 
 
 def prepare_index(connection: Connection) -> None:
-    """Create the search index if there is none or other word rules made it; begins its own transaction."""
+    """Create the search index if there is none, or if another release split texts into other words."""
     if _is_current(connection):
         return  # without waiting for another writer
     connection.execute("BEGIN IMMEDIATE")
@@ -269,7 +269,7 @@ def prepare_index(connection: Connection) -> None:
 
 
 def _is_current(connection: Connection) -> bool | None:
-    """Return True if the search index was made by this release's word rules; None if there is no index."""
+    """Return True if this release splits texts into the words of the search index; None if there is no index."""
     made_by = sql.scalar(connection, "SELECT made_by FROM search_index WHERE NOT retired")
     return None if made_by is None else made_by == TERMS_MADE_BY
 
@@ -621,7 +621,7 @@ def _remove(
 
 
 def _is_removable(connection: Connection, key: int) -> bool:
-    """Return True if this release's word rules indexed a conversation: only then its terms can be made again."""
+    """Return True if a conversation was indexed by this release's splitting of words: its terms can be made again."""
     made_by = sql.scalar(connection, "SELECT indexed_by FROM conversation WHERE key = ?", (key,))
     return made_by == TERMS_MADE_BY
 

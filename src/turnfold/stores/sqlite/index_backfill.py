@@ -299,7 +299,7 @@ def _is_waiting(connection: Connection, step: _Step) -> bool:
 
 
 def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, most: int) -> int:
-    """Index at most `most` waiting texts; return how many were indexed.
+    """Add at most `most` waiting texts to the search index; return how many were added.
 
     Blocks the calling thread. A result of 0 may mean that another process has indexed them meanwhile.
     """

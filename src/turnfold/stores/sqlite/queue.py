@@ -71,7 +71,7 @@ class Connection(Protocol):
         ...
 
     def last_insert_rowid(self) -> int:
-        """Return the primary key of the row inserted last."""
+        """Return the primary key of the row that this connection inserted last."""
         ...
 
     def data_version(self) -> int:
@@ -243,7 +243,7 @@ def notify(group: Iterable[Job]) -> None:
 
 
 def wake(job: Job) -> None:
-    """Wake a blocking caller by releasing the lock that it waits for."""
+    """Wake the blocking caller of a job by releasing the lock that it waits for."""
     with suppress(RuntimeError):  # already open
         job.gate.release()
 

@@ -60,7 +60,7 @@ _SHORT_BODIES = 1_024
 
 @dataclass(slots=True)
 class _ScanResult:
-    """The result of scanning entries that are not in the index."""
+    """The result of scanning entries that are not in the search index yet."""
 
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     holding: Counter[str] = field(default_factory=Counter[str])
@@ -292,7 +292,7 @@ class _CandidateSelection:
         return best + self._newest_first(equals)[: MOST_CANDIDATES - len(best)]
 
     def _newest_first(self, places: Sequence[int]) -> list[int]:
-        """Sort the ids of texts with equal scores, the newest first."""
+        """Sort the ids of equally scored texts, the newest first."""
         texts = [place for place in places if place < 0]
         if not texts:
             return sorted(places, reverse=True)

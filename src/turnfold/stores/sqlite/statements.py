@@ -352,13 +352,13 @@ def _log_mark_of(connection: Connection, key: int) -> str:
 
 
 def checkpoints(connection: Connection, key: int) -> list[Checkpoint]:
-    """Return a conversation's checkpoints, oldest first."""
+    """Return a conversation's checkpoints (stored summaries), oldest first."""
     found = connection.execute(f"{_CHECKPOINTS} ORDER BY upto", (key,))
     return [checked_checkpoint(row, partial(_log_mark_of, connection, key)) for row in found]
 
 
 def live_checkpoint(connection: Connection, key: int) -> Checkpoint | None:
-    """Return a conversation's newest checkpoint, or None."""
+    """Return a conversation's newest checkpoint (stored summary), or None."""
     row = connection.execute(f"{_CHECKPOINTS} ORDER BY upto DESC LIMIT 1", (key,)).fetchone()
     return None if row is None else checked_checkpoint(row, partial(_log_mark_of, connection, key))
 
@@ -369,7 +369,7 @@ def to_document(connection: Connection, key: int, row: tuple[object, ...]) -> Do
 
 
 def to_info(tenant: str, row: tuple[object, ...]) -> ConversationInfo:
-    """Return a row of a listing (name, created, updated, columns of the head) as a `ConversationInfo`."""
+    """Return a row of a listing (name, created, updated, newest seq and totals) as a `ConversationInfo`."""
     name, created, updated = cast("tuple[str, int, int]", row[:3])
     return ConversationInfo(name, _head(row[3:], partial(log_mark, tenant, name)), created, updated)
 

@@ -61,7 +61,7 @@ class HeadCache:
         self._state = (connection.total_changes(), self._engine.invalidations)
 
     def get(self, connection: Connection, tenant: str, conversation: str) -> sql.SqliteConversation:
-        """Return a conversation's row and head, cached or read; raise `ConversationDeleted` if it was deleted."""
+        """Return a conversation's row with its head (newest seq, version), cached or read; refuse a deleted one."""
         name = (tenant, conversation)
         record = self._records.get(name)
         if record is None:
@@ -73,7 +73,7 @@ class HeadCache:
 
 
 class AppendJob(NamedTuple):
-    """One batch to append to a conversation."""
+    """A write job: one batch of entries to append to a conversation."""
 
     tenant: str
     conversation: str
@@ -82,7 +82,7 @@ class AppendJob(NamedTuple):
 
 
 class SqliteAppends:
-    """Executes the appends of a store.
+    """Executes append jobs, several together in one transaction where that is possible.
 
     `recount` is called to count the tokens of a conversation again if another token counter was used before.
     """
@@ -152,7 +152,7 @@ class SqliteAppends:
 def _move(
     connection: Connection, item: AppendJob, record: sql.SqliteConversation, last: Row, now: int
 ) -> None:
-    """Set the cached head to the batch's last row; write the conversation's own row only if it must change."""
+    """Set the cached head (newest seq, totals) to a batch's last row; write the conversation's row only if needed."""
     head, counter = record.head, item.batch.counter
     moved = (last.seq, last.running, last.turn, head.checkpoint)
     if record.unindexed and head.counter == counter:
