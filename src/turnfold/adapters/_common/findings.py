@@ -40,7 +40,7 @@ def as_finding_text(shown: str, value: object) -> str:
 
 @dataclass(slots=True)
 class _PendingCall:
-    """A tool call whose result is not in the log yet."""
+    """A tool call that has started and whose result is not in the log yet."""
 
     call: ToolCall
     asked: int

@@ -35,7 +35,7 @@ def with_original_form(
 def original_fields(
     record: Message, written: JsonObject, *, provider: str, framework: str
 ) -> JsonObject:
-    """Return the fields of the framework's message that a record was made of; `written` if that form is not stored."""
+    """Return the fields of the framework's message that was stored; `written` if its original form is not stored."""
     origin = record.origin
     if origin is None or origin.provider != provider or not origin.form:
         return written

@@ -55,7 +55,7 @@ class Retraction(NamedTuple):
 
 
 class VisibleHistory:
-    """Reads the visible part of one conversation's log, and retracts its newest messages."""
+    """Reads the visible part of one conversation's log, and hides its newest messages (retraction)."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
@@ -73,7 +73,7 @@ class VisibleHistory:
         )
 
     async def entries(self) -> list[VisibleEntry]:
-        """Return every visible entry, oldest first."""
+        """Return every entry of the log that is not hidden, oldest first."""
         retraction = await self.retraction()
         found: list[VisibleEntry] = []
         after = retraction.cleared

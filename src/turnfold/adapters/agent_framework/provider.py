@@ -129,7 +129,7 @@ class TurnfoldHistoryProvider(HistoryProvider):
         state: dict[str, Any] | None = None,
         **kwargs: object,
     ) -> None:
-        """Append messages, all of them or none; durable on return."""
+        """Append messages to the log, all of them or none, and wait until they are stored."""
         del state, kwargs
         records = [record_of(message) for message in messages]
         if records:

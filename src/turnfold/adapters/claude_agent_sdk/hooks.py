@@ -93,7 +93,7 @@ class SessionHooks:
     async def prompt_submitted(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the user's prompt; return pins, state, findings and recalled passages as additional context for it."""
+        """Log the user's prompt; return pins, state, findings and recalled content as additional context for it."""
         del tool_use_id, context
         session = self._session(payload)
         await self._end_turn(session, payload)

@@ -103,7 +103,7 @@ class TurnfoldSessionStore(SessionStore):
         await self._off_loop(self._delete(key))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """Return the subpaths (subagents) of a session."""
+        """Return the subpaths of a session's transcripts, one for each subagent."""
         return [
             place.subpath
             for place in await self._off_loop(self._places(key["project_key"]))

@@ -31,7 +31,7 @@ class TextBeside(NamedTuple):
 
 
 class TranscriptFile:
-    """Reads the texts in one transcript file, as the file grows."""
+    """Reads the texts that a model wrote beside tool calls from a transcript file, as it grows."""
 
     def __init__(self, path: str, *, begin: int = 0) -> None:
         self._path = Path(path)
@@ -43,7 +43,7 @@ class TranscriptFile:
 
     @classmethod
     def at_end(cls, path: str) -> TranscriptFile:
-        """Return a reader that starts at the present end of the file."""
+        """Return a reader that skips what the transcript file contains now."""
         found = Path(path)
         return cls(path, begin=found.stat().st_size if found.is_file() else 0)
 

@@ -95,7 +95,9 @@ class TurnfoldMemoryService(BaseMemoryService):
         place = self._place(app_name, user_id)
         found = await self._bridge(place.by_client_id(memory_id)) if memory_id else []
         if not found:
-            raise NotFound(f"no memory {memory_id!r} of user {user_id!r} in app {app_name!r}")
+            raise NotFound(
+                f"user {user_id!r} has no memory {memory_id!r} in app {app_name!r}: search_memory returns the ids"
+            )
         await self._bridge(place.erase(found[0].seq, reason="deleted memory"))
 
     def _place(self, app_name: str, user_id: str) -> AsyncSession:

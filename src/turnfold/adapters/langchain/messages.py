@@ -219,7 +219,9 @@ def _write_part(part: Part, residue: JsonObject) -> JsonObject:
         case OpaquePart(), _:
             return thaw_object(part.json)
         case _:
-            raise InvalidRecord(f"a LangChain message cannot hold a {type(part).__name__}")
+            raise InvalidRecord(
+                f"a stored {type(part).__name__} cannot be part of a LangChain message: LangChain has no block for it"
+            )
 
 
 _SplitMessage: TypeAlias = tuple[Role, list[Part], str | None, JsonObject]
@@ -320,7 +322,7 @@ def _locate_fault(message: BaseMessage, fault: InvalidRecord) -> InvalidRecord:
 
 
 def numbered(record: Message, number: int) -> Message:
-    """Return the record with a number in its client id, for the second, third ... equal message without an id."""
+    """Return the stored message with a number in its client id, for the second, third ... equal one without an id."""
     own = origin_of(record)
     return record if own is None else _with_envelope(record, {"name": f"{own.name}.{number}"})
 
@@ -423,7 +425,7 @@ class MessageOrigin(NamedTuple):
 
 
 def origin_of(record: Message) -> MessageOrigin | None:
-    """Return the ids of the LangChain message that a record was made from; None if LangChain did not write it."""
+    """Return the ids of the LangChain message that a stored one was made from; None if LangChain did not write it."""
     origin = record.origin
     if origin is None or origin.provider != PROVIDER:
         return None

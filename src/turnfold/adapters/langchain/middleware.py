@@ -142,7 +142,7 @@ class ConversationState:
                 self._pending.append((tool_request, str(writable(str(shown.text)))))
 
     async def finish(self, messages: Sequence[BaseMessage]) -> None:
-        """Store the last messages of a run."""
+        """Store the last messages of a run in the log."""
         await self._log.catch_up(history_of(messages))
         await self._note_findings(messages)
 
@@ -273,12 +273,12 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
         return result
 
     def after_agent(self, state: _State, runtime: Runtime[Any]) -> None:
-        """Store the last messages of the run."""
+        """Store the last messages of the run in the log."""
         del runtime
         self._runner.block_on(self._conversation().finish(_messages(state)))
 
     async def aafter_agent(self, state: _State, runtime: Runtime[Any]) -> None:
-        """Store the last messages of the run."""
+        """Store the last messages of the run in the log."""
         del runtime
         await self._runner.run(self._conversation().finish(_messages(state)))
 

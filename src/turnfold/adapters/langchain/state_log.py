@@ -51,7 +51,7 @@ class _Prepared(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """The state of a run as it was last stored."""
+    """The messages of a run's state as they were last stored, with their seqs."""
 
     names: list[str]
     seqs: list[int]
@@ -137,7 +137,7 @@ class GraphRunLog:
                 return _Stored(names, seqs, head)
 
     def _prepare_all(self, messages: Sequence[BaseMessage]) -> list[_Prepared]:
-        """Convert the messages of a state to records; equal messages without an id get numbers."""
+        """Convert the messages of a state to stored messages; equal ones without an id get numbers."""
         if len(self._prepared) > _MOST + len(messages):
             self._prepared.clear()
         counts: Counter[str] = Counter()

@@ -236,15 +236,15 @@ class TurnfoldMemory(BaseMemory):
         return tokens + self._session.counter.reply <= self._session.budget.tokens
 
     async def aget_all(self) -> list[ChatMessage]:
-        """Return all messages since the last reset, folded or not."""
+        """Return all messages since the last reset, also those that are folded (compacted)."""
         return await self._off_loop(self._all())
 
     async def aput(self, message: ChatMessage) -> None:
-        """Append a message to the log; it is on disk on return."""
+        """Append a message to the log, and wait until it is stored."""
         await self._off_loop(self._put([message]))
 
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
-        """Append messages to the log, all or none; they are on disk on return."""
+        """Append messages to the log, all or none, and wait until they are stored."""
         await self._off_loop(self._put(messages))
 
     async def aput_step(self, messages: list[ChatMessage], tools: Sequence[str]) -> int:

@@ -305,7 +305,7 @@ def _restored(record: Message) -> list[ChatMessage]:
 
 
 def _form(record: Message) -> JsonObject | None:
-    """Return the data that restores LlamaIndex's own message from a record; None if there is none."""
+    """Return the data that restores LlamaIndex's own message from a stored one; None if there is none."""
     origin = record.origin
     if origin is None or origin.provider != PROVIDER or not origin.form:
         return None
@@ -349,7 +349,7 @@ def _older_calls(extra: JsonObject) -> list[ToolCall]:
 
 
 def _kept_whole(fields: JsonObject, plain: JsonObject) -> Message:
-    """Return a record that keeps the whole message beside its content; `plain` has only JSON values."""
+    """Return a stored message that keeps the whole original beside its content; `plain` has only JSON values."""
     if plain == fields:
         return _with_form(_text_only(plain), {"whole": json.dumps(fields)})
     try:

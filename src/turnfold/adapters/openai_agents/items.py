@@ -76,7 +76,7 @@ def records_of(items: Iterable[object]) -> list[Message]:
 
 
 def items_of(record: Message) -> list[TResponseInputItem]:
-    """Return the SDK items that a record was made from, or ones with equal content; none for a system message."""
+    """Return the SDK items that a stored message was made from, or equal ones; none for a system message."""
     if record.role == "system":
         return []
     try:
@@ -131,7 +131,7 @@ def item_key(item: Mapping[str, object]) -> str:
 
 
 def name_of(record: Message) -> str:
-    """Return the name of a record, for its client id: a digest of its content and form."""
+    """Return the name of a stored message, for its client id: a digest of its content and form."""
     return _digest(encode_message(record).decode())
 
 
@@ -150,7 +150,7 @@ def _split(
     alone: Callable[[JsonObject], bool],
     together: Callable[[list[JsonObject]], list[Message]],
 ) -> list[Message]:
-    """Convert items to records in order: those for which `alone` is true one by one, runs of others by `together`."""
+    """Convert items to stored messages: those for which `alone` is true one by one, runs of others by `together`."""
     found: list[Message] = []
     for by_itself, stretch in groupby(items, key=alone):
         listed = list(stretch)
@@ -159,7 +159,7 @@ def _split(
 
 
 def _grouped_records(items: list[JsonObject]) -> list[Message]:
-    """Convert items to records, one per model response; items that cannot be converted are kept whole."""
+    """Convert items to stored messages, one per model response; items that cannot be converted are kept whole."""
     found = _read_back(items)
     if found is not None:
         return found
@@ -174,7 +174,7 @@ def _grouped_or_single(items: list[JsonObject]) -> list[Message]:
 
 
 def _read_back(items: list[JsonObject]) -> list[Message] | None:
-    """Convert items to records; None if the records would not restore every item exactly."""
+    """Convert items to stored messages; None if these would not restore every item exactly."""
     try:
         found = wire.openai_responses.accept_all(items)
         back = [item for record in found for item in items_of(record)]
@@ -192,7 +192,7 @@ def _speaks_as_system(item: JsonObject) -> bool:
 
 
 def _kept_whole(item: JsonObject) -> Message:
-    """Return an item without an equivalent as a record with its text, which keeps the whole item beside it."""
+    """Return an item without an equivalent as a stored message with its text, which keeps the whole item too."""
     try:
         form = freeze({"=": [item]}, path="form")
     except InvalidRecord:
@@ -209,7 +209,7 @@ def _kept_whole(item: JsonObject) -> Message:
 
 
 def _escaped_result(item: JsonObject, form: str) -> Message:
-    """Return the record of a tool output that has a lone surrogate: a result with an error text."""
+    """Return a tool output that has a lone surrogate as a stored tool result with an error text."""
     call_id = text_at(cast("JsonObject", writable(item)), "call_id")
     result = ToolResult(call_id, (TextPart(outcome_of(item.get("output")).text),), is_error=True)
     return Message.of("tool", (result,), origin=Origin(PROVIDER, form=form))
@@ -349,7 +349,7 @@ class RunItems:
 
 
 def answered_calls(items: _Items) -> set[str]:
-    """Return the ids of the calls whose outputs are among the items."""
+    """Return the ids of the tool calls whose outputs are among the items."""
     found: set[str] = set()
     for item in cast("Sequence[Mapping[str, object]]", items):
         if str(item.get("type", "")).endswith("_output"):

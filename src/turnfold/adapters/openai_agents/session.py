@@ -85,7 +85,7 @@ class TurnfoldSession:
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items to the log, all or none; they are on disk on return.
+        """Append items to the log, all or none, and wait until they are stored.
 
         Items that turnfold stored before the SDK added them are not stored again.
         """
@@ -98,7 +98,7 @@ class TurnfoldSession:
         self.run.stored(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Hide the newest item and return it; None if there is none.
+        """Hide the session's newest item and return it; None if there is none.
 
         It stays in the log, but is no longer among the items and no longer shown to a model; a later summary or a
         recall may still mention it.
@@ -168,7 +168,7 @@ class TurnfoldSession:
                 await self._log.keep_whole(seq, len(items_of(record)))
 
     async def _append_named(self, records: Sequence[Message]) -> None:
-        """Append records with client ids made of content and turn, so that another process finds them stored."""
+        """Append messages with client ids made of content and turn, so that another process finds them stored."""
         turns = await self._turns()
         self._ahead = []
         for record in records:
@@ -181,7 +181,7 @@ class TurnfoldSession:
             self._ahead.append((done.first, record))
 
     async def _stored_before(self, records: list[Message]) -> dict[int, tuple[int, Message]]:
-        """Return seq and message of those records with tool calls that are stored already, by `id(record)`."""
+        """Return seq and content of those messages with tool calls that are stored already, by `id(record)`."""
         calling = [record for record in records if record.calls]
         if not calling:
             return {}
@@ -213,7 +213,7 @@ class _VisibleItems:
         return max(self._of(shown), default=-1) + 1
 
     def _of(self, shown: VisibleEntry) -> dict[int, TResponseInputItem]:
-        """Return the visible items of a log entry by their index in its record."""
+        """Return the visible SDK items in a log entry, by their index in it."""
         entry = shown.entry
         known = self._known.get(entry.seq)
         if known is None:
@@ -245,5 +245,5 @@ def _without_calls(
 
 
 def _client_id(record: Message, turns: int) -> str:
-    """Return the client id of a record: made of content and turn, so that a process that continues the run finds it."""
+    """Return the client id of a message, made of content and turn: a process that continues the run finds it by it."""
     return f"{_STORED_AHEAD}{name_of(record)}:{turns}"

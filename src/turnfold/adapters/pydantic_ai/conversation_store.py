@@ -56,7 +56,7 @@ _Stored = TypeVar("_Stored", _Placed, ConversationEntry)
 
 
 def _decoded(adapter: TypeAdapter[list[_Stored]], document: Document) -> _Stored:
-    """Decode the single value that a document holds."""
+    """Decode the one value in a stored document; raise `InvalidRecord` if it is not valid."""
     try:
         [found] = adapter.validate_json(document.body)
     except (ValueError, RecursionError) as error:  # pydantic's ValidationError is a ValueError
@@ -128,7 +128,7 @@ class TurnfoldConversationStore(ConversationStore):
             raise ConversationConflict(conversation_id) from None
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """Return one entry; raises `LookupError` if it is unknown."""
+        """Return one entry of a PydanticAI conversation; raise `LookupError` if it is unknown."""
         entry = await self._documents.get(await self._documents.home_of(entry_id), entry_id)
         if entry is None:
             raise KeyError(entry_id)
@@ -146,7 +146,10 @@ class TurnfoldConversationStore(ConversationStore):
         while at is not None and (limit is None or len(found) < limit):
             found.append(entries[at])
             if len(found) > len(entries):
-                raise InvalidRecord(f"entry {at!r} is stored as its own ancestor", remedy=_REMEDY)
+                raise InvalidRecord(
+                    f"the stored history is damaged: entry {at!r} is its own ancestor",
+                    remedy=_REMEDY,
+                )
             at = entries[at].parent_id
         found.reverse()
         return found
@@ -159,7 +162,7 @@ class TurnfoldConversationStore(ConversationStore):
 
 
 class _Documents:
-    """Reads and writes the documents: all records in one conversation of the store, entries in their homes."""
+    """Reads and writes stored PydanticAI conversations: an index of records, and the entries of each."""
 
     def __init__(self, memory: AsyncMemory, name: str) -> None:
         self._store, self._scope = memory.store, memory.scope
@@ -206,7 +209,7 @@ class _Documents:
         return placed
 
     async def place(self, placed: _Placed, *, expect: int) -> None:
-        """Write the record of a conversation; raises `Conflict` if its document has another version."""
+        """Write the record of a PydanticAI conversation; raise `Conflict` if its document has another version."""
         body = _placed.dump_json([placed])
         document = Document(_RECORD, placed.record.conversation_id, body, 0)
         await self._store.put_document(self._scope, self._index, document, expect=expect)

@@ -145,7 +145,7 @@ def _is_own(part: records.Part) -> bool:
 
 
 def _restored_own(part: records.Part) -> ModelRequest | ModelResponse:
-    """Return the PydanticAI message of one part that an opaque part of a record keeps whole."""
+    """Return the PydanticAI message with one part that a stored message keeps whole."""
     fields = thaw_object(cast("records.OpaquePart", part).json)
     kind = "response" if fields.get("part_kind") in _RESPONSE_PARTS else "request"
     [message] = ModelMessagesTypeAdapter.validate_python([{"kind": kind, "parts": [fields]}])
@@ -166,13 +166,13 @@ class NamedRecord(NamedTuple):
 
 
 class RecordNamer:
-    """Gives the records of a history their names, in order; repeated names get a number."""
+    """Gives the stored messages of a history their client ids, in order; a repeated one gets a number."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
 
     def named(self, records: Sequence[Message]) -> list[NamedRecord]:
-        """Return the records of the next message of a history, each with its client id."""
+        """Return the stored messages made of the next message of a history, each with its client id."""
         return [NamedRecord(record, self._numbered(record_name(record))) for record in records]
 
     def _numbered(self, name: str) -> str:
@@ -197,7 +197,7 @@ def records_of(message: ModelMessage) -> list[Message]:
 
 
 def _lean_or_whole(message: ModelMessage) -> list[Message]:
-    """Return records that restore a message exactly: with few extra fields if possible, else with all of them."""
+    """Return stored messages that restore a PydanticAI message exactly, with as few extra fields as possible."""
     fields = _fields(message)
     lean = _records(message, fields, whole=False)
     return lean if _round_trips(lean, fields) else _records(message, fields, whole=True)
@@ -373,7 +373,7 @@ _MOST = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Restored:
-    """A record as PydanticAI's request parts or response."""
+    """A record (stored message) converted to PydanticAI's request parts or response."""
 
     record: Message
     """The record; kept here so that no other object can get its id() while it is cached."""
@@ -383,18 +383,18 @@ class _Restored:
 
 @dataclass(slots=True)
 class Restorer:
-    """Converts records to PydanticAI messages, with a cache: most records of a window are in the next one too."""
+    """Converts stored messages to PydanticAI messages, with a cache: most of a window are in the next one too."""
 
     cache: dict[int, _Restored] = field(default_factory=dict[int, _Restored])
 
     def view(self, records: Sequence[Message], *, instructions: str | None) -> list[ModelMessage]:
-        """Convert records to PydanticAI messages for a model: no system prompts, and `instructions` in each request."""
+        """Convert stored messages to PydanticAI's for a model: no system prompts, `instructions` in each request."""
         return self._messages(
             records, lambda _, parts: ModelRequest(parts, instructions=instructions)
         )
 
     def history(self, records: Sequence[Message]) -> list[ModelMessage]:
-        """Convert records to the PydanticAI messages they were made from, or to ones with the same content."""
+        """Convert stored messages to the PydanticAI messages they were made from, or to ones with equal content."""
         return self._messages(records, _restored_request)
 
     def _messages(
@@ -413,12 +413,12 @@ class Restorer:
         return found
 
     def name(self, record: Message) -> str:
-        """Return the client id that a record got from its PydanticAI message; empty if PydanticAI did not write it."""
+        """Return the client id that a stored message got from PydanticAI's; empty if PydanticAI did not write it."""
         known = self.cache.get(id(record))
         return str(known.envelope.get("id", "")) if known else record_name(record)
 
     def _grouped(self, records: Sequence[Message]) -> list[tuple[bool, _Restored]]:
-        """Return the converted form of each record, and True if it came in the same request as the one before it."""
+        """Return each stored message converted, and True if it came in the same request as the one before it."""
         names: dict[str, str] = {}
         found: list[tuple[bool, _Restored]] = []
         last: object = None
@@ -451,7 +451,7 @@ def model_messages(records: Sequence[Message]) -> list[ModelMessage]:
 
 
 def record_name(record: Message) -> str:
-    """Return the client id that a record got from its PydanticAI message; empty if PydanticAI did not write it."""
+    """Return the client id that a stored message got from PydanticAI's; empty if PydanticAI did not write it."""
     return str(_envelope(record).get("id", ""))
 
 

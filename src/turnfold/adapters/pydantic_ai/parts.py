@@ -80,7 +80,7 @@ def _part_of_item(item: object) -> tuple[ContentPart, object]:
 
 
 def _item_of(part: ContentPart, residue: object) -> object:
-    """Restore a PydanticAI item from its part and residue."""
+    """Restore a PydanticAI item from its message part and its residue (the other fields)."""
     if residue is None:
         return part.text if isinstance(part, TextPart) else ""
     rest = cast("JsonObject", residue)
@@ -97,7 +97,9 @@ def _item_of(part: ContentPart, residue: object) -> object:
         case ((ImagePart() | FilePart()), _):
             return {**rest, "url": part.url}
         case _:
-            raise InvalidRecord(f"a PydanticAI message cannot hold a {type(part).__name__}")
+            raise InvalidRecord(
+                f"a stored {type(part).__name__} cannot be part of a PydanticAI message: PydanticAI has no item for it"
+            )
 
 
 def _items_of(parts: Sequence[ContentPart], residues: Sequence[object]) -> list[object]:
@@ -210,7 +212,7 @@ def _is_media(item: object) -> bool:
 
 
 def restored_request_part(record: Message, residue: JsonObject) -> JsonObject:
-    """Return a PydanticAI request part as JSON, restored from a record and its residue."""
+    """Return a PydanticAI request part as JSON, restored from a stored message and its residue (other fields)."""
     if _WHOLE in residue:
         whole = cast("JsonObject", residue[_WHOLE])
         return whole or thaw_object(cast("OpaquePart", record.parts[0]).json)
@@ -244,7 +246,7 @@ def _restored_content(parts: Sequence[ContentPart], form: object) -> object:
 def response_part(
     fields: JsonObject, *, model: str, whole: bool = False
 ) -> tuple[Part, JsonObject]:
-    """Convert a part of a PydanticAI response to a message part and its residue; with `whole`, of all fields."""
+    """Convert a part of a PydanticAI response to a message part and its residue (other fields; `whole`: all)."""
     part, rest = _read_response_part(fields, model)
     try:
         Message.of("assistant", (part,))
@@ -283,7 +285,7 @@ def _tool_call(rest: JsonObject) -> ToolCall:
 
 
 def restored_response_part(part: Part, residue: JsonObject) -> JsonObject:
-    """Return a PydanticAI response part as JSON, restored from a part and its residue."""
+    """Return a PydanticAI response part as JSON, restored from a message part and its residue (other fields)."""
     if _WHOLE in residue:
         whole = cast("JsonObject", residue[_WHOLE])
         return whole or thaw_object(cast("OpaquePart", part).json)
@@ -302,5 +304,7 @@ def restored_response_part(part: Part, residue: JsonObject) -> JsonObject:
         case TextPart() | ImagePart() | FilePart() | OpaquePart():
             fields["content"] = _item_of(part, fields.get("content"))
         case _:
-            raise InvalidRecord(f"a PydanticAI response cannot hold a {type(part).__name__}")
+            raise InvalidRecord(
+                f"a stored {type(part).__name__} cannot be part of a PydanticAI response: PydanticAI has no part for it"
+            )
     return fields

@@ -71,7 +71,7 @@ class AgentRunLog:
         return self._prepare(message).records
 
     def names(self, message: ModelMessage) -> frozenset[str]:
-        """Return the client ids that a message's records have in the log."""
+        """Return the client ids in the log of the stored messages that a PydanticAI message was converted to."""
         return frozenset(self._log_names.get(name, name) for name in self._prepare(message).names)
 
     async def result_seq(self, call_id: str) -> int:
@@ -88,7 +88,7 @@ class AgentRunLog:
         return known[1] if known else None
 
     def _prepare(self, message: ModelMessage) -> _Prepared:
-        """Return the records of a message, cached or converted; converted again if it has got more parts since."""
+        """Return the stored form of a message, cached or converted; converted again if it has got more parts."""
         known = self._prepared.get(id(message))
         if known is not None and known.parts == len(message.parts):
             return known

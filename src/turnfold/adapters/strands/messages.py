@@ -73,7 +73,7 @@ def record_of(message: StrandsMessage) -> Message:
 
 
 def strands_messages(records: Iterable[Message]) -> list[StrandsMessage]:
-    """Convert records to Strands messages; consecutive messages of one role are joined, as Bedrock requires it."""
+    """Convert stored messages to Strands messages; consecutive ones of one role are joined, as Bedrock requires."""
     messages: list[StrandsMessage] = []
     for record in records:
         message = _message_of(record)
@@ -93,7 +93,7 @@ def fields_of(message: StrandsMessage) -> JsonObject:
 
 
 def record_of_fields(fields: JsonObject) -> Message:
-    """Convert the fields of a Strands message to a record; tool results that JSON cannot express become text."""
+    """Convert the fields of a Strands message to its stored form; tool results that are no JSON become text."""
     try:
         freeze(fields, path="message")
     except InvalidRecord:

@@ -247,7 +247,7 @@ _NEWEST_FIRST = {code: _FIRST + _LAST - code for code in range(_FIRST, _LAST + 1
 
 
 class ValueRef(msgspec.Struct, frozen=True, array_like=True):
-    """A reference to the stored bytes of a value."""
+    """A reference to the stored bytes of a channel's value: their digest, and the checkpoint that has them."""
 
     digest: bytes
     holder: str = ""
@@ -259,7 +259,7 @@ class ValueRef(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChannelValue(msgspec.Struct, frozen=True, array_like=True):
-    """The value of a channel at a checkpoint."""
+    """The value of a LangGraph channel at a checkpoint: its version, and where its bytes are stored."""
 
     version: int | float | str | None
     kind: str
@@ -300,7 +300,7 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Write(msgspec.Struct, frozen=True, array_like=True):
-    """One value that a task wrote."""
+    """One value that a LangGraph task wrote to a channel."""
 
     index: int
     channel: str
@@ -309,7 +309,7 @@ class Write(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Writes(msgspec.Struct, frozen=True, array_like=True):
-    """The values a task wrote after a checkpoint."""
+    """The values that a LangGraph task wrote after a checkpoint."""
 
     checkpoint: str
     task: str
@@ -450,7 +450,7 @@ class BodySeal:
         self._max_bytes = max_bytes
 
     def pack(self, data: bytes, place: DocumentPlace) -> bytes:
-        """Compress and seal `data`; return the body to store."""
+        """Compress `data` and add a seal (digest) for its place; return the body to store."""
         if len(data) > self._max_document_bytes:
             raise InvalidRecord(
                 f"a checkpoint or the writes of a task have {len(data):,} bytes, but a document may have only "

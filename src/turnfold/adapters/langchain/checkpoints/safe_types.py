@@ -224,7 +224,10 @@ def array_of(inside: object) -> object:
     """Create a numpy array of numbers, booleans, times or text; its size must be that of the stored bytes."""
     parts = cast("list[object]", inside) if isinstance(inside, list) else []
     if len(parts) != _ARRAY_FIELDS:
-        raise InvalidRecord("a stored numpy array is damaged")
+        raise InvalidRecord(
+            "a stored numpy array is damaged: its type, shape, order or data is missing or not valid",
+            remedy="Restore the store from a backup, or delete the thread",
+        )
     dtype, shape, order, data = parts
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
         raise InvalidRecord(
@@ -238,7 +241,10 @@ def array_of(inside: object) -> object:
         or len(sides) > _MOST_SIDES
         or not all(type(side) is int and side >= 0 for side in sides)
     ):
-        raise InvalidRecord("a stored numpy array is damaged")
+        raise InvalidRecord(
+            "a stored numpy array is damaged: its type, shape, order or data is missing or not valid",
+            remedy="Restore the store from a backup, or delete the thread",
+        )
     try:
         numpy = import_module("numpy")
         kind = numpy.dtype(dtype)

@@ -278,7 +278,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield the checkpoints that match, newest first."""
+        """Yield the checkpoints of the config's thread that match `filter` and `before`, newest first."""
         listing = self._listing(config, filter, before, limit)
         while found := self._runner.block_on(listing.next_page()):
             for each in found:
@@ -292,7 +292,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield the checkpoints that match, newest first."""
+        """Yield the checkpoints of the config's thread that match `filter` and `before`, newest first."""
         listing = self._listing(config, filter, before, limit)
         while found := await self._runner.run(listing.next_page()):
             for each in found:

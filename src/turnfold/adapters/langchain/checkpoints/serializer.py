@@ -172,14 +172,20 @@ class _Reader:
         try:
             return self._decoder.decode(data)
         except RecursionError:
-            raise InvalidRecord("a stored value is nested too deeply to be decoded") from None
+            raise InvalidRecord(
+                "a value of a checkpoint is nested too deeply to be decoded",
+                remedy="Store values with fewer levels",
+            ) from None
         except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
             # TypeError: a mapping key that is not hashable
             raise InvalidRecord(f"a stored value is damaged: {error}") from None
 
     def _ext(self, code: int, data: memoryview) -> object:
         if self._depth >= _MAX_DEPTH:
-            raise InvalidRecord(f"a stored value has objects nested deeper than {_MAX_DEPTH}")
+            raise InvalidRecord(
+                f"a value of a checkpoint has objects nested more than {_MAX_DEPTH} levels deep",
+                remedy="Store values with fewer levels",
+            )
         self._depth += 1
         try:
             inside = self._decoder.decode(data)

@@ -240,7 +240,7 @@ class ThreadPlace(msgspec.Struct, frozen=True):
 
 
 class Threads:
-    """Finds, creates and deletes the threads of a store."""
+    """Finds, creates and deletes LangGraph threads in a store."""
 
     def __init__(self, store: Store, scope: Scope, *, name: str) -> None:
         self._store, self._scope = store, scope
