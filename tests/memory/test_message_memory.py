@@ -398,7 +398,7 @@ def test_while_the_summarizer_is_down_the_extract_stands_in(
         assert marks(memory.get_messages())[-1] == number, "each is there once"
     assert asked > 2
     assert gaps(memory.get_messages(), facts) == []
-    assert "using an extract instead" in caplog.text
+    assert "an extract of the messages is used" in caplog.text
     assert "83-417-K" not in caplog.text
 
 

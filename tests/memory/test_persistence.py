@@ -32,7 +32,7 @@ from turnfold import (
     system,
     user,
 )
-from turnfold.memories import message_log
+from turnfold.memories import kept_messages
 from turnfold.records import Entry
 from turnfold.stores import Scope, SqliteStore
 from turnfold.tokens import counter_for
@@ -148,7 +148,7 @@ def check_like_one_that_never_stopped(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         # Otherwise short histories would release nothing.
-        patched.setattr(message_log, "_MIN_RELEASED", 3)
+        patched.setattr(kept_messages, "_MIN_RELEASED", 3)
         pair = Pair(Path(folder) / "chat.db", options, summarizer)
         try:
             for name, value in operations:
@@ -202,7 +202,7 @@ def test_the_log_keeps_what_the_limits_and_clear_let_go(tmp_path: Path) -> None:
 
 
 def test_opening_reads_only_what_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_log, "_MIN_RELEASED", 4)
+    monkeypatch.setattr(kept_messages, "_MIN_RELEASED", 4)
     path = tmp_path / "chat.db"
     memory = kept_in(path, max_messages=6)  # not closed: closing would save the state
     for message in chat(100):

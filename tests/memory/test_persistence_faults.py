@@ -34,7 +34,7 @@ from turnfold import (
     user,
 )
 from turnfold.errors import Conflict, StoreError, StoreUnavailable, UnsafeStore
-from turnfold.memories.message_log import MessageLog
+from turnfold.memories.kept_messages import KeptMessages
 from turnfold.memories.message_storage import MessageFile
 from turnfold.records import Document
 from turnfold.runtime import drive
@@ -113,7 +113,7 @@ def test_of_two_that_truncate_at_once_one_is_refused_and_changes_nothing(
             late.add(message)
         save = MessageFile.save
 
-        def overtaken(file: MessageFile, log: MessageLog) -> None:
+        def overtaken(file: MessageFile, log: KeptMessages) -> None:
             monkeypatch.setattr(MessageFile, "save", save)
             early.truncate(300)
             save(file, log)

@@ -81,7 +81,7 @@ def check_chunk(chunk: ContentChunk, *, path: str = "chunk") -> ContentChunk:
 
 
 def chunks_of(results: object) -> list[ContentChunk]:
-    """Convert search results to chunks, in their order.
+    """Convert search results of a tool to chunks (pieces of content with source and score), in their order.
 
     Each is a mapping with a text (`content`, `snippet` or `text`), a score (`score`, `relevance_score` or `relevance`)
     and a source (`source`, or `reg_id` with `page_num` or `page`). Everything else goes into the metadata.
@@ -108,7 +108,8 @@ def _chunk_of(result: object, path: str) -> ContentChunk:
     given = fields.pop("metadata", None)
     if given is not None and not isinstance(given, Mapping):
         raise InvalidRecord(
-            f"got {type(given).__name__}, expected an object", path=f"{path}.metadata"
+            f"the metadata of a search result must be an object, got {type(given).__name__}",
+            path=f"{path}.metadata",
         )
     metadata = dict(cast("Mapping[str, object]", given or {}))
     chunk = ContentChunk(
@@ -143,7 +144,7 @@ def _source(fields: dict[str, object], path: str) -> str:
 def with_chunk(
     chunks: Sequence[ContentChunk], chunk: ContentChunk, *, most: int, least: float
 ) -> list[ContentChunk]:
-    """Return the chunks with one more: by relevance (of equals, newest first), at most `most`, none below `least`.
+    """Return the chunks and one more: by relevance (newest first among equals), at most `most`, none below `least`.
 
     The same content of the same source is kept once, with the better score. Of a page or table only the newest version
     is kept, whatever its score; search results are excerpts, of which one source may have several.
@@ -237,7 +238,7 @@ class AgentMemory:
 
     @classmethod
     def from_config(cls, config: AgentMemoryConfig, *, language: str = "zh") -> AgentMemory:
-        """Create a memory with these settings."""
+        """Create an `AgentMemory` with the settings of a config."""
         return cls(
             max_chunks=config.memory_max_chunks,
             min_relevance=config.memory_min_relevance,
@@ -248,7 +249,7 @@ class AgentMemory:
     def cache_toc(self, reg_id: str, toc: Mapping[str, object]) -> None:
         """缓存目录: cache the table of contents of a regulation (a JSON object); replaces an earlier one."""
         if not check_text(reg_id, path="reg_id").strip():
-            raise InvalidRecord("reg_id is empty", path="reg_id")
+            raise InvalidRecord("reg_id is empty; give the id of the regulation", path="reg_id")
         copied = thaw_object(freeze_object(toc, path="toc"))
         if not self.enabled:
             return
@@ -259,7 +260,7 @@ class AgentMemory:
         _log.debug(f"[Memory] 缓存目录: {reg_id}")
 
     def get_cached_toc(self, reg_id: str) -> dict[str, object] | None:
-        """获取缓存的目录: return a copy of the cached table of contents, or None."""
+        """获取缓存的目录: return a copy of a regulation's cached table of contents, or None."""
         found = self.toc_cache.get(reg_id)
         return None if found is None else thaw_object(freeze_object(found, path="toc"))
 
@@ -326,7 +327,7 @@ class AgentMemory:
         read: str = "read_page_range",
         serve: bool = False,
     ) -> tuple[FindingRule, ...]:
-        """Return the rules that store results of the documented tools here and in a session's findings.
+        """Return the finding rules by which a session stores results of the documented tools, here and in its findings.
 
         Of a search only hits with at least `min_relevance` are stored. With `serve` a repeated call for the same table
         of contents is answered with the stored result instead of being made; without `serve` the model only sees the
@@ -443,13 +444,18 @@ def _json_of(text: str) -> dict[str, object] | list[object] | None:
 
 @contextmanager
 def _reported(tool: str) -> Generator[None]:
-    """Log a tool result that cannot be read instead of raising; the session stores its text anyway."""
+    """Context manager: log a tool result that cannot be read instead of raising; the session stores its text anyway."""
     try:
         yield
     except (InvalidRecord, InvalidOption) as error:
         fields = {"event": "result_unreadable", "tool": tool}
         kind = type(error).__name__
-        _log.warning("[Memory] result of %s cannot be read: %s", tool, kind, extra=fields)
+        _log.warning(
+            "[Memory] the result of the tool %s cannot be read (%s) and is not kept here; the session stores its text",
+            tool,
+            kind,
+            extra=fields,
+        )
 
 
 def _check_limits(max_chunks: int, min_relevance: float) -> None:

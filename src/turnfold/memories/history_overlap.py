@@ -11,7 +11,7 @@ __all__ = ("count_known", "count_known_in_order", "digest_of")
 
 
 def digest_of(message: Message) -> bytes:
-    """Return the digest by which a message is recognised."""
+    """Return the digest by which a passed message is recognised as one that is stored already."""
     return blake2b(encode_message(message), digest_size=12).digest()
 
 

@@ -1,8 +1,8 @@
-"""In-process log of the messages that a `MessageMemory` keeps.
+"""The messages that a `MessageMemory` keeps in the process: those within its limits.
 
-`MessageLog` is a transcript whose oldest messages can be released: a memory with limits must free messages, or a long
-session fills the process. Released messages are freed by rebuilding the log once they are more than half of it, so that
-each message is copied a bounded number of times however long the session runs.
+`KeptMessages` is a transcript whose oldest messages can be released: a memory with limits must free messages, or a
+long session fills the process. Released messages are freed by rebuilding the transcript once they are more than half
+of it, so that each message is copied a bounded number of times however long the session runs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from turnfold.records import Message, Misplaced
 from turnfold.tokens import TokenCounter
 from turnfold.window import Anchor, Piece, SpanView, Transcript, anchored_view, summary_message
 
-__all__ = ("MessageLog",)
+__all__ = ("KeptMessages",)
 
 
 _MIN_RELEASED = 64
-"""The log is not rebuilt for fewer released messages than this."""
+"""The transcript is not rebuilt for fewer released messages than this."""
 
 
-class MessageLog:
-    """A transcript, its anchor (the first kept message), and the anchors of the windows built from it."""
+class KeptMessages:
+    """The messages a memory keeps, the anchor (the first of them), and the anchors of windows built from them."""
 
     __slots__ = ("anchor", "complete", "seq", "transcript", "windows")
 
@@ -45,13 +45,13 @@ class MessageLog:
         self.transcript.add(message, tokens, number=self.seq)
 
     def count(self) -> int:
-        """Return the number of messages, system and summary included."""
+        """Return the number of kept messages, system messages and the summary included."""
         after_anchor = len(self.transcript.messages) - self.anchor.position
         opening = len(self.transcript.system) + bool(self.anchor.summary)
         return opening + (self._head() is not None) + after_anchor - len(self._orphaned_results())
 
     def tokens(self) -> int:
-        """Return the tokens of all messages."""
+        """Return the tokens of all kept messages, system messages and the summary included."""
         return sum(piece.tokens for piece in self.pieces())
 
     def pieces(self) -> Iterator[Piece]:
@@ -72,11 +72,11 @@ class MessageLog:
                 yield view.capped(Piece(message, cost, position))
 
     def view(self) -> SpanView:
-        """Return the kept messages as whole spans: the view that a truncation strategy gets."""
+        """Return the kept messages as spans (messages that must stay together), for a truncation strategy."""
         return anchored_view(self.transcript, self.anchor)
 
     def release_before(self, anchor: Anchor) -> None:
-        """Release the messages before the anchor; they are freed once they are more than half of the log."""
+        """Release the messages before `anchor`; they are freed once more than half of all messages are released."""
         self.complete = self.complete and anchor.position == 0
         self.anchor = anchor
         first = self.first_needed()
@@ -88,11 +88,11 @@ class MessageLog:
         return next(self._unshown(), None) is not None
 
     def release_unshown(self) -> None:
-        """Drop the messages that no window can show."""
+        """Release the messages that no window can show: results without a call, empty messages."""
         self._rebuild(set(self._unshown()))
 
     def first_needed(self) -> int:
-        """Return the position of the first message that is still needed: it is shown, or not yet in the summary."""
+        """Return the position of the first message that is still needed: kept, or not yet covered by the summary."""
         anchor = self.anchor
         return min(anchor.position, anchor.covered) if anchor.summary else anchor.position
 
@@ -126,7 +126,7 @@ class MessageLog:
         )
 
     def _rebuild(self, unwanted: set[int]) -> None:
-        """Rebuild the transcript without `unwanted` and released messages; the question of a running turn stays."""
+        """Rebuild the transcript without `unwanted` and released messages; a running turn keeps its question."""
         old, head = self.transcript, self._head()
         wanted = [at for at in range(self.first_needed(), len(old.messages)) if at not in unwanted]
         if head is not None and head.position < self.first_needed():
@@ -146,7 +146,7 @@ class MessageLog:
 
 
 def _remapped(anchor: Anchor, wanted: list[int]) -> Anchor:
-    """Return the anchor for a rebuilt log that has only the `wanted` positions of the old one."""
+    """Return the anchor (first kept message) for a rebuilt transcript that has only the `wanted` old positions."""
     remaining = set(wanted)
     caps = tuple((bisect_left(wanted, at), cap) for at, cap in anchor.caps if at in remaining)
     position, covered = bisect_left(wanted, anchor.position), bisect_left(wanted, anchor.covered)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self, cast
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, StoreUnavailable
 from turnfold.fold import extractive_summarizer, passages_of
-from turnfold.memories.message_log import MessageLog
+from turnfold.memories.kept_messages import KeptMessages
 from turnfold.records import Message, as_message, check_text, plain_text, system
 from turnfold.runtime import SyncRuntime, drive
 from turnfold.text import clip
@@ -81,7 +81,7 @@ class TruncateStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageMemoryConfig:
-    """The documented configuration; 0 means no limit."""
+    """The documented configuration of a `MessageMemory`; a limit of 0 means no limit."""
 
     session_id: str = ""
     """Name of the conversation; "default" in a file if it is empty."""
@@ -160,7 +160,7 @@ class MessageMemory:
         )
         self._last: Context | None = None
         self._limits = self._limits_with(())
-        self._log = MessageLog(self._counter)
+        self._log = KeptMessages(self._counter)
         self._stored: MessageFile | None = None
         self._saved: tuple[object, ...] = ()
         if self.config.db_path is not None and self.config.enable_persistence is not False:
@@ -218,7 +218,7 @@ class MessageMemory:
         to: WireFormat | None = None,
         tools: Sequence[Mapping[str, object]] = (),
     ) -> Context:
-        """Return the window of `get_messages_within_budget` as a `Context`, with its receipt (context report).
+        """Return the messages to send within a budget as a `Context`, with its receipt (context report).
 
         With `to` (a module of `turnfold.wire`, or a model's client) `max_bytes` limits the request body of that
         provider, `tools` included.
@@ -267,13 +267,13 @@ class MessageMemory:
         return self._current().tokens()
 
     def clear(self) -> None:
-        """Remove everything but the system message."""
+        """Remove all messages but the system message."""
         self._last = None
         if self._stored is not None:
             self._stored.clear()
         else:
             system_messages = self._log.transcript.system
-            self._log = MessageLog(self._counter, system_messages, seq=self._log.seq)
+            self._log = KeptMessages(self._counter, system_messages, seq=self._log.seq)
 
     @staticmethod
     def estimate_tokens(message: object) -> int:
@@ -286,7 +286,7 @@ class MessageMemory:
         Raises `Conflict`, with nothing removed, if another handle changed the session at the same time.
         """
         if target_tokens <= 0:
-            raise InvalidOption(f"target_tokens must be positive, got {target_tokens}")
+            raise InvalidOption(f"target_tokens={target_tokens} must be at least 1")
         log = self._current()
         budget = self._budget_for(target_tokens, log.transcript.system, marks=_CUT_AS_NEEDED)
         before = log.count() - bool(log.anchor.summary)
@@ -303,7 +303,7 @@ class MessageMemory:
         return before - log.count() + bool(log.anchor.summary)
 
     def close(self) -> None:
-        """Close the file, if there is one. Closing twice is allowed."""
+        """Close the SQLite file, if the memory has one. Closing twice is allowed."""
         if self._stored is not None:
             self._stored.close(self._log)
 
@@ -319,7 +319,7 @@ class MessageMemory:
         self.close()
 
     def _open(self, path: str | Path) -> None:
-        """Open the file and load its session."""
+        """Open the SQLite file of the conversation and load its kept messages."""
         from turnfold.memories.message_storage import MessageFile  # loads the stores
 
         self._stored = MessageFile(path, self.config.session_id or _SESSION, counter=self._counter)
@@ -329,8 +329,8 @@ class MessageMemory:
             self._stored.close()
             raise
 
-    def _current(self) -> MessageLog:
-        """Return the message log, first brought up to date with the file: see `MessageFile.refresh`."""
+    def _current(self) -> KeptMessages:
+        """Return the kept messages, first brought up to date with the file if other handles changed it."""
         if self._stored is not None:
             log, newer = self._stored.refresh(self._log)
             if log is not self._log:
@@ -351,12 +351,12 @@ class MessageMemory:
             self._enforce_limits()
 
     def _check_system(self, messages: Sequence[Message]) -> None:
-        """Raise `BudgetTooSmall` if these new system messages exceed the limits; else save the current state."""
+        """Raise `BudgetTooSmall` if these new system messages would exceed the limits; else save the current state."""
         self._limits_with(messages)
         self._try_save()
 
     def _mark(self) -> tuple[object, ...]:
-        """Return a value that changes when adding a message released others or made a summary: then save the state."""
+        """Return a value that changes if messages were released or summarised: then the state must be saved."""
         anchor = self._log.anchor
         return self._log.transcript, anchor.summary, anchor.covered, self._limits
 
@@ -392,7 +392,7 @@ class MessageMemory:
         self._enforce_limits()
 
     def _limits_with(self, system_messages: Sequence[Message]) -> Budget | None:
-        """Return the limits as a budget with these system messages; None without limits."""
+        """Return the configured limits as a budget that keeps these system messages whole; None without limits."""
         config = self.config
         if not (config.max_messages or config.max_tokens):
             return None
@@ -468,7 +468,7 @@ class MessageMemory:
 def _limited_summarizer(
     summarizer: Summarizer | Summaries | None, count: Callable[[str], int]
 ) -> Summarizer:
-    """Return the summarizer, clipped to its limit; an extract is used if it is None, raises or returns no text."""
+    """Return a summarizer whose text is clipped to its limit, and that makes an extract if the given one fails."""
     extract = extractive_summarizer(count)
     if summarizer is None:
         return extract
@@ -484,7 +484,11 @@ def _limited_summarizer(
             # Only the type: the message of the error may quote the conversation.
             kind = type(error).__name__
             fields = {"event": "summary_failed", "error": kind}
-            _log.warning("summary failed, using an extract instead: %s", kind, extra=fields)
+            _log.warning(
+                "the summarizer failed (%s): an extract of the messages is used as the summary",
+                kind,
+                extra=fields,
+            )
         return text or extract(messages, previous=previous, limit=limit)
 
     return summary
@@ -493,7 +497,7 @@ def _limited_summarizer(
 def _messages_summarizer(
     summarizer: Summarizer | Summaries, count: Callable[[str], int]
 ) -> Summarizer:
-    """Return any accepted summarizer as a function of messages; raises `InvalidOption` if it is not one."""
+    """Return any accepted summarizer as a function of messages; raise `InvalidOption` if it is not callable as one."""
     if callable(summarizer) and _takes_previous(summarizer):
         return cast("Summarizer", summarizer)
     from turnfold.memory import SummaryTask, writer_for  # loads the stores

@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from turnfold.errors import Conflict, InvalidRecord
-from turnfold.memories.message_log import MessageLog
+from turnfold.memories.kept_messages import KeptMessages
 from turnfold.memory import ConversationCache, ExtractiveWriter, Folder, FoldRange, Memory
 from turnfold.records import (
     CLEARED,
@@ -55,13 +55,13 @@ _PAGE: Final = 1000
 
 
 class _State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The stored state of a `MessageLog`, apart from its messages."""
+    """The stored state of a `MessageMemory`, apart from its messages: which are kept, where windows begin."""
 
     v: int = 1
     seq: int = 0
     """The newest entry the state includes; later entries are added on loading."""
     held: tuple[tuple[int, int], ...] = ()
-    """Entries in the `MessageLog`, as ranges (first seq, last seq); anchors are positions in that log."""
+    """Seqs of the kept messages, as ranges (first, last); anchors are positions among these messages."""
     complete: bool = True
     anchor: Anchor = Anchor()
     windows: tuple[tuple[int, Anchor], ...] = ()
@@ -78,7 +78,7 @@ LoggedMessage: TypeAlias = tuple[Message, int, int]
 
 
 class MessageFile:
-    """A session in a SQLite file: loads it into a `MessageLog`, appends messages, saves the state of the log."""
+    """The SQLite file of a `MessageMemory`, which is a session: loads kept messages, appends, saves their state."""
 
     def __init__(self, path: str | Path, session: str, *, counter: TokenCounter) -> None:
         self._file = SqliteStore(path, counter=counter, blocking=True)
@@ -88,7 +88,7 @@ class MessageFile:
         self._store, self._place = self._session.store, (self._session.scope, session)
         self._cache = ConversationCache(self._store, *self._place, counter)
         self._loaded: tuple[object, ...] = ()
-        """Versions and records that the last loaded log was made of; if one has changed, the log is loaded again."""
+        """Versions and records that the kept messages were loaded from; if one changes, they are loaded again."""
         self._version = 0
         self._appended = self._closed = False
         try:
@@ -97,8 +97,8 @@ class MessageFile:
             self.close()
             raise
 
-    def refresh(self, log: MessageLog) -> tuple[MessageLog, Iterator[LoggedMessage]]:
-        """Return the log, loaded again if more than new messages changed, and the new messages to add to it."""
+    def refresh(self, log: KeptMessages) -> tuple[KeptMessages, Iterator[LoggedMessage]]:
+        """Return the kept messages and the new ones to add; loaded again if another handle changed more than that."""
         if self._closed:
             return log, iter(())
         # The document is read before the head, so that it never refers to entries that were not read.
@@ -111,12 +111,12 @@ class MessageFile:
         return log, self._read(log.seq, self._cache.head.seq)
 
     def append(self, message: Message) -> None:
-        """Append a message durably."""
+        """Append a message to the session's log; it is on disk on return."""
         self._cache.queue_append(self._session.add(message), ())
         self._appended = True
 
     def set_system(self, content: str) -> None:
-        """Replace the system messages."""
+        """Replace the session's system messages by one with this text."""
         self._session.system(content)
 
     def clear(self) -> None:
@@ -127,13 +127,13 @@ class MessageFile:
         cache = self._cache
         return self._version, cache.cleared, cache.checkpoint, cache.stand_in, cache.system
 
-    def _load(self, state: _State) -> MessageLog:
+    def _load(self, state: _State) -> KeptMessages:
         cache = self._cache
         if state.seq <= cache.covered:  # cleared, or folded by another handle, since it was saved
             question = self._turn_start(cache.covered + 1)
             held = ((question, question),) if question else ()
             state = _State(seq=cache.covered, held=held, anchor=Anchor(len(held)))
-        log = MessageLog(self._counter, [entry.message for entry in cache.system])
+        log = KeptMessages(self._counter, [entry.message for entry in cache.system])
         for first, last in state.held:
             for message in self._read(first - 1, last):
                 log.add(*message)
@@ -147,8 +147,8 @@ class MessageFile:
         log.windows = {(tokens, size): anchor for (tokens, anchor), size in sized}
         return log
 
-    def save(self, log: MessageLog) -> None:
-        """Save the state that cannot be computed from the entries; raises `Conflict` if another handle saved first."""
+    def save(self, log: KeptMessages) -> None:
+        """Save which messages are kept and where windows begin; raise `Conflict` if another handle saved first."""
         loaded, self._loaded = self._loaded, ()  # unless it succeeds, the session is read again
         if log.anchor.summary:
             self._fold(log)
@@ -166,8 +166,8 @@ class MessageFile:
         self._version, self._appended = written.document.version, False
         self._loaded = (self._version, *loaded[1:])
 
-    def close(self, log: MessageLog | None = None) -> None:
-        """Save the state if the limits have released messages, and close the file. Closing twice is allowed."""
+    def close(self, log: KeptMessages | None = None) -> None:
+        """Save the state if messages were released since it was saved, and close the file. Closing twice is allowed."""
         # With the state saved, wider limits do not bring back what the current ones released.
         try:
             if log is not None and self._appended and not (log.complete or self._closed):
@@ -180,8 +180,8 @@ class MessageFile:
             self._memory.close()
             drive(self._file.close())
 
-    def _fold(self, log: MessageLog) -> None:
-        """Store the summary of the log as a checkpoint of the session, unless it is one already."""
+    def _fold(self, log: KeptMessages) -> None:
+        """Store the summary of released messages as a checkpoint of the session, unless it is one already."""
         cache, numbers, covered = self._cache, log.transcript.numbers, log.anchor.covered
         upto = (numbers[covered] if covered < len(numbers) else log.seq + 1) - 1
         if upto <= cache.covered:
@@ -192,11 +192,12 @@ class MessageFile:
         )
         if drive(folder.fold_given(fold, log.anchor.summary)) is None:
             raise Conflict(
-                f"another handle folded session {self._session.id!r} at the same time: repeat the call"
+                f"another program summarised session {self._session.id!r} at the same time, and nothing was saved: "
+                "repeat the call"
             )
 
     def _turn_start(self, seq: int) -> int:
-        """Return the seq of the user message that opened the turn `seq` is inside of; 0 if `seq` opens a turn."""
+        """Return the seq of the user message that opened the turn of entry `seq`; 0 if `seq` opens a turn itself."""
         found = drive(self._store.read(*self._place, after=seq - 1, limit=1))
         turn = drive(self._store.read_turn(*self._place, found[0].turn)) if found else []
         opener = turn[0].seq if turn and turn[0].turn else 0
@@ -222,7 +223,7 @@ def _read_state(body: bytes) -> _State:
 
 
 def _ranges(seqs: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return ascending seqs as (first, last) of each range without a gap."""
+    """Return ascending seqs as ranges without a gap: (first, last) of each."""
     ranges: list[tuple[int, int]] = []
     for seq in seqs:
         first = ranges.pop()[0] if ranges and ranges[-1][1] == seq - 1 else seq

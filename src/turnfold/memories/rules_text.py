@@ -24,18 +24,18 @@ _MAX_TEXTS: Final = 256
 
 
 class RulesTexts:
-    """Cache of rendered rules: one text per conversation, valid for one state of the store and one window size."""
+    """Cache of the user's rules as text: one per conversation, valid for one state of it and one window size."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[str, tuple[State, int, str]] = OrderedDict()
 
     def get(self, conversation: str, state: State, window: int) -> str | None:
-        """Return the cached text if it was rendered for this state and window, else None."""
+        """Return the cached rules text of a conversation if it was rendered for this state and window, else None."""
         *made_for, text = self._texts.get(conversation, (None, 0, ""))
         return text if made_for == [state, window] else None
 
     def put(self, conversation: str, state: State, window: int, *, text: str) -> None:
-        """Cache the text rendered for this state and window."""
+        """Cache the rules text of a conversation, rendered for this state and window."""
         self._texts[conversation] = (state, window, text)
         self._texts.move_to_end(conversation)
         while len(self._texts) > _MAX_TEXTS:
@@ -45,7 +45,7 @@ class RulesTexts:
 async def rules_text(
     session: AsyncSession, *, upto: int, window: int, count: Callable[[str], int]
 ) -> str:
-    """Return the user's rules up to entry `upto` that still apply, as fenced text, for a window of `window` tokens."""
+    """Return the user's rules that still apply after entry `upto` as text, marked as data, for a window of tokens."""
     rules = [rule for rule in await session.rules() if rule.seq <= upto]
     limit = max(window // _SHARE, min(_LEAST_TOKENS, window // _SMALL))
     if not rules or limit < 1:

@@ -163,7 +163,7 @@ class SummaryTokenMemory(TokenMemory):
         await super().close()
 
     async def _load_summary(self, transcript: Transcript, digests: list[bytes]) -> None:
-        """Load the stored summary, which another process may have written."""
+        """Load the stored running summary, which another process may have written since."""
         if self._stored is None:
             return
         await self._store_cleared()
@@ -172,7 +172,7 @@ class SummaryTokenMemory(TokenMemory):
         self._covered = digests[: bisect_right(transcript.numbers, stored.upto)]
 
     async def _store_summary(self, transcript: Transcript, digests: list[bytes]) -> None:
-        """Store the summary if it changed; if another process stored one first, that one stays for the next call."""
+        """Store the running summary if it changed; if another process stored one first, that one stays."""
         if self._stored is None or self._cleared:
             return
         covered = count_known(self._covered, digests)
@@ -186,7 +186,7 @@ class SummaryTokenMemory(TokenMemory):
             self._cleared = False
 
     def clear_summary(self) -> None:
-        """Clear the summary and its watermark, for a user who starts over.
+        """Clear the running summary and the note of what it covers, for a user who starts over.
 
         The stored summary is cleared at once, or, inside an event loop, by the next `get_history` or `close`.
         """
@@ -225,11 +225,11 @@ class SummaryTokenMemory(TokenMemory):
         )
 
     def _reserved_tokens(self) -> int:
-        """Return the tokens reserved for an existing summary."""
+        """Return the tokens that are reserved for the summary message if there is a summary."""
         return max(self.summary_reserve_tokens, _MIN_SUMMARY_MESSAGE)
 
     def _fold_edge(self, view: SpanView, whole: int) -> int:
-        """Return the first span that stays out of the summary; a fold leaves half of the available tokens unfolded."""
+        """Return the index of the first span (messages that stay together) that is not summarised now."""
         reserve = self._reserved_tokens() if self.current_summary else self.summary_reserve_tokens
         if view.start >= view.last or view.tokens(view.start) <= whole - reserve:
             return view.start
@@ -240,7 +240,7 @@ class SummaryTokenMemory(TokenMemory):
     async def _fold(
         self, transcript: Transcript, digests: list[bytes], mark: int, start: int
     ) -> str:
-        """Return the summary of all messages before span `start`; if the model fails, with an extract of the rest."""
+        """Summarise all messages before the span (group) `start`; if the model fails, return an extract instead."""
         first, stop = transcript.position_of(mark), transcript.position_of(start)
         passages = passages_of(transcript.messages[first:stop], first=first)
         if passages and self._skips:
@@ -263,7 +263,7 @@ class SummaryTokenMemory(TokenMemory):
             # Only the type: the message of the error may quote the conversation.
             kind = type(error).__name__
             _log.warning(
-                "summary failed, using an extract instead: %s",
+                "the model's summary failed (%s): an extract of the messages is used instead",
                 kind,
                 extra={"event": "summary_failed", "error": kind},
             )
@@ -284,7 +284,7 @@ class SummaryTokenMemory(TokenMemory):
         return clip(text, self._max_summary_tokens(), self._local.count_text)
 
     def _max_summary_tokens(self) -> int:
-        """Return the tokens to which a summary is clipped, so that a long one does not fill every later prompt."""
+        """Return the most tokens of a summary; a longer one is clipped, so that it does not fill every later prompt."""
         share = max(min(self.summary_reserve_tokens, self.max_tokens // 2), self.max_tokens // 4)
         return max(share, _MIN_SUMMARY)
 
@@ -298,7 +298,7 @@ class SummaryTokenMemory(TokenMemory):
         )
 
     def _summary_message(self, summary: str, left: int) -> Message | None:
-        """Return the summary as a system message of at most `left` tokens; None if there is no room."""
+        """Return the summary as a system message of at most `left` tokens; None if there is no room for it."""
 
         def cost(text: str) -> int:
             return self.counter.count_message(_summary_message(text))
@@ -308,7 +308,7 @@ class SummaryTokenMemory(TokenMemory):
             summary = clip(summary, max(min(left, self._reserved_tokens()), 0), cost)
             if self._local.count_text(summary) < _MIN_SUMMARY:
                 _log.warning(
-                    "no room for the summary: the newest turn leaves %d tokens",
+                    "the summary is left out of this history: the newest turn leaves only %d tokens",
                     left,
                     extra={"event": "no_room_for_summary", "tokens": left},
                 )
@@ -331,7 +331,7 @@ class SummaryTokenMemory(TokenMemory):
             if message is None:
                 raise
             _log.warning(
-                "no room for the summary: the newest turn needs all %d tokens",
+                "the summary is left out of this history: the newest turn needs all %d tokens",
                 full.tokens,
                 extra={"event": "no_room_for_summary", "tokens": full.tokens},
             )
@@ -344,7 +344,7 @@ class SummaryTokenMemory(TokenMemory):
 
 
 def _past_late_results(transcript: Transcript, start: int) -> int:
-    """Return `start` moved behind tool results whose calls lie before it: only the summary can show such results."""
+    """Return `start` moved behind tool results whose calls lie before it: a window cannot show them without calls."""
     for position in transcript.misplaced:
         if any(home < start for home in transcript.homes_of(position)):
             start = max(start, transcript.span_at(position))

@@ -186,13 +186,13 @@ class TokenMemory:
         return self._local.count_text(text) if text else 0
 
     def clear_cache(self) -> None:
-        """Clear the cached counts and the statistics."""
+        """Clear this memory's cached token counts (of the tokenizer and of the driver), and their statistics."""
         self._cache.clear()
         if self._driver is not None:
             self._driver.cache.clear()
 
     def get_cache_stats(self) -> dict[str, float]:
-        """Return the statistics of the count caches of all counters together."""
+        """Return the statistics of this memory's caches of token counts: the tokenizer's and the driver's together."""
         caches = [self._cache] if self._driver is None else [self._cache, self._driver.cache]
         stats = [cache.stats() for cache in caches]
         hits, misses = sum(each.hits for each in stats), sum(each.misses for each in stats)
@@ -210,7 +210,7 @@ class TokenMemory:
         }
 
     def print_cache_stats(self) -> None:
-        """Print the statistics to standard output."""
+        """Print the statistics of this memory's caches of token counts to standard output."""
         for name, value in self.get_cache_stats().items():
             shown = f"{value:.1%}" if name in ("cache_utilization", "hit_rate") else f"{value:,}"
             print(f"{name:18} {shown}")  # noqa: T201 (documented: it prints)
@@ -229,7 +229,7 @@ class TokenMemory:
         messages: Sequence[object],
         use_cache: bool | None,  # noqa: FBT001 (as documented)
     ) -> tuple[list[int | None], list[Message]]:
-        """Return the cached count of each message (None if it is not cached), and the messages that are not cached."""
+        """Return the cached token count of each message (None if not cached), and the messages that must be counted."""
         accepted = as_messages(messages)
         if not self._uses_cache(use_cache):
             return [None] * len(accepted), accepted
@@ -244,7 +244,7 @@ class TokenMemory:
         found: list[int],
         use_cache: bool | None,  # noqa: FBT001 (as documented)
     ) -> list[int]:
-        """Cache the counts that were `found`, and return all counts in the order of the messages."""
+        """Cache the new counts `found`, and return the counts of all messages in order."""
         if self._uses_cache(use_cache):
             for message, count in zip(uncounted, found, strict=True):
                 self._cache.put(message, count)
@@ -274,13 +274,13 @@ class TokenMemory:
         return transcript
 
     async def _counted(self, work: Callable[[], _Result]) -> _Result:
-        """Run `work`, which counts tokens, and return its result; in the thread pool if it may call a remote driver."""
+        """Return the result of `work`, which counts tokens; run in the thread pool if it may call a remote driver."""
         if self._driver is None:
             return work()
         return await asyncio.get_running_loop().run_in_executor(token_executor(), work)
 
     def _limit_length(self, message: Message) -> Message:
-        """Shorten texts longer than `max_message_length` characters to their head and tail."""
+        """Return the message with texts longer than `max_message_length` characters cut to their beginning and end."""
         parts = tuple(_shortened(part, self.max_message_length) for part in message.parts)
         if parts == message.parts:
             return message

@@ -52,7 +52,7 @@ _VALUE_METHODS: Final = ("get", "set", "delete")
 
 
 class StoredSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The running summary of a stored session."""
+    """The running summary of a stored session, and the last entry that it covers."""
 
     v: int = 1
     summary: str = ""
@@ -69,7 +69,7 @@ def _digests(messages: Iterable[Message]) -> list[bytes]:
 
 
 class StoredHistory:
-    """The session of a token memory: its log, read once and then kept up to date, and its running summary."""
+    """The stored history of a token memory: its log of messages and its running summary."""
 
     def __init__(self, memory: AsyncMemory, conversation: str) -> None:
         self._memory = memory
@@ -83,7 +83,7 @@ class StoredHistory:
         self._lock = memory.runtime.lock()
 
     async def merge(self, passed: Sequence[Message]) -> list[Entry]:
-        """Append the messages of `passed` that are not in the log; return the log without replaced system messages."""
+        """Append the messages of `passed` that are not in the log; return all entries but replaced system messages."""
         async with self._lock:
             if redaction := redaction_of(self._store):  # compared with what is stored
                 passed, _ = await redaction.messages(*self._place, passed)
@@ -102,7 +102,7 @@ class StoredHistory:
             ]
 
     async def add(self, messages: Sequence[Message], client_id: str) -> None:
-        """Append these messages whatever the log contains; with a client id a repeated call appends nothing."""
+        """Append these messages, even if the log has equal ones; with a client id, a repeated call appends nothing."""
         numbered = [
             NewEntry(message, f"{client_id}.{at}" if client_id else "")
             for at, message in enumerate(messages, 1)
@@ -110,7 +110,7 @@ class StoredHistory:
         await self._session.add(numbered)
 
     async def summary(self) -> StoredSummary:
-        """Read the stored summary."""
+        """Read the stored running summary; empty if there is none."""
         document = await self._store.get_document(*self._place, _KIND, _KEY)
         self._version = document.version if document else 0
         if document is None:
@@ -119,7 +119,7 @@ class StoredHistory:
         return decode_struct(document.body, StoredSummary, name="stored summary", path=path)
 
     async def put_summary(self, text: str, upto: int, *, anyway: bool = False) -> None:
-        """Store a summary, unless another process has stored one since it was read; with `anyway`, in any case."""
+        """Store the running summary, unless another process has stored one since it was read; `anyway`: in any case."""
         body = msgspec.json.encode(StoredSummary(1, text, upto))
         expect = None if anyway else self._version
         with suppress(Conflict):
@@ -127,11 +127,11 @@ class StoredHistory:
             await self._store.put_document(*self._place, document, expect=expect)
 
     async def close(self) -> None:
-        """Close the store if it was opened from an address."""
+        """Close the store if it was opened here, from an address."""
         await self._memory.close()
 
     async def _refresh(self) -> None:
-        """Read the entries written since the last time."""
+        """Read the entries that were written to the log since the last time."""
         await self._cache.refresh()
         newest = self._cache.head.seq
         if newest < self._newest():
@@ -183,7 +183,7 @@ class KeyValueHistory:
         self._lock = AsyncRuntime().lock()
 
     async def merge(self, passed: Sequence[Message]) -> list[Entry]:
-        """Append the messages of `passed` that are not in the value; return all its messages as entries."""
+        """Append the messages of `passed` that are not stored; return all messages of the session as entries."""
         passed = as_messages(each.model_dump() for each in passed)  # as they will be read back
         async with self._lock:
             value, stored = await self._read()
@@ -200,7 +200,7 @@ class KeyValueHistory:
         ]
 
     async def add(self, messages: Sequence[Message], client_id: str) -> None:
-        """Append these messages whatever the value contains; with a client id a repeated call appends nothing."""
+        """Append these messages, even if equal ones are stored; with a client id, a repeated call appends nothing."""
         async with self._lock:
             value, stored = await self._read()
             known = cast("list[str]", value.get("client_ids", []))
@@ -209,7 +209,7 @@ class KeyValueHistory:
                 await self._write(value | {"client_ids": ids}, messages=[*stored, *messages])
 
     async def summary(self) -> StoredSummary:
-        """Read the stored summary."""
+        """Read the stored running summary; empty if there is none."""
         value, _ = await self._read()
         fields = {name: value[name] for name in ("summary", "upto") if name in value}
         try:
@@ -218,7 +218,7 @@ class KeyValueHistory:
             raise self._unreadable(str(error)) from None
 
     async def put_summary(self, text: str, upto: int, *, anyway: bool = False) -> None:  # noqa: ARG002 (always)
-        """Store a summary."""
+        """Store the running summary in the caller's object; whatever is stored there is replaced."""
         async with self._lock:
             value, stored = await self._read()
             await self._write(value | {"summary": text, "upto": upto}, messages=stored)
@@ -250,7 +250,7 @@ class KeyValueHistory:
 def open_history(
     storage: object, session: str, counter: TokenCounter
 ) -> StoredHistory | KeyValueHistory:
-    """Open the history of a session.
+    """Open the stored history of a session for a token memory.
 
     `storage` is the address of a store or an open store, or a pair of one of these and the tenant; or an object with
     `get`, `set` and `delete`.

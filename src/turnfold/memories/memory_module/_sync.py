@@ -47,21 +47,21 @@ class ContextMemoryStore:
 
     @property
     def snapshots(self) -> Snapshots:
-        """The stored contexts as snapshots, to read single files, diffs or lines."""
+        """The stored workspace contexts as snapshots, to read single files, diffs or lines."""
         return Snapshots(self._awaiting.snapshots)
 
     def add_context(
         self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
     ) -> ContextSnapshot:
-        """Store the full context of a turn and return it; without `turn`, of the turn after the newest."""
+        """Store the workspace context of a turn and return it; `turn=0` means the turn after the newest."""
         return drive(self._awaiting.add_context(workspace, turn=turn, links=links))
 
     def head_before(self, turn: int = 0) -> SnapshotHead | None:
-        """Return id and turn of the newest context before `turn` (0: of the newest of all); None if there is none."""
+        """Return id and turn of the newest stored context before `turn` (0: of the newest of all), or None."""
         return drive(self._awaiting.head_before(turn))
 
     def add_summary(self, summary: MemorySummary) -> MemorySummary:
-        """Store the summary of a context and return it; if the context has one already, that one is returned."""
+        """Store the summary of a context and return it; if the context has a summary already, return that one."""
         return drive(self._awaiting.add_summary(summary))
 
     def context(self, turn: int | str) -> ContextSnapshot | None:
@@ -69,7 +69,7 @@ class ContextMemoryStore:
         return drive(self._awaiting.context(turn))
 
     def contexts(self, *, after: int = 0, limit: int = 20) -> list[ContextSnapshot]:
-        """Return a page of whole contexts, oldest first."""
+        """Return a page of whole contexts: those of the turns after `after`, oldest first, at most `limit`."""
         return drive(self._awaiting.contexts(after=after, limit=limit))
 
     def summary(self, turn: int | str) -> MemorySummary | None:
@@ -77,11 +77,11 @@ class ContextMemoryStore:
         return drive(self._awaiting.summary(turn))
 
     def summaries(self, *, after: int = 0, limit: int = 100) -> list[MemorySummary]:
-        """Return a page of summaries, oldest first."""
+        """Return a page of summaries: those of the turns after `after`, oldest first, at most `limit`."""
         return drive(self._awaiting.summaries(after=after, limit=limit))
 
     def accumulated_summaries(self, *, tokens: int) -> str:
-        """Return the summaries, a line per turn, in at most `tokens`; the oldest are folded (compacted)."""
+        """Return the summaries of all turns, one line each, in at most `tokens`; the oldest are folded (compacted)."""
         return drive(self._awaiting.accumulated_summaries(tokens=tokens))
 
     def search(self, keyword: str, *, limit: int = 10) -> list[ContextHit]:
@@ -95,7 +95,7 @@ class ContextMemoryStore:
         return drive(self._awaiting.recall(request, tokens=tokens))
 
     def export(self) -> dict[str, object]:
-        """Export everything as JSON values, for `import_`."""
+        """Export all contexts and summaries of the conversation as JSON values, for `import_`."""
         return drive(self._awaiting.export())
 
     def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
@@ -109,7 +109,7 @@ class ContextMemoryStore:
 
 
 class MemoryModule:
-    """Remembers the workspace of an agent, for programs without an event loop."""
+    """Remembers the workspace of an agent turn by turn, for programs without an event loop (design document 002)."""
 
     def __init__(
         self,
@@ -152,14 +152,14 @@ class MemoryModule:
         return self._awaiting
 
     def attach(self, conversation: str) -> MemoryModule:
-        """Return the module for a conversation that an agent runs; an unnamed module takes the name of the first."""
+        """Return the module of a conversation that an agent runs; an unnamed module takes the name of the first."""
         found = MemoryModule.__new__(MemoryModule)
         found._awaiting = drive(self._awaiting.attach(conversation))  # noqa: SLF001 (its own)
         return found
 
     @property
     def conversation(self) -> str:
-        """Id of the conversation that the module belongs to."""
+        """Id of the conversation whose workspace the module remembers."""
         return self._awaiting.conversation
 
     @property
@@ -168,7 +168,7 @@ class MemoryModule:
         return ContextMemoryStore(self._awaiting.memory_store)
 
     def within(self, conversation: str) -> MemoryModule:
-        """Return the module of a conversation; conversations share no contexts and no summaries."""
+        """Return the module of another conversation; conversations share no contexts and no summaries."""
         found = MemoryModule.__new__(MemoryModule)
         found._awaiting = self._awaiting.within(conversation)  # noqa: SLF001 (its own)
         return found
@@ -203,12 +203,12 @@ class MemoryModule:
         return drive(self._awaiting.look_up(request, tokens=tokens))
 
     def answer_recall(self, request: RecallRequest | Mapping[str, object]) -> str:
-        """Return the text of a recall as a tool result: fenced as data, in at most `recall_tokens`, not in `notes`."""
+        """Recall contexts for a model's tool call; return fenced text (marked as data) in at most `recall_tokens`."""
         return drive(self._awaiting.answer_recall(request))
 
     @property
     def recall_tokens(self) -> int:
-        """Most tokens of a recall that names no limit."""
+        """Most tokens that a recall returns if the caller gives no limit."""
         return self._awaiting.recall_tokens
 
     def notes(self, *, budget: Budget | None = None) -> dict[str, str]:

@@ -69,7 +69,7 @@ _HEADING_TOKENS = 24
 """Tokens of the line above the folded summaries."""
 _MAX_CACHED_FOLDS = 4096
 _Source: TypeAlias = tuple[str, tuple[tuple[int, str], ...]]
-"""Input of one fold: the extract of the fold before it, and the (turn, summary) pairs to add."""
+"""Input of one fold (compaction): the extract of the fold before it, and the (turn, summary) pairs to add."""
 
 
 class SummaryHistory:
@@ -80,7 +80,7 @@ class SummaryHistory:
         self._folds: dict[tuple[int, int], tuple[_Source, str]] = {}
 
     def text(self, summaries: Sequence[tuple[int, str]], *, tokens: int) -> str:
-        """Render a line per turn in at most `tokens`; `summaries` are (turn, text), oldest first."""
+        """Return one line per turn in at most `tokens`; `summaries` are (turn, text), oldest first."""
         if tokens < MIN_SUMMARY_TOKENS:
             raise InvalidOption(
                 f"{tokens} tokens are too few for the summaries; give at least {MIN_SUMMARY_TOKENS}, or a larger budget"
@@ -101,7 +101,7 @@ class SummaryHistory:
             newest = newest[1:]
 
     def _newest_lines(self, lines: Sequence[str], room: int) -> list[str]:
-        """Return the newest lines that fit `room` tokens; if not even the newest fits, that line is cut."""
+        """Return the newest lines that fit `room` tokens together; if not even the newest fits, that line is cut."""
         newest: list[str] = []
         for line in reversed(lines):
             cost = self._count(line) + 1
@@ -230,13 +230,13 @@ class AsyncContextMemoryStore:
 
     @property
     def snapshots(self) -> AsyncSnapshots:
-        """The stored contexts as snapshots, to read single files, diffs or lines."""
+        """The stored workspace contexts as snapshots, to read single files, diffs or lines."""
         return self._snapshots
 
     async def add_context(
         self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
     ) -> ContextSnapshot:
-        """Store the full context of a turn and return it; without `turn`, of the turn after the newest."""
+        """Store the workspace context of a turn and return it; `turn=0` means the turn after the newest."""
         given = Snapshot(context=workspace) if isinstance(workspace, str) else workspace
         wanted = replace(
             given,
@@ -252,13 +252,13 @@ class AsyncContextMemoryStore:
         return to_context(replace(wanted, turn=taken.turn), None)
 
     async def head_before(self, turn: int = 0) -> SnapshotHead | None:
-        """Return id and turn of the newest context before `turn` (0: of the newest of all); None if there is none."""
+        """Return id and turn of the newest stored context before `turn` (0: of the newest of all), or None."""
         newest = await self._storage.newest(**({"below": turn} if turn else {}))
         found = await self._storage.stored(newest) if newest else None
         return found.head if found else None
 
     async def add_summary(self, summary: MemorySummary) -> MemorySummary:
-        """Store the summary of a context and return it; if the context has one already, that one is returned."""
+        """Store the summary of a context and return it; if the context has a summary already, return that one."""
         stored = await self._storage.stored(summary.turn_number)
         if stored is None or stored.head.id != summary.context_id:
             raise InvalidOption(
@@ -282,7 +282,7 @@ class AsyncContextMemoryStore:
         return to_context(snapshot, await self.summary(snapshot.turn))
 
     async def contexts(self, *, after: int = 0, limit: int = 20) -> list[ContextSnapshot]:
-        """Return a page of whole contexts, oldest first."""
+        """Return a page of whole contexts: those of the turns after `after`, oldest first, at most `limit`."""
         heads = await self._snapshots.heads(after=after, limit=limit)
         found = [await self.context(head.turn) for head in heads]
         return [context for context in found if context is not None]
@@ -299,10 +299,10 @@ class AsyncContextMemoryStore:
         return None if found is None or (isinstance(turn, str) and found.id != turn) else found
 
     async def summaries(self, *, after: int = 0, limit: int = 100) -> list[MemorySummary]:
-        """Return a page of summaries, oldest first."""
+        """Return a page of summaries: those of the turns after `after`, oldest first, at most `limit`."""
         if after < 0 or limit < 1:
             raise InvalidOption(
-                f"got after={after}, limit={limit}; after must be 0 or more, limit 1 or more"
+                f"after={after} and limit={limit}: after must be 0 or more, limit 1 or more"
             )
         documents = await self._store.documents(
             self._scope, self._conversation, SNAPSHOT_SUMMARY, after=turn_key(after), limit=limit
@@ -310,7 +310,7 @@ class AsyncContextMemoryStore:
         return [read_summary(document) for document in documents]
 
     async def accumulated_summaries(self, *, tokens: int) -> str:
-        """Return the summaries, a line per turn, in at most `tokens`; the oldest are folded (compacted)."""
+        """Return the summaries of all turns, one line each, in at most `tokens`; the oldest are folded (compacted)."""
         async with self._lock:
             await self._refresh()
             texts = {**self._extracts, **self._summaries}
@@ -335,7 +335,7 @@ class AsyncContextMemoryStore:
         return await self._recall.recall(parse_request(request), tokens=tokens)
 
     async def export(self) -> dict[str, object]:
-        """Export everything as JSON values, for `import_`."""
+        """Export all contexts and summaries of the conversation as JSON values, for `import_`."""
         exporter = ContextExporter()
         after = 0
         while heads := await self._snapshots.heads(after=after, limit=_PAGE):
@@ -373,7 +373,7 @@ class AsyncContextMemoryStore:
         return ImportedContexts(contexts=contexts, summaries=summaries)
 
     async def _check_conflicts(self, imported: ExportedContexts) -> set[int]:
-        """Return the turns whose summary is stored already; raises `Conflict` if the import has different content."""
+        """Return the turns whose summary is stored; raise `Conflict` if stored content differs from the export's."""
         for turn, context_id in imported.turns.items():
             there = await self._storage.stored(turn)
             if there is not None and there.head.id != context_id:
@@ -402,7 +402,7 @@ class AsyncContextMemoryStore:
         return summary.summary if summary else stored.head.summary
 
     async def _refresh(self) -> None:
-        """Read new summaries and make extracts for contexts without one."""
+        """Read summaries that others have stored since, and make extracts for contexts that have none."""
         newest = await self._snapshots.newest()
         if newest and await self._storage.stored(newest) is None:  # the conversation was erased
             self._summaries.clear()
@@ -428,7 +428,7 @@ class AsyncContextMemoryStore:
         self._checked_turn = max(self._checked_turn, newest)
 
     async def _extract_between(self, first: int, stop: int) -> None:
-        """Make extracts of the contexts of turns [first, stop), which have no summary; numbers may be missing."""
+        """Make extracts of the contexts of turns from `first` to before `stop`, which have no summary."""
         after = first - 1
         while True:
             page = await self._storage.page(after=after, limit=1)

@@ -79,7 +79,7 @@ class _Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContextExporter:
-    """Collects contexts and summaries, and returns them as one export."""
+    """Collects the contexts and summaries of a memory module, and makes one export of them."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, str | _Encoded] = {}
@@ -87,13 +87,13 @@ class ContextExporter:
         self._summaries: dict[str, MemorySummary] = {}
 
     def add(self, snapshot: Snapshot, summary: MemorySummary | None) -> None:
-        """Add a context and its summary."""
+        """Add a context and its summary, if it has one, to the export."""
         self._contexts[snapshot.id] = _exported(snapshot, self._pieces)
         if summary is not None:
             self._summaries[summary.id] = summary
 
     def export(self) -> dict[str, object]:
-        """Return the export as JSON values."""
+        """Return the whole export as JSON values."""
         export = _Export(_FORMAT, _VERSION, self._contexts, self._summaries, self._pieces)
         return cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(export)))
 
@@ -128,7 +128,7 @@ def _chunk_text(piece: bytes) -> str | _Encoded:
 
 @dataclass(frozen=True, slots=True)
 class ExportedContexts:
-    """An export that was read and verified."""
+    """An export of a memory module that was read and verified."""
 
     summaries: tuple[MemorySummary, ...]
     """All summaries, sorted by turn."""
@@ -138,12 +138,12 @@ class ExportedContexts:
     _pieces: Mapping[str, bytes]
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """Yield the contexts as snapshots, sorted by turn."""
+        """Yield the contexts of the export as snapshots, sorted by turn."""
         for context in self._contexts:
             yield _snapshot(context, self._pieces)
 
     def pieces(self, conversation: str) -> Iterator[Piece]:
-        """Yield the records of a new conversation with all contexts and summaries, for `Store.restore`."""
+        """Yield a new conversation with all contexts and summaries, as the pieces that `Store.restore` takes."""
         created = min((context.timestamp for context in self._contexts), default=0)
         updated = max((context.timestamp for context in self._contexts), default=0)
         yield ConversationOpening(conversation, created, updated)
@@ -164,7 +164,9 @@ def read_export(given: object) -> ExportedContexts:
     try:
         export = msgspec.convert(given, _Export)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidRecord(f"not an export of contexts: {error}") from None
+        raise InvalidRecord(
+            f"this is not an export of a memory module: {error}. Pass the value that export() returned"
+        ) from None
     if (export.format, export.version) != (_FORMAT, _VERSION):
         raise InvalidRecord(
             f"the export has format {export.format!r} version {export.version}; this release reads {_FORMAT!r} "
@@ -182,7 +184,10 @@ def read_export(given: object) -> ExportedContexts:
         name for context in contexts for item in context.items for name in item.pieces
     }
     if unused:
-        raise InvalidRecord(f"pieces that belong to no context: {len(unused)}", path="pieces")
+        raise InvalidRecord(
+            f"the export was changed: {len(unused)} of its pieces belong to no context",
+            path="pieces",
+        )
     for name, context in export.contexts.items():
         _verify_context(name, context, pieces)
     for name, summary in export.summaries.items():
@@ -196,9 +201,12 @@ def _chunk_bytes(name: str, piece: str | _Encoded) -> bytes:
     try:
         data = piece.encode() if isinstance(piece, str) else b64decode(piece.base64, validate=True)
     except (Base64Error, ValueError) as error:
-        raise InvalidRecord(f"invalid piece: {error}", path=where) from None
+        raise InvalidRecord(f"the piece is not valid base64: {error}", path=where) from None
     if content_digest(data).hex() != name:
-        raise InvalidRecord("the content does not match the digest in its name", path=where)
+        raise InvalidRecord(
+            "the export is damaged: this piece does not match the digest that is its name",
+            path=where,
+        )
     return data
 
 
@@ -206,14 +214,19 @@ def _verify_context(name: str, context: _Context, pieces: Mapping[str, bytes]) -
     where = f"contexts.{name}"
     missing = {each for item in context.items for each in item.pieces} - pieces.keys()
     if missing:
-        raise InvalidRecord(f"pieces missing from the export: {len(missing)}", path=where)
+        raise InvalidRecord(
+            f"the export is incomplete: it lacks {len(missing)} pieces of this context", path=where
+        )
     size = sum(len(pieces[each]) for item in context.items for each in item.pieces)
     if size > LARGEST_SNAPSHOT:
         raise InvalidRecord(
             f"the context has {size:,} bytes; at most {LARGEST_SNAPSHOT:,} are allowed", path=where
         )
     if name != _snapshot(context, pieces).id:
-        raise InvalidRecord(f"the context under this name has the id {context.id}", path=where)
+        raise InvalidRecord(
+            f"the export is damaged: the context under this id says that its id is {context.id}",
+            path=where,
+        )
 
 
 def _snapshot(context: _Context, pieces: Mapping[str, bytes]) -> Snapshot:
@@ -234,7 +247,8 @@ def _snapshot(context: _Context, pieces: Mapping[str, bytes]) -> Snapshot:
     )
     if snapshot.id != context.id:
         raise InvalidRecord(
-            "the content of the context does not match the digest in its id", path=where
+            "the export is damaged: the content of the context does not match the digest in its id",
+            path=where,
         )
     return snapshot
 
@@ -243,7 +257,10 @@ def _verify_summary(name: str, summary: MemorySummary, turns: Mapping[int, str])
     where = f"summaries.{name}"
     context = turns.get(summary.turn_number, "")
     if not name == summary.id == summary_id(summary.context_id) or summary.context_id != context:
-        raise InvalidRecord("the summary belongs to no context of the export", path=where)
+        raise InvalidRecord(
+            "the export is incomplete: it has this summary, but not the context that it summarises",
+            path=where,
+        )
     try:
         write_summary(summary)
     except (ValueError, OverflowError) as error:

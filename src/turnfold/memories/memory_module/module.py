@@ -67,7 +67,7 @@ _READ_SHARE: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingOptions:
-    """Options of the thinking phase."""
+    """Options of a thinking phase, in which a model comments on a workspace and then summarises it."""
 
     model: SummaryModel | None = None
     enable_reflective_thinking: bool = True
@@ -89,12 +89,12 @@ class ThinkingOptions:
 
 
 def store_or_memory(store: str | Store | None) -> str | Store:
-    """Return the given store, or a new one in memory."""
+    """Return the given store or address; for None, a new store in memory."""
     return MemoryStore() if store is None else store
 
 
 class AsyncMemoryModule:
-    """Remembers the workspace of an agent, for programs with an event loop."""
+    """Remembers the workspace of an agent turn by turn, for programs with an event loop (design document 002)."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class AsyncMemoryModule:
     def over(
         cls, config: MemoryConfig, options: ThinkingOptions, conversation: str, *, owns: bool
     ) -> AsyncMemoryModule:
-        """Return a module with this config; with `owns`, closing the module closes the store."""
+        """Return a module that uses this config; with `owns`, closing the module closes the store."""
         module = cls.__new__(cls)
         module._setup(config, options, conversation, owns=owns)  # noqa: SLF001 (its own)
         return module
@@ -172,7 +172,7 @@ class AsyncMemoryModule:
         self._phase = self._make_phase()
 
     async def attach(self, conversation: str) -> AsyncMemoryModule:
-        """Return the module for a conversation that an agent runs; an unnamed module takes the name of the first."""
+        """Return the module of a conversation that an agent runs; an unnamed module takes the name of the first."""
         async with self._attaching:
             if self._naming == "open":
                 await self._move_to(conversation)
@@ -190,7 +190,7 @@ class AsyncMemoryModule:
         return self.within(conversation)
 
     async def _move_to(self, conversation: str) -> None:
-        """Become the module of `conversation`, and move the contexts stored without a name there."""
+        """Become the module of `conversation`, and move the contexts there that were stored without a name."""
         config, unnamed = self._config, self._conversation
         if conversation == unnamed:
             return
@@ -243,7 +243,7 @@ class AsyncMemoryModule:
 
     @property
     def conversation(self) -> str:
-        """Id of the conversation that the module belongs to."""
+        """Id of the conversation whose workspace the module remembers."""
         return self._conversation
 
     @property
@@ -256,7 +256,7 @@ class AsyncMemoryModule:
         return self._store
 
     def within(self, conversation: str) -> AsyncMemoryModule:
-        """Return the module of a conversation; conversations share no contexts and no summaries."""
+        """Return the module of another conversation; conversations share no contexts and no summaries."""
         handles = self._root._handles  # noqa: SLF001 (its own)
         known = handles.get(conversation)
         if known is None:
@@ -311,7 +311,7 @@ class AsyncMemoryModule:
         return await self.memory_store.recall(request, tokens=tokens or self.recall_tokens)
 
     async def answer_recall(self, request: RecallRequest | Mapping[str, object]) -> str:
-        """Return the text of a recall as a tool result: fenced as data, in at most `recall_tokens`, not in `notes`."""
+        """Recall contexts for a model's tool call; return fenced text (marked as data) in at most `recall_tokens`."""
         room = max(self.recall_tokens - FENCE_TOKENS, MIN_TOKENS)
         recalled = await self.look_up(request, tokens=room)
         self._recalled += recalled.context_ids
@@ -319,7 +319,7 @@ class AsyncMemoryModule:
 
     @property
     def recall_tokens(self) -> int:
-        """Most tokens of a recall that names no limit."""
+        """Most tokens that a recall returns if the caller gives no limit."""
         return self._options.recall_tokens or max(self._config.budget.share("tail"), MIN_TOKENS)
 
     async def notes(self, *, budget: Budget | None = None) -> dict[str, str]:

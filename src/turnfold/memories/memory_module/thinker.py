@@ -87,7 +87,7 @@ _arguments = msgspec.json.Decoder(dict[str, object])
 
 @dataclass(slots=True)
 class _Thoughts:
-    """The results of the rounds of one thinking phase."""
+    """The results of the rounds of one thinking phase: thoughts, recalls, failures of the model."""
 
     rounds: list[ThinkingRound] = field(default_factory=list[ThinkingRound])
     tokens: int = 0
@@ -96,12 +96,12 @@ class _Thoughts:
 
     @property
     def thoughts(self) -> tuple[str, ...]:
-        """All thoughts, in order."""
+        """The thoughts of all rounds that had one, in order."""
         return tuple(each.thought for each in self.rounds if each.thought)
 
     @property
     def recalled(self) -> tuple[str, ...]:
-        """Ids of the recalled contexts, each once."""
+        """Ids of the contexts that the rounds recalled, each once."""
         return tuple(dict.fromkeys(name for each in self.rounds for name in each.recalled))
 
 
@@ -117,7 +117,7 @@ class WrittenSummary:
 
 @dataclass(frozen=True, slots=True)
 class Thinker:
-    """Calls a model for thoughts and summaries."""
+    """Calls a model for thoughts about a workspace, and for its summary."""
 
     model: ChatModel
     runtime: Runtime
@@ -137,7 +137,7 @@ class Thinker:
         most: int,
         recall: _Recall,
     ) -> _Thoughts:
-        """Run up to `most` rounds over a workspace; `pending` is a recalled context, `rules` the user's rules."""
+        """Let the model think about a workspace in up to `most` rounds; `rules` are the user's, `pending` a recall."""
         thoughts = _Thoughts(stopped="rounds used up")
         prompt = _prompt(read, reading, earlier, pending, rules)
         messages = [system(_THINKING), user(prompt)]
@@ -172,7 +172,7 @@ class Thinker:
     async def summary(
         self, read: str, reading: str, thoughts: Sequence[str], *, rules: str, most: int
     ) -> WrittenSummary:
-        """Write the summary and insights of a workspace, in at most `most` tokens."""
+        """Let the model write the summary and insights of a workspace, in at most `most` tokens."""
         blocks = [fence(read, label="workspace", note=_NOTES[reading])]
         if rules:
             blocks[0] += f"\n\n{rules}"
@@ -201,7 +201,7 @@ class Thinker:
         return WrittenSummary(summary, tuple(insights), used, problem)
 
     async def _ask(self, messages: Sequence[Message], *, tools: ToolSchemas) -> tuple[Answer, int]:
-        """Call the model; return its response and the tokens used."""
+        """Call the model; return its response, and the tokens that were used."""
         asked = tuple(messages)
         model = self.model
 
@@ -217,7 +217,7 @@ class Thinker:
     async def _results(
         self, asked: Message, room: int, recall: _Recall
     ) -> tuple[tuple[str, ...], list[Message]]:
-        """Run the tool calls of a round; return the recalled ids and the result messages, errors included."""
+        """Run the tool calls of a round; return the ids of recalled contexts, and results or errors as messages."""
         names: list[str] = []
         results: list[Message] = []
         for call in asked.calls:
@@ -251,7 +251,7 @@ def _is_done(text: str) -> bool:
 
 
 def _find_summary(text: str) -> _Summary | None:
-    """Return the summary object in a response, whatever text surrounds it; None if there is none."""
+    """Return the JSON object with the summary in a model's response, whatever text surrounds it; None if missing."""
     start, stop = text.find("{"), text.rfind("}")
     if not 0 <= start < stop:
         return None
@@ -329,7 +329,7 @@ class Phase:
     async def _store_context(
         self, workspace: str | Snapshot, turn: int, client_id: str, links: tuple[str, ...]
     ) -> ContextSnapshot:
-        """Store the context of a turn, linked to the one before; return it, or the stored one if there is one."""
+        """Store the context of a turn, linked to the one before; return it, or the one that the turn has already."""
         wanted = turn or (workspace.turn if isinstance(workspace, Snapshot) else 0)
         known = await self.store.context(wanted) if wanted else None
         before = await self.store.head_before(wanted)

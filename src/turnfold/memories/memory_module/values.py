@@ -38,7 +38,7 @@ __all__ = (
 
 
 Reading: TypeAlias = Literal["whole", "changes", "part"]
-"""Source text of a summary: the whole context, its changes since the turn before, or its beginning and end."""
+"""Which part of a context a summary was made from: all of it, its changes since the turn before, or its two ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class MemorySummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 @dataclass(frozen=True, slots=True)
 class ContextHit:
-    """A context found by a keyword."""
+    """A context that a keyword search found."""
 
     context_id: str
     turn_number: int
@@ -102,7 +102,7 @@ class ContextHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedContexts:
-    """Numbers of imported contexts and summaries, without those that were stored already."""
+    """How many contexts and summaries an import has added, without those that were stored already."""
 
     contexts: int
     summaries: int
@@ -110,7 +110,7 @@ class ImportedContexts:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingRound:
-    """One reflective round of a thinking phase: a model call with its thought and its recalls."""
+    """One reflective round of a thinking phase: a model call, its thought and the contexts it recalled."""
 
     thought: str
     recalled: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ class ThinkingRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingResult:
-    """The result of a thinking phase."""
+    """The result of a thinking phase: the summary of the turn, the summaries of all turns, what the model did."""
 
     thoughts: tuple[str, ...]
     tokens_used: int
@@ -153,7 +153,7 @@ def summary_id(context_id: str) -> str:
 
 
 def write_summary(summary: MemorySummary) -> Document:
-    """Encode a summary as a document, with its whole text indexed for search."""
+    """Return the document in which a summary is stored, with its whole text indexed for search."""
     text = "\n".join([summary.summary, *summary.insights, *summary.thoughts])
     text = text.replace("\x00", " ")  # no backend indexes NUL, and PostgreSQL refuses it
     body = _encoder.encode(_Note(v=1, summary=summary))
@@ -161,26 +161,29 @@ def write_summary(summary: MemorySummary) -> Document:
 
 
 def read_summary(document: Document) -> MemorySummary:
-    """Decode and check the stored document of a summary."""
+    """Return the summary in a stored document; raise `InvalidRecord` if it is damaged or of another turn."""
     where = f"{SNAPSHOT_SUMMARY}/{document.key}"
     try:
         note = _decoder.decode(document.body)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidRecord(f"the summary cannot be decoded: {error}", path=where) from None
+        raise InvalidRecord(f"the stored summary cannot be decoded: {error}", path=where) from None
     found = note.summary
     if note.v != 1 or found.turn_number != turn_of(document.key):
         raise InvalidRecord(
-            f"the summary has version {note.v} and turn {found.turn_number}, expected version 1 and turn "
+            f"the stored summary is damaged: it has version {note.v} and turn {found.turn_number}, expected 1 and "
             f"{turn_of(document.key)}",
             path=where,
         )
     if found.id != summary_id(found.context_id):
-        raise InvalidRecord(f"{found.id} is not the summary of {found.context_id}", path=where)
+        raise InvalidRecord(
+            f"the stored summary is damaged: its id {found.id} is not that of a summary of {found.context_id}",
+            path=where,
+        )
     return found
 
 
 def to_context(snapshot: Snapshot, summary: MemorySummary | None) -> ContextSnapshot:
-    """Convert a snapshot to the documented context value of a memory module."""
+    """Convert a snapshot of a workspace to the documented value of a memory module."""
     return ContextSnapshot(
         id=snapshot.id,
         turn_number=snapshot.turn,
@@ -195,7 +198,7 @@ def to_context(snapshot: Snapshot, summary: MemorySummary | None) -> ContextSnap
 
 
 def full_context(snapshot: Snapshot) -> str:
-    """Return the context as text, followed by files and state."""
+    """Return a workspace snapshot as text: its context, then files and state."""
     blocks = [snapshot.context] if snapshot.context else []
     for path, content in snapshot.files.items():
         shown = content if isinstance(content, str) else f"({len(content):,} bytes, not text)"
@@ -217,12 +220,12 @@ FENCE_TOKENS: Final = 64
 
 
 def fence_recalled(text: str) -> str:
-    """Fence recalled text as data, so that nothing in an old workspace can pass for an instruction."""
+    """Return recalled text between marks (a fence) that it cannot close, so that a model takes it for data."""
     return fence(text, label="recalled", note=_RECALLED)
 
 
 def _recall_parameters() -> dict[str, object]:
-    """Return the JSON schema of the arguments of `recall_context`."""
+    """Return the JSON schema of the arguments of the tool `recall_context`."""
     return {
         "type": "object",
         "properties": {
@@ -258,7 +261,7 @@ def _recall_parameters() -> dict[str, object]:
 
 
 def recall_tool(provider: str = "openai") -> dict[str, object]:
-    """Return the schema of the tool for a provider: `openai` (Chat), `openai_responses` or `anthropic`."""
+    """Return the schema of the tool `recall_context` for `openai` (Chat), `openai_responses` or `anthropic`."""
     tool = {"name": RECALL_CONTEXT, "description": _RECALL_DESCRIPTION}
     match provider:
         case "openai" | "openai_chat":

@@ -62,7 +62,7 @@ class ShortMemory:
 
     @property
     def meter(self) -> Meter:
-        """The metrics of this memory."""
+        """The metrics (counters, durations) of this memory."""
         return self._awaiting.meter
 
     def create_short_memory(
@@ -124,7 +124,7 @@ class ShortMemory:
         agent_response: str = "",
         client_id: str = "",
     ) -> MemoryWriteResult:
-        """Store a turn, question and answer together; durable on return.
+        """Store a turn, question and answer together, and wait until it is stored.
 
         Without `user_query` the turn answers the stored query that has no answer yet. A retry stores nothing twice if
         it has a `client_id` or answers a stored query.

@@ -57,7 +57,7 @@ class AIMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMessages:
-    """Numbers of imported conversations, turns and checkpoints, and of conversations that existed already."""
+    """How many conversations, turns and checkpoints an import has added, and how many conversations existed already."""
 
     conversations: int = 0
     turns: int = 0
@@ -68,7 +68,7 @@ class ImportedMessages:
 def make_rows(
     conversation: str, entries: Sequence[Entry], checkpoints: Sequence[Checkpoint]
 ) -> Iterator[AIMessage]:
-    """Yield the rows of these turns, with each checkpoint after the last turn that it covers completely."""
+    """Yield turns as rows of the table `ai_message`, with each checkpoint after the last turn that it covers."""
     waiting = list(checkpoints)
     for _, group in groupby(entries, key=lambda entry: entry.turn):
         turn = list(group)
@@ -128,7 +128,7 @@ def _microseconds(time: datetime) -> int:
 
 
 def conversation_pieces(rows: Iterable[object]) -> list[tuple[list[Piece], int, int]]:
-    """Return each conversation of a table as records for `Store.restore`, with its numbers of turns and checkpoints.
+    """Return each conversation of a table as pieces for `Store.restore`, with its numbers of turns and checkpoints.
 
     The rows may come in any order; they are sorted by time, and rows of the same time stay in their order. The
     documented checkpoint text contains the newest turns, so it covers every turn before it.
@@ -147,15 +147,20 @@ def _read_row(row: object, at: int) -> AIMessage:
         return row
     if not isinstance(row, Mapping):
         raise InvalidRecord(
-            f"got {type(row).__name__}, expected a dict of column names and values", path=path
+            f"a row must be a dict of column names and values, got {type(row).__name__}", path=path
         )
     try:
         given = {name: value for name, value in row.items() if value is not None}  # pyright: ignore[reportUnknownVariableType] (a row of any driver)
         read = msgspec.convert(given, AIMessage, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidRecord(f"not a row of ai_message: {error}", path=path) from None
+        raise InvalidRecord(
+            f"the row cannot be read as one of the table ai_message: {error}", path=path
+        ) from None
     if not read.conversation_id or not (read.query or read.answer):
-        raise InvalidRecord("the row needs a conversation_id, and a query or an answer", path=path)
+        raise InvalidRecord(
+            "the row cannot be imported: it needs a conversation_id, and a query or an answer",
+            path=path,
+        )
     for text in (read.message_id, read.query, read.answer):
         check_text(text, path=path)
     return read
@@ -192,7 +197,7 @@ def _pieces(conversation: str, rows: Sequence[AIMessage]) -> tuple[list[Piece], 
 
 
 def _digest(previous: Checkpoint | None, entries: Sequence[Entry]) -> str:
-    """Return the digest of the entries that a checkpoint covers, computed as for a checkpoint made by a fold."""
+    """Return the digest that a checkpoint over these entries must have, as if a fold (compaction) had made it."""
     digest = blake2b((previous.digest if previous else "").encode(), digest_size=16)
     for entry in entries:
         digest.update(b"%d:" % entry.seq + encode_message(entry.message))

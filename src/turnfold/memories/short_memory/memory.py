@@ -90,7 +90,7 @@ _MANY_NEW: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class QueryDefaults:
-    """Default options of a query."""
+    """Options of `query_memory_context` that are used if a query does not set them."""
 
     token_threshold_ratio: float = 0.75
     recent_turns: int = RECENT_TURNS
@@ -108,7 +108,7 @@ class QueryDefaults:
     def with_changes(
         self, ratio: float | None, turns: int | None, window: int | None
     ) -> QueryDefaults:
-        """Return the defaults with the options that one query sets; None keeps a default."""
+        """Return these defaults, changed by the options that one query sets; None keeps a default."""
         return QueryDefaults(
             self.token_threshold_ratio if ratio is None else ratio,
             self.recent_turns if turns is None else turns,
@@ -118,7 +118,7 @@ class QueryDefaults:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query with its result, for `_fill_cache`."""
+    """A query of a memory with its result, kept to fill the Redis cache afterwards."""
 
     log: LogEnd
     limits: QueryDefaults
@@ -163,7 +163,7 @@ class AsyncShortMemory:
     def over(
         cls, config: MemoryConfig, defaults: QueryDefaults | None = None, *, owns: bool
     ) -> AsyncShortMemory:
-        """Return a memory with this config; with `owns`, closing the memory closes the store."""
+        """Return a short-term memory that uses this config; with `owns`, closing the memory closes the store."""
         memory = cls.__new__(cls)
         memory._setup(config, defaults or QueryDefaults(), owns=owns)  # noqa: SLF001 (its own)
         return memory
@@ -182,13 +182,13 @@ class AsyncShortMemory:
         self._count = cached_count(config.counter.count_text)
         self._rules = RulesTexts()
         self._counter = ""
-        """Name of the token counter with which the store counted the cached entries."""
+        """Name of the token counter by which the store counted the tokens of the cached entries."""
         self._turns = TurnWriter(self._store, config.scope, self._notes, config.meter)
         self._sessions = AsyncMemory.over(replace(config, store=self._store), owns=False)
 
     @property
     def meter(self) -> Meter:
-        """The metrics of this memory."""
+        """The metrics (counters, durations) of this memory."""
         return self._config.meter
 
     async def create_short_memory(
@@ -292,7 +292,7 @@ class AsyncShortMemory:
         agent_response: str = "",
         client_id: str = "",
     ) -> MemoryWriteResult:
-        """Store a turn, question and answer together; durable on return.
+        """Store a turn, question and answer together, and wait until it is stored.
 
         Without `user_query` the turn answers the stored query that has no answer yet. A retry stores nothing twice if
         it has a `client_id` or answers a stored query.
@@ -432,7 +432,10 @@ class AsyncShortMemory:
         session = SessionValue.from_json(value)
         conversation = session.meta.conversation_id
         if not conversation:
-            raise InvalidRecord("the session has no conversation_id", path="meta.conversation_id")
+            raise InvalidRecord(
+                "the session value has no conversation_id, so nothing was imported",
+                path="meta.conversation_id",
+            )
         places = settable_of(session)
 
         def imported(note: SessionNote) -> SessionNote:
@@ -477,7 +480,7 @@ class AsyncShortMemory:
         return LogEnd(self._store, self._config.scope, view)
 
     async def _read_session(self, conversation_id: str) -> SessionValue:
-        """Return the session from the store, and write it to Redis."""
+        """Return the session value of a conversation, read from the store, and write it to Redis."""
         log = self._log(await self._notes.read_view(conversation_id))
         log.page = 2 * self._defaults.recent_turns + 2  # a question and an answer each
         await log.older()
@@ -489,7 +492,7 @@ class AsyncShortMemory:
         return session
 
     async def _write_key(self, conversation_id: str) -> SessionValue | None:
-        """Write the session to Redis after a durable change; errors are ignored, because the next read writes it.
+        """Write the session value to Redis after a change in the store; errors are ignored: the next read writes it.
 
         If few entries are unread, they are cached for the next query too. Returns None without Redis or after an error.
         """
@@ -509,7 +512,7 @@ class AsyncShortMemory:
         return None
 
     async def _rows(self, conversation_id: str, after: int, limit: int = 0) -> list[AIMessage]:
-        """Return the rows of the turns that end after entry `after`: all, or only about `limit` of them."""
+        """Return the turns that end after entry `after` as `ai_message` rows; with `limit`, about that many."""
         store, scope = self._store, self._config.scope
         entries: list[Entry] = []
         if after:
@@ -528,7 +531,7 @@ class AsyncShortMemory:
         return list(make_rows(conversation_id, entries, shown))
 
     async def _rules_text(self, view: ConversationView, window: int) -> str:
-        """Return the text of the user's rules from the entries that the summary covers."""
+        """Return the user's rules from the entries that the summary covers, as text: no turn shows them any more."""
         if view.live is None:
             return ""
         known = self._rules.get(view.conversation, view.head.state, window)
@@ -544,7 +547,7 @@ class AsyncShortMemory:
     async def _open_log(
         self, conversation_id: str, window: int, found: FoundKey | None
     ) -> tuple[LogEnd, bool]:
-        """Read a conversation for a query; the second value is True if the cached segment was used unchanged.
+        """Read the newest entries of a conversation for a query; also return True if they all came from the cache.
 
         The segment (notes and newest entries in Redis) is used unchanged only if the database has exactly the state in
         which it was cached. Otherwise the notes are read from the database, and the entries added since.
@@ -568,7 +571,7 @@ class AsyncShortMemory:
         return log, False
 
     async def _fill_cache(self, query: _Query, after: ConversationView) -> None:
-        """Write the session, and the notes and entries that a query read, to Redis, unless it has them already."""
+        """Write to Redis what a query has read (session value, notes, entries), unless Redis has it already."""
         log, limits, found = query.log, query.limits, query.found
         view, window = log.view, limits.model_context_window
         usual = limits.recent_turns == self._defaults.recent_turns
@@ -596,7 +599,7 @@ class AsyncShortMemory:
     async def _note_query(
         self, view: ConversationView, query: str, *, seen: int
     ) -> ConversationView | None:
-        """Store a query for the write that answers it, and the newest entry `seen` if a summary is requested.
+        """Store a query until a write answers it; if it requests a summary, also the newest entry it has `seen`.
 
         Returns the view after this change, or None if something else changed since `view`.
         """

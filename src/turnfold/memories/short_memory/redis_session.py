@@ -42,11 +42,11 @@ _SECOND = 1_000_000
 
 
 class FoundKey(Protocol):
-    """The values of one session that were found in Redis."""
+    """What Redis has for one session: the session value, its state, the cached segment."""
 
     @property
     def value(self) -> bytes | None:
-        """The session as documented JSON; None if there is none."""
+        """The session value in Redis, as documented JSON; None if there is none."""
         ...
 
     @property
@@ -56,7 +56,7 @@ class FoundKey(Protocol):
 
     @property
     def known(self) -> bool:
-        """True if the value replaced one that this store wrote and that had not expired."""
+        """True if this store wrote this value, or one under the same key that another program has overwritten."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class FoundKey(Protocol):
 
     @property
     def segment(self) -> bytes | None:
-        """The cached segment with its MAC (keyed digest); None if there is none."""
+        """The cached segment (notes, newest entries) with its keyed digest; None if there is none."""
         ...
 
     @property
@@ -77,16 +77,16 @@ class FoundKey(Protocol):
 
 @runtime_checkable
 class SessionValues(Protocol):
-    """Reads and writes the documented session values in Redis: `CachedStore.session_values`."""
+    """The store's access to the session values in Redis (`CachedStore.session_values`)."""
 
     async def read_session(
         self, scope: Scope, conversation: str, *, segment: bool = False
     ) -> FoundKey:
-        """Return the value under the documented key of a session; with `segment`, the cached segment too."""
+        """Return the session value in Redis; with `segment`, the cached segment (notes, newest entries) too."""
         ...
 
     def now(self) -> float:
-        """Return the current time of the clock that `FoundKey.read_at` uses."""
+        """Return the current time of the monotonic clock, to compare with `FoundKey.read_at`."""
         ...
 
     def open_segment(
@@ -98,13 +98,13 @@ class SessionValues(Protocol):
     async def write_segment(
         self, scope: Scope, conversation: str, view: View, entries: Sequence[Entry], *, since: float
     ) -> None:
-        """Cache a segment that was read from the store after the time `since`."""
+        """Cache a segment (view and newest entries of a conversation) that was read after the time `since`."""
         ...
 
     async def write_session(
         self, scope: Scope, conversation: str, value: bytes, state: State
     ) -> None:
-        """Write the session value of this state under the documented key."""
+        """Write a session value to Redis under its documented key; it shows the conversation in this `state`."""
         ...
 
 
@@ -130,7 +130,7 @@ class SessionKey:
         return found
 
     async def read(self, conversation: str) -> SessionValue | None:
-        """Do as `sync` and return the session in Redis if it has the store's current state, else None."""
+        """Apply changes of other programs like `sync`; return the session value in Redis if it is current, or None."""
         found = await self.sync(conversation)
         if found is None or found.state is None:
             return None
@@ -145,7 +145,7 @@ class SessionKey:
         return session
 
     def segment(self, conversation: str, found: FoundKey | None) -> tuple[View, list[Entry]] | None:
-        """Return the segment that `sync` found, decoded: a view of the conversation and its newest entries, or None."""
+        """Return the cached segment in `found`, decoded: a view of the conversation and its newest entries; or None."""
         if self.values is None or found is None or found.segment is None:
             return None
         return self.values.open_segment(self.notes.scope, conversation, found.segment)
@@ -153,20 +153,20 @@ class SessionKey:
     async def write_segment(
         self, view: ConversationView, entries: Sequence[Entry], *, since: float
     ) -> None:
-        """Cache the view and entries that a query reads; they were read from the store after the time `since`."""
+        """Cache the view and the entries that a query needs; they were read from the store after the time `since`."""
         if self.values is not None:
             await self.values.write_segment(
                 self.notes.scope, view.conversation, view.stored, entries, since=since
             )
 
     async def write(self, conversation: str, session: SessionValue, state: State) -> None:
-        """Write a session to Redis that was read from the store in this state."""
+        """Write a session value to Redis that was read from the store in this state."""
         if self.values is not None:
             value = session.to_json().encode()
             await self.values.write_session(self.notes.scope, conversation, value, state)
 
     async def _take_over(self, conversation: str, value: bytes, *, known: bool) -> None:
-        """Store the fields that another program set in Redis, if the value is valid and not older than the store's."""
+        """Store the fields of a session value that another program wrote to Redis, if it is valid and not outdated."""
         try:
             session = SessionValue.from_json(value)
             named = session.meta.conversation_id
@@ -182,7 +182,7 @@ class SessionKey:
             kind = type(error).__name__
             fields = {"event": "session_value_refused", "error": kind}
             _log.warning(
-                "a session value that another program wrote to Redis is not valid: %s",
+                "a session value that another program wrote to Redis is not valid (%s); it is overwritten",
                 kind,
                 extra=fields,
             )

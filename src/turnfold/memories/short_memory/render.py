@@ -44,7 +44,7 @@ _Count = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class TurnText:
-    """A rendered turn."""
+    """A turn rendered as text."""
 
     number: int
     first: int
@@ -53,17 +53,17 @@ class TurnText:
 
 
 def add_label(summary: str) -> str:
-    """Return a summary with the documented label before it, as it is stored in a checkpoint."""
+    """Return a summary with the documented label before it, the form in which a checkpoint stores it."""
     return f"{SUMMARY_LABEL}{summary}"
 
 
 def remove_label(text: str) -> str:
-    """Return the summary without the label that it has in a checkpoint."""
+    """Return the summary in a checkpoint's text, without its label."""
     return text.removeprefix(SUMMARY_LABEL)
 
 
 def group_turns(entries: Iterable[Entry]) -> list[TurnText]:
-    """Group entries by turn and render each, oldest first; system messages are left out."""
+    """Group log entries by turn, and render each turn as text, oldest first; system messages are left out."""
     turns: list[TurnText] = []
     for number, group in groupby(entries, key=lambda entry: entry.turn):
         of_turn = list(group)
@@ -84,7 +84,7 @@ def _lines(message: Message) -> list[str]:
 
 
 def render_history(*, summary: str, turns: Sequence[TurnText], hidden: int) -> str:
-    """Return summary, a line on the number of `hidden` turns, and turns as one fenced text; empty without any."""
+    """Return a summary, a note on `hidden` turns, and turns as one fenced text (marked as data); "" without any."""
     sections: list[str] = []
     if summary:
         sections.append(f"{SUMMARY_LABEL}{indented(summary)}")
@@ -104,7 +104,7 @@ def fit_history(
     room: int,
     count: _Count,
 ) -> tuple[str, Sequence[TurnText]]:
-    """Render the summary and the newest turns that fit `room` tokens; return the text and these turns.
+    """Render a summary and as many of the newest turns as fit `room` tokens; return the text and these turns.
 
     `hidden(shown)` returns how many turns are not shown if `shown` turns are. The newest turn and the summary are
     always included, shortened if needed.
@@ -161,7 +161,7 @@ def oldest_that_fit(
 
 
 def _newest_that_fit(turns: Sequence[TurnText], room: int, count: _Count) -> Sequence[TurnText]:
-    """Return the newest turns within `room` tokens; if none fits, the last one shortened."""
+    """Return the newest turns that fit `room` tokens together; if none fits, the last one shortened."""
     first = len(turns)
     while first and (cost := count(turns[first - 1].text) + 1) <= room:
         room -= cost
@@ -173,5 +173,5 @@ def _newest_that_fit(turns: Sequence[TurnText], room: int, count: _Count) -> Seq
 
 
 def _shorten(text: str, limit: int, count: _Count) -> str:
-    """Return the beginning and the end of a text within `limit` tokens; every line keeps its speaker."""
+    """Return a rendered turn shortened to its beginning and end, within `limit` tokens; lines keep their speakers."""
     return shrink_lines(text, limit, count) or (_ELLIPSIS if limit else "")

@@ -37,7 +37,7 @@ __all__ = (
 
 
 Places: TypeAlias = Mapping[tuple[str, ...], object]
-"""Path of a field in the session -> its value; fields that were never set are left out."""
+"""Path of a field in a session value -> its content; fields that were never set are left out."""
 
 _AGENT: Final = "current_agent_key"
 _MERGED_BY_FIELD: Final = ("shared", "entities", "agent_slots")
@@ -47,7 +47,7 @@ _ABSENT: Final = object()
 
 
 def settable_of(session: SessionValue) -> Places:
-    """Return the fields that an application may set and that differ from their defaults, by path."""
+    """Return the fields of a session value that an application may set and that differ from their defaults, by path."""
     flow, state = part_to_fields(session.flow_context), part_to_fields(session.global_state)
     fresh = part_to_fields(GlobalState())
     found: dict[tuple[str, ...], object] = {}
@@ -66,7 +66,7 @@ def settable_of(session: SessionValue) -> Places:
 
 
 def to_parts(settable: Places) -> tuple[FlowContext, GlobalState, UserProfile]:
-    """Return the parts of a session that have these fields, with the fields set."""
+    """Return the three parts of a session value that applications may set, with these fields set."""
     parts: dict[str, dict[str, object]] = {
         "flow_context": {},
         "global_state": {},
@@ -85,7 +85,7 @@ def to_parts(settable: Places) -> tuple[FlowContext, GlobalState, UserProfile]:
 
 
 def as_read(session: SessionValue) -> AsRead:
-    """Return a copy of the current values of a session, to find out later which of them were changed."""
+    """Return a copy of a session value's present contents, to find out later which fields were changed."""
     context = session.message_context
     return AsRead(
         settable_of(session), _derived_of(session), _mode_of(session), context.checkpoint_message_id
@@ -93,7 +93,7 @@ def as_read(session: SessionValue) -> AsRead:
 
 
 def changes_of(session: SessionValue) -> tuple[Places, Places]:
-    """Return the fields that were changed since the session was read: their values then, and their values now."""
+    """Return the changed fields of a session value: their contents when it was loaded, and their contents now."""
     before: Places = session.as_read.settable if session.as_read else {}
     after = settable_of(session)
     changed = {
@@ -107,7 +107,7 @@ def changes_of(session: SessionValue) -> tuple[Places, Places]:
 
 
 def apply_changes(stored: Places, was: Places, now: Places) -> Places:
-    """Return the stored fields with the changes applied; raises `Conflict` if another writer changed a same field."""
+    """Return the stored fields with the changes applied; raise `Conflict` if another writer changed one of them."""
     merged = dict(stored)
     for place in {*was, *now}:
         present, wanted = stored.get(place, _ABSENT), now.get(place, _ABSENT)
@@ -124,7 +124,7 @@ def apply_changes(stored: Places, was: Places, now: Places) -> Places:
 
 
 def check_derived(session: SessionValue, current: SessionValue) -> MemoryMode | None:
-    """Raise an error if fields computed from the log were changed; return the mode if it was changed, else None."""
+    """Raise an error if a field computed from the log was changed; return the mode if it was changed, else None."""
     given, mode = _derived_of(session), _mode_of(session)
     if session.as_read is not None:
         base = session.as_read.derived

@@ -64,7 +64,7 @@ _MAX_LANDINGS: Final = 3
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Group of queries that requested a summary while the same checkpoint was the current one."""
+    """Queries that requested a summary while the same checkpoint was the current one; how far they have read."""
 
     live: str
     seen: int
@@ -79,7 +79,7 @@ Offers = tuple[Offer, ...]
 
 
 def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
-    """Return the offers after a query that returned entries up to `seen` has requested a summary."""
+    """Return the offers (pending requests for summaries) after a query that read up to `seen` requested one."""
     for group in offers:
         if group.live == live and group.seen > covered:
             readers, least = min(group.readers + 1, _MAX_READERS), min(group.seen, seen)
@@ -89,7 +89,7 @@ def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
 
 
 def count_landing(offers: Offers) -> Offers:
-    """Return the offers after a summary was passed: one request less in the newest offer, whoever passed it."""
+    """Return the offers (pending requests for summaries) after one summary has come: the newest has one less."""
     left = [
         msgspec.structs.replace(
             group, readers=group.readers - (at == 0), landings=group.landings + 1
@@ -100,7 +100,7 @@ def count_landing(offers: Offers) -> Offers:
 
 
 def newest_seen(offers: Offers, *, covered: int, newest: int) -> int:
-    """Return the newest entry that a summary passed without `upto` can cover; `covered` if it covers nothing new."""
+    """Return the seq of the newest entry that a summary without `upto` may cover; `covered` if none is new."""
     waiting = [group.seen for group in offers if group.seen > covered]
     if waiting:
         return min(waiting)
@@ -124,7 +124,7 @@ class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class SessionNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Stored note with the owner (ids) and the settable fields of a conversation."""
+    """Stored note of a conversation: its owner (user, enterprise, patient) and the fields that applications set."""
 
     user_id: str = ""
     enterprise_id: str = ""
@@ -135,7 +135,7 @@ class SessionNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def places(self) -> Places:
-        """The settable fields by their path in the session."""
+        """The fields that applications set, by their path in the session value."""
         return dict(self.settings)
 
 
@@ -156,7 +156,7 @@ class TurnNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Seq of the newest entry that the summary of this checkpoint can cover."""
 
     def with_changes(self, changes: Mapping[str, object]) -> TurnNote:
-        """Return the note with some fields changed."""
+        """Return a copy of the note with some fields changed."""
         return msgspec.structs.replace(self, **changes) if changes else self
 
 
@@ -167,7 +167,7 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationView:
-    """The notes, head and newest checkpoint of a conversation, all read at one instant."""
+    """The notes, head (newest seq, version) and newest checkpoint of a conversation, read at one instant."""
 
     conversation: str
     head: Head
@@ -207,7 +207,7 @@ class ConversationView:
 
 
 def make_view(conversation: str, view: View) -> ConversationView:
-    """Return the state of a conversation, decoded from records that were read at one instant."""
+    """Return the state of a conversation, decoded from what a store read at one instant."""
     found = {(each.kind, each.key): each for each in view.documents}
     cleared, settings = found.get((SESSION, CLEARED)), found.get((_KIND, _KEYS[SessionNote]))
     turn = found.get((_KIND, _KEYS[TurnNote]))
@@ -235,7 +235,7 @@ class ShortNotes:
     scope: Scope
 
     async def read_view(self, conversation: str) -> ConversationView:
-        """Return the notes, head and newest checkpoint of a conversation, read with one call of the store."""
+        """Return the notes, head (newest seq, version) and newest checkpoint of a conversation, read at one instant."""
         return make_view(
             conversation, await self.store.view(self.scope, conversation, (SESSION, _KIND))
         )
@@ -243,19 +243,19 @@ class ShortNotes:
     async def change_session(
         self, conversation: str, change: Callable[[SessionNote], SessionNote]
     ) -> None:
-        """Change the session note; `change` is called again after a conflict with another writer."""
+        """Change the stored session note by compare-and-swap; `change` is called again after a conflict."""
         await self._change(conversation, SessionNote, change)
 
     async def change_turn(
         self, conversation: str, change: Callable[[TurnNote], TurnNote]
     ) -> TurnNote:
-        """Change the turn note (work in progress) and return it."""
+        """Change the stored turn note (work in progress) by compare-and-swap; return the new note."""
         return (await self._change(conversation, TurnNote, change))[0]
 
     async def change_turn_since(
         self, view: ConversationView, change: Callable[[TurnNote], TurnNote]
     ) -> ConversationView | None:
-        """Change the turn note; return the view after that, or None if something else changed since `view`."""
+        """Change the stored turn note; return the view after that, or None if anything else changed since `view`."""
         changed = change(view.turn)
         if changed == view.turn:
             return view
@@ -287,7 +287,7 @@ class ShortNotes:
     async def _change(
         self, conversation: str, note_type: type[_AnyNote], change: Callable[[_AnyNote], _AnyNote]
     ) -> tuple[_AnyNote, Written | None]:
-        """Change a note and return it, with the write if there was one; a `TurnNote` is written only if it changes."""
+        """Change a stored note; return it, with the write if there was one (a `TurnNote` may be unchanged)."""
         key, result = _KEYS[note_type], note_type()
 
         async def changed(stored: Document | None) -> Document | None:
@@ -344,11 +344,11 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
         note = msgspec.json.decode(document.body, type=note_type)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InvalidRecord(
-            f"the short memory note cannot be decoded: {error}", path=path
+            f"the stored note of a short-term memory cannot be decoded: {error}", path=path
         ) from None
     if note.v != 1:
         raise InvalidRecord(
-            f"the short memory note has version {note.v}; this release reads version 1",
+            f"the stored note of a short-term memory has version {note.v}; this release reads version 1",
             path=path,
             remedy="Upgrade turnfold",
         )
@@ -356,7 +356,7 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
 
 
 def _current(note: _AnyNote, start: int) -> _AnyNote:
-    """Return the note; after a later restart (version `start`) only the owner, or the offers, of a note remain."""
+    """Return the note, or what is left of it after a later restart (version `start`): its owner or its offers."""
     if note.start == start:
         return note
     if isinstance(note, SessionNote):
@@ -378,7 +378,7 @@ def bind_owner(
     patient_id: str = "",
     agent_code: str = "",
 ) -> SessionNote:
-    """Return the note with the ids it did not have yet; raises `InvalidOption` if an id differs from the stored."""
+    """Return the note with the ids it did not have yet; raise `InvalidOption` if an id differs from the stored one."""
     known = {
         "user_id": (note.user_id, user_id),
         "enterprise_id": (note.enterprise_id, enterprise_id),
@@ -400,7 +400,7 @@ def bind_owner(
 
 
 def with_settings(note: SessionNote, places: Places, full_after: str | None) -> SessionNote:
-    """Return the note with these settings; `full_after` "" clears that field, None leaves it unchanged."""
+    """Return the note with these application fields; `full_after` "" clears that field, None leaves it unchanged."""
     settings = tuple(sorted(places.items(), key=lambda item: item[0]))
     chosen = note.full_after if full_after is None else full_after or None
     return msgspec.structs.replace(note, settings=settings, full_after=chosen)
@@ -409,7 +409,7 @@ def with_settings(note: SessionNote, places: Places, full_after: str | None) -> 
 def chosen_mode(
     session: SessionValue, mode: MemoryMode | None, current: SessionValue
 ) -> str | None:
-    """Return the new `full_after` for the mode that the caller set: a checkpoint id, "" to clear, None to keep."""
+    """Return the new `full_after` for a mode that the caller set: a checkpoint id, "" to clear it, None to keep it."""
     if mode is None:
         return None
     read_at = session.message_context.checkpoint_message_id

@@ -39,17 +39,17 @@ _TRIES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class LabelledWriter:
-    """Wraps a summary writer: adds the documented label to its summaries."""
+    """Wraps a writer of summaries: puts the documented label before each summary."""
 
     writer: SummaryWriter
 
     @property
     def name(self) -> str:
-        """Name of the wrapped writer."""
+        """Name of the wrapped writer of summaries."""
         return self.writer.name
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Write a summary and add the label."""
+        """Write a summary of the task's messages, with the documented label before it."""
         bare = SummaryTask(task.passages, remove_label(task.previous), task.limit, task.count)
         return add_label((await self.writer.write(bare, runtime)).strip())
 
@@ -67,7 +67,7 @@ class ShortFold:
     meter: Meter
 
     async def fold(self, summary: str | None, upto: int | None) -> Checkpoint:
-        """Store a checkpoint with the given summary, or one that the writer makes; return the current checkpoint."""
+        """Store the given summary, or one that the writer makes, as a checkpoint; return the live checkpoint."""
         view = await self._view()
         note = view.turn
         # Computed once: a summary that another call stores meanwhile does not change what this one was made from. A
@@ -109,7 +109,8 @@ class ShortFold:
             made = await self.folder.step(fold)
         if made is None and not (await self._view()).head.seq:
             raise ConversationDeleted(
-                f"conversation {self.folder.conversation!r} was erased while it was being summarised"
+                f"conversation {self.folder.conversation!r} was erased while it was being summarised; nothing "
+                "was stored"
             )
         return made
 
@@ -123,7 +124,7 @@ class ShortFold:
         self.meter.observe("summary_fidelity", made.fidelity)
 
     async def _record(self, made: Checkpoint | None, bound: int) -> None:
-        """Record in the turn note that a summary was passed, and its checkpoint if one was stored."""
+        """Note that one requested summary has come, and the checkpoint that it was stored as, if any."""
 
         def recorded(note: TurnNote) -> TurnNote:
             changes: dict[str, object] = {"offers": count_landing(note.offers)}
@@ -134,7 +135,7 @@ class ShortFold:
         await self.notes.change_turn(self.folder.conversation, recorded)
 
     async def _target(self, view: ConversationView, bound: int) -> int:
-        """Return the last entry to fold: at most `bound`, before the newest turns, at the end of a turn."""
+        """Return the last entry to summarise: at most `bound`, before the newest turns, at the end of a turn."""
         end = min(bound, await self._before_recent(view))
         if view.covered < end < view.head.seq:
             [last, following] = await self._read(end - 1, end + 1)
@@ -153,7 +154,7 @@ class ShortFold:
         return turn[0].seq - 1
 
     async def _end_of_oldest(self, view: ConversationView, bound: int, *, requested: bool) -> int:
-        """Return the last entry of the oldest turn that no summary covers, if it is at most `bound`; else 0.
+        """Return the last entry of the oldest turn that no summary covers; 0 if it lies after `bound`.
 
         If a query requested a summary, return the end of the oldest half of the turns: if only one turn were folded,
         the next query would request a summary again.
@@ -181,7 +182,7 @@ class ShortFold:
 
 
 def check_summary(summary: str | None, recent_turns: int) -> None:
-    """Raise an error for an empty summary or a negative number of turns."""
+    """Raise `SummaryFailed` for an empty summary, `InvalidOption` for a negative `recent_turns`."""
     if recent_turns < 0:
         raise InvalidOption(f"recent_turns={recent_turns} must not be negative")
     if summary is not None and not summary.strip():
@@ -191,7 +192,7 @@ def check_summary(summary: str | None, recent_turns: int) -> None:
 
 
 def _newest_covered(view: ConversationView, note: TurnNote, upto: int | None) -> int:
-    """Return the newest entry that the summary can have been made from."""
+    """Return the newest entry that the summary can have been made from: `upto`, or what earlier queries had read."""
     if upto is None:
         return newest_seen(note.offers, covered=view.covered, newest=view.head.seq)
     if not 0 <= upto <= view.head.seq:
@@ -202,7 +203,7 @@ def _newest_covered(view: ConversationView, note: TurnNote, upto: int | None) ->
 
 
 def _is_requested(view: ConversationView, note: TurnNote) -> bool:
-    """Return True if a query requested a summary since the last one."""
+    """Return True if a query has requested a summary since the current checkpoint was stored."""
     return has_offer(note.offers, view.head.checkpoint)
 
 

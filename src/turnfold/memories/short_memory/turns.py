@@ -58,7 +58,7 @@ _LINE_ENDS: Final = 2
 
 @dataclass(slots=True)
 class LogEnd:
-    """The newest entries of a log; older ones are read page by page when they are needed."""
+    """The newest entries of a conversation's log; older ones are read page by page when they are needed."""
 
     store: Store
     scope: Scope
@@ -82,7 +82,7 @@ class LogEnd:
         return view.cleared if view.mode is MemoryMode.FULL_HISTORY else view.covered
 
     async def open(self, tokens: int) -> None:
-        """Read the newest entries that have about `tokens` tokens together, with `Store.tail`, which may be cached."""
+        """Read the newest entries that have about `tokens` tokens together, all of them since the last restart."""
         if self.view.head.seq > self.view.cleared:
             newest = await self.store.tail(
                 self.scope, self.view.conversation, tokens=max(tokens, 1)
@@ -115,14 +115,14 @@ class LogEnd:
         return True
 
     def turns_after(self, seq: int) -> list[TurnText]:
-        """Return the rendered turns after an entry, oldest first, as far as their entries were read."""
+        """Return the turns after entry `seq` rendered as text, oldest first, as far as their entries were read."""
         if self._turns[:2] != (self.first, seq):
             turns = group_turns(entry for entry in self.entries if entry.seq > seq)
             self._turns = (self.first, seq, turns)
         return self._turns[2]
 
     def newest_within(self, tokens: int, turns: int) -> list[Entry]:
-        """Return the entries that a query with a window of `tokens` and `turns` recent turns reads; no older ones."""
+        """Return those of the read entries that a query with a window of `tokens` and `turns` recent turns needs."""
         total = self.view.head.tokens
         after = self.shown_after
         starts = [entry.seq for entry in self.entries if entry.message.role == "user"]
@@ -147,7 +147,7 @@ class LogEnd:
         return bool(page)
 
     async def first_of_newest(self, turns: int) -> int:
-        """Return the seq of the first entry of the newest `turns` turns since the last restart."""
+        """Return the seq at which the newest `turns` turns since the last restart begin; may read older pages."""
         if turns <= 0:
             return self.view.head.seq + 1
         while True:
@@ -158,7 +158,7 @@ class LogEnd:
                 return self.first
 
     async def last_answer(self) -> str:
-        """Return the newest assistant text since the last restart."""
+        """Return the newest assistant text since the last restart; empty if there is none."""
         at = len(self.entries)
         while True:
             while at:
@@ -172,7 +172,7 @@ class LogEnd:
             at = len(self.entries) - before
 
     async def turns_before(self) -> int:
-        """Return the number of turns before the last restart."""
+        """Return the number of turns in the log before the conversation was last restarted."""
         seq = self.view.cleared
         if seq < 1:
             return 0
@@ -182,7 +182,7 @@ class LogEnd:
         return found[0].turn if found else 0
 
     async def window(self, turns: int) -> list[Message]:
-        """Return the user and assistant messages of the newest turns."""
+        """Return the user and assistant messages of the newest `turns` turns, as plain text."""
         first = await self.first_of_newest(turns)
         return [
             Message(entry.message.role, entry.message.text)
@@ -194,7 +194,7 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """The history as text for a prompt (`text`) and as text for a summariser (`full`)."""
+    """The history of a conversation, as text for a prompt (`text`) and as text for a summariser (`full`)."""
 
     text: str
     full: str
@@ -205,7 +205,7 @@ class _History:
 
 
 def cached_count(count: Count) -> Count:
-    """Return `count` with a cache for short texts, because the same turns are counted at every query."""
+    """Return a function like `count` that caches the counts of short texts: each query counts the same turns."""
     counts = lru_cache(_MAX_COUNTS)(count)
     return lambda text: counts(text) if len(text) <= _SHORT_TEXT else count(text)
 
@@ -213,7 +213,7 @@ def cached_count(count: Count) -> Count:
 async def read_history(
     log: LogEnd, *, count: Count, window: int, query: str, rules: str = ""
 ) -> _History:
-    """Read the history of a conversation for a model with a window of `window` tokens; `rules` are put before it."""
+    """Read the history of a conversation for a model with a window of `window` tokens; `rules` stand before it."""
     view, count = log.view, MemoizedCounter(count)
     full_mode = view.mode is MemoryMode.FULL_HISTORY
     summary = remove_label(view.live.text) if view.live else ""
@@ -245,7 +245,7 @@ async def read_history(
 
 
 async def _unread_turns(log: LogEnd, turns: list[TurnText]) -> int:
-    """Return the number of turns before these that no summary covers."""
+    """Return how many turns that no summary covers lie before these turns."""
     covered = log.view.covered
     if not turns or turns[0].first <= covered + 1:
         return 0
@@ -254,7 +254,7 @@ async def _unread_turns(log: LogEnd, turns: list[TurnText]) -> int:
 
 
 async def _load_turns(log: LogEnd, after: int, room: int, count: Count) -> list[TurnText]:
-    """Return the turns after a seq, oldest first; of many turns only enough of the newest to fill `room` tokens."""
+    """Return the turns after a seq as text, oldest first; of many, only the newest that fill `room` tokens."""
     while True:
         turns = log.turns_after(after)
         if log.first <= after + 1:
@@ -287,7 +287,7 @@ async def _text_to_summarise(
 async def _read_oldest(
     log: LogEnd, after: int, room: int, count: Count
 ) -> tuple[list[Entry], bool]:
-    """Read the oldest entries after a seq until they exceed `room` tokens; return them, and True if they are all."""
+    """Read the oldest entries after a seq until they exceed `room` tokens; also return True if none is left."""
     entries: list[Entry] = []
     head, used = log.view.head.seq, 0
     while used <= room or len({entry.turn for entry in entries}) < 2:
@@ -303,7 +303,7 @@ async def _read_oldest(
 
 
 async def _tokens_between(log: LogEnd, after: int, upto: int) -> int:
-    """Return the tokens of the entries from seq `after` + 1 to `upto`, from the running sums of the store."""
+    """Return the tokens of the entries from `after` + 1 to `upto`, from the stored running sums."""
     last, before = await _entry(log, upto), await _entry(log, after)
     return (last.running if last else 0) - (before.running if before else 0)
 
@@ -318,7 +318,7 @@ async def _entry(log: LogEnd, seq: int) -> Entry | None:
 
 
 def with_query(note: TurnNote, query: str) -> dict[str, object]:
-    """Return the fields of the turn note to change for a new query; none if it has the same query already."""
+    """Return the changes of the turn note that store a new query; empty if it has this query already."""
     if not query or (note.query == query and not note.taken):
         return {}
     return {"ask": secrets.token_hex(8), "query": query, "taken": ""}
@@ -334,7 +334,7 @@ class _Turn:
     """Id of the stored query that the turn answers; empty for none."""
 
     def entries(self) -> list[NewEntry]:
-        """Return the entries to append, with client ids by which a retry is recognised."""
+        """Return the entries of the turn to append, with client ids by which a retry is recognised."""
         name = self.client_id or self.ask
         labels = {name: value for name, value in self.labels.items() if value}
         entries: list[NewEntry] = []
@@ -347,7 +347,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class WrittenTurn:
-    """A stored turn."""
+    """A turn that is stored: when, and the head (newest seq, version) after it."""
 
     created: int
     """Microseconds since 1970."""
@@ -357,7 +357,7 @@ class WrittenTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnWriter:
-    """Appends turns to logs; a retry of the same turn appends nothing."""
+    """Appends turns (question and answer) to logs; a retry of the same turn appends nothing."""
 
     store: Store
     scope: Scope
@@ -373,7 +373,7 @@ class TurnWriter:
         labels: Mapping[str, str],
         client_id: str,
     ) -> WrittenTurn:
-        """Append a turn; if the call is a retry, find the stored turn instead."""
+        """Append a turn to the log; if the call is a retry, append nothing and return the stored turn."""
         if client_id:
             known = await self._find_written(conversation, client_id, query, answer)
             if known is not None:
@@ -419,7 +419,7 @@ class TurnWriter:
         return WrittenTurn(last.created, done.head)
 
     async def _claim(self, conversation: str, query: str, client_id: str) -> TurnNote:
-        """Return the turn note; with a client id, first record in it that this write answers the stored query."""
+        """Reserve the stored query for this write, if it has a client id, so that no other write answers it."""
 
         def claim(note: TurnNote) -> TurnNote:
             free = note.query and not note.taken and query in ("", note.query)
@@ -428,7 +428,7 @@ class TurnWriter:
         return await self.notes.change_turn(conversation, claim)
 
     async def _finish(self, conversation: str, client_id: str, ask: str = "") -> None:
-        """Record in the turn note that the query is answered, if this write answered it."""
+        """Mark the stored query as answered, if this write answered it."""
 
         def finish(note: TurnNote) -> TurnNote:
             mine = note.ask == ask if ask else bool(note.query) and note.taken == client_id
@@ -441,7 +441,7 @@ class TurnWriter:
     async def _find_written(
         self, conversation: str, client_id: str, query: str, answer: str
     ) -> int | None:
-        """Return when the turn of this client id was written, or None; raises `IdReused` if it has another text."""
+        """Return when the turn with this client id was stored, or None; raise `IdReused` if its texts differ."""
         found = await self._find(conversation, client_id)
         if not found:
             return None
@@ -455,7 +455,7 @@ class TurnWriter:
     async def _find_repeated(
         self, conversation: str, note: TurnNote, query: str, answer: str
     ) -> int | None:
-        """Return when this turn was stored if it is already the last one in the log (a repeated call), else None."""
+        """Return when this turn was stored if it is the last one in the log (the call is repeated), else None."""
         if not note.used or note.query:
             return None
         found = await self._find(conversation, note.used)

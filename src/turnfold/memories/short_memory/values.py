@@ -49,7 +49,7 @@ class _Part(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class MetaInfo(_Part, kw_only=True):
-    """The conversation and its user."""
+    """The ids of a conversation and its user, and when it last changed."""
 
     conversation_id: str = ""
     user_id: str = ""
@@ -109,7 +109,7 @@ class GlobalState(_Part, kw_only=True):
 
 
 class UserProfile(_Part, kw_only=True):
-    """The user as known to the application."""
+    """What the application knows about the user."""
 
     user_id: str = ""
     name: str = ""
@@ -121,7 +121,7 @@ class UserProfile(_Part, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class AsRead:
-    """The values that a session had when it was read, to find out which fields were changed."""
+    """Contents of a session value when it was loaded, to find out which fields were changed since."""
 
     settable: Mapping[tuple[str, ...], object]
     """Fields that the application may set, by path."""
@@ -133,7 +133,7 @@ class AsRead:
 
 @dataclass(slots=True, kw_only=True)
 class SessionValue:
-    """The session of a conversation: the documented JSON value."""
+    """The session value of a conversation: the documented JSON object with its five parts."""
 
     meta: MetaInfo = field(default_factory=MetaInfo)
     flow_context: FlowContext = field(default_factory=FlowContext)
@@ -141,7 +141,7 @@ class SessionValue:
     global_state: GlobalState = field(default_factory=GlobalState)
     user_snapshot: UserProfile = field(default_factory=UserProfile)
     as_read: AsRead | None = field(default=None, repr=False, compare=False)
-    """The values when the session was read; None for a session that was constructed or parsed from JSON."""
+    """Contents when the session value was loaded; None if it was constructed or parsed from JSON."""
 
     def to_json(self) -> str:
         """Return the documented JSON; raises `InvalidRecord` for values that JSON cannot represent exactly."""
@@ -152,15 +152,17 @@ class SessionValue:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SessionValue:
-        """Parse the documented JSON. Without a checkpoint the mode is FULL_HISTORY, whatever the JSON says."""
+        """Parse the documented JSON of a session value. Without a checkpoint the mode becomes FULL_HISTORY."""
         try:
             found = msgspec.json.decode(text, type=dict[str, dict[str, object] | None])
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            raise InvalidRecord(f"not a session: {error}") from None
+            raise InvalidRecord(f"this is not the JSON of a session value: {error}") from None
         unknown = found.keys() - _PARTS.keys()
         if unknown:
             raise InvalidRecord(
-                "unknown part of a session", path=min(unknown), remedy=f"Use {', '.join(_PARTS)}"
+                "a session value has no part of this name",
+                path=min(unknown),
+                remedy=f"Use {', '.join(_PARTS)}",
             )
         session = cls(
             meta=part_from_fields(MetaInfo, found.get("meta")),
@@ -176,7 +178,7 @@ class SessionValue:
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """The request of `CreateShortMemory`."""
+    """Arguments of `create_short_memory` as one object (`CreateShortMemory` in the document)."""
 
     conversation_id: str
     user_id: str = ""
@@ -186,7 +188,7 @@ class AgentRequest:
 
 @dataclass(frozen=True, slots=True)
 class MemoryQueryRequest:
-    """The request of `QueryMemoryContext`; 0 stands for the default of the memory."""
+    """Arguments of `query_memory_context` as one object; 0 stands for the default of the memory."""
 
     conversation_id: str
     enterprise_id: str = ""
@@ -199,7 +201,7 @@ class MemoryQueryRequest:
 
 @dataclass(frozen=True, slots=True)
 class MemoryWriteRequest:
-    """The request of `WriteTurn`."""
+    """Arguments of `write_turn` as one object (`WriteTurn` in the document)."""
 
     conversation_id: str
     user_id: str = ""
@@ -211,7 +213,7 @@ class MemoryWriteRequest:
 def request_options(
     request: AgentRequest | MemoryQueryRequest | MemoryWriteRequest, *given: object
 ) -> dict[str, Any]:
-    """Return the fields of a request as options; raises `InvalidOption` if other options were given as well."""
+    """Return the fields of a request object as options; raise `InvalidOption` if options were given besides it."""
     if any(each not in (None, "") for each in given):
         raise InvalidOption(
             f"give a {type(request).__name__} or the conversation id with options, not both"
@@ -242,7 +244,7 @@ class MemoryContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryWriteResult:
-    """The result of `write_turn`."""
+    """The result of `write_turn`: the stored turn."""
 
     conversation_id: str
     mode: MemoryMode
@@ -268,12 +270,12 @@ _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 @cache
 def _specs(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a part; cached, because msgspec computes them anew at every call."""
+    """Return the field descriptions of a part of a session value; cached, because msgspec computes them anew."""
     return msgspec.structs.fields(kind)
 
 
 def part_to_fields(part: msgspec.Struct) -> dict[str, object]:
-    """Convert a part to its JSON fields."""
+    """Convert a part of a session value to its JSON fields."""
     found: dict[str, object] = {}
     for spec in _specs(type(part)):
         value: object = getattr(part, spec.name)
@@ -285,7 +287,7 @@ def part_to_fields(part: msgspec.Struct) -> dict[str, object]:
 
 
 def part_from_fields(kind: type[_Kind], fields: Mapping[str, object] | None) -> _Kind:
-    """Convert JSON fields to a part; null stands for a value that was never set."""
+    """Convert JSON fields to a part of a session value; null stands for a field that was never set."""
     if fields is None:
         return kind()
     known = {spec.encode_name for spec in _specs(kind)} - {"more"}
@@ -294,7 +296,7 @@ def part_from_fields(kind: type[_Kind], fields: Mapping[str, object] | None) -> 
     if kind in _WITH_MORE:
         named["more"] = others
     elif others:
-        raise InvalidRecord(f"unknown field of {kind.__name__}", path=min(others))
+        raise InvalidRecord(f"{kind.__name__} has no field of this name", path=min(others))
     for name, nested in _NESTED.items():
         inner = named.get(name)
         if isinstance(inner, dict):
@@ -308,7 +310,7 @@ def part_from_fields(kind: type[_Kind], fields: Mapping[str, object] | None) -> 
     try:
         return msgspec.convert(named, kind)
     except (msgspec.ValidationError, TypeError) as error:
-        raise InvalidRecord(f"{kind.__name__}: {error}") from None
+        raise InvalidRecord(f"the fields of {kind.__name__} are not valid: {error}") from None
 
 
 def _to_field(value: object) -> object:
@@ -328,10 +330,11 @@ def _message_form(value: object) -> object:
 
 
 def _extra_fields(part: SharedEntities | PendingAction) -> dict[str, object]:
-    """Return the values of `more`; raises `InvalidRecord` if one has the name of a field."""
+    """Return the JSON fields in `more`; raise `InvalidRecord` if one has the name of a declared field."""
     taken = part.more.keys() & {spec.encode_name for spec in _specs(type(part))}
     if taken:
         raise InvalidRecord(
-            "this name is a field: set the field instead", path=f"more.{min(taken)}"
+            "a declared field has this name: set that field instead of more",
+            path=f"more.{min(taken)}",
         )
     return part.more
