@@ -43,7 +43,7 @@ _MICRO = 1_000_000
 def chatgpt_histories(
     found: Iterator[Value | UnreadableItem], name: str, *, branches: bool
 ) -> HistoryEvents:
-    """Yield the conversations in a stream of JSON values; `name` is the basis of ids for those without one."""
+    """Yield the conversations in ChatGPT's export as events; `name` is the basis of ids for those without one."""
     number = 0
     for each in found:
         if isinstance(each, UnreadableItem):
@@ -66,7 +66,7 @@ def chatgpt_histories(
 
 
 class _Conversation:
-    """A conversation and its tree of messages."""
+    """A conversation of a ChatGPT export: a tree of messages."""
 
     def __init__(
         self, conversation: Fields, nodes: dict[str, Fields], name: str, line: int
@@ -119,7 +119,7 @@ class _Conversation:
 
 
 class _BranchReader:
-    """Converts the messages of one branch; a tool result is held back until all its messages have been read."""
+    """Converts the messages on one branch of the tree; a tool result is held back until all its messages were read."""
 
     def __init__(self, line: int, title: str) -> None:
         self._line, self._title = line, title
@@ -140,7 +140,7 @@ class _BranchReader:
             yield UnreadableItem(self._line, f"message {key}: {error}")
 
     def pending(self) -> HistoryEvents:
-        """Yield the tool result that was held back, if there is one."""
+        """Yield the tool result that was held back, if there is one; called before the next message."""
         if self._pending is not None:
             yield self._pending
             self._pending = None
@@ -240,7 +240,7 @@ def _opaque(kind: str, fields: Fields) -> OpaquePart:
 
 
 def _arguments(parts: list[Part]) -> str:
-    """Return the text sent to a tool as the JSON arguments of a call; a JSON object is returned unchanged."""
+    """Return the text sent to a tool as the JSON arguments of a tool call; a JSON object is returned unchanged."""
     text = "".join(part.text for part in parts if isinstance(part, TextPart))
     try:
         if isinstance(json.loads(text), dict):

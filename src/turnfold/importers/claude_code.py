@@ -34,14 +34,14 @@ _MICRO = 1_000_000
 
 
 def is_claude_code(value: object) -> bool:
-    """Return True if a value is a line with a message of a Claude Code transcript."""
+    """Return True if a JSON value is a transcript line of Claude Code that has a message."""
     fields = read_fields(value)
     return fields.get("type") in _MESSAGE_TYPES and isinstance(fields.get("message"), dict)
 
 
 @dataclass(slots=True)
 class _Event:
-    """One message, joined from its lines."""
+    """One message of a Claude Code transcript, joined from its lines."""
 
     line: int
     fields: Fields
@@ -50,7 +50,7 @@ class _Event:
 
 @dataclass(slots=True)
 class _Chain:
-    """One conversation of the file: the main one of a session, or that of a sub-agent."""
+    """One conversation of a transcript file: the main one of a session, or that of a sub-agent."""
 
     events: list[_Event] = field(default_factory=list[_Event])
     answers: dict[str, _Event] = field(default_factory=dict[str, _Event])
@@ -71,7 +71,7 @@ class _Chain:
 
 
 def claude_code_histories(found: Iterator[Value | UnreadableItem], name: str) -> HistoryEvents:
-    """Yield the conversations in a stream of transcript lines; `name` is the id for lines without a session id."""
+    """Yield the conversations in a Claude Code transcript as events; `name` is the id for lines without a session."""
     chains: dict[str, _Chain] = {}
     sides: dict[str, str] = {}
     for each in found:
@@ -117,7 +117,7 @@ def _history(conversation: str, chain: _Chain) -> HistoryEvents:
 
 
 def _join_blocks(before: object, more: object) -> list[object]:
-    """Join the blocks of two lines of one message; a call that is logged twice is kept once."""
+    """Join the content blocks of two transcript lines of one message; a tool call that is in both is kept once."""
     known = _blocks(before)
     calls = {text_field(read_fields(block), "id") for block in known} - {""}
     return [*known, *(b for b in _blocks(more) if text_field(read_fields(b), "id") not in calls)]

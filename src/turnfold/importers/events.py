@@ -19,7 +19,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class ConversationStart:
-    """The start of a conversation; the following messages belong to it."""
+    """Event of a file reader: a conversation begins; the messages that follow belong to it."""
 
     conversation: str
     line: int
@@ -29,7 +29,7 @@ class ConversationStart:
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """A message of the conversation that started last."""
+    """Event of a file reader: a message of the conversation that began last."""
 
     message: Message
     line: int
@@ -40,7 +40,7 @@ class ImportedMessage:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableItem:
-    """An item of the file that cannot be read."""
+    """Event of a file reader: an item of the file that cannot be read, with its line and the reason."""
 
     line: int
     """Number of the line at which the item begins, from 1."""
@@ -52,7 +52,7 @@ class UnreadableItem:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredItem:
-    """An item of the file that is not imported because it is no message, such as an option of a model call."""
+    """Event of a file reader: an item that is no message and is not imported, such as an option of a model call."""
 
     what: str
     """Kind of the item; items are counted by it."""

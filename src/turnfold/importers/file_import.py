@@ -51,7 +51,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """An answer whose beginning was stored before, and whose rest was imported now."""
+    """An answer whose beginning an earlier import stored, and whose rest this import has added."""
 
     conversation: str
     seq: int
@@ -62,7 +62,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class _MissingParts:
-    """The parts of an answer that the store does not have."""
+    """The parts of an answer that the store does not have yet, because it was imported while it was being written."""
 
     seq: int
     message: Message
@@ -72,7 +72,7 @@ class _MissingParts:
 
 @dataclass(slots=True)
 class _StoredMatch:
-    """Comparison of the stored entries of one conversation with the messages of a file."""
+    """Compares the stored entries of one conversation with the messages of a file, in order."""
 
     read: Callable[[int], Awaitable[list[Entry]]]
     """Reads a page of entries after a seq."""
@@ -86,7 +86,7 @@ class _StoredMatch:
     _ended: bool = False
 
     async def compare(self, given: ImportedMessage) -> None:
-        """Compare the next message of the file."""
+        """Compare the next message of the file with the next stored entry; set `differs` if they are not the same."""
         while not self.differs and (entry := await self._next()) is not None:
             if entry.client_id and entry.client_id in self._missing:
                 self._compare_rest(entry, entry.client_id)
@@ -97,7 +97,7 @@ class _StoredMatch:
                 self.differs = entry.seq
 
     async def finish(self) -> None:
-        """After the end of the file, search the remaining entries for the missing parts of answers."""
+        """After the last message of the file, look in the remaining entries for the rests of incomplete answers."""
         foreign = 0
         while self._missing and not self.differs and (entry := await self._next()) is not None:
             if entry.client_id and entry.client_id in self._missing:
@@ -109,11 +109,11 @@ class _StoredMatch:
             self.differs = self.differs or foreign
 
     def missing_entries(self) -> list[NewEntry]:
-        """Return entries with the missing parts of answers, to be appended before the new messages."""
+        """Return the rests of incomplete answers as entries, to be appended before the file's new messages."""
         return [NewEntry(missing.message, name) for name, missing in self._missing.items()]
 
     def completed(self, conversation: str) -> list[Completed]:
-        """Return the completed answers, for the result of the import."""
+        """Return which incomplete answers of a conversation this import completes, for its result."""
         return [
             Completed(conversation=conversation, seq=missing.seq, parts=len(missing.message.parts))
             for missing in self._missing.values()
@@ -136,7 +136,7 @@ class _StoredMatch:
             self.differs = entry.seq
 
     def _matches(self, entry: Entry, given: Message, client_id: str, *, place: int) -> bool:
-        """Return True if an entry equals the message, or one of them is the beginning of the other."""
+        """Return True if a stored entry equals the message of the file, or one is the beginning of the other."""
         stored = entry.message
         if stored == given:
             return True
@@ -159,7 +159,7 @@ def _same_answer(stored: Message, given: Message) -> bool:
 
 
 def _from_part(message: Message, place: int) -> Message:
-    """Return the message without its first `place` parts, and without its original form."""
+    """Return the message without its first `place` parts, and without the original form of its framework."""
     return Message.of(
         message.role,
         message.parts[place:],
@@ -179,7 +179,7 @@ _PROGRESS_STEP = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The result of an import."""
+    """The result of an import: what was written, skipped, and found unchanged."""
 
     format: str
     conversations: tuple[str, ...] = ()
@@ -261,7 +261,7 @@ async def _import_own(
 
 @dataclass(slots=True)
 class _Conversation:
-    """A conversation of the file, compared with the store."""
+    """A conversation of the file to import, with its comparison with the store."""
 
     line: int
     matching: _StoredMatch
@@ -271,12 +271,12 @@ class _Conversation:
 
     @property
     def wanted(self) -> int:
-        """Number of entries to write."""
+        """Number of entries that the import must write for this conversation."""
         return self.message_count - self.matching.matched + len(self.matching.missing_entries())
 
 
 class _FileImport:
-    """Import of one file: checks it and compares it with the store, then writes."""
+    """Imports one file: checks all of it and compares it with the store, then writes."""
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ class _FileImport:
     async def run(
         self, *, skip_bad: bool, trial: bool, progress: _ProgressCallback | None
     ) -> Imported:
-        """Check the file, raise an error if it cannot be imported, and write the conversations."""
+        """Check the file, raise an error if it cannot be imported, and unless `trial` is set, write it."""
         await self._check_file(progress)
         self._raise_faults(skip_bad=skip_bad)
         new = [
@@ -338,7 +338,7 @@ class _FileImport:
         )
 
     def _read(self) -> HistoryEvents:
-        """Read the file, with the given name for its only conversation."""
+        """Read the file; if a conversation id was given, its only conversation gets that id."""
         begun = 0
         for piece in read_histories(self._path, self._format, branches=self._branches):
             if isinstance(piece, ConversationStart) and self._given_name:
@@ -391,14 +391,14 @@ class _FileImport:
         return known
 
     async def _stored(self, name: str, after: int) -> list[Entry]:
-        """Read a page of entries; if the store redacts text, in the form that `_comparable` gives a message."""
+        """Read a page of stored entries to compare with the file; redaction labels in them are without numbers."""
         page = await self._store.read(self._scope, name, after=after, limit=_PAGE)
         if (redaction := redaction_of(self._store)) is None:
             return page
         return [replace(entry, message=redaction.unnumbered(entry.message)) for entry in page]
 
     def _comparable(self, piece: ImportedMessage) -> ImportedMessage:
-        """Return the message redacted as the store redacts it, with placeholders that have no numbers."""
+        """Return a message of the file redacted as the store would, with labels without numbers, to compare it."""
         if (redaction := redaction_of(self._store)) is None:
             return piece
         return replace(piece, message=redaction.unnumbered(piece.message))
@@ -432,7 +432,7 @@ class _FileImport:
             )
 
     def _pieces(self, wanted: frozenset[str]) -> Iterator[Piece]:
-        """Yield the new conversations for `Store.restore`; if an id occurs twice in the file, only the first."""
+        """Yield the file's new conversations as pieces for `Store.restore`; of an id that occurs twice, the first."""
         seq = turn = 0
         taking = False
         for piece in self._read():

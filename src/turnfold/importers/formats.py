@@ -47,7 +47,7 @@ _FORMAT_NAMES = {"openai_chat": "openai", "openai_responses": "openai-responses"
 
 
 def detect(path: Path) -> str:
-    """Return the format of a file; raises `InvalidExport` if it is unknown."""
+    """Return the format of a history file, found by its first values; raise `InvalidExport` if it is unknown."""
     if is_sqlite(path):
         return session_table(path)
     with open_text(path) as file:
@@ -84,7 +84,7 @@ def detect(path: Path) -> str:
 
 
 def read_histories(path: Path, format_name: str, *, branches: bool) -> HistoryEvents:
-    """Yield the conversations of a file in the given format, from beginning to end."""
+    """Yield the conversations of a file in the given format as events, in order."""
     name = path.name.split(".")[0] or "imported"
     if is_sqlite(path):
         yield from _table_histories(path, format_name, name)
@@ -110,7 +110,7 @@ def read_histories(path: Path, format_name: str, *, branches: bool) -> HistoryEv
 
 
 def _table_histories(path: Path, format_name: str, name: str) -> HistoryEvents:
-    """Yield the conversations of a SQLite file."""
+    """Yield the conversations in a SQLite file's table of messages as events."""
     found = session_table(path)
     if found != format_name:
         raise InvalidOption(

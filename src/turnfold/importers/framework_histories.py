@@ -62,7 +62,7 @@ _TABLES: Final = {
 
 
 def is_langchain(value: object) -> bool:
-    """Return True for a message of LangChain, and for an object with a list of such messages."""
+    """Return True for a stored LangChain message, and for an object with a list of such messages."""
     fields = read_fields(value)
     if fields.get("lc") and "kwargs" in fields:
         return True
@@ -73,7 +73,7 @@ def is_langchain(value: object) -> bool:
 
 
 def langchain_histories(found: Iterator[Value | UnreadableItem], name: str) -> HistoryEvents:
-    """Yield conversations from a stream of JSON values: one message each, or one object with an id and `messages`."""
+    """Yield LangChain conversations from JSON values: each is one message, or an object with an id and `messages`."""
     started = False
     number = 0
     for each in found:
@@ -111,7 +111,7 @@ def _langchain_message(value: object, line: int) -> ImportedMessage | Unreadable
 
 
 def _accept(role: str, fields: Fields) -> Message:
-    """Convert the fields of a message; its blocks are in the form of the provider that wrote them."""
+    """Convert the fields of a LangChain message; its blocks are in the form of the provider that wrote them."""
     content, calls = fields.get("content"), _calls(fields)
     details = read_fields(fields.get("response_metadata"))
     model = text_field(details, "model_name") or text_field(details, "model")
@@ -158,7 +158,7 @@ def _named(call: Fields) -> Fields:
 
 
 def is_mem0(value: object) -> bool:
-    """Return True for a memory of mem0, and for a result of its `get_all`."""
+    """Return True for a memory that mem0 exported, and for a result of its `get_all`."""
     fields = read_fields(value)
     results = fields.get("results")
     if isinstance(results, list):
@@ -197,7 +197,7 @@ def mem0_histories(found: Iterator[Value | UnreadableItem], name: str) -> Histor
 
 
 def _time(fields: Fields) -> int:
-    """Return the creation time of a memory, in microseconds since 1970; 0 if it has none."""
+    """Return the creation time of a mem0 memory, in microseconds since 1970; 0 if it has none."""
     try:
         time = datetime.fromisoformat(text_field(fields, "created_at"))
     except ValueError:
@@ -218,7 +218,7 @@ def is_sqlite(path: Path) -> bool:
 
 
 def session_table(path: Path) -> str:
-    """Return the format of a SQLite file by its tables; raises `InvalidExport` if no table is known."""
+    """Return the format of a SQLite file, found by the names of its tables; raise `InvalidExport` if none is known."""
     try:
         with closing(_open(path)) as file:
             names = {row[0] for row in file.execute("SELECT name FROM sqlite_master")}
@@ -232,12 +232,14 @@ def session_table(path: Path) -> str:
     else:
         remedy = "Supported are the files of SQLiteSession (OpenAI Agents) and SQLChatMessageHistory (LangChain)"
     raise InvalidExport(
-        f"{path.name} is a SQLite file without a known table", line=1, remedy=remedy
+        f"{path.name} is a SQLite file without a table of messages that can be imported",
+        line=1,
+        remedy=remedy,
     )
 
 
 def table_values(path: Path, format_name: str) -> Iterator[Value | UnreadableItem]:
-    """Yield the sessions of a SQLite file as objects with an id and the list of messages."""
+    """Yield the sessions in a SQLite file's table, each as an object with an id and the list of messages."""
     table, column, body = _TABLES[format_name]
     query = f"SELECT session_id, id, {column} FROM {table} ORDER BY session_id, id"  # noqa: S608 (constants)
     try:

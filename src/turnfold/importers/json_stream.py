@@ -52,7 +52,7 @@ class Value:
 
 @contextmanager
 def open_text(path: Path) -> Generator[IO[str]]:
-    """Open a plain, gzip or zip file as text."""
+    """Open a plain, gzip or zip file as UTF-8 text; raise `InvalidExport` if it cannot be read."""
     try:
         with path.open("rb") as file:
             start = file.read(2)
@@ -89,7 +89,7 @@ def _member(archive: zipfile.ZipFile, path: Path) -> str:
 
 
 def read_values(file: IO[str]) -> Iterator[Value | UnreadableItem]:
-    """Yield every JSON value of a file, in order."""
+    """Yield every JSON value of a file, in order; one that is not valid JSON as an `UnreadableItem`."""
     first, number = file.readline(_CHUNK), 1  # a whole export may be on one line
     while first and not first.strip():
         number += first.endswith("\n")
@@ -116,12 +116,15 @@ def _lines(first: str, file: IO[str], number: int) -> Iterator[Value | Unreadabl
 
 
 def _rest_of_line(begun: str, file: IO[str], number: int) -> str:
-    """Read a line to its end, up to a limit, because a small compressed file may contain a line of gigabytes."""
+    """Read a line to its end; raise `InvalidExport` above a limit: a small compressed file may unpack to gigabytes."""
     if begun.endswith("\n"):
         return begun
     line = begun + file.readline(_LONGEST_VALUE - len(begun) + 1)
     if len(line) > _LONGEST_VALUE:
-        raise InvalidExport(f"the line has more than {_LONGEST_VALUE:,} characters", line=number)
+        raise InvalidExport(
+            f"the line has more than {_LONGEST_VALUE:,} characters, the most that can be imported",
+            line=number,
+        )
     return line
 
 
@@ -135,7 +138,7 @@ def _parse(text: str, line: int) -> Value | UnreadableItem:
 
 
 def _elements(first: str, file: IO[str], number: int) -> Iterator[Value | UnreadableItem]:
-    """Yield the elements of a list, or objects written over several lines; `number` is that of the line `first`."""
+    """Yield the elements of a JSON list, or objects that span several lines; `number` is that of the line `first`."""
     scan = _Scan(first, file, number)
     scan.skip_opening()
     while (found := scan.next_value()) is not None:
@@ -143,7 +146,7 @@ def _elements(first: str, file: IO[str], number: int) -> Iterator[Value | Unread
 
 
 class _Scan:
-    """Scans a file value by value; only the current value is in memory.
+    """Reads a JSON file value by value; only the current value is in memory.
 
     A value that is not valid JSON is skipped up to its closing bracket, so that the values after it are found too.
     """
@@ -154,14 +157,14 @@ class _Scan:
         self._list = False
 
     def skip_opening(self) -> None:
-        """Skip the opening bracket, if the file is a list."""
+        """Skip the opening bracket of a JSON list, if the file is one."""
         self._skip()
         if self._text[self._at : self._at + 1] == "[":
             self._list = True
             self._at += 1
 
     def next_value(self) -> Value | UnreadableItem | None:
-        """Return the next value, or None at the end."""
+        """Return the next JSON value, or None at the end of the file."""
         self._skip()
         opening = self._text[self._at : self._at + 1]
         if not opening or (self._list and opening == "]"):
@@ -186,7 +189,7 @@ class _Scan:
         return _parse(text, line)
 
     def _decoded(self) -> tuple[object, int] | None:
-        """Decode the value at the current position; return it and its end, None if it is not valid JSON."""
+        """Decode the JSON value at the current position; return it and its end, or None if it is not valid JSON."""
         while True:
             try:
                 return _DECODER.raw_decode(self._text, self._at)

@@ -63,7 +63,7 @@ _KNOWN_FIELDS = frozenset(
 def provider_histories(
     found: Iterator[Value | UnreadableItem], provider: str, name: str
 ) -> HistoryEvents:
-    """Yield the conversations in a stream of JSON values; `name` is used for a conversation without an id."""
+    """Yield the conversations in a provider's messages or request bodies; `name` is the id for those without one."""
     accept = PROVIDERS[provider]
     is_started = False
     number = 0
@@ -88,7 +88,7 @@ def provider_histories(
 
 
 def _is_body(fields: Fields) -> bool:
-    """Return True for a request body with messages, False for a single message or item."""
+    """Return True for a request body with a list of messages, False for a single message or item."""
     if "role" in fields or "call_id" in fields:
         return False
     return any(key in fields for key in BODIES)
