@@ -294,7 +294,9 @@ def test_damage_is_a_typed_error_wherever_it_is() -> None:
     forged = document.body.replace(b"s0", b"s9")
     assert forged != document.body
     drive(store.put_document(SCOPE, "c", Document(SNAPSHOT, turn_key(1), forged, 0)))
-    with pytest.raises(InvalidRecord, match="the content read back has the id"):
+    with pytest.raises(
+        InvalidRecord, match="the stored snapshot is damaged: its content gives the id"
+    ):
         snapshots_in(store).get(1)
     drive(store.drop_document(SCOPE, "c", SNAPSHOT, turn_key(1)))
     with pytest.raises(InvalidRecord, match=r"document of turn 1.*backup"):

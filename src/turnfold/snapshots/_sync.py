@@ -27,18 +27,18 @@ class Snapshots:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of snapshots that are cached."""
+        """Bytes of stored snapshots that are cached in this process."""
         return self._awaiting.held_bytes
 
     def take(self, snapshot: Snapshot) -> TakenSnapshot:
-        """Store a snapshot durably; a snapshot without a turn gets the turn after the newest one.
+        """Store a snapshot of the workspace; a snapshot without a turn gets the turn after the newest one.
 
         If the turn already has an equal snapshot, nothing is written; a different one raises `Conflict`.
         """
         return drive(self._awaiting.take(snapshot))
 
     def get(self, turn: int) -> Snapshot | None:
-        """Return the whole snapshot of a turn, or None."""
+        """Return the whole snapshot of a turn, or None if the turn has none."""
         return drive(self._awaiting.get(turn))
 
     def before(self, turn: int) -> Snapshot | None:
@@ -46,7 +46,7 @@ class Snapshots:
         return drive(self._awaiting.before(turn))
 
     def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
-        """Return a page of snapshot metadata, oldest first."""
+        """Return a page of snapshot metadata: of the turns after `after`, oldest first, at most `limit`."""
         return drive(self._awaiting.heads(after=after, limit=limit))
 
     def newest(self) -> int:
@@ -58,7 +58,7 @@ class Snapshots:
         return drive(self._awaiting.files(turn))
 
     def read(self, turn: int, path: str) -> str | bytes:
-        """Read one file of the snapshot of a turn; `InvalidOption` if that turn has none."""
+        """Return one file of the snapshot of a turn; raise `InvalidOption` if there is no such turn or file."""
         return drive(self._awaiting.read(turn, path))
 
     def diff(self, before: int, after: int, *, path: str = "", tokens: int = 2000) -> SnapshotDiff:
@@ -75,5 +75,5 @@ class Snapshots:
     def recall(
         self, request: RecallRequest | Mapping[str, object], *, tokens: int = 4000
     ) -> RecalledContext:
-        """Return content selected by turn, id, path and lines, or keywords, as text of at most `tokens`."""
+        """Return content of snapshots by turn, id, path and lines, or keywords, as text of at most `tokens`."""
         return drive(self._awaiting.recall(request, tokens=tokens))

@@ -48,7 +48,7 @@ class ItemChange:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDiff:
-    """The changes from one turn to another."""
+    """The changes of a workspace from the snapshot of one turn to that of another."""
 
     before: int
     after: int
@@ -65,7 +65,7 @@ class SnapshotDiff:
 def compare_contents(
     path: str, before: _Content | None, after: _Content | None
 ) -> ItemChange | None:
-    """Return the change of one item, or None if it is unchanged; a side that is None does not exist."""
+    """Return the change of one file or context, None if it is unchanged; a side that is None does not exist."""
     if before == after and type(before) is type(after):
         return None
     change: _Change = "added" if before is None else "removed" if after is None else "changed"
@@ -82,7 +82,7 @@ def compare_contents(
 def state_changes(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> dict[str, tuple[object, object]]:
-    """Return the values before and after, by name, of names whose values differ or exist on one side only."""
+    """Return the state values that differ, as (before, after) by name; a value that is missing is `...`."""
     names = sorted({*before, *after})
     pairs = {name: (before.get(name, ...), after.get(name, ...)) for name in names}
     return {name: pair for name, pair in pairs.items() if _as_json(pair[0]) != _as_json(pair[1])}
@@ -109,7 +109,7 @@ def _size(content: _Content | None) -> int:
 
 
 def _lines(text: str) -> list[str]:
-    """Split a text into lines, with their line ends. Only a newline ends a line; other line breaks are content."""
+    """Split a text into lines with their line ends; only a newline ends a line, other line breaks are content."""
     parts = text.split("\n")
     last = parts.pop()
     return [f"{part}\n" for part in parts] + ([last] if last else [])
@@ -134,7 +134,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[_Block]:
 
 
 def _group(blocks: Iterable[_Block]) -> Iterator[list[_Block]]:
-    """Group blocks that are so close that their context lines touch."""
+    """Group changed blocks of lines that are so close that the unchanged lines shown around them touch."""
     group: list[_Block] = []
     for block in blocks:
         if group and block[0] - group[-1][1] > 2 * _CONTEXT_LINES:

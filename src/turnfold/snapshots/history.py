@@ -51,7 +51,7 @@ _STATE = ("state", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenSnapshot:
-    """The result of taking a snapshot."""
+    """The result of storing a snapshot: its id, its turn, how many bytes were written."""
 
     id: str
     turn: int
@@ -79,11 +79,11 @@ class AsyncSnapshots:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of snapshots that are cached."""
+        """Bytes of stored snapshots that are cached in this process."""
         return self._storage.held_bytes
 
     async def take(self, snapshot: Snapshot) -> TakenSnapshot:
-        """Store a snapshot durably; a snapshot without a turn gets the turn after the newest one.
+        """Store a snapshot of the workspace; a snapshot without a turn gets the turn after the newest one.
 
         If the turn already has an equal snapshot, nothing is written; a different one raises `Conflict`.
         """
@@ -108,11 +108,12 @@ class AsyncSnapshots:
                 id=packed.id, turn=turn, size=packed.size, written=len(packed.body), repeated=False
             )
         raise Conflict(
-            f"other writers took the next turn {_TRIES} times in a row; nothing was written: try again"
+            f"other writers stored a snapshot of the next turn first, {_TRIES} times in a row; nothing was written: "
+            "try again"
         )
 
     async def get(self, turn: int) -> Snapshot | None:
-        """Return the whole snapshot of a turn, or None."""
+        """Return the whole snapshot of a turn, or None if the turn has none."""
         stored = await self._storage.stored(turn) if turn > 0 else None
         if stored is None:
             return None
@@ -125,7 +126,7 @@ class AsyncSnapshots:
         return await self.get(newest) if newest else None
 
     async def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
-        """Return a page of snapshot metadata, oldest first."""
+        """Return a page of snapshot metadata: of the turns after `after`, oldest first, at most `limit`."""
         if after < 0 or limit < 1:
             raise InvalidOption(f"after={after} must not be negative, limit={limit} at least 1")
         return [stored.head for stored in await self._storage.page(after=after, limit=limit)]
@@ -140,7 +141,7 @@ class AsyncSnapshots:
         return {item.path: item.size for item in items if item.kind == "file"}
 
     async def read(self, turn: int, path: str) -> str | bytes:
-        """Read one file of the snapshot of a turn; `InvalidOption` if that turn has none."""
+        """Return one file of the snapshot of a turn; raise `InvalidOption` if there is no such turn or file."""
         for item in await self._storage.listing(await self._require(turn)):
             if item.place == ("file", path):
                 [data] = await self._storage.contents([item])
@@ -193,7 +194,7 @@ class AsyncSnapshots:
     async def recall(
         self, request: RecallRequest | Mapping[str, object], *, tokens: int = 4000
     ) -> RecalledContext:
-        """Return content selected by turn, id, path and lines, or keywords, as text of at most `tokens`."""
+        """Return content of snapshots by turn, id, path and lines, or keywords, as text of at most `tokens`."""
         return await self._recall.recall(parse_request(request), tokens=tokens)
 
     async def _require(self, turn: int) -> StoredSnapshot:
@@ -207,7 +208,7 @@ class AsyncSnapshots:
     async def _read_changed(
         self, items: Iterable[ListedItem], same: set[tuple[ItemKind, str, bool, bytes]]
     ) -> dict[tuple[str, str], str | bytes]:
-        """Return the contents of the items that differ between the two snapshots, keyed by (kind, path)."""
+        """Read the files, context and state that differ between two snapshots; return them by (kind, path)."""
         wanted = [item for item in items if item.identity not in same]
         contents = await self._storage.contents(wanted)
         return {
@@ -216,7 +217,7 @@ class AsyncSnapshots:
         }
 
     async def _previous(self, turn: int) -> tuple[int, tuple[ListedItem, ...]]:
-        """Return the turn and listing of the newest snapshot before `turn`; with turn 0, of the newest of all."""
+        """Return the newest turn before `turn` (0: of all) that has a snapshot, and the listing of its contents."""
         newest = await (self._storage.newest(below=turn) if turn else self._storage.newest())
         if newest != self._last[0]:
             stored = await self._storage.stored(newest) if newest else None
@@ -235,7 +236,7 @@ class AsyncSnapshots:
                 self._chunk_turns.popitem(last=False)
 
     async def _same_as_stored(self, turn: int, packed: Packed) -> TakenSnapshot:
-        """Return the result for a turn that already has this snapshot; raise `Conflict` if it has a different one."""
+        """Return the result of storing a snapshot that the turn already has; raise `Conflict` if it has another one."""
         stored = await self._require(turn)
         if stored.head.id != packed.id:
             raise Conflict(
@@ -252,7 +253,7 @@ async def _own_summary(stored: StoredSnapshot) -> str:
 def _rebuild(
     head: SnapshotHead, items: Iterable[ListedItem], contents: Iterable[bytes]
 ) -> Snapshot:
-    """Rebuild a stored snapshot and verify it against its id."""
+    """Rebuild a stored snapshot from its contents; raise `InvalidRecord` if they do not match its id."""
     snapshot = rebuild_snapshot(
         (
             SnapshotItem(item.kind, item.path, item.text, data)
@@ -267,7 +268,7 @@ def _rebuild(
     )
     if snapshot.id != head.id:
         raise InvalidRecord(
-            f"the content read back has the id {snapshot.id}, but was stored with the id {head.id}",
+            f"the stored snapshot is damaged: its content gives the id {snapshot.id}, but it was stored as {head.id}",
             path=f"turn {head.turn}",
             remedy="Restore the store from a backup",
         )

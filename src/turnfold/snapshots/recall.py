@@ -67,7 +67,7 @@ _Count = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPart:
-    """A text of a recall result, and the heading above it."""
+    """A text to show in the result of a recall, with the heading above it."""
 
     heading: str
     text: str
@@ -88,7 +88,7 @@ class SnapshotPart:
 def show_parts(
     parts: Sequence[SnapshotPart], *, tokens: int, count: _Count, remarks: Sequence[str] = ()
 ) -> tuple[str, bool]:
-    """Render parts and remarks in at most `tokens`; return the text and True if anything was left out."""
+    """Render texts and remarks in at most `tokens`; return the result, and True if anything was left out."""
     if tokens < MIN_TOKENS:
         raise InvalidOption(
             f"tokens={tokens} is too few to show anything; give at least {MIN_TOKENS}"
@@ -109,7 +109,7 @@ def show_parts(
 
 
 def _with_heading(part: SnapshotPart, mark: str, tokens: int, count: _Count) -> SnapshotPart:
-    """Return the part with a marked heading of one line, clipped to `tokens`."""
+    """Return the text to show with its heading marked, on one line, and clipped to `tokens`."""
     heading = one_line(part.heading)
     short = clip(heading, tokens, count)
     return replace(
@@ -120,7 +120,7 @@ def _with_heading(part: SnapshotPart, mark: str, tokens: int, count: _Count) -> 
 def _shown(
     parts: Sequence[SnapshotPart], remarks: Sequence[str], tokens: int, count: _Count
 ) -> tuple[str, bool]:
-    """Render as many parts as fit and a line about the others; return the text and True if anything was left out."""
+    """Render as many texts as fit and a line about the others; return the result, and True if anything was left out."""
     spare = room = tokens - sum(count(remark) + 1 for remark in remarks)
     number = 0
     for part in parts:
@@ -142,7 +142,7 @@ def _shown(
 
 
 def _fill(parts: Sequence[SnapshotPart], room: int, count: _Count) -> tuple[list[str], bool]:
-    """Render every part with an equal share of the room; tokens that one part does not use go to the others."""
+    """Render every text with an equal share of the room; tokens that one does not use go to the others."""
     bodies: dict[int, str] = {}
     cut = False
     order = sorted(
@@ -158,7 +158,7 @@ def _fill(parts: Sequence[SnapshotPart], room: int, count: _Count) -> tuple[list
 
 
 def _body(part: SnapshotPart, share: int, count: _Count) -> tuple[str, bool]:
-    """Return the text of a part that fits, and True if that is all of it."""
+    """Return as much of a text as fits `share` tokens, and True if that is all of it."""
     opening = (
         f"{_missing_lines(part, 1, part.first - 1)}\n"
         if part.starts_late and part.first > 1
@@ -179,7 +179,7 @@ def _body(part: SnapshotPart, share: int, count: _Count) -> tuple[str, bool]:
 
 
 def _missing_lines(part: SnapshotPart, first: int, last: int) -> str:
-    """Return a note that says which lines are not shown and how to request them."""
+    """Return a note that says which lines of a text are not shown and how to request them."""
     if not part.lines:
         return f"{part.mark} [cut here]"
     asked = one_line(json.dumps({**dict(part.ask), "lines": [first, last]}, ensure_ascii=False))
@@ -214,7 +214,7 @@ def best_line(text: str, terms: Sequence[str]) -> tuple[int, bool]:
 def show_changes(
     title: str, changes: Sequence[ItemChange], state: Sequence[str], *, tokens: int, count: _Count
 ) -> tuple[str, bool]:
-    """Render changes in at most `tokens`: all names first, then as much of the line diffs as fits."""
+    """Render the changes between two snapshots in at most `tokens`: all names first, then diffs as far as they fit."""
     if not changes and not state:
         return clip(f"{title}: no change", tokens, count), False
     names = [
@@ -250,7 +250,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """A request for content of workspace snapshots, by turn, keyword, id or path."""
+    """A request for content of workspace snapshots, by turn, keyword, id or path (arguments of `recall_context`)."""
 
     turn_numbers: tuple[int, ...] = ()
     keywords: tuple[str, ...] = ()
@@ -263,7 +263,7 @@ class RecallRequest:
 
 
 def parse_request(given: RecallRequest | Mapping[str, object]) -> RecallRequest:
-    """Parse and check the arguments of a `recall_context` call."""
+    """Check the arguments of a `recall_context` call, in either spelling of names; return them as a request."""
     if isinstance(given, RecallRequest):
         return given
     if not isinstance(cast("object", given), Mapping):
@@ -344,7 +344,7 @@ _BYTES_PER_TOKEN = 3
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHit:
-    """A snapshot found by keywords."""
+    """A snapshot that a keyword search found."""
 
     turn: int
     score: float
@@ -353,7 +353,7 @@ class SnapshotHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledContext:
-    """The result of a recall."""
+    """The result of a recall: the text for the model, and which snapshots it comes from."""
 
     text: str
     """The text for the model; it says what is missing and how to request it."""
@@ -367,7 +367,7 @@ class RecalledContext:
 
 @dataclass(slots=True)
 class _Found:
-    """Parts, remarks and snapshots that one recall has collected so far."""
+    """What one recall has collected so far: texts, remarks, and the snapshots they come from."""
 
     parts: list[SnapshotPart] = field(default_factory=list[SnapshotPart])
     remarks: list[str] = field(default_factory=list[str])
@@ -376,7 +376,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceRecall:
-    """Recalls content from the snapshots of one conversation."""
+    """Recalls content of the workspace snapshots of one conversation."""
 
     storage: SnapshotStorage
     count: Callable[[str], int]
@@ -384,7 +384,7 @@ class WorkspaceRecall:
     """Returns the summary of a snapshot."""
 
     async def search(self, words: Sequence[str], *, limit: int) -> list[SnapshotHit]:
-        """Find the snapshots that contain any of the words, best first."""
+        """Return the snapshots that contain any of the words, best first."""
         terms = search_terms(" ".join(words))
         if not terms:
             return []
@@ -404,7 +404,7 @@ class WorkspaceRecall:
         return [SnapshotHit(turn, score) for turn, score in ranked[:limit]]
 
     async def recall(self, request: RecallRequest, *, tokens: int) -> RecalledContext:
-        """Return the requested content in at most `tokens`."""
+        """Return the requested content of snapshots as text in at most `tokens`."""
         found = _Found()
         terms = search_terms(" ".join(request.keywords))
         for turn in await self._turns(request, found):
@@ -425,7 +425,7 @@ class WorkspaceRecall:
         )
 
     async def _turns(self, request: RecallRequest, found: _Found) -> list[int]:
-        """Return the turns to show, each once, in the order of the request or of the search."""
+        """Return the turns whose snapshots are shown, each once, in the order of the request or of the search."""
         turns: dict[int, None] = {}
         for turn in request.turn_numbers:
             if await self.storage.stored(turn) is None:
@@ -450,7 +450,7 @@ class WorkspaceRecall:
         return list(turns)
 
     async def _turns_of_id(self, name: str) -> list[int]:
-        """Return the turn whose snapshot has this id; for any other id, the turns whose snapshots link to it."""
+        """Return the turn of the snapshot with this id; for any other id, the turns whose snapshots link to it."""
         named = _ID.fullmatch(name)
         stored = await self.storage.stored(int(named[1])) if named else None
         if stored is not None and stored.head.id == name:
@@ -520,7 +520,7 @@ def _requested_items(items: Sequence[ListedItem], request: RecallRequest) -> lis
 def _part(
     item: ListedItem, text: str, turn: int, request: RecallRequest, terms: Sequence[str]
 ) -> SnapshotPart | None:
-    """Return the part of one text to show; None if the text has none of the terms."""
+    """Return the text of one file or context to show; None if it has none of the search terms."""
     lines = text.count("\n") + 1
     name = _file_heading(item.path) or item.kind.capitalize()
     ask: dict[str, object] = {"turn_numbers": [turn]}
@@ -544,7 +544,7 @@ def _part(
 
 
 def _file_heading(path: str) -> str:
-    """Return a path as a heading; a path that could be mistaken for another heading gets a leading `./`."""
+    """Return a path as a heading; one that looks like another heading gets a leading `./`."""
     other = path.startswith("[") or path in ("Context", "State", "Files")
     return f"./{path}" if other else path
 

@@ -77,7 +77,7 @@ _CANDIDATE: Final = re.compile(b"".join(_CLASSES))
 
 
 def split_chunks(data: bytes) -> Iterator[bytes]:
-    """Split `data` into chunks; text is never cut within a character."""
+    """Split `data` into chunks at places that its content determines; text is never cut within a character."""
     start = 0
     for stop in _split_points(data):
         yield data[start:stop]
@@ -104,7 +104,7 @@ def _split_points(data: bytes) -> Iterator[int]:
 
 
 def _character_end(data: bytes, place: int) -> int:
-    """Return `place`, or the end of the UTF-8 character if `place` is inside one."""
+    """Return `place`, or if it is inside a UTF-8 character the end of that character."""
     for offset in range(4):
         at = place + offset
         if at >= len(data) or data[at] & 0xC0 != 0x80:
@@ -113,10 +113,11 @@ def _character_end(data: bytes, place: int) -> int:
 
 
 _DIGEST = 20
+_DAMAGED: Final = "Restore the store from a backup"
 
 
 class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Reference to a stored chunk, by digest and turn."""
+    """Reference to a stored chunk (piece of content), by its digest and the turn that stores it."""
 
     digest: bytes
     turn: int
@@ -124,7 +125,7 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class ListedItem(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Entry of a snapshot's listing: one item (context, state or file) with references to its chunks, in order."""
+    """Entry of a snapshot's listing: one item (context, state or file), with references to its stored chunks."""
 
     kind: ItemKind
     path: str
@@ -141,7 +142,7 @@ class ListedItem(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @property
     def identity(self) -> tuple[ItemKind, str, bool, bytes]:
-        """A value that is equal for two items if and only if they have the same place and content."""
+        """Kind, path, form and digest of the item: equal for two items only if they have the same place and content."""
         return self.kind, self.path, self.text, self.digest
 
 
@@ -150,19 +151,26 @@ _item_decoder = msgspec.json.Decoder(ListedItem)
 
 
 def write_listing(items: Iterable[ListedItem]) -> bytes:
-    """Encode a listing, one line per item, so that a change of one item does not change the bytes of others."""
+    """Encode a snapshot's listing, one line per item, so that a changed item does not change the bytes of others."""
     return _item_encoder.encode_lines(items)
 
 
 def read_listing(data: bytes, *, turn: int) -> tuple[ListedItem, ...]:
-    """Decode and check the listing of a turn."""
+    """Decode the listing of a turn's snapshot; raise `InvalidRecord` if it is damaged."""
     try:
         items = tuple(_item_decoder.decode_lines(data))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidRecord(f"the stored data is not a snapshot listing: {error}") from None
+        raise InvalidRecord(
+            f"the stored listing of the snapshot of turn {turn:,} cannot be decoded: {error}",
+            remedy=_DAMAGED,
+        ) from None
     places = [item.place for item in items]
     if twice := [place for place, number in Counter(places).items() if number > 1]:
-        raise InvalidRecord(f"the snapshot listing of turn {turn:,} contains {twice[0]} twice")
+        raise InvalidRecord(
+            f"the stored listing of the snapshot of turn {turn:,} is damaged: it has {' '.join(twice[0]).rstrip()!r} "
+            "twice",
+            remedy=_DAMAGED,
+        )
     for item in items:
         _check_item(item, turn)
     return items
@@ -172,19 +180,22 @@ def _check_item(item: ListedItem, turn: int) -> None:
     where = f"{item.kind} {item.path}".rstrip()
     if (item.kind == "file") != bool(item.path) or item.size < 0 or len(item.digest) != _DIGEST:
         raise InvalidRecord(
-            "the item of a snapshot is not valid: wrong path, size or digest", path=where
+            "the stored listing of a snapshot is damaged: wrong path, size or digest of this item",
+            path=where,
+            remedy=_DAMAGED,
         )
     for ref in item.chunks:
         _check_ref(ref, turn, where)
 
 
 def _check_ref(ref: ChunkRef, turn: int, where: str) -> None:
-    """Raise `InvalidRecord` if a snapshot of `turn` cannot have this reference."""
+    """Raise `InvalidRecord` if a stored reference to a chunk is impossible: wrong digest, or a later turn."""
     if len(ref.digest) != _DIGEST or not 0 < ref.turn <= min(turn, LATEST_TURN):
         raise InvalidRecord(
-            f"the snapshot of turn {turn:,} has an impossible chunk reference: turn {ref.turn:,}, "
-            f"digest of {len(ref.digest)} bytes",
+            f"the stored snapshot of turn {turn:,} is damaged: it refers to content of turn {ref.turn:,} with a digest "
+            f"of {len(ref.digest)} bytes; the turn must be 1 to {turn:,}, the digest {_DIGEST} bytes",
             path=where,
+            remedy=_DAMAGED,
         )
 
 
@@ -196,7 +207,7 @@ _LEVEL = 6
 
 
 class SnapshotHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The metadata of a stored snapshot."""
+    """The metadata of a stored snapshot: id, turn, summary, and where its listing is."""
 
     v: int
     turn: int
@@ -216,7 +227,7 @@ class SnapshotHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class _Version(msgspec.Struct):
-    """The format version alone, read from heads of other versions."""
+    """The format version of a stored snapshot, decoded alone to recognise snapshots of other releases."""
 
     v: int
 
@@ -234,7 +245,7 @@ _version_decoder = msgspec.msgpack.Decoder(tuple[_Version, bytes])
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A snapshot encoded as the body of a document."""
+    """A snapshot encoded as the body of a document, with what the caller needs to store it."""
 
     id: str
     body: bytes
@@ -249,7 +260,7 @@ class Packed:
 
 @dataclass(slots=True)
 class _ChunkWriter:
-    """Collects the new chunks of a snapshot; chunks that are stored already become references."""
+    """Collects the chunks of a snapshot that are not stored yet; the others become references."""
 
     turn: int
     known: Mapping[bytes, int]
@@ -276,7 +287,7 @@ class _ChunkWriter:
 def pack(
     snapshot: Snapshot, *, earlier: Iterable[ListedItem] = (), known: Mapping[bytes, int]
 ) -> Packed:
-    """Encode a snapshot whose turn and time are set.
+    """Encode a snapshot as a document; chunks that are stored already become references.
 
     `earlier` is the listing of an earlier snapshot, from which unchanged items are copied. `known` maps the digests of
     stored chunks to the turns that hold them; a chunk that is missing in it is stored again.
@@ -323,7 +334,7 @@ def _snapshot_id(snapshot: Snapshot, items: Iterable[ListedItem]) -> str:
 
 
 def _search_text(snapshot: Snapshot, changed: Iterable[SnapshotItem], fresh: str) -> str:
-    """Return the text to index for search: summary, insights, links, names, and the new text."""
+    """Return the text of a snapshot to index for search: summary, insights, links, names, and the new text."""
     texts = [snapshot.summary, *snapshot.insights, *snapshot.links]
     texts += [item.path for item in changed]
     text = "\n".join(filter(None, [*texts, *snapshot.state, fresh]))
@@ -340,12 +351,12 @@ class StoredSnapshot:
 
     @property
     def size(self) -> int:
-        """Total bytes of the chunks."""
+        """Total bytes of the chunks in this document."""
         return sum(self.head.lengths)
 
 
 def unpack(body: bytes, *, turn: int) -> StoredSnapshot:
-    """Decode the document of `turn`. Chunks are indexed by their computed digests, so an altered one is not found."""
+    """Decode the snapshot document of `turn`; an altered chunk is not found later, as its digest differs."""
     where = f"snapshot/{turn}"
     try:
         found = _body_decoder.decode(body)
@@ -356,7 +367,9 @@ def unpack(body: bytes, *, turn: int) -> StoredSnapshot:
         raise _format_error(body, None, where)
     if head.turn != turn:
         raise InvalidRecord(
-            f"the document of turn {turn:,} holds the snapshot of turn {head.turn:,}", path=where
+            f"the stored document of turn {turn:,} is damaged: it holds the snapshot of turn {head.turn:,}",
+            path=where,
+            remedy=_DAMAGED,
         )
     for ref in head.listing:
         _check_ref(ref, turn, where)
@@ -366,7 +379,11 @@ def unpack(body: bytes, *, turn: int) -> StoredSnapshot:
 def _unpack_chunks(data: bytes, lengths: tuple[int, ...], where: str) -> dict[bytes, bytes]:
     size = sum(lengths)
     if any(not 0 < length <= _LARGEST_CHUNK for length in lengths) or size > 2 * LARGEST_SNAPSHOT:
-        raise InvalidRecord("the chunk lengths are outside the limits", path=where)
+        raise InvalidRecord(
+            "the stored snapshot is damaged: lengths of its chunks are outside the limits",
+            path=where,
+            remedy=_DAMAGED,
+        )
     inflater = zlib.decompressobj()
     try:
         # At most the announced size, and one byte more to detect an excess.
@@ -375,10 +392,13 @@ def _unpack_chunks(data: bytes, lengths: tuple[int, ...], where: str) -> dict[by
         raise InvalidRecord(
             f"the stored content of this snapshot is damaged and cannot be decompressed: {error}",
             path=where,
+            remedy=_DAMAGED,
         ) from None
     if len(whole) != size or not inflater.eof or inflater.unused_data:
         raise InvalidRecord(
-            f"the chunks have {len(whole):,} bytes, {size:,} were expected", path=where
+            f"the stored snapshot is damaged: its chunks have {len(whole):,} bytes, not {size:,}",
+            path=where,
+            remedy=_DAMAGED,
         )
     chunks: dict[bytes, bytes] = {}
     start = 0
@@ -395,9 +415,13 @@ def _format_error(body: bytes, error: Exception | None, where: str) -> InvalidRe
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         version = _VERSION
     if version <= _VERSION:
-        return InvalidRecord(f"not a stored snapshot: {error or f'version {version}'}", path=where)
+        return InvalidRecord(
+            f"the document is not a stored snapshot: {error or f'version {version}'}",
+            path=where,
+            remedy=_DAMAGED,
+        )
     return InvalidRecord(
-        f"snapshot version {version}; this release reads version {_VERSION}",
+        f"the stored snapshot has format version {version}; this release reads version {_VERSION}",
         path=where,
         remedy="Upgrade turnfold",
     )
@@ -413,11 +437,14 @@ def rebuild_snapshot(
     created: int,
     where: str,
 ) -> Snapshot:
-    """Rebuild a snapshot from stored or imported items, and check them; `where` is the snapshot's name in errors."""
+    """Rebuild a snapshot from stored or imported items; raise `InvalidRecord` with the path `where` if invalid."""
     found: dict[tuple[str, str], SnapshotItem] = {}
     for item in items:
         if found.setdefault((item.kind, item.path), item) is not item:
-            raise InvalidRecord(f"{item.kind} {item.path!r} occurs twice", path=where)
+            raise InvalidRecord(
+                f"the snapshot has two items of kind {item.kind} and path {item.path!r}; each may occur once",
+                path=where,
+            )
     context, state = found.get(("context", "")), found.get(("state", ""))
     try:
         return Snapshot(
@@ -436,7 +463,7 @@ def rebuild_snapshot(
         )
     except (ValueError, RecursionError) as error:
         raise InvalidRecord(
-            f"the items do not make a valid snapshot: {error}", path=where
+            f"the items of the snapshot cannot be read back: {error}", path=where
         ) from None
 
 
@@ -448,14 +475,17 @@ _DIGITS: Final = 12
 
 
 def turn_key(turn: int) -> str:
-    """Return the key of a turn's document; keys sort like turns."""
+    """Return the key of a turn's snapshot document; keys sort like turns."""
     return f"{turn:0{_DIGITS}}"
 
 
 def turn_of(key: str) -> int:
-    """Return the turn of a document key."""
+    """Return the turn of a snapshot document's key; raise `InvalidRecord` if the key is no turn number."""
     if len(key) != _DIGITS or not (key.isascii() and key.isdigit()):
-        raise InvalidRecord(f"the document key {key!r} is not a turn number", path=SNAPSHOT)
+        raise InvalidRecord(
+            f"a stored document has the key {key!r}, which is not a turn number: turnfold did not write it",
+            path=SNAPSHOT,
+        )
     return int(key)
 
 
@@ -477,11 +507,11 @@ class SnapshotStorage:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of chunks in the cache."""
+        """Bytes of chunks that are cached."""
         return self._cached_bytes
 
     async def put(self, turn: int, packed: Packed) -> None:
-        """Write a new snapshot; raises `Conflict` if the turn has one."""
+        """Write the snapshot document of a turn; raise `Conflict` if the turn has one."""
         document = Document(SNAPSHOT, turn_key(turn), packed.body, 0, text=packed.text)
         await self.store.put_document(self.scope, self.conversation, document, expect=0)
         self._newest = max(self._newest, turn)
@@ -492,7 +522,7 @@ class SnapshotStorage:
         return page[0] if page and page[0].head.turn == turn else None
 
     async def page(self, *, after: int, limit: int) -> list[StoredSnapshot]:
-        """Read the snapshots of the turns after `after`, oldest first."""
+        """Return the snapshots of the turns after `after`, oldest first, at most `limit`."""
         key = turn_key(min(max(after, 0), LATEST_TURN))
         documents = await self.store.documents(
             self.scope, self.conversation, SNAPSHOT, after=key, limit=limit
@@ -521,13 +551,13 @@ class SnapshotStorage:
         return low
 
     async def listing(self, stored: StoredSnapshot) -> tuple[ListedItem, ...]:
-        """Read the listing of a snapshot."""
+        """Return the listing of a snapshot: its context, state and files, with references to their chunks."""
         chunks = await self._chunks(stored.head.listing)
         data = b"".join(chunks[ref.digest] for ref in stored.head.listing)
         return read_listing(data, turn=stored.head.turn)
 
     async def contents(self, items: Iterable[ListedItem]) -> list[bytes]:
-        """Read the contents of items and verify them against their digests."""
+        """Return the contents of these items; raise `InvalidRecord` if one does not match its digest."""
         wanted = list(items)
         chunks = await self._chunks(ref for item in wanted for ref in item.chunks)
         found = [b"".join(chunks[ref.digest] for ref in item.chunks) for item in wanted]
@@ -558,7 +588,7 @@ class SnapshotStorage:
         return chunks
 
     def _add_to_cache(self, stored: StoredSnapshot) -> None:
-        """Cache the chunks of a document.
+        """Cache the chunks of a snapshot document that was read.
 
         Only a snapshot that was just read from the store refers to them, so erased content is never shown.
         """
