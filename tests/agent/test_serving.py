@@ -130,7 +130,7 @@ def test_a_tool_brings_its_own_rule(memory: Memory) -> None:
     assert len(shop.ran) == 1
     assert as_tool(tool) is tool
     for wrong in ([SERVED], [FindingRule("get_toc")]):
-        with pytest.raises(InvalidOption, match="two rules"):
+        with pytest.raises(InvalidOption, match="two finding rules"):
             Agent(memory, model, tools=[tool], findings=wrong)
     with pytest.raises(InvalidOption, match="has a finding rule for"):
         Agent(memory, model, tools=[as_tool(shop.price, remember=SERVED)])

@@ -191,7 +191,7 @@ def test_a_rule_that_cannot_work_is_refused(options: dict[str, object]) -> None:
 
 
 def test_one_rule_a_tool() -> None:
-    with pytest.raises(InvalidOption, match="two rules"):
+    with pytest.raises(InvalidOption, match="two finding rules"):
         rules_by_tool([FindingRule("a"), FindingRule("a", serve=True)])
 
 

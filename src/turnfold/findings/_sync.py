@@ -25,14 +25,14 @@ class Findings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The rules of this handle, by tool name; results of other tools are remembered only if passed to `note`.
+        """The finding rules of this handle, by tool name; other tools' results are remembered only by `note`.
 
         A rule for `get_toc` is also that of the tool of an MCP server, `mcp__rules__get_toc`.
         """
         return self._awaiting.rules
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Set the rules, and keep at most `most` findings.
+        """Set the finding rules (which tool results are remembered), and the most findings to keep.
 
         Rules are code and are not stored: each process must set them.
         """
@@ -63,35 +63,35 @@ class Findings:
         return drive(self._awaiting.get(tool, arguments))
 
     def serve(self, call: object) -> Finding | None:
-        """Return the stored result with which to answer a call, if its rule has `serve` and the result is still valid.
+        """Return the stored result to answer a call with: its rule must have `serve`, and the result must be valid.
 
         `turnfold.findings.served_text` renders it as a tool result that says it comes from memory.
         """
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Mark the results that a tool invalidates as stale. Call it before the tool starts and after it ends."""
+        """Mark results as stale that a run of this tool invalidates. Call it before the tool runs and after it."""
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
-        """Return all valid findings: tables of contents, then by relevance, then the newest."""
+        """Return all findings that are neither expired nor stale: tables of contents, then the most relevant ones."""
         return drive(self._awaiting.list())
 
     def text(self, *, tokens: int, question: str = "") -> str:
-        """Render all valid findings for a model: fenced, in at most `tokens`, those about the `question` first.
+        """Return the valid findings as fenced text (marked as data) in at most `tokens`, those about `question` first.
 
         For programs that build their own prompt; `context` already includes this text.
         """
         return drive(self._awaiting.text(tokens=tokens, question=question))
 
     def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Drop the result of a call, or all results of a tool if no arguments are given; return their number."""
+        """Delete the stored result of a call, or without `arguments` all results of a tool; return how many."""
         return drive(self._awaiting.drop(tool, arguments))
 
     def clear_query(self) -> int:
-        """Delete all findings except tables of contents; return how many. For use when a question has been answered."""
+        """Delete all findings except tables of contents, when a question is answered; return how many were deleted."""
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
-        """Drop all findings; return how many were dropped."""
+        """Delete all findings of the conversation; return how many were deleted."""
         return drive(self._awaiting.clear())

@@ -54,7 +54,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingLabels:
-    """Headings and notes that a prompt has around findings, in one language."""
+    """Headings and notes around findings (remembered tool results) in a prompt, in one language."""
 
     note: str
     """Text before the findings; tells the model that they are data, not instructions."""
@@ -185,7 +185,7 @@ def _is_row(line: str) -> bool:
 
 
 def _boundaries(text: str) -> Iterator[int]:
-    """Yield the positions at which a text may be cut, in order: ends of lines, rows and sentences."""
+    """Yield the positions at which a text may be cut: the ends of its lines, rows and sentences, in order."""
     rows = (match.span() for match in _HTML_ROW.finditer(text))
     start, stop = next(rows, (len(text), len(text)))
     for end in _line_boundaries(text):
@@ -270,7 +270,7 @@ def pick_excerpt(
 
 
 def _matching(texts: Sequence[str], terms: Collection[str]) -> list[int]:
-    """Return the indexes of the texts that contain any of the terms, best first."""
+    """Return the indexes of the texts that contain any of the search terms, best first."""
     scores = term_scores([normalized(text) for text in texts], terms)
     return sorted(filter(scores.__getitem__, range(len(texts))), key=lambda at: (-scores[at], at))
 
@@ -290,14 +290,14 @@ def _count_fitting(
 
 
 def _heading(pieces: Sequence[str]) -> range:
-    """Return the indexes of a table's heading: its first row, if a ruler line follows it."""
+    """Return the indexes of a table's heading among its lines: the first row and the ruler line below it, if any."""
     if len(pieces) > 1 and _is_row(pieces[0]) and _TABLE_RULE.fullmatch(pieces[1]):
         return range(2)
     return range(0)
 
 
 def _joined(pieces: Sequence[str], chosen: Sequence[int]) -> str:
-    """Join the chosen pieces, with a mark where pieces between them are left out."""
+    """Join the chosen pieces of a text, with a mark where others between them are left out."""
     text, last = "", -1
     for at in chosen:
         if at != last + 1:
@@ -314,7 +314,7 @@ _DEEPEST = 32
 
 
 class Shortened(NamedTuple):
-    """A text and whether it is complete."""
+    """A shortened text, and whether it is complete."""
 
     text: str
     whole: bool
@@ -388,7 +388,7 @@ def _levels(
     mark: str,
     fits: Callable[[str], bool],
 ) -> str:
-    """Return the rows of the first `shown` levels, and as many `matching` rows and rows of the next level as fit.
+    """Return rows of an outline: the first `shown` levels, and as many `matching` rows and next-level rows as fit.
 
     The result is empty if the first levels alone do not fit.
     """
@@ -410,13 +410,13 @@ def _lines(rows: Sequence[_Row], chosen: Iterable[int], mark: str) -> str:
 
 
 def _matching_rows(rows: Sequence[_Row], terms: Collection[str]) -> list[int]:
-    """Return the indexes of rows with any of the `terms`, best match first; the parents of a row come before it."""
+    """Return the indexes of an outline's rows with any of the search `terms`, best first; parents come before rows."""
     matching = _matching([row.text for row in rows], terms)
     return list(dict.fromkeys(at for match in matching for at in _with_parents(rows, match)))
 
 
 def _with_parents(rows: Sequence[_Row], at: int) -> list[int]:
-    """Return a row and its parents, the topmost first."""
+    """Return the indexes of an outline's row and of its parents, the topmost first."""
     line = [at]
     for before in range(at - 1, -1, -1):
         if rows[line[0]].depth == 0:
@@ -466,7 +466,7 @@ def _rows(value: object, depth: int) -> Iterator[_Row]:
 
 
 def _has_rows(value: object) -> bool:
-    """Return True if the value becomes rows of its own: an object, or a list of objects and titles (strings)."""
+    """Return True if a JSON value becomes rows of an outline: an object, or a list of objects and strings."""
     if isinstance(value, dict):
         return bool(cast("dict[str, object]", value))
     members = cast("list[object]", value)
@@ -474,7 +474,7 @@ def _has_rows(value: object) -> bool:
 
 
 def _line(fields: dict[str, object]) -> tuple[str, str]:
-    """Return the title of a node, and its plain fields on one line."""
+    """Return the title of a table of contents' node, and its other plain fields on one line."""
     texts = {
         name: " ".join(str(member).split())
         for name, member in fields.items()

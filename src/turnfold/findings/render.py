@@ -74,7 +74,7 @@ def findings_text(
     language: Language | None = None,
     question: str = "",
 ) -> str:
-    """Return findings as text for a prompt, between fence lines: as many as fit into `tokens`; empty if none fits.
+    """Return findings as text for a prompt, marked as data (fenced): as many as fit `tokens`; empty if none fits.
 
     `findings` must be sorted, best first. `count` counts the tokens of a text, `measure` those of the whole block as it
     is sent. The `question` decides which parts of a long result are shown.
@@ -132,7 +132,7 @@ def items_text(
     terms: Collection[str] = (),
     layout: Callable[[str], str] = indented_whole,
 ) -> str:
-    """Render as many items as fit into `tokens`; empty if none fits.
+    """Render as many results as fit `tokens` under headings; empty if none fits.
 
     `wrap` makes the block whose tokens `measure` counts; `layout` formats the content below a heading.
     """
@@ -147,7 +147,7 @@ def items_text(
 
 @dataclass(slots=True)
 class _Slot:
-    """An item and the tokens that it may use."""
+    """A finding to show, and the tokens that it may use."""
 
     at: int
     """Index of the item in the list of items."""
@@ -162,7 +162,7 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Page:
-    """The text of findings while it is built: chooses items, shortens them and joins them."""
+    """Builds the text of findings: chooses results, shortens them and joins them."""
 
     language: Language
     count: Callable[[str], int]
@@ -174,20 +174,20 @@ class _Page:
     shown: list[tuple[FindingItem, str]] = field(default_factory=list[tuple[FindingItem, str]])
 
     def frame(self, items: Sequence[FindingItem]) -> str:
-        """Return the longest possible text around the items: section headings and the line on omitted items."""
+        """Return the longest text that may stand around the results: section headings and the line on omitted ones."""
         labels = LABELS[self.language]
         headings = {labels.contents if item.toc else labels.found for item in items}
         return self.wrap("\n".join([*sorted(headings), labels.more.format(count=self.total)]))
 
     def fill(self, items: Sequence[FindingItem], room: int) -> None:
-        """Add the items that fit into `room` tokens, shortened where needed."""
+        """Add the results that fit `room` tokens, shortened where needed."""
         for slot in self._allocate(items, room):
             text = self._shorten(slot.item, slot.room - slot.heading)
             if text and text != LABELS[self.language].cut:
                 self.shown.append((slot.item, text))
 
     def _allocate(self, items: Sequence[FindingItem], room: int) -> list[_Slot]:
-        """Divide the room among the items, best first: as many as fit are shown whole, others are cut."""
+        """Divide the room among the results, best first: as many as fit are shown whole, others are cut."""
         most = room // 2 if len(items) > 1 else room
         slots: list[_Slot] = []
         waiting: list[_Slot] = []
@@ -212,7 +212,7 @@ class _Page:
         return sorted(slots, key=lambda slot: slot.at)
 
     def _cost(self, item: FindingItem, limit: int) -> int:
-        """Return the tokens of a whole content, or `limit + 1` if it exceeds the limit."""
+        """Return the tokens of a whole result, or `limit + 1` if it has more than `limit`."""
         text = self.layout(_whole(item.content, toc=item.toc))
         whole = len(clip(text, limit, self.count)) == len(text)
         return self.count(text) if whole else limit + 1
@@ -229,7 +229,7 @@ class _Page:
         return pick_excerpt(text, limit, count, mark=mark, terms=self.terms)
 
     def text(self) -> str:
-        """Return the items added so far and the number of omitted ones."""
+        """Return the results added so far as text, with the number of omitted ones."""
         labels = LABELS[self.language]
         lines: list[str] = []
         section = ""

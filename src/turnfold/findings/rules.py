@@ -66,7 +66,8 @@ def canonical_arguments(arguments: str | Mapping[str, object] | None) -> str:
     parsed = _parse_json(copied) if isinstance(copied, str) else copied
     if not isinstance(parsed, dict):
         raise InvalidRecord(
-            f"the arguments are a JSON {type(parsed).__name__}, not an object", path="arguments"
+            f"the arguments of a tool call must be a JSON object, got {type(parsed).__name__}",
+            path="arguments",
         )
     equal = _normalized_numbers(cast("object", parsed), 0)
     return json.dumps(equal, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -81,7 +82,9 @@ def _parse_json(text: str) -> object:
     except (ValueError, RecursionError) as error:
         if isinstance(error, InvalidRecord):
             raise
-        raise InvalidRecord(f"the arguments are not JSON: {error}", path="arguments") from None
+        raise InvalidRecord(
+            f"the arguments of a tool call are not JSON: {error}", path="arguments"
+        ) from None
     freeze(value, path="arguments")  # checks depth, surrogates and NaN
     return value
 
@@ -90,20 +93,26 @@ def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
-            raise InvalidRecord(f"the name {name!r} occurs twice in an object", path="arguments")
+            raise InvalidRecord(
+                f"the arguments of a tool call are ambiguous: an object has the name {name!r} twice",
+                path="arguments",
+            )
         found[name] = value
     return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise InvalidRecord(f"{name} is not a JSON number", path="arguments")
+    raise InvalidRecord(
+        f"the arguments of a tool call contain {name}, which is no JSON number", path="arguments"
+    )
 
 
 def _normalized_numbers(value: object, depth: int) -> object:
     """Return the value with equal numbers written in the same way (1.0 becomes 1)."""
     if depth > MAX_DEPTH:
         raise InvalidRecord(
-            f"the arguments are nested deeper than {MAX_DEPTH} levels", path="arguments"
+            f"the arguments of a tool call are nested deeper than {MAX_DEPTH} levels",
+            path="arguments",
         )
     if isinstance(value, float):
         whole = math.isfinite(value) and value.is_integer() and abs(value) <= _EXACT
@@ -184,7 +193,9 @@ class FindingRule:
 
     def __post_init__(self) -> None:
         if not self.tool:
-            raise InvalidOption("the rule has no tool name; write FindingRule('get_toc', ...)")
+            raise InvalidOption(
+                "a finding rule needs the name of its tool: write FindingRule('get_toc', ...)"
+            )
         if isinstance(self.invalidated_by, str):
             raise InvalidOption(
                 f"invalidated_by={self.invalidated_by!r} is a string; write ({self.invalidated_by!r},)"
@@ -222,34 +233,34 @@ class FindingRule:
 
 
 class RuleSource(Protocol):
-    """An object that supplies finding rules, such as an `AgentMemory`."""
+    """An object that supplies finding rules (which tool results are remembered), such as an `AgentMemory`."""
 
     def finding_rules(self) -> Sequence[FindingRule]:
-        """Return the rules by which tool results are remembered."""
+        """Return the finding rules, by which tool results are remembered."""
         ...
 
 
 def as_finding_rules(findings: RuleSource | Iterable[FindingRule]) -> tuple[FindingRule, ...]:
-    """Return the rules given by a `findings=` option: a list of rules, or an object that supplies them."""
+    """Return the finding rules that a `findings=` option gives: a list of rules, or an object that supplies them."""
     if isinstance(findings, Iterable):
         return tuple(findings)
     return tuple(findings.finding_rules())
 
 
 def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
-    """Index rules by tool name; two rules for one tool are refused."""
+    """Index finding rules by tool name; raise `InvalidOption` if there are two for one tool."""
     found: dict[str, FindingRule] = {}
     for rule in rules:
         if rule.tool in found:
             raise InvalidOption(
-                f"there are two rules for the tool {rule.tool!r}: give one rule per tool"
+                f"there are two finding rules for the tool {rule.tool!r}: give one rule per tool"
             )
         found[rule.tool] = rule
     return found
 
 
 def rule_for(rules: Mapping[str, FindingRule], tool: str) -> FindingRule | None:
-    """Return the rule of a tool; a rule may name an MCP tool with or without its server."""
+    """Return the finding rule of a tool, or None; a rule may name an MCP tool with or without its server."""
     return rules.get(tool) or rules.get(plain_tool_name(tool))
 
 
@@ -293,7 +304,7 @@ def _contains(text: str, term: str) -> bool:
 
 @lru_cache(maxsize=1 << 10)
 def _word_start(term: str) -> re.Pattern[str]:
-    """Return a pattern of a word that begins with the term; a number must match whole."""
+    """Return a pattern that matches a word beginning with the search term; a number must match whole."""
     end = r"(?!\d)" if term[-1:].isdigit() else ""
     return re.compile(rf"(?<![^\W_]){re.escape(term)}{end}", re.ASCII)
 
@@ -355,7 +366,7 @@ def newer_finding(known: Finding | None, new: Finding) -> Finding:
 def findings_to_drop(
     findings: Iterable[Finding], *, most: int, now: int, ran: Mapping[str, int]
 ) -> list[Finding]:
-    """Return the findings to delete: all invalid ones, and the lowest-ranked valid ones beyond the first `most`."""
+    """Return the findings to delete: expired and stale ones, and the lowest-ranked others beyond the first `most`."""
     valid: list[Finding] = []
     invalid: list[Finding] = []
     for finding in findings:

@@ -74,7 +74,7 @@ _TRIES = 64
 
 
 class FindingOwner(Protocol):
-    """The conversation that findings belong to, with its store and its cached state."""
+    """The conversation that findings (remembered tool results) belong to, with its store and its cached state."""
 
     store: Store
     scope: Scope
@@ -84,17 +84,17 @@ class FindingOwner(Protocol):
     findings: FindingCache
 
     async def refresh(self) -> None:
-        """Read the changes in the store since the last read."""
+        """Update the cached state of the conversation from the store."""
         ...
 
     def wrote(self, written: Written | None) -> None:
-        """Apply a write to the cached state; `written` is None if the new state is unknown."""
+        """Apply this process's own write to the cached state; None: the state after the write is unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _FindingStorage:
-    """Writes findings to the store and to the owner's cache."""
+    """Writes findings (remembered tool results) to the store and to the owner's cache."""
 
     owner: FindingOwner
 
@@ -105,17 +105,17 @@ class _FindingStorage:
         return await _retry(lambda: self._put(key, finding), lambda: self._reload(key))
 
     async def mark(self, ran: Mapping[str, int]) -> None:
-        """Record in the findings note at which log position (seq) tools ran; create the note if there is none."""
+        """Record at which log position (seq) tools ran, which makes results stale, in the findings note."""
         await _retry(lambda: self._put_note(ran), self._reload_note)
 
     async def make_room(self, *, most: int, now: int) -> None:
-        """Delete invalid findings, and the lowest-ranked ones if there are more than `most`."""
+        """Delete expired and stale findings, and the lowest-ranked ones if there are more than `most`."""
         cache = self.owner.findings
         for finding in findings_to_drop(cache.all(), most=most, now=now, ran=cache.ran):
             await self.drop(finding.key)
 
     async def invalidate(self, key: str, content: str) -> None:
-        """Drop the stored result of a call if the call has now returned another result, which is not stored."""
+        """Delete the stored result of a call if the call has now returned another one, which is not stored."""
         cached, _ = self.owner.findings.by_key.get(key, (None, 0))
         if cached is not None and cached.content != content:
             await self.drop(key)
@@ -178,7 +178,7 @@ class _FindingStorage:
 async def _retry(
     write: Callable[[], Awaitable[_Result]], reload: Callable[[], Awaitable[None]]
 ) -> _Result:
-    """Write with compare-and-swap; after a conflict, reload the other writer's document and try again."""
+    """Call `write`, a compare-and-swap; after a conflict call `reload` and `write` again, a few times."""
     for _ in range(_TRIES - 1):
         try:
             return await write()
@@ -188,7 +188,7 @@ async def _retry(
 
 
 def _decoded(document: Document) -> tuple[Finding, int]:
-    """Return the finding of a document and its version."""
+    """Return the finding that a stored document contains, and the document's version."""
     return decode_finding(document.body, path=f"finding/{document.key}"), document.version
 
 
@@ -205,28 +205,28 @@ class FindingCache:
 
     @classmethod
     def of(cls, note: Document | None, documents: Iterable[Document]) -> FindingCache:
-        """Build the cache from the documents of the store."""
+        """Build the cache of findings from the documents of the store."""
         cache = cls(by_key={each.key: _decoded(each) for each in documents})
         cache.load_note(note)
         return cache
 
     def load_note(self, note: Document | None) -> None:
-        """Set `version` and `ran` from the findings note as it is stored."""
+        """Set the cached times of tool runs from the stored findings note; None: there is no note."""
         self.version = note.version if note else 0
         self.ran = dict(read_note(note, FindingsNote).ran)
 
     def all(self) -> list[Finding]:
-        """Return every finding, valid or not."""
+        """Return every cached finding, expired and stale ones included."""
         return [finding for finding, _ in self.by_key.values()]
 
     def valid(self, now: int) -> list[Finding]:
-        """Return the findings that are valid now, best ranked first."""
+        """Return the cached findings that are neither expired nor stale, best ranked first."""
         return rank_findings(each for each in self.all() if is_valid(each, now=now, ran=self.ran))
 
     def shown_at(
         self, turn: int, *, now: int, anchor: int, cut: Mapping[int, int]
     ) -> list[Finding]:
-        """Return the findings to show in the turn that begins at `turn`: older ones that the window does not show.
+        """Return the findings to show in the turn that begins at seq `turn`: those that the window does not show.
 
         The prompt has log entries from `anchor` on word for word, except those in `cut`, which are shortened.
         """
@@ -251,7 +251,7 @@ class TailFindings:
     def of(
         cls, found: Sequence[Finding], question: str, count: Callable[[str], int]
     ) -> TailFindings:
-        """Sort the findings for a question."""
+        """Sort findings by relevance to a question, for the tail of a context."""
         if not found:
             return cls((), (), question, count)
         every, matching = rank_for_question(found, question)
@@ -262,7 +262,7 @@ class TailFindings:
         return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
-        """Render the findings between fence lines, so that `measure(text)` is at most `tokens`; empty if none fits."""
+        """Return findings as text, marked as data, so that `measure(text)` is at most `tokens`; "" if none fits."""
         shown = self.matching if matching else self.every
         if not shown:
             return ""
@@ -293,14 +293,14 @@ class AsyncFindings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The rules of this handle, by tool name; results of other tools are remembered only if passed to `note`.
+        """The finding rules of this handle, by tool name; other tools' results are remembered only by `note`.
 
         A rule for `get_toc` is also that of the tool of an MCP server, `mcp__rules__get_toc`.
         """
         return MappingProxyType(self._rules)
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Set the rules, and keep at most `most` findings.
+        """Set the finding rules (which tool results are remembered), and the most findings to keep.
 
         Rules are code and are not stored: each process must set them.
         """
@@ -385,7 +385,7 @@ class AsyncFindings:
         return cast("ToolCall", told.parts[0]), said.text
 
     async def serve(self, call: object) -> Finding | None:
-        """Return the stored result with which to answer a call, if its rule has `serve` and the result is still valid.
+        """Return the stored result to answer a call with: its rule must have `serve`, and the result must be valid.
 
         `turnfold.findings.served_text` renders it as a tool result that says it comes from memory.
         """
@@ -397,19 +397,19 @@ class AsyncFindings:
         return await self.get(called.name, arguments)
 
     async def ran(self, tool: str) -> None:
-        """Mark the results that a tool invalidates as stale. Call it before the tool starts and after it ends."""
+        """Mark results as stale that a run of this tool invalidates. Call it before the tool runs and after it."""
         async with self._lock:
             await self._owner.refresh()
             await self._note_run(tool)
 
     async def list(self) -> tuple[Finding, ...]:
-        """Return all valid findings: tables of contents, then by relevance, then the newest."""
+        """Return all findings that are neither expired nor stale: tables of contents, then the most relevant ones."""
         async with self._lock:
             await self._owner.refresh()
             return tuple(self._owner.findings.valid(self._clock()))
 
     async def text(self, *, tokens: int, question: str = "") -> str:
-        """Render all valid findings for a model: fenced, in at most `tokens`, those about the `question` first.
+        """Return the valid findings as fenced text (marked as data) in at most `tokens`, those about `question` first.
 
         For programs that build their own prompt; `context` already includes this text.
         """
@@ -418,20 +418,20 @@ class AsyncFindings:
         return findings_text(found, tokens=tokens, count=count, measure=count, question=question)
 
     async def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Drop the result of a call, or all results of a tool if no arguments are given; return their number."""
+        """Delete the stored result of a call, or without `arguments` all results of a tool; return how many."""
         key = "" if arguments is None else finding_key(tool, canonical_arguments(arguments))
         return await self._drop(lambda each: each.tool == tool and key in ("", each.key))
 
     async def clear_query(self) -> int:
-        """Delete all findings except tables of contents; return how many. For use when a question has been answered."""
+        """Delete all findings except tables of contents, when a question is answered; return how many were deleted."""
         return await self._drop(lambda each: each.kind != TOC)
 
     async def clear(self) -> int:
-        """Drop all findings; return how many were dropped."""
+        """Delete all findings of the conversation; return how many were deleted."""
         return await self._drop(lambda _: True)
 
     async def _note_run(self, tool: str) -> None:
-        """Record that a tool ran, if that makes any result stale."""
+        """Record at which log position a tool ran, if a rule or a finding says that this makes results stale."""
         owner = self._owner
         stale = {name for rule in self._rules.values() for name in rule.invalidated_by}
         stale.update(name for each in owner.findings.all() for name in each.invalidated_by)
@@ -459,7 +459,7 @@ def as_tool_call(call: object) -> ToolCall:
 
 
 def _comparable_arguments(call: ToolCall) -> str | None:
-    """Return the canonical arguments of a call; None if they are ambiguous."""
+    """Return the arguments of a call in canonical form, to compare calls; None if they are ambiguous."""
     try:
         return canonical_arguments(call.arguments)
     except InvalidRecord:
