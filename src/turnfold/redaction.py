@@ -59,8 +59,10 @@ class Secret(NamedTuple):
 
 
 Detector: TypeAlias = Callable[[str], Iterable[Secret]]
-"""Returns the secrets in a text. Overlapping ones are redacted as one, of the kind of the one that starts first (of
-equal starts, the longer one)."""
+"""Function that returns the secrets in a text.
+
+Overlapping ones are redacted as one, of the kind of the one that starts first (of equal starts, the longer one).
+"""
 
 _KIND: Final = re.compile(r"[a-z](?:[a-z -]{0,38}[a-z])?")
 _LABEL: Final = re.compile(r"\[redacted: ([a-z][a-z -]{0,39}?)(?: (\d{1,9}))?\]")
@@ -297,7 +299,7 @@ def _phones(text: str) -> Iterator[Secret]:
 
 
 def _is_other_number(text: str, start: int) -> bool:
-    """Return True if the words before a number say that it is an order number or the like."""
+    """Return True if the words before a number say that it is something else, such as an order number."""
     before = text[max(0, start - 32) : start]
     return re.search(_NOT_PERSONAL, before) is not None and re.search(_PERSONAL, before) is None
 
@@ -306,7 +308,7 @@ _ID_WEIGHTS: Final = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 
 
 def _is_chinese_id(number: str) -> bool:
-    """Check province, date of birth and checksum (GB 11643)."""
+    """Return True if a number is a valid Chinese identity number: province, date of birth, checksum (GB 11643)."""
     number = number.replace(" ", "").replace("-", "")
     if int(number[:2]) not in _PROVINCES:
         return False
@@ -319,7 +321,7 @@ def _is_chinese_id(number: str) -> bool:
 
 
 def _is_card(written: str, text: str, start: int) -> bool:
-    """Check issuer, length and checksum of a card number, and how its digits are grouped."""
+    """Return True if digits are a valid card number: issuer, length, checksum, and how they are grouped."""
     digits = written.replace(" ", "").replace("-", "")
     if not _is_issued(digits) or not _passes_luhn(digits) or len(set(digits)) < 2:
         return False
@@ -381,12 +383,12 @@ def _without_overlaps(found: Iterable[Secret]) -> list[Secret]:
 # --- labels --------------------------------------------------------------------------------------
 
 NumberOf: TypeAlias = Callable[[str, str], int]
-"""Returns the number of a secret, given its kind and value; 0 for a label without a number."""
+"""Function that returns the number in the label of a secret, given its kind and value; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """The function that finds secrets, and the key with which equal secrets get equal labels.
+    """The function that detects secrets, and the key by which equal secrets get equal labels.
 
     Equal secrets of a conversation have the same label, such as `[redacted: email 1]`. To recognise a secret that was
     redacted before, the conversation stores a keyed hash of it, never the secret. With `key` (at least 16 bytes, the
@@ -426,7 +428,7 @@ class Redactor:
 
     @classmethod
     def of(cls, given: Redactor | Detector) -> Redactor:
-        """Return a redactor, made from a detector if one is given."""
+        """Return a `Redactor`: the given one, or one for a given detector function."""
         return given if isinstance(given, Redactor) else cls(given)
 
 
@@ -458,7 +460,7 @@ def highest_numbers(text: str) -> dict[str, int]:
 # --- values --------------------------------------------------------------------------------------
 
 Redact: TypeAlias = Callable[[str], str]
-"""Returns a text with labels in place of its secrets."""
+"""Function that returns a text with labels in place of its secrets."""
 
 
 def redact_value(value: object, redact: Redact, *, numbers: bool = True) -> object:
@@ -497,7 +499,7 @@ def _redact_object(
 
 
 def _redact_field(name: str, value: object, redact: Redact, *, numbers: bool) -> object:
-    """Redact the value of a JSON field, also if only the field's name shows that it is a secret (`"password"`)."""
+    """Redact the value of a JSON field; a name such as `"password"` marks its whole value as a secret."""
     new = redact_value(value, redact, numbers=numbers)
     if isinstance(value, str) and new == value:
         prefix = f'{name}="'
@@ -508,7 +510,7 @@ def _redact_field(name: str, value: object, redact: Redact, *, numbers: bool) ->
 
 
 def _redact_json(text: str, redact: Redact) -> str:
-    """Redact JSON text; text that is not JSON is redacted as it is."""
+    """Redact the strings in JSON text; text that is not JSON is redacted as plain text."""
     if not text:
         return text
     try:

@@ -58,7 +58,7 @@ _OWN: Final = tuple(name.encode() for name in (_SWITCH, _TOKEN, SESSION_HEADER))
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """One request of a client, parsed."""
+    """One request of a client, parsed: path, headers, session, interface of the provider."""
 
     method: str
     path: str
@@ -140,7 +140,7 @@ class ProxyApp:
             known = isinstance(error, TurnfoldError)
             place = "" if known else _raised_at(error)
             _log.warning(
-                "a request failed: %s%s",
+                "a client's request failed: %s%s",
                 type(error).__name__,
                 place,
                 extra={"event": "request_failed"},
@@ -180,7 +180,7 @@ class ProxyApp:
     async def _prepared(
         self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
     ) -> tuple[PreparedCall | None, str]:
-        """Return the prepared call and a note about it; None and the reason if the request is passed through."""
+        """Return a model call with a body that fits the budget, and a note on it; or None and why it is not changed."""
         if exchange.headers.get("content-encoding", "identity") != "identity":
             return None, "passed through; compressed request body"
         try:
@@ -238,7 +238,7 @@ async def _relay(
     leaving: asyncio.Future[None],
     send: Send,
 ) -> None:
-    """Pass a response on as it arrives, and store its answer; stop reading if the client disconnects."""
+    """Pass a provider's response on as it arrives, and store its answer; stop reading if the client disconnects."""
     headers = [*response.headers, (_SWITCH.encode(), note.encode())]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     answer = AnswerPieces() if call is not None and response.status == 200 else None
@@ -264,7 +264,7 @@ async def _relay(
     else:
         # The end is not sent, so the server closes the connection and the client sees that the response is incomplete.
         _log.warning(
-            "a response is incomplete: the provider or the client ended it early",
+            "a response to a client is incomplete: the provider or the client ended it early",
             extra={"event": "response_broke_off"},
         )
 
@@ -288,7 +288,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 async def _pieces(receive: Receive) -> AsyncGenerator[bytes]:
-    """Yield the body of a request as it arrives."""
+    """Yield the body of a client's request as it arrives."""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -331,7 +331,7 @@ def _status(error: Exception) -> int:
 
 
 async def _send_error(text: str, status: int, exchange: _Exchange, send: Send) -> None:
-    """Answer with an error in the provider's own format, so that the client shows the message."""
+    """Send an error to the client in the provider's own format, so that the client's program shows the message."""
     told = f"turnfold: {text}"
     provider = exchange.format.provider if exchange.format else ""
     kind = "invalid_request_error" if status < 500 else "api_error"

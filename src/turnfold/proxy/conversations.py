@@ -47,7 +47,7 @@ _MARK: Final = "~"
 
 @dataclass(slots=True)
 class _KnownLog:
-    """Cached keys and seqs of a conversation's messages, without system messages and cleared ones."""
+    """Cached keys (digests) and seqs of a conversation's messages, without system messages and cleared ones."""
 
     head: Head = field(default_factory=Head)
     cleared: int = 0
@@ -57,7 +57,7 @@ class _KnownLog:
 
 @dataclass(frozen=True, slots=True)
 class PlacedHistory:
-    """The position of a client's history in the log."""
+    """Where the messages of a client's history are in the log of its conversation."""
 
     session: AsyncSession
     seqs: tuple[int, ...]
@@ -84,7 +84,7 @@ class Conversations:
     def session(
         self, tenant: str, conversation: str, *, model: str, budget: Budget
     ) -> AsyncSession:
-        """Return the handle on a conversation, with the counter of a model and a budget."""
+        """Return the session handle of a conversation, with the token counter of a model and with a budget."""
         place = tenant, model, budget
         known = self._handles.get(place)
         if known is None:
@@ -112,7 +112,7 @@ class Conversations:
         model: str,
         budget: Budget,
     ) -> PlacedHistory:
-        """Store a client's history in a conversation of its session, as the end of the log; return its position."""
+        """Store a client's history at the end of a conversation's log; return which conversation, and where."""
         keys = [one.key for one in given]
         lock = self._locks.setdefault((tenant, name), asyncio.Lock())
         async with lock:
@@ -127,7 +127,7 @@ class Conversations:
                     _remember(self._newest, (tenant, name), conversation)
                     return placed
         raise Conflict(
-            f"session {name!r}: other processes changed its log {_TRIES} times meanwhile; try again"
+            f"the request was not sent: other requests changed session {name!r} {_TRIES} times meanwhile; try again"
         )
 
     async def _append(
@@ -137,7 +137,7 @@ class Conversations:
         keys: Sequence[str],
         system: Sequence[str],
     ) -> PlacedHistory | None:
-        """Append the new messages of a history; None if the history does not continue the log."""
+        """Append the new messages of a client's history to the log; None if the history does not continue the log."""
         log = await self._log(session.scope.tenant, session.id)
         if (
             system and not log.keys
@@ -156,7 +156,7 @@ class Conversations:
         return PlacedHistory(session, tuple(seqs), head, from_start=start == 0)
 
     async def _conversation(self, tenant: str, name: str, keys: Sequence[str]) -> str:
-        """Return the conversation that a history continues; create a fork if it continues none of the session's."""
+        """Return the id of the conversation that a client's history continues; a new fork if it continues none."""
         newest = self._newest.get((tenant, name), name)
         if newest != name and _continues((await self._log(tenant, newest)).keys, keys):
             return newest
@@ -178,14 +178,15 @@ class Conversations:
                         raise
             conversation = fork
         raise Conflict(
-            f"session {name!r} was forked {_MOST_FORKS} times in a row: give unrelated requests sessions of their own"
+            f"session {name!r} has {_MOST_FORKS} conversations with different histories, and this request continues "
+            "none of them: give unrelated requests sessions of their own"
         )
 
     async def _head(self, tenant: str, conversation: str) -> Head:
         return await self.config.store.head(Scope(tenant), conversation)
 
     async def _log(self, tenant: str, conversation: str) -> _KnownLog:
-        """Return the keys of a conversation's visible messages; reads only entries that are not cached."""
+        """Return the keys (digests) of a conversation's visible messages; reads only entries that are not cached."""
         store, scope = self.config.store, Scope(tenant)
         place = tenant, conversation
         head = await self._head(tenant, conversation)
@@ -223,7 +224,7 @@ def _continues(log: Sequence[str], given: Sequence[str]) -> bool:
 
 
 def _overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
-    """Return the index in the log at which a history begins, and how many of its messages are there."""
+    """Return the index in the log at which a client's history begins, and how many of its messages are there."""
     if given[: len(log)] == log:  # by far the most common case, and fast to compare
         return 0, len(log)
     return longest_overlap(log, given)

@@ -52,7 +52,7 @@ class AnswerPieces:
         self._size = 0
 
     def add(self, piece: bytes) -> None:
-        """Add the bytes that arrived."""
+        """Add bytes of the answer that have arrived; an answer that has become too large is dropped."""
         self._size += len(piece)
         if self._size > _LARGEST_ANSWER:
             self._pieces.clear()
@@ -60,19 +60,26 @@ class AnswerPieces:
             self._pieces.append(piece)
 
     def content(self, encoding: str) -> bytes:
-        """Return the whole body, decompressed; raises `InvalidRecord` if it is too large or cannot be read."""
+        """Return the whole answer, decompressed; raise `InvalidRecord` if it is too large or cannot be decompressed."""
         if encoding not in ("", "identity", "gzip", "deflate"):
-            raise InvalidRecord(f"the answer is compressed with {encoding!r}")
+            raise InvalidRecord(
+                f"the provider's answer cannot be stored: it is compressed with {encoding!r}; only gzip and deflate "
+                "can be read"
+            )
         content, size = b"".join(self._pieces), self._size
         if encoding in ("gzip", "deflate"):
             inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
             try:
                 content = inflater.decompress(content, _LARGEST_ANSWER + 1)
             except zlib.error as error:
-                raise InvalidRecord(f"the compressed answer cannot be read: {error}") from None
+                raise InvalidRecord(
+                    f"the provider's answer cannot be decompressed: {error}"
+                ) from None
             size = max(size, len(content))
         if size > _LARGEST_ANSWER:
-            raise InvalidRecord(f"the answer is larger than {_LARGEST_ANSWER:,} bytes")
+            raise InvalidRecord(
+                f"the provider's answer has more than {_LARGEST_ANSWER:,} bytes, the most that is stored"
+            )
         return content
 
 
@@ -95,7 +102,7 @@ class PreparedCall:
     async def store_answer(
         self, answer: AnswerPieces, headers: Mapping[str, str], *, complete: bool
     ) -> None:
-        """Store the answer in the log, and its usage with the call; errors are logged and never raised."""
+        """Store a provider's answer in the log, and its token usage with the call; errors are logged, never raised."""
         session = self.placed.session
         try:
             content = answer.content(headers.get("content-encoding", ""))
@@ -112,12 +119,13 @@ class PreparedCall:
                 await session.add(message, expect=self.placed.head)
         except Conflict:  # another request was first: the client's next one brings the answer along
             _log.info(
-                "an answer is not stored yet: another request changed the conversation",
+                "an answer is not stored yet, because another request changed the conversation; the client's next "
+                "request brings it",
                 extra={"event": "answer_not_stored_yet"},
             )
         except Exception as error:  # whatever a provider sends must not break the response
             _log.warning(
-                "an answer was not stored: %s",
+                "a provider's answer was passed on, but not stored: %s",
                 type(error).__name__,
                 extra={"event": "answer_not_stored", "call": self.call},
             )
@@ -133,7 +141,7 @@ async def prepare_call(
     name: str,
     budget: Budget,
 ) -> PreparedCall:
-    """Store the history of a request, and return the call with a body that fits the budget."""
+    """Store the history of a client's request; return the model call with a body that fits the budget."""
     texts = body.system_texts
     for _ in range(_TRIES):
         placed = await conversations.place(
@@ -144,7 +152,7 @@ async def prepare_call(
             break
     else:
         raise Conflict(
-            f"session {name!r}: other requests changed its conversation {_TRIES} times; try again"
+            f"the request was not sent: other requests changed session {name!r} {_TRIES} times meanwhile; try again"
         )
     context, call, head = found
     placed = replace(placed, head=head)
@@ -158,7 +166,7 @@ async def prepare_call(
 async def _context(
     placed: PlacedHistory, body: ClientBody, texts: Sequence[str], budget: Budget
 ) -> tuple[Context, str, int] | None:
-    """Return the context, the id of its call and the newest seq; None if another request changed the log meanwhile.
+    """Build the context of a request; return it, its call's id and the newest seq, or None if the log has changed.
 
     The client's version of a message may have more tokens than the stored one; the context is then built again with a
     lower limit.
@@ -190,7 +198,7 @@ async def _context(
 
 
 def _has_system(context: Context, texts: Sequence[str]) -> bool:
-    """Return True if the context has these system texts, whole or shortened."""
+    """Return True if the context was built with these system texts, whole or shortened."""
     found = _texts(context.section(Section.SYSTEM))
     return not texts or (len(found) == len(texts) and all(map(may_be_shrunk_from, found, texts)))
 
@@ -202,7 +210,7 @@ def _ends_with(context: Context, placed: PlacedHistory) -> bool:
 
 
 class _View:
-    """A context in which the messages that are shown whole are replaced by the client's own versions."""
+    """A context whose unshortened messages are replaced by the client's own JSON of them."""
 
     def __init__(self, context: Context, body: ClientBody, placed: PlacedHistory) -> None:
         self._context = context
@@ -262,7 +270,7 @@ class _View:
             self.is_whole = given_tokens + own <= context.budget.tokens
 
     def messages(self) -> Sequence[GivenMessage | Message]:
-        """Return the messages after the system prompt."""
+        """Return the messages to send after the system prompt, in the client's JSON where they are whole."""
         context = self._context
         return [
             self._kept.get(at, context.messages[at])
@@ -286,7 +294,7 @@ def _texts(messages: Iterable[Message]) -> list[str]:
 def _read_answer(
     form: BodyFormat, content: bytes, media: str, *, complete: bool
 ) -> tuple[Message | None, Usage | None]:
-    """Return the message of an answer and its usage; of an answer that was cut off, the text that arrived."""
+    """Return the message and the usage in a provider's answer; of one that was cut off, the text that arrived."""
     stream = form.new_stream()
     text: list[str] = []
     try:
@@ -302,14 +310,14 @@ def _read_answer(
         arrived = "".join(text)
         if not arrived:
             if complete:
-                raise InvalidRecord("the response holds no answer") from error
+                raise InvalidRecord("the provider's response holds no answer") from error
             return None, None
         return Message("assistant", arrived, metadata={INTERRUPTED: True}), None
     return _message(form, response), _usage(response)
 
 
 def _message(form: BodyFormat, response: JsonObject) -> Message | None:
-    """Return the message of a response; None if it has several, because the client chooses one of them."""
+    """Return the message in a provider's response; None if it has several, because the client chooses one."""
     several = objects_of(response.get("choices")) or objects_of(response.get("candidates"))
     return None if len(several) > 1 else form.wire.accept(response)
 
@@ -341,6 +349,6 @@ def _events(content: bytes) -> Iterator[JsonObject]:
 
 
 def _objects(content: bytes) -> JsonObject | list[JsonObject]:
-    """Return a response, or the chunks of a Gemini stream that is one JSON list."""
+    """Return a provider's response as a JSON object, or the chunks of a Gemini stream, which is one JSON list."""
     found: object = msgspec.json.decode(content)
     return object_of(found) or objects_of(found)

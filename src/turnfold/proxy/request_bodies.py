@@ -61,7 +61,7 @@ def message_key(message: Message) -> str:
 
 
 def _is_ephemeral(message: Message) -> bool:
-    """Return True if a message has only reminders, which the client adds for one request."""
+    """Return True if a message consists only of reminders, which the client adds for one request."""
     return all(map(_is_reminder, message.parts))
 
 
@@ -70,7 +70,7 @@ def _is_reminder(part: object) -> bool:
 
 
 class GivenMessage(NamedTuple):
-    """A message of the client's history."""
+    """A message of a client's history, with the JSON that the client sent."""
 
     record: Message
     key: str
@@ -96,7 +96,7 @@ class ReadMessages:
         place: tuple[str, str, tuple[bytes, ...]],
         read: Callable[[], Message],
     ) -> GivenMessage:
-        """Return the cached message of `place` (provider, model, JSON items); calls `read` if it is not cached."""
+        """Return the message at `place` (provider, model, JSON items), cached or parsed by `read`."""
         found = self._known.get(place)
         if found is not None:
             self._known.move_to_end(place)
@@ -114,7 +114,7 @@ class ReadMessages:
 
 @dataclass(frozen=True, slots=True)
 class ClientBody:
-    """A request body, split into its fields."""
+    """A client's request body, split into its top-level fields."""
 
     fields: Mapping[str, msgspec.Raw]
     model: str
@@ -129,7 +129,7 @@ class ClientBody:
 
     @property
     def system_texts(self) -> list[str]:
-        """The texts of the system prompt that are stored: all except those that differ in every request."""
+        """The texts of the system prompt to store: all except those that differ in every request."""
         parts = (part for message in self.system for part in message.parts)
         texts = (part.text for part in parts if isinstance(part, TextPart) and part.text.strip())
         return [text for text in texts if not text.startswith(_BILLING)]
@@ -151,22 +151,26 @@ class BodyFormat:
 
     @property
     def wire(self) -> Any:  # noqa: ANN401 (a module of turnfold.wire)
-        """The codec of this interface."""
+        """The codec (module of `turnfold.wire`) of this interface."""
         return cast("ModuleType", getattr(wire, self.provider))
 
     def read(self, content: bytes, known: ReadMessages, *, model: str = "") -> ClientBody:
-        """Split a body into its fields and messages; raises `InvalidRecord` if its history cannot be read."""
+        """Split a client's body into fields and messages; raise `InvalidRecord` if its history cannot be read."""
         try:
             fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
             model = model or _decoded(fields, "model", str, "")
             for name in HELD_BY_PROVIDER if self.provider == "openai_responses" else ():
                 if fields.get(name, _NULL) != _NULL:
-                    raise InvalidRecord(f"the provider holds the history ({name})", path=name)
+                    raise InvalidRecord(
+                        f"the request refers to a history that is stored at the provider ({name}), so it has only new "
+                        "messages",
+                        path=name,
+                    )
             items = self._items(fields)
             tools = objects_of(_decoded(fields, "tools", list[object], []))
             system = self._system(fields, model)
         except msgspec.MsgspecError as error:
-            raise InvalidRecord(f"the body cannot be read: {error}") from None
+            raise InvalidRecord(f"the request body cannot be read: {error}") from None
         parsed = [_object(item) for item in items]
         lead = next((n for n, one in enumerate(parsed) if not _is_system(one)), len(parsed))
         answer = next((n for n, one in enumerate(parsed) if _is_answer(one)), len(parsed))
@@ -191,7 +195,7 @@ class BodyFormat:
         model: str,
         answer: int,
     ) -> list[GivenMessage]:
-        """Return the messages after the system prompt; `answer` is the index of the first item that a model wrote."""
+        """Return the messages after the system prompt; `answer` is the index of the first item written by a model."""
         found: list[GivenMessage] = []
         at = 0
         for group in _grouped(self.provider, parsed):
@@ -213,7 +217,7 @@ class BodyFormat:
         *,
         system: Sequence[Message] | None = None,
     ) -> bytes:
-        """Return the body with other messages; `system` replaces the system prompt, None leaves it as it is."""
+        """Return the body's bytes with other messages; `system` replaces the system prompt, None leaves it as it is."""
         replaced: dict[str, bytes] = {}
         items = list(body.system_items)
         if system is not None:
@@ -271,7 +275,7 @@ class BodyFormat:
         return record
 
     def _repaired(self, items: list[bytes]) -> list[bytes]:
-        """Repair items that the provider would refuse; items without a fault keep their bytes."""
+        """Return the items with those repaired that the provider would refuse; others keep their bytes."""
         parsed = [_object(item) for item in items]
         repaired = wire.repair(parsed, self.provider)
         if repaired.payload is parsed:
@@ -284,7 +288,7 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 def _decoded(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, default: Any) -> Any:  # noqa: ANN401
-    """Return a field as a value; `default` if it is missing or null."""
+    """Return a field of a body decoded as `kind`; `default` if it is missing or null."""
     given = fields.get(name, _NULL)
     return default if given == _NULL else msgspec.json.decode(given, type=kind)
 
@@ -302,14 +306,14 @@ def _is_system(item: JsonObject) -> bool:
 
 
 def _is_answer(item: JsonObject) -> bool:
-    """Return True if a model wrote the item."""
+    """Return True if a model wrote this item of the message list."""
     kind = item.get("type")
     own = item.get("role") in ("assistant", "model")
     return own or (kind not in (None, "message") and not str(kind).endswith("_output"))
 
 
 def _grouped(provider: str, items: list[JsonObject]) -> Iterable[list[JsonObject]]:
-    """Group the items of the list into messages: all items of one model answer together, any other item alone."""
+    """Group the items of a message list into messages: items of one model answer together, any other item alone."""
     if provider == "openai_responses":
         yield from wire.openai_responses.runs(items)
         return
@@ -328,7 +332,7 @@ def _grouped(provider: str, items: list[JsonObject]) -> Iterable[list[JsonObject
 
 def _checked_candidates(response: JsonObject) -> JsonObject:
     if not objects_of(response.get("candidates")):
-        raise InvalidRecord("the response has no candidates", path="candidates")
+        raise InvalidRecord("the provider's response has no candidates", path="candidates")
     return response
 
 
@@ -369,7 +373,7 @@ FORMATS: Final = (
 
 
 def format_of(path: str) -> tuple[BodyFormat, str] | None:
-    """Return the interface that a path belongs to, and the model in the path; None for any other path."""
+    """Return the provider's interface that a URL path belongs to, and the model in it; None for any other path."""
     for each in FORMATS:
         found = re.fullmatch(rf"(?:/[^/]+)*?{each.path.pattern}", path)
         if found:

@@ -23,7 +23,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_proxy(options: ProxyOptions, *, on_listening: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; `on_listening` is called with the address once the socket is open."""
+    """Serve the proxy until SIGINT or SIGTERM; `on_listening` is called with its address once the socket is open."""
     asyncio.run(_serve(options, on_listening))
 
 

@@ -42,7 +42,7 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def session_id(given: str, headers: Mapping[str, str], fields: Mapping[str, msgspec.Raw]) -> str:
-    """Return the id of a request's session; `given` is the id in its path. Empty if nothing names a session."""
+    """Return the id of the session that a request names; `given` is the id in its path. Empty if there is none."""
     own = given or headers.get(SESSION_HEADER, "")
     if own:
         return _name(own)
@@ -63,7 +63,7 @@ def _in_body(fields: Mapping[str, msgspec.Raw]) -> str:
 
 
 def _from_user_id(metadata: JsonObject) -> str:
-    """Return the session in Claude Code's `metadata.user_id`: JSON, or `user_..._session_<id>` before 2.1.78."""
+    """Return the session id in Claude Code's `metadata.user_id`: JSON, or `user_..._session_<id>` before 2.1.78."""
     user = text_at(metadata, "user_id")
     if user.startswith("{"):
         try:

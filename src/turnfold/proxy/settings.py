@@ -21,7 +21,7 @@ def _limits() -> Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyOptions:
-    """Options of a proxy."""
+    """Options of `turnfold proxy`: provider, store, budgets, access, time limits."""
 
     upstream: str
     """Address of the provider, without the path of an interface: `https://api.anthropic.com`."""
@@ -61,7 +61,10 @@ class ProxyOptions:
             raise InvalidOption(f"drain={self.drain} must not be negative")
         for tokens in (self.budget, *self.model_budgets.values()):
             if tokens < 0:
-                raise InvalidOption(f"a budget of {tokens} tokens must not be negative")
+                raise InvalidOption(
+                    f"a budget of {tokens} tokens is negative: give 1 or more, or 0 for three quarters of the context "
+                    "window"
+                )
 
     def budget_of(self, model: str) -> Budget:
         """Return the budget of a model; raises `UnknownModel` if none is set and its context window is not known."""

@@ -66,7 +66,7 @@ class UpstreamResponse:
     _response: httpx2.Response = field(repr=False)
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield the body in the pieces in which it arrives; raises `ModelUnavailable` if it breaks off."""
+        """Yield the response's body in the pieces in which it arrives; raise `ModelUnavailable` if it breaks off."""
         try:
             async for piece in self._response.aiter_raw():
                 yield piece
@@ -74,7 +74,7 @@ class UpstreamResponse:
             raise _unavailable(error) from error
 
     async def close(self) -> None:
-        """End the response; the rest of it is not read."""
+        """Close the response; the rest of its body is not read."""
         await self._response.aclose()
 
 
@@ -122,7 +122,7 @@ class Upstream:
         headers: RawHeaders,
         content: bytes | AsyncIterator[bytes] | None,
     ) -> UpstreamResponse:
-        """Send a request to `path`, with its query; raises `ModelUnavailable` if there is no response."""
+        """Send a request to a path (with query) of the provider; raise `ModelUnavailable` if there is no response."""
         if self._versioned and path.startswith("/v1/"):
             path = path.removeprefix("/v1")  # the upstream address has it already
         try:

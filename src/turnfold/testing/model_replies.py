@@ -37,7 +37,7 @@ _CREATED = 1_700_000_000
 
 @dataclass(frozen=True)
 class ReplyCall:
-    """A tool call of a reply."""
+    """A tool call in a scripted model's reply."""
 
     id: str
     name: str
@@ -46,7 +46,7 @@ class ReplyCall:
 
 @dataclass(frozen=True)
 class ModelReply:
-    """A reply of the model: text, tool calls, thoughts."""
+    """A scripted reply of a model server: text, tool calls, thoughts."""
 
     text: str = ""
     calls: tuple[ReplyCall, ...] = ()
@@ -70,13 +70,13 @@ class ReplyCost:
 
 
 def seal(model: str, text: str) -> str:
-    """Return a signature that is valid for one model and one text."""
+    """Return a signature of a text for one model: a digest of both."""
     digest = hashlib.sha256(f"{model}\0{text}".encode()).digest()
     return base64.b64encode(digest).decode()
 
 
 def sealed_item(model: str, text: str) -> str:
-    """Return a text that only one model can read."""
+    """Return a text with a signature for one model, in the form of an item that only the provider can read."""
     hidden = base64.b64encode(text.encode()).decode()
     return f"{hidden}.{seal(model, hidden)}"
 
@@ -87,13 +87,13 @@ def _pieces(text: str, size: int = 5) -> Iterator[str]:
 
 
 def _name_of(body: Body) -> str:
-    """Return the id of a reply: the same for the same prompt, streamed or not."""
+    """Return the id of a reply, made of the prompt: equal prompts get equal ids, streamed or not."""
     asked = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def chat_whole(say: ModelReply, body: Body, cost: ReplyCost) -> Body:
-    """Return a reply as a Chat Completion."""
+    """Return a scripted reply as the body of a Chat Completion."""
     message: Body = {
         "role": "assistant",
         "content": say.text or None,
@@ -130,7 +130,7 @@ def chat_whole(say: ModelReply, body: Body, cost: ReplyCost) -> Body:
 
 
 def chat_events(whole: Body, body: Body) -> Iterator[ReplyEvent]:
-    """Return the chunks of a streamed Chat Completion."""
+    """Return a Chat Completion as the chunks of a stream."""
     [choice] = whole["choices"]
     around = {key: whole[key] for key in ("id", "created", "model")}
     with_usage = bool(cast("Body", body.get("stream_options") or {}).get("include_usage"))
@@ -164,7 +164,7 @@ def chat_events(whole: Body, body: Body) -> Iterator[ReplyEvent]:
 
 
 def responses_whole(say: ModelReply, body: Body, cost: ReplyCost) -> Body:
-    """Return a reply as a Response."""
+    """Return a scripted reply as the body of a Response (Responses API)."""
     name, output = _name_of(body), list[Body]()
     if say.compaction:
         output.append(
@@ -223,7 +223,7 @@ def responses_whole(say: ModelReply, body: Body, cost: ReplyCost) -> Body:
 
 
 def responses_events(whole: Body) -> Iterator[ReplyEvent]:
-    """Return the events of a streamed Response."""
+    """Return a Response (Responses API) as the events of a stream."""
     order = iter(range(1_000_000))
 
     def event(kind: str, **data: object) -> ReplyEvent:
@@ -256,7 +256,7 @@ def responses_events(whole: Body) -> Iterator[ReplyEvent]:
 
 
 def message_whole(say: ModelReply, body: Body, cost: ReplyCost) -> Body:
-    """Return a reply as a Message."""
+    """Return a scripted reply as the body of a Message (Anthropic)."""
     content: list[Body] = []
     if say.compaction:
         sealed = seal(body["model"], say.compaction)
@@ -298,7 +298,7 @@ def message_whole(say: ModelReply, body: Body, cost: ReplyCost) -> Body:
 
 
 def message_events(whole: Body) -> Iterator[ReplyEvent]:
-    """Return the events of a streamed Message."""
+    """Return a Message (Anthropic) as the events of a stream."""
 
     def event(kind: str, **data: object) -> ReplyEvent:
         return kind, {"type": kind, **data}

@@ -61,7 +61,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True)
 class ReplyError:
-    """An error instead of a reply."""
+    """Script item of a model server: answer with an HTTP error instead of a reply."""
 
     status: int
     message: str = "refused by the script"
@@ -71,14 +71,14 @@ class ReplyError:
 
 @dataclass(frozen=True)
 class ReplyStall:
-    """Send nothing more after so many events of a stream; with 0, not even the first byte."""
+    """Script item of a model server: send nothing more after so many events; with 0, not even the first byte."""
 
     after: int = 0
 
 
 @dataclass(frozen=True)
 class ReplyCut:
-    """A connection that breaks after so many events of a stream, or in the middle of a whole reply."""
+    """Script item of a model server: break the connection after so many events, or within a whole reply."""
 
     reply: ModelReply
     after: int = 0
@@ -88,7 +88,7 @@ class ReplyCut:
 
 @dataclass(frozen=True)
 class ReplyTrouble:
-    """An error in the middle of a stream, after so many events."""
+    """Script item of a model server: send an error in the middle of a stream, after so many events."""
 
     reply: ModelReply
     after: int = 0
@@ -98,7 +98,7 @@ class ReplyTrouble:
 
 @dataclass(frozen=True)
 class ReplyBytes:
-    """A body of these bytes, whatever they are."""
+    """Script item of a model server: answer with these bytes as the body, whatever they are."""
 
     content: bytes
     media: str = "text/html"
@@ -113,7 +113,7 @@ ReplyScript: TypeAlias = Sequence[ReplyItem] | Callable[[Body], ReplyItem]
 
 @dataclass(frozen=True)
 class ServedRequest:
-    """A request that the server got."""
+    """A request that the test server got: path, headers, body."""
 
     path: str
     body: Body
@@ -152,7 +152,7 @@ class ModelServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the server."""
+        """Stop the server, and end all requests that it keeps waiting."""
         self.released.set()
         self._http.shutdown()
         self._http.server_close()
@@ -160,7 +160,7 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """The address: the base URL for the SDK of Anthropic."""
+        """The server's address, which is the base URL for the SDK of Anthropic."""
         return f"http://127.0.0.1:{self._http.server_address[1]}"
 
     @property
@@ -169,7 +169,7 @@ class ModelServer:
         return f"{self.url}/v1"
 
     def next_item(self, body: Body) -> ReplyItem:
-        """Return the reply to a request."""
+        """Return the next item of the script, the reply to this request."""
         with self._lock:
             if callable(self._script):
                 return self._script(body)
@@ -188,7 +188,7 @@ class ModelServer:
     def refusal(
         self, provider: str, request: ServedRequest, *, counting: bool
     ) -> ReplyError | None:
-        """Return the error that a request gets; None if it gets a reply."""
+        """Return the error that a request is answered with; None if it gets the next reply of the script."""
         if problem := self.problem(provider, request, counting=counting):
             self.rejected.append(problem)
             return ReplyError(400, problem, code="invalid_value")
@@ -199,7 +199,7 @@ class ModelServer:
         return None
 
     def cost(self, provider: str, body: Body, reply: ModelReply) -> ReplyCost:
-        """Return the tokens to report; a beginning that was seen before is read from the cache."""
+        """Return the tokens to report for a request; a beginning that was seen before counts as read from the cache."""
         units = list(_units(provider, body))
         total = sum(rough_tokens(unit) for unit, _ in units)
         marks = [at for at, (_, marked) in enumerate(units, 1) if marked or provider != ANTHROPIC]
@@ -231,12 +231,12 @@ def _too_long(provider: str, tokens: int, window: int) -> str:
 
 
 def rough_tokens(value: object) -> int:
-    """Return a rough number of tokens of a value in a request."""
+    """Return a rough number of tokens of a JSON value in a request."""
     return len(json.dumps(value, ensure_ascii=False)) // 4 + 1
 
 
 def _units(provider: str, body: Body) -> Iterator[tuple[Any, bool]]:
-    """Yield the parts of a prompt in the order in which they are cached, with True for a mark to cache up to there."""
+    """Yield the parts of a prompt in caching order, each with True if it is marked as the end of a cached prefix."""
     yield body.get("tools", []), False
     for value in (body.get("system"), body.get("instructions")):
         if value is not None:
@@ -277,10 +277,10 @@ class _Exchange(BaseHTTPRequestHandler):
     server: _Http  # pyright: ignore[reportIncompatibleVariableOverride] (nothing else makes one)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name it has
-        """Log nothing: requests are in `seen`."""
+        """Log nothing: the server's requests are in `ModelServer.seen`."""
 
     def do_POST(self) -> None:
-        """Answer a request."""
+        """Answer one request: with an item of the script, or with the error that a provider would send."""
         body: Body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         path, model = self.path.partition("?")[0], self.server.model
         headers = {name.lower(): value for name, value in self.headers.items()}

@@ -43,7 +43,7 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """The name of the model."""
+        """Name that the scripted model reports."""
         return self._name
 
     async def complete(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> Answer:

@@ -1,4 +1,4 @@
-"""Cases for appends: dense seqs assigned by the store, atomic batches, `expect`, retries by client id, content."""
+"""Test cases for appends: dense seqs assigned by the store, atomic batches, `expect`, retries by client id, content."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ __all__ = (
 
 
 class AppendCases(StoreCases):
-    """Cases for the result of an append: seqs, turns, token sums, times and the head."""
+    """Test cases for the result of an append: seqs, turns, token sums, times and the head."""
 
     @case
     async def test_an_unknown_conversation_stands_at_zero(self, trial: Trial) -> None:
@@ -186,7 +186,7 @@ class AppendCases(StoreCases):
 
 
 class ExpectCases(StoreCases):
-    """Cases for appends with `expect`, and for batches that are rejected and change nothing."""
+    """Test cases for appends with `expect`, and for batches that are rejected and change nothing."""
 
     @case
     async def test_an_empty_batch_is_refused(self, trial: Trial) -> None:
@@ -252,7 +252,7 @@ class ExpectCases(StoreCases):
 
 
 class RetryCases(StoreCases):
-    """Cases for retries with the same ids and bodies: they return the first result and write nothing."""
+    """Test cases for retries with the same ids and bodies: they return the first result and write nothing."""
 
     @case
     async def test_a_retry_returns_the_first_result(self, trial: Trial) -> None:
@@ -348,7 +348,7 @@ class RetryCases(StoreCases):
 
 
 async def _refused(trial: Trial, batch: list[NewEntry]) -> None:
-    """Check that a batch is rejected and changes neither the log nor the head."""
+    """Check that appending a batch raises an error and changes neither the log nor the head (newest seq, version)."""
     head = await trial.store.head(ALICE, TALK)
     log = await trial.store.read(ALICE, TALK)
     with pytest.raises(IdReused):
@@ -358,7 +358,7 @@ async def _refused(trial: Trial, batch: list[NewEntry]) -> None:
 
 
 class ReusedIdCases(StoreCases):
-    """Cases for a known id with another entry: `IdReused` is raised, and nothing is written."""
+    """Test cases for a known id with another entry: `IdReused` is raised, and nothing is written."""
 
     @pytest.mark.parametrize(
         "message",
@@ -441,7 +441,7 @@ MESSAGES = {
 
 
 class MessageCases(StoreCases):
-    """Cases for content: every kind of part is returned exactly, byte for byte in its canonical form."""
+    """Test cases for content: every kind of part is returned exactly, byte for byte in its canonical form."""
 
     @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
     @case

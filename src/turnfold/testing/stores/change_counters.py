@@ -1,4 +1,4 @@
-"""Cases for generations and epochs: every change increments the generation and sets a new random epoch.
+"""Test cases for generations and epochs: every change increments the generation and sets a new random epoch.
 
 Caches compare both: if a store was restored from a backup, two different logs of a conversation may have the same
 generation, but not the same epoch.
@@ -50,7 +50,7 @@ async def _prepared(trial: Trial) -> int:
 
 
 class GenerationCases(StoreCases):
-    """Cases for generations: the generation grows with every change, and only then."""
+    """Test cases for generations: the generation grows with every change, and only then."""
 
     @pytest.mark.parametrize("verb", [*WRITING_VERBS, "delete"])
     @case
@@ -150,7 +150,7 @@ async def _summarise(store: Store, scope: Scope, number: int) -> tuple[State, St
 async def _looked(
     store: Store, scope: Scope, change: Coroutine[object, None, object]
 ) -> tuple[State, State]:
-    """Return the states before and after a change, read from the store because the result does not contain them."""
+    """Make a change; return the conversation's state before and after it, both read from the store."""
     before = (await store.head(scope, TALK)).state
     await change
     return before, (await store.head(scope, TALK)).state
@@ -167,7 +167,7 @@ CHANGES: dict[str, _Change] = {
 
 
 class EpochCases(StoreCases):
-    """Cases for states (a generation and its epoch): every write returns a new one, which no other log has."""
+    """Test cases for states (a generation and its epoch): every write returns a new one, which no other log has."""
 
     @case
     async def test_nothing_has_been_drawn_before_the_first_change(self, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""Cases for checkpoints (stored summaries): one is live, only its successor replaces it, the log is never changed."""
+"""Test cases for checkpoints (stored summaries): one is live, only its successor replaces it, the log stays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = (
 
 
 class CheckpointCases(StoreCases):
-    """Cases for a stored checkpoint."""
+    """Test cases for a stored checkpoint (summary): it is returned exactly, survives, and bad ones are refused."""
 
     @case
     async def test_there_is_none_at_first(self, trial: Trial) -> None:
@@ -183,7 +183,7 @@ async def _two(trial: Trial) -> None:
 
 
 class SuccessionCases(StoreCases):
-    """Cases for compare-and-swap: a checkpoint replaces the live one that it names, or raises `Conflict`."""
+    """Test cases for compare-and-swap: a checkpoint replaces the live one that it names, or raises `Conflict`."""
 
     @pytest.mark.parametrize("upto", [7, 10])
     @case
@@ -286,7 +286,7 @@ class SuccessionCases(StoreCases):
 
 
 class DroppedCheckpointCases(StoreCases):
-    """Cases for dropping a checkpoint: it and its successors are removed for good, and the log stays."""
+    """Test cases for dropping a checkpoint: it and its successors are removed for good, and the log stays."""
 
     @case
     async def test_the_one_before_it_is_live_again(self, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""Cases for concurrency: with threads or tasks nothing is lost, doubled or torn, and each writer's order is kept.
+"""Test cases for concurrency: with threads or tasks nothing is lost, doubled or torn, and each writer's order is kept.
 
 In a race for the same thing exactly one caller wins, and the others get a typed error.
 """
@@ -42,7 +42,7 @@ BATCHES = 6
 
 
 async def _write(store: Store, name: str, writer: int) -> None:
-    """Append the batches of one writer, two entries each, one after the other."""
+    """Append the batches of one concurrent writer, two entries each, one after the other."""
     for number in range(BATCHES):
         word = f"{writer}:{number}"
         await store.append(ALICE, name, entries_with_ids(f"{word}:first", f"{word}:second"))
@@ -64,7 +64,7 @@ async def _check_log(store: Store, name: str, writers: range) -> None:
 
 
 class ConcurrencyCases(StoreCases):
-    """Cases for writers and readers that run at the same time."""
+    """Test cases for writers and readers that run at the same time."""
 
     @case
     async def test_many_writers_of_one_conversation(self, trial: Trial) -> None:
@@ -137,7 +137,7 @@ class ConcurrencyCases(StoreCases):
 
 
 class SharedCases(StoreCases):
-    """Cases for two handles on one store, as in two processes."""
+    """Test cases for two handles on one store, as in two processes."""
 
     @case
     async def test_what_one_writes_the_other_sees(self, trial: Trial) -> None:
@@ -194,7 +194,7 @@ async def _put_together(trial: Trial, expect: int | None) -> list[Written | Exce
 
 
 class RaceCases(StoreCases):
-    """Cases for races: writers of one log, summarizers of one range, writers of one document."""
+    """Test cases for races: writers of one log, summarizers of one range, writers of one document."""
 
     @case
     async def test_concurrent_retries_store_one_batch(self, trial: Trial) -> None:
@@ -275,7 +275,7 @@ class RaceCases(StoreCases):
 
 
 class DeletionRaceCases(StoreCases):
-    """Cases for writers and summarizers of a conversation that is being deleted."""
+    """Test cases for writers and summarizers of a conversation that is being deleted."""
 
     @case
     async def test_of_racing_deletions_one_is_first(self, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""Cases for deletion: no method and no file shows anything of a deleted conversation or entry, then or later."""
+"""Test cases for deletion: no method and no file shows anything of a deleted conversation or entry, then or later."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def _fill(trial: Trial) -> None:
 
 
 class DeleteCases(StoreCases):
-    """Cases for the data that a deletion removes, and for its result."""
+    """Test cases for the data that a deletion removes, and for its result."""
 
     @case
     async def test_the_receipt_counts_what_went(self, trial: Trial) -> None:
@@ -133,7 +133,7 @@ class DeleteCases(StoreCases):
 
 
 class TombstoneCases(StoreCases):
-    """Cases for late writers: they do not bring a deleted conversation back."""
+    """Test cases for late writers: they do not bring a deleted conversation back."""
 
     @pytest.mark.parametrize("known", [True, False], ids=["filled", "never written"])
     @pytest.mark.parametrize("verb", WRITING_VERBS)
@@ -224,7 +224,7 @@ class TombstoneCases(StoreCases):
 
 
 class ErasureCases(StoreCases):
-    """Cases for erasure: a store with this ability keeps no byte of deleted text in its files."""
+    """Test cases for erasure: a store with this ability keeps no byte of deleted text in its files."""
 
     @pytest.mark.parametrize("closed", [False, True], ids=["while open", "once closed"])
     @case
@@ -254,7 +254,7 @@ _GONE = user("gone")
 
 
 class EntryErasureCases(StoreCases):
-    """Cases for the erasure of one entry: its text is gone everywhere, and the log stays valid."""
+    """Test cases for the erasure of one entry: its text is gone everywhere, and the log stays valid."""
 
     @case
     async def test_the_message_is_replaced_and_nothing_else_of_the_entry(

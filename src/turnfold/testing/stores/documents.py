@@ -1,4 +1,4 @@
-"""Cases for documents: versioned bytes under a kind and key, changed by compare-and-swap; and for notes.
+"""Test cases for documents: versioned bytes under a kind and key, changed by compare-and-swap; and for notes.
 
 A note is a new document that is written only if the conversation has not changed since its writer read it.
 """
@@ -48,7 +48,7 @@ BODIES = {
 
 
 class DocumentCases(StoreCases):
-    """Cases for a stored document."""
+    """Test cases for a stored document: it is returned exactly, replaced and removed."""
 
     @case
     async def test_an_absent_one_is_none(self, trial: Trial) -> None:
@@ -137,7 +137,7 @@ async def _written(trial: Trial, times: int) -> Document | None:
 
 
 class VersionCases(StoreCases):
-    """Cases for compare-and-swap on the version."""
+    """Test cases for compare-and-swap of documents by their version."""
 
     @pytest.mark.parametrize(
         ("version", "expect"), [(0, None), (0, 0), (1, None), (1, 1), (3, None), (3, 3)]
@@ -272,7 +272,7 @@ async def _state(trial: Trial) -> State:
 
 
 class NoteCases(StoreCases):
-    """Cases for notes: a note is written if the conversation is unchanged, and rejected otherwise."""
+    """Test cases for notes: a note is written if the conversation is unchanged, and rejected otherwise."""
 
     @case
     async def test_a_note_is_a_document(self, trial: Trial) -> None:
@@ -407,7 +407,7 @@ CHANGES = 40
 
 
 class ViewCases(StoreCases):
-    """Cases for views: the head, the live checkpoint and documents of some kinds, read at one moment."""
+    """Test cases for views: the head, the live checkpoint and documents of some kinds, read at one moment."""
 
     @case
     async def test_a_view_of_nothing_is_empty(self, trial: Trial) -> None:

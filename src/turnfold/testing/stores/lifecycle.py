@@ -1,4 +1,4 @@
-"""Cases for opening and closing a store: health, closing, cancellation during a call, reopening."""
+"""Test cases for opening and closing a store: health, closing, cancellation during a call, reopening."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = (
 
 
 class ClosingCases(StoreCases):
-    """Cases for health and closing."""
+    """Test cases for the health report of a store, and for closing it."""
 
     @case
     async def test_an_open_store_is_well_and_says_what_it_is(self, trial: Trial) -> None:
@@ -110,7 +110,7 @@ def _need_a_loop(trial: Trial) -> None:
 
 
 class CancellationCases(StoreCases):
-    """Cases for a cancelled caller: its batch is stored whole or not at all, and other callers are not affected."""
+    """Test cases for a cancelled caller: its batch is stored whole or not at all; other callers are unaffected."""
 
     @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 8])
     @case
@@ -184,7 +184,7 @@ async def _fill(trial: Trial) -> None:
 
 
 class ReopenCases(StoreCases):
-    """Cases for the data of a durable store that is opened again."""
+    """Test cases for the data of a durable store that is opened again."""
 
     @case
     async def test_the_answers_are_the_same(self, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""Cases for listings: everything that exists, page by page and in the same order on every store."""
+"""Test cases for listings: everything that exists, page by page and in the same order on every store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _names(trial: Trial, *, after: str = "", limit: int = 100) -> list[str
 
 
 class ListingCases(StoreCases):
-    """Cases for the conversations of a tenant."""
+    """Test cases for listing the conversations of a tenant, page by page."""
 
     @case
     async def test_there_are_none_at_first(self, trial: Trial) -> None:
@@ -134,7 +134,7 @@ class ListingCases(StoreCases):
 
 
 class DocumentListCases(StoreCases):
-    """Cases for the documents of a kind."""
+    """Test cases for listing the documents of a kind, page by page."""
 
     @case
     async def test_keys_are_in_code_point_order(self, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""Cases for names and queries: allowed names are kept exactly, others are rejected, queries are only words."""
+"""Test cases for names and queries: allowed names are kept exactly, others are rejected, queries are only words."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ each_bad_name = pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAME
 
 
 class HostileNameCases(StoreCases):
-    """Cases for names that look like syntax, or like one another."""
+    """Test cases for names that look like syntax, or like one another."""
 
     @each_hostile_name
     @case
@@ -119,7 +119,7 @@ class HostileNameCases(StoreCases):
 
 
 class BadNameCases(StoreCases):
-    """Cases for invalid names: a name that some backend cannot store is rejected by all, before anything is done."""
+    """Test cases for invalid names: what some backend cannot store is rejected by all, before anything is done."""
 
     @each_bad_name
     def test_no_tenant_has_a_bad_name(self, name: str) -> None:
@@ -216,7 +216,7 @@ HOSTILE_QUERIES = {
 
 
 class HostileQueryCases(StoreCases):
-    """Cases for search terms and stored texts in a query language's syntax: they are treated as words."""
+    """Test cases for search terms and stored texts in a query language's syntax: they are treated as words."""
 
     @pytest.mark.parametrize("query", HOSTILE_QUERIES.values(), ids=HOSTILE_QUERIES.keys())
     @case

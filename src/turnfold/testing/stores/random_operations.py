@@ -143,11 +143,11 @@ class RandomOperation:
 
     @property
     def word(self) -> str:
-        """The first of `words`, which is never empty."""
+        """The first of `words`; it is never empty."""
         return self.words[0]
 
     def start(self, store: Store, scope: Scope) -> Coroutine[object, None, object]:
-        """Start the call; the caller awaits the result."""
+        """Return the coroutine of this call on a store, for the caller to await."""
         where, word, expect = self.conversation, self.word, self.expect
         match self.verb:
             case "append":
@@ -222,7 +222,7 @@ def operations(*verbs: str) -> st.SearchStrategy[RandomOperation]:
 
 
 async def outcome(operation: RandomOperation, store: Store, scope: Scope) -> object:
-    """Return the result of the call, or the error that turnfold raised; any other exception is a fault of the store."""
+    """Return the result of a random call, or the error that turnfold raised; other exceptions fail the test."""
     try:
         return await operation.start(store, scope)
     except TurnfoldError as error:
@@ -311,7 +311,7 @@ class _Twins(RuleBasedStateMachine):
         return call, who
 
     def _aimed(self, call: RandomOperation, scope: Scope) -> RandomOperation:
-        """Return the call with arguments that fit the current state, so that not every change is rejected."""
+        """Return the random call with arguments that fit the current state, so that not every change is rejected."""
         store, where = self._reference, call.conversation
         if call.verb == "add_checkpoint":
             live = len(drive(store.checkpoints(scope, where)))

@@ -1,4 +1,4 @@
-"""Cases for reads by range, turn, client id or budget: they return exactly the requested entries, and change nothing.
+"""Test cases for reads by range, turn, client id or budget: exactly what was requested is returned, nothing changes.
 
 Also cases for the stored token counts of a log that is opened with another token counter.
 """
@@ -43,7 +43,7 @@ TOO_LARGE = 1 << 63
 
 
 class ReadCases(StoreCases):
-    """Cases for reading a range of the log by seq."""
+    """Test cases for reading a range of the log by seq."""
 
     @pytest.mark.parametrize(
         ("after", "upto", "limit", "expected"),
@@ -121,7 +121,7 @@ class ReadCases(StoreCases):
 
 
 class TurnCases(StoreCases):
-    """Cases for reading one turn of the log."""
+    """Test cases for reading one turn of the log."""
 
     @pytest.mark.parametrize(
         ("turn", "expected"),
@@ -167,7 +167,7 @@ class TurnCases(StoreCases):
 
 
 class FindCases(StoreCases):
-    """Cases for finding entries by client id."""
+    """Test cases for finding entries by client id."""
 
     @case
     async def test_ids_are_found_oldest_first(self, trial: Trial) -> None:
@@ -213,7 +213,7 @@ WORDS = ("12345", "123", "1234567", "1", "1234")
 
 
 class TailCases(StoreCases):
-    """Cases for the newest entries within a budget: as many as fit, and never more."""
+    """Test cases for the newest entries within a budget: as many as fit, and never more."""
 
     @pytest.mark.parametrize(
         ("tokens", "expected"),
@@ -324,7 +324,7 @@ class TailCases(StoreCases):
 
 
 class CounterCases(StoreCases):
-    """Cases for a log that is opened with another token counter: tokens are counted again when they are needed."""
+    """Test cases for a log that is opened with another token counter: tokens are counted again when they are needed."""
 
     @case
     async def test_the_head_names_the_counter(self, trial: Trial) -> None:

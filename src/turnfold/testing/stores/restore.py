@@ -1,4 +1,4 @@
-"""Cases for capture and restore: a conversation is copied exactly, from a consistent snapshot, or not at all."""
+"""Test cases for capture and restore: a conversation is copied exactly, from a consistent snapshot, or not at all."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def contents(store: Store, scope: Scope) -> tuple[object, ...]:
 
 
 def _made(name: str, *words: str) -> list[Piece]:
-    """Return the records of a conversation of user messages with fixed times, for `Store.restore`."""
+    """Return a conversation of user messages with fixed times, as the pieces that `Store.restore` takes."""
     entries = [
         Entry(seq, user(text), f"id-{seq}", 1000 + seq, seq, 0, 0)
         for seq, text in enumerate(words, 1)
@@ -102,7 +102,7 @@ def _made(name: str, *words: str) -> list[Piece]:
 
 
 class CaptureCases(StoreCases):
-    """Cases for capture: a consistent snapshot of a conversation, without its entries."""
+    """Test cases for capture: a consistent snapshot of a conversation, without its entries."""
 
     @case
     async def test_what_is_not_there_is_none(self, trial: Trial) -> None:
@@ -157,7 +157,7 @@ def _refuse(document: Document) -> None:
 
 
 class RestoreCases(StoreCases):
-    """Cases for restore: it reproduces exactly what was captured, and an invalid one changes nothing."""
+    """Test cases for restore: it reproduces exactly what was captured, and an invalid one changes nothing."""
 
     @case
     async def test_a_restored_conversation_is_the_same(self, trial: Trial) -> None:
@@ -369,7 +369,7 @@ DIFFERENT: Mapping[str, tuple[int, Mapping[str, object], str]] = {
 
 
 class RestoredCases(StoreCases):
-    """Cases for restores that are rejected, and for later writes to restored conversations."""
+    """Test cases for restores that are rejected, and for later writes to restored conversations."""
 
     @pytest.mark.parametrize("stream", UNSOUND.values(), ids=UNSOUND.keys())
     @case

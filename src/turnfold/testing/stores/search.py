@@ -1,4 +1,4 @@
-"""Cases for search: the same words find the same entries, checkpoints and documents on every backend, in any script.
+"""Test cases for search: the same words find the same entries, checkpoints and documents on every backend.
 
 Filters have the same effect on every backend, and deleted content is not found.
 """
@@ -51,7 +51,7 @@ async def _found(trial: Trial, query: str, *logged: str) -> list[int]:
 
 
 class SearchCases(StoreCases):
-    """Cases for the entries that are found, and their order."""
+    """Test cases for the entries that are found, and their order."""
 
     @pytest.mark.parametrize(
         ("query", "text"),
@@ -189,7 +189,7 @@ class SearchCases(StoreCases):
 
 
 class SearchScopeCases(StoreCases):
-    """Cases for the scope of a search: all conversations of a tenant, or one."""
+    """Test cases for the scope of a search: all conversations of a tenant, or one."""
 
     @case
     async def test_a_search_covers_all_conversations_of_the_scope(self, trial: Trial) -> None:
@@ -284,7 +284,7 @@ _IMPOSSIBLE: Mapping[str, Callable[[], Within]] = {
 
 
 class WithinCases(StoreCases):
-    """Cases for the filters of a search (`Within`)."""
+    """Test cases for the filters of a search (`Within`)."""
 
     @pytest.mark.parametrize("conversation", [None, TALK])
     @case
@@ -333,7 +333,7 @@ def _note(text: str, *, key: str = "n", kind: str = "note") -> Document:
 
 
 class BesideCases(StoreCases):
-    """Cases for searching checkpoints and documents, which are next to the log: they are found if requested."""
+    """Test cases for searching checkpoints and documents, which are next to the log: they are found if requested."""
 
     @case
     async def test_what_stands_beside_the_log_is_found_when_it_is_asked_for(

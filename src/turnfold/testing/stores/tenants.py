@@ -1,4 +1,4 @@
-"""Cases for tenants: no method shows, counts, changes or reveals another tenant's data."""
+"""Test cases for tenants: no method shows, counts, changes or reveals another tenant's data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def _fill(store: Store, scope: Scope) -> None:
 
 
 class TenantCases(StoreCases):
-    """Cases for two scopes: they share nothing."""
+    """Test cases for two scopes: they share nothing."""
 
     @pytest.mark.parametrize("verb", VERBS)
     @case
@@ -142,7 +142,7 @@ class TenantCases(StoreCases):
 
 
 async def _answers(store: Store, calls: Sequence[tuple[Scope, RandomOperation]]) -> list[object]:
-    """Return the result of each call; for an error, its type and text."""
+    """Return the result of each random call; for an error, its type and text."""
     answers = [await outcome(call, store, scope) for scope, call in calls]
     return [
         (type(answer), str(answer)) if isinstance(answer, TurnfoldError) else answer

@@ -45,7 +45,7 @@ class OpenStore(Protocol):
         counter: TokenCounter | None = None,
         clock: Callable[[], int] | None = None,
     ) -> Store:
-        """Open the store at `place`."""
+        """Open the store of a test case at `place`, with this token counter and clock."""
         ...
 
 
@@ -57,7 +57,7 @@ class Clock:
         self.step = 1
 
     def __call__(self) -> int:
-        """Return the time in microseconds, later by `step` each time."""
+        """Return the time in microseconds; each call advances it by `step`."""
         self.now += self.step
         return self.now
 
@@ -98,12 +98,12 @@ class Trial:
         return self.store
 
     def need(self, ability: Ability) -> None:
-        """Skip the case if the backend does not have this ability."""
+        """Skip the test case if the store's backend does not have this ability."""
         if ability not in self.store.abilities:
             pytest.skip(f"the backend does not claim the ability {ability.value!r}")
 
     def fresh(self, word: str) -> str:
-        """Return a name that this trial has not used before."""
+        """Return a name made of `word` that this trial has not used before."""
         return f"{word}-{next(self._numbers)}"
 
     def run(self, work: Coroutine[object, None, _Result]) -> _Result:
@@ -122,7 +122,7 @@ class Trial:
         return [_raise_if_fatal(outcome) for outcome in outcomes]
 
     def finish(self) -> None:
-        """Close every handle; closing one twice is allowed."""
+        """Close all stores that the trial has opened."""
         try:
             for store in self._opened:
                 self.run(store.close())
@@ -151,7 +151,7 @@ class StoreCases(ABC):
 
     @pytest.fixture
     def trial(self, tmp_path: Path) -> Iterator[Trial]:
-        """Yield the trial of one case, with its store in a new folder."""
+        """Pytest fixture: yield the trial of one test case, with its store in a new folder."""
         trial = Trial(self.open_store, tmp_path, blocking=self.blocking)
         try:
             yield trial

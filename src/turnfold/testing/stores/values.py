@@ -83,17 +83,17 @@ HOSTILE_TEXTS: Mapping[str, str] = {
 
 
 def user_entries(*words: str) -> list[NewEntry]:
-    """Return user messages without client ids."""
+    """Return user messages with these texts, without client ids, to append."""
     return [NewEntry(user(word)) for word in words]
 
 
 def entries_with_ids(*words: str) -> list[NewEntry]:
-    """Return user messages, each with its own text as client id."""
+    """Return user messages with these texts, each with its text as client id, to append."""
     return [NewEntry(user(word), client_id=word) for word in words]
 
 
 def exchange(question: str, answer: str) -> list[NewEntry]:
-    """Return one turn: a user message and its answer."""
+    """Return one turn to append: a user message and its answer."""
     return [NewEntry(user(question)), NewEntry(assistant(answer))]
 
 
@@ -108,12 +108,12 @@ def document(key: str, body: bytes = b"body", *, kind: str = "note") -> Document
 
 
 def texts(entries: Iterable[Entry]) -> list[str]:
-    """Return the texts of entries."""
+    """Return the texts of log entries."""
     return [entry.message.text for entry in entries]
 
 
 def seqs(entries: Iterable[Entry]) -> list[int]:
-    """Return the seqs of entries."""
+    """Return the seqs (numbers) of log entries."""
     return [entry.seq for entry in entries]
 
 
