@@ -354,7 +354,7 @@ def _past_late_results(transcript: Transcript, start: int) -> int:
 def _insert_summary(
     context: Context, message: Message, cost: int, budget: Budget, *, folds: bool
 ) -> Context:
-    """Insert the summary message after the system message of a context."""
+    """Return a context with the summary message inserted after its system message."""
     at, _, window, tail = context.ends
     first = context.anchor.position
     return Context(

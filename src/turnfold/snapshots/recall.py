@@ -88,7 +88,7 @@ class SnapshotPart:
 def show_parts(
     parts: Sequence[SnapshotPart], *, tokens: int, count: _Count, remarks: Sequence[str] = ()
 ) -> tuple[str, bool]:
-    """Render texts and remarks in at most `tokens`; return the result, and True if anything was left out."""
+    """Render texts under their headings, and remarks, in at most `tokens`; also return True if any is left out."""
     if tokens < MIN_TOKENS:
         raise InvalidOption(
             f"tokens={tokens} is too few to show anything; give at least {MIN_TOKENS}"

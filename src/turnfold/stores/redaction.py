@@ -548,7 +548,7 @@ class RedactingStore:
         state: State | None = None,
         seen: tuple[int, int] | None = None,
     ) -> Written:
-        """Redact a document and write it; raise `InvalidRecord` for one in a binary form, which cannot be redacted."""
+        """Redact a document and write it; raise `InvalidRecord` for a binary body that it cannot redact."""
         document = await self.redaction.document(scope, conversation, document)
         return await self._inner.put_document(
             scope, conversation, document, expect=expect, state=state, seen=seen
@@ -562,7 +562,7 @@ class RedactingStore:
         return await self._inner.note(scope, conversation, document, state=state)
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        """Redact whole conversations and write them, all or none; a document in a binary form is refused."""
+        """Redact whole conversations and write them, all or none; refuse a binary body that it cannot redact."""
         refusal: InvalidRecord | None = None
 
         def redacted() -> Iterator[Piece]:

@@ -354,7 +354,7 @@ def _fits(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
 
 
 def _matches(value: object, wanted: object) -> bool:
-    """Return True if an item's value meets a filter: it has every field that the filter names, with a fitting value."""
+    """Return True if an item's value meets a filter: all conditions on its fields hold."""
     if isinstance(wanted, Mapping):
         rules = cast("Mapping[str, object]", wanted)
         if any(name.startswith("$") for name in rules):

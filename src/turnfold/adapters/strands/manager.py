@@ -77,7 +77,7 @@ class TurnfoldConversationManager(ConversationManager):
         """Id of the last call."""
 
     def register_hooks(self, registry: HookRegistry, **kwargs: object) -> None:
-        """Register the hooks that store the agent's messages, and the middleware that fits its requests."""
+        """Register the callbacks that attach to the agent, store its messages and record token usage."""
         super().register_hooks(registry, **kwargs)
         registry.add_callback(AgentInitializedEvent, self._attach)
         registry.add_callback(MessageAddedEvent, self._store)
@@ -87,7 +87,7 @@ class TurnfoldConversationManager(ConversationManager):
         """Do nothing: requests are fitted when they are made, and `agent.messages` stays complete."""
 
     def reduce_context(self, agent: Agent, e: Exception | None = None, **kwargs: object) -> None:
-        """Raise the error of a model that refused a request as too long: the budget exceeds its context window."""
+        """Raise the model's error `e`, if given: it refused a request within the budget, so the budget is too large."""
         del agent, kwargs
         if e is not None:
             e.add_note(

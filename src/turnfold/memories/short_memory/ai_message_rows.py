@@ -33,7 +33,7 @@ _ASSISTANT: Final = "assistant"
 
 
 class AIMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the documented table `ai_message`: one turn, or one checkpoint."""
+    """A row of the documented table `ai_message`: one turn, or one checkpoint (stored summary)."""
 
     message_id: str
     conversation_id: str

@@ -331,7 +331,7 @@ class ConversationKeys:
         return await self._store.capture(scope, conversation, lambda _: None) is not None
 
     async def check_first_write(self, scope: Scope, key: DataKey, before: State) -> None:
-        """After a write with a data key, check that the store has this key; store it again if a failover lost it.
+        """After the first write with a data key, check that the store has this key; store it again if it was lost.
 
         `before` is the state before the write; (0, 0) if it was the first.
         """

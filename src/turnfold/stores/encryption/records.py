@@ -207,7 +207,7 @@ def seal_document(key: DataKey, document: Document) -> Document:
 
 
 def open_document(key: DataKey | None, document: Document, place: tuple[str, str]) -> Document:
-    """Return a document decrypted; raise `InvalidRecord` unless it is encrypted with this key for this kind and key."""
+    """Return a document decrypted; raise `InvalidRecord` unless this data key encrypted it for its kind and name."""
     what, mark = f"document {document.kind}/{document.key}", partial(log_mark, *place)
     if not document.body.startswith(_MAGIC) or document.text:
         raise _not_encrypted(what, mark())

@@ -221,7 +221,7 @@ class SearchQuery:
 
 
 def _candidates(tenant: str, found: Rows, query: QueryTerms) -> Iterator[Candidate]:
-    """Yield the entry, checkpoint or document of each row as a candidate, with the terms it contains."""
+    """Yield the entry, checkpoint or document of each row, with the search terms that it contains."""
     for row in found:
         name, seq, kind, key = cast("tuple[str, int, str, str]", tuple(row[:4]))
         entry, (text, text_sum, record, record_sum) = row[4:13], row[13:]
@@ -293,7 +293,7 @@ async def _step(link: Link, place: ConversationKey) -> None:
 
 
 def _index_rows(place: ConversationKey, rows: Sequence[Row], *, after: int) -> list[Statement]:
-    """Return statements that index the rows with `seq > after` again.
+    """Return statements that put the entries with `seq > after` into the search index again.
 
     Earlier rows are passed too, because they have the tool calls of tool results.
     """

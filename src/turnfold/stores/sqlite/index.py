@@ -189,7 +189,7 @@ class IndexRows(NamedTuple):
 
 
 def rows_of(parts: Iterable[IndexedPart], tenant: str, change: int) -> IndexRows:
-    """Return parts and the counts of their terms as JSON; `change` is 1 to add the parts, -1 to remove them."""
+    """Return parts of indexed texts and the counts of their terms as JSON; `change`: 1 to add them, -1 to remove."""
     every = TermDigests(tenant).all_places
     entries: Counter[int] = Counter()
     texts: Counter[int] = Counter()
@@ -214,7 +214,7 @@ def _json(values: Sequence[object]) -> str:
 
 
 def add_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
-    """Add (parts of) texts to the index, and update the counts of their terms."""
+    """Add (parts of) texts to the search index, and update the counts of their terms."""
     # Counts first: they are written under a savepoint, at which FTS5 would write its lists, and each page twice.
     _count(connection, index, rows)
     connection.execute(
@@ -224,7 +224,7 @@ def add_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> Non
 
 
 def _remove_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
-    """Remove (parts of) texts from the index; their terms must be the ones they were added with."""
+    """Remove (parts of) texts from the search index; their terms must be the ones they were added with."""
     table = index.postings
     _count(connection, index, rows)
     connection.execute(
@@ -275,7 +275,7 @@ def _is_current(connection: Connection) -> bool | None:
 
 
 def live_index(connection: Connection) -> IndexTables:
-    """Return the tables of the index in use, which is searched and filled."""
+    """Return the names of the tables of the search index in use."""
     return _tables(sql.scalar(connection, "SELECT number FROM search_index WHERE NOT retired") or 0)
 
 
@@ -384,7 +384,7 @@ def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict
 
 
 def set_parts_indexed(connection: Connection, index: IndexTables, place: int, done: int) -> None:
-    """Record how many parts of a long text are in the index; `done` is 0 if none or all of them are."""
+    """Record how many parts of a long text are in the search index; `done` is 0 if none or all of them are."""
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {index.parts} (place INTEGER PRIMARY KEY, done INTEGER NOT NULL) STRICT"
     )
@@ -450,7 +450,7 @@ def beside_texts(connection: Connection, key: int, which: str, *values: object) 
 
 
 def add_text(connection: Connection, key: int, kind: str, name: str) -> None:
-    """Register the text of a checkpoint or document as waiting to be indexed; the next search indexes it."""
+    """Register the text of a checkpoint or document for the search index; the next search adds it."""
     connection.execute(
         "INSERT INTO beside (id, kind, key, indexed) VALUES ((SELECT coalesce(min(id), -(?1 << 32)) - 1 FROM beside "
         "WHERE id < -(?1 << 32) AND id >= -(?1 << 32 | 4294967295)), ?2, ?3, 0)",
@@ -460,7 +460,7 @@ def add_text(connection: Connection, key: int, kind: str, name: str) -> None:
 
 
 def remove_text(connection: Connection, tenant: str, key: int, kind: str, name: str) -> None:
-    """Remove the text of a checkpoint or document from the index; it must still be stored."""
+    """Remove the text of a checkpoint or document from the search index; it must still be stored."""
     which = "AND beside.kind = ? AND beside.key = ?"
     _remove(connection, tenant, key, _indexed_texts(connection, key, which, kind, name))
     connection.execute(
@@ -483,7 +483,7 @@ def _indexed_texts(
 
 
 def remove_conversation(connection: Connection, tenant: str, key: int) -> None:
-    """Remove a whole conversation from the index; it must still be stored."""
+    """Remove a whole conversation from the search index; its texts must still be stored."""
     last = last_indexed(connection, key)
     if last is not None:
         entries = entry_texts(connection, key, upto=last) if last else ()
@@ -496,7 +496,7 @@ def remove_conversation(connection: Connection, tenant: str, key: int) -> None:
 
 
 def last_indexed(connection: Connection, key: int) -> int | None:
-    """Return the seq of the last entry that is indexed, at least in part; None if nothing of the conversation is."""
+    """Return the seq of the last entry in the search index, at least in part; None if nothing is indexed."""
     found = connection.execute(
         "SELECT indexed, indexed_by FROM conversation WHERE key = ?", (key,)
     ).fetchone()
@@ -554,7 +554,7 @@ def _is_indexed(connection: Connection, key: int, seq: int) -> bool:
 def remove_texts(
     connection: Connection, tenant: str, key: int, ids: Sequence[int], *, merged: bool
 ) -> None:
-    """Remove texts of checkpoints and documents from the index; they must still be stored."""
+    """Remove texts of checkpoints and documents from the search index; they must still be stored."""
     which = "AND beside.id IN (SELECT value FROM json_each(?))"
     found = _indexed_texts(connection, key, which, msgspec.json.encode(ids).decode())
     _remove(connection, tenant, key, found, merged=merged)
@@ -581,7 +581,7 @@ def long_place(connection: Connection, tenant: str, key: int, place: int) -> Lon
 
 
 def remove_part(connection: Connection, tenant: str, key: int, long: LongPlace) -> bool:
-    """Mark one part of a long text as deleted in the index; return True if other parts are left."""
+    """Mark one part of a long text as deleted in the search index; return True if other parts are left."""
     live = live_index(connection)
     if long.damaged or not _is_removable(connection, key) or live != long.tables:
         _start_new_index(connection)

@@ -179,7 +179,7 @@ class WriterTurn:
         self.frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (names a call)
 
     def is_lost(self) -> bool:
-        """Return True if an interrupt ended the call before it could set `ended`: it has left its thread's stack."""
+        """Return True if the leader is dead: an interrupt ended its call before it could set `ended`."""
         frame = sys._current_frames().get(self.thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (shows a stack)
         while frame is not None and frame is not self.frame:
             frame = frame.f_back
@@ -195,7 +195,7 @@ class WriterTurns:
         self._known.frame = None
 
     def take(self, turn: WriterTurn, *, check_lost: bool) -> bool:
-        """Begin a turn, return False if another is active; with `check_lost`, take over from a turn that is lost."""
+        """Become the leader, which runs queued jobs; False if another call is. `check_lost`: replace a dead leader."""
         last = self._last()
         if not last.ended and not (check_lost and last.is_lost()):
             return False
@@ -205,7 +205,7 @@ class WriterTurns:
         return True
 
     def holds(self, turn: WriterTurn) -> bool:
-        """Return True if this turn is still the last one that began: no other call has become the leader."""
+        """Return True if the call of this turn is still the leader: no other call has become it since."""
         return self._last() is turn
 
     def is_free(self) -> bool:
@@ -220,7 +220,7 @@ class WriterTurns:
 
 
 def split_by_kind(group: list[Job]) -> tuple[list[Job], list[Job]]:
-    """Split a group into its first jobs of one kind, which run together without savepoints, and the rest."""
+    """Split jobs into the first ones of one kind, which run together without savepoints, and the rest."""
     kind = group[0].kind if group else SINGLE
     if isinstance(kind, _Single):
         return [], group
@@ -229,7 +229,7 @@ def split_by_kind(group: list[Job]) -> tuple[list[Job], list[Job]]:
 
 
 def notify(group: Iterable[Job]) -> None:
-    """Give the callers of these jobs their results; each event loop is woken once. May be repeated."""
+    """Give the callers of finished jobs their results; each event loop is woken once. May be repeated."""
     loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in group:
         job.notified = True

@@ -200,7 +200,7 @@ def _short_text(body: bytes) -> str:
 def _candidates(
     connection: Connection, tenant: str, chosen: Collection[int], query: QueryTerms
 ) -> Iterator[Candidate]:
-    """Read the texts with the `chosen` ids, and yield each as a candidate with the terms it contains."""
+    """Read the texts with the `chosen` index ids, and yield each with the search terms that it contains."""
     entries = msgspec.json.encode([place for place in chosen if place > 0]).decode()
     texts = msgspec.json.encode([place for place in chosen if place < 0]).decode()
     for row in connection.execute(_ENTRIES_READ, (entries, tenant)):
@@ -312,7 +312,7 @@ class _CandidateSelection:
         return sorted(places, key=order)
 
     def _score(self, scores: dict[int, int], find: Callable[[str, int], Iterable[int]]) -> None:
-        """Find texts by the selecting terms; set their `scores` to the summed weights of the terms they contain."""
+        """Find texts by the rarest search terms; set their `scores` to the summed weights of the terms they contain."""
         rarities, common = self.choosing.rarities, self.choosing.common
         walked = self._any_of(self.choosing.walked)
         sums: Counter[int] = Counter()

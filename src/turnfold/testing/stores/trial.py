@@ -132,7 +132,7 @@ class Trial:
 
 
 class StoreCases(ABC):
-    """Base class of all groups of cases; a subclass defines how the store is opened, and if it is blocking."""
+    """Base class of all groups of test cases; a subclass says how the store is opened, and if it is blocking."""
 
     blocking: ClassVar[bool] = False
     """True if `open_store` returns stores that never suspend: their coroutines run without an event loop."""

@@ -113,7 +113,7 @@ class ThreadMover:
             return
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy a thread, with all checkpoints and writes, to the new name `target`; after an error, erase the copy."""
+        """Copy a thread, with all checkpoints and writes, to a new one; raise `Conflict` if that exists."""
         threads = self.threads
         if (await threads.find(target))[0] is not None:
             raise Conflict(

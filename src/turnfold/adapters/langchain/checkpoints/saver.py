@@ -315,11 +315,11 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         await self._runner.run(self._delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread, with all checkpoints and writes, to a new thread."""
+        """Copy a thread, with all checkpoints and writes, to a new thread; raise `Conflict` if that one exists."""
         self._runner.block_on(self._mover.copy(str(source_thread_id), str(target_thread_id)))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread, with all checkpoints and writes, to a new thread."""
+        """Copy a thread, with all checkpoints and writes, to a new thread; raise `Conflict` if that one exists."""
         await self._runner.run(self._mover.copy(str(source_thread_id), str(target_thread_id)))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
