@@ -239,5 +239,5 @@ def test_whatever_a_provider_sends_is_passed_on(tmp_path: Path, content: bytes, 
 def test_an_answer_that_unpacks_to_too_much_is_not_unpacked_whole() -> None:
     answer = AnswerPieces()
     answer.add(gzip.compress(bytes((64 << 20) + 1), compresslevel=1))
-    with pytest.raises(InvalidRecord, match="larger than 67,108,864 bytes"):
+    with pytest.raises(InvalidRecord, match="more than 67,108,864 bytes"):
         answer.content("gzip")
