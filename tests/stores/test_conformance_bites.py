@@ -52,6 +52,7 @@ def read_verdicts(report: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow  # shows that the conformance suite can fail
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_suite_notices(name: str, verdicts: dict[str, str]) -> None:
     noticed = {case: verdicts[f"{name}::{case}"] for case in FAULTS[name].bitten_by}
