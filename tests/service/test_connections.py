@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -18,6 +20,8 @@ from turnfold.stores import Health
 
 POST = b"POST /v1/sessions/s/user HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LONG = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+PAGES = b"GET /docs HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200
 SLOW = {
     "nothing": b"",
     "half a line": b"GET /v1/ses",
@@ -28,6 +32,7 @@ SLOW = {
     "a request and half of the next": WHOLE + b"GET /v1/",
     "a request and half a body of the next": WHOLE + POST + b"Content-Length: 100\r\n\r\n{",
     "two requests and half of the next": WHOLE + WHOLE + POST,
+    "a refused request and half its body": LONG + b"{",
 }
 
 
@@ -124,6 +129,98 @@ def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
         assert next(line for line in lines if line.startswith("event")) == "event: call"
         for each in silent:
             each.close()
+
+
+HOLDING = {
+    "an idle connection": WHOLE,
+    "a refused request without its body": LONG,
+    "pages that are not read": PAGES,
+}
+
+
+@pytest.mark.parametrize("sent", HOLDING)
+def test_whoever_has_no_token_makes_room(tmp_path: Path, sent: str) -> None:
+    options = ServiceOptions(
+        store=f"sqlite:///{tmp_path / 'chat.db'}", limits=Limits(connections=6)
+    )
+    with (
+        running(options) as service,
+        service.client(timeout=PATIENCE) as known,
+        service.client(timeout=PATIENCE) as client,
+        client.stream("GET", "/v1/events") as stream,
+    ):
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 1000"
+        assert known.get("/v1/sessions").status_code == 200
+        holding = list[socket.socket]()
+        for _ in range(12):
+            holding.append(connect(service))
+            holding[-1].sendall(HOLDING[sent])
+            assert holding[-1].recv(1).startswith(b"H")
+        with service.client(timeout=PATIENCE) as other:
+            assert other.post("/v1/sessions/s/user", json={"content": "hi"}).status_code == 200
+            # The connection of a caller is kept while there are others, and what is served is never ended.
+            pool = cast("Any", known._transport)._pool
+            [connection] = pool.connections
+            assert known.post("/v1/sessions/s/context", json={}).status_code == 200
+            assert pool.connections == [connection]
+        assert next(line for line in lines if line.startswith("event")) == "event: call"
+        for each in holding:
+            each.close()
+
+
+def test_an_idle_connection_of_a_caller_makes_room_last(tmp_path: Path) -> None:
+    options = ServiceOptions(
+        store=f"sqlite:///{tmp_path / 'chat.db'}", limits=Limits(connections=2)
+    )
+    listed = b"GET /v1/sessions HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with running(options) as service, connect(service) as one, connect(service) as two:
+        for each in (one, two):
+            each.sendall(listed)
+            whole_answer(each)
+        with connect(service) as three:
+            three.sendall(listed)
+            assert whole_answer(three).startswith(b"HTTP/1.1 200")
+            assert rest(one) == b""
+
+
+def test_what_nobody_reads_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, make = list[Any](), server_module.limited_protocol
+    monkeypatch.setattr(
+        server_module, "limited_protocol", lambda limits: made.append(make(limits)) or made[0]
+    )
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    with running(options) as service, connect(service) as connection:
+        connection.sendall(PAGES)
+        assert connection.recv(1) == b"H"
+        [served] = made[0].oldest
+
+        def check() -> int:
+            """Check whether the client reads, in the thread of the service; the bytes that it has not read."""
+            done = Future[int]()
+            served.loop.call_soon_threadsafe(
+                lambda: done.set_result(served._check_reading() or served._unread)
+            )
+            return done.result(PATIENCE)
+
+        while not check():
+            pass  # until the buffers of the system are full
+        for _ in range(3):  # a slow client is left alone
+            while served._unread and served.transport.get_write_buffer_size() >= served._unread:
+                assert connection.recv(65_536)
+            check()
+            assert not served.transport.is_closing()
+        while not served.transport.is_closing():
+            check()
+        assert not made[0].oldest
+
+
+def test_where_no_body_is_needed_none_is_read(tmp_path: Path) -> None:
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    body = {"content": b"{" + b" " * 2_000 + b"}", "headers": {"content-type": "application/json"}}
+    with running(options) as service, service.client(timeout=PATIENCE) as client:
+        for path in ("/healthz", "/v1/events", "/v1/sessions"):
+            assert client.request("GET", path, **body).status_code == 413
 
 
 def test_where_all_connections_are_in_use_a_new_one_is_refused(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ _TITLES: Final = {
     502: "The summarizer failed",
     503: "The store cannot be reached",
 }
-_ANY: Final = (403, 405, 422, 500, 503)
-_WITH_TOKEN: Final = (401, 404, 410, 413, 429)
+_ANY: Final = (403, 405, 413, 422, 500, 503)
+_WITH_TOKEN: Final = (401, 404, 410, 429)
 _WRITE: Final = (409, 415, 502)
 
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from turnfold.api import KEY_PATTERN, AnyOperation, Events
+from turnfold.api import KEY_PATTERN, AnyOperation, Events, Nothing
 from turnfold.errors import InvalidOption, InvalidRecord, RequestRefused
 from turnfold.service.auth import Caller
 from turnfold.service.limits import Limits
@@ -50,6 +50,8 @@ TOOL: Final = "turnfold.tool"
 _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"
+_NO_BODY: Final = Limits(body=1_024)
+"""Limits of operations that take no body; some need no token, and none of them waits for its turn with others."""
 _LARGE: Final = 64 * 1024
 """Most bytes of a request body that is decoded on the event loop; a larger one is decoded in a thread."""
 _HEAVY: Final = frozenset(
@@ -105,7 +107,7 @@ class Endpoint:
         self, operation: AnyOperation, run: RunOperation, http: Request, caller: Caller
     ) -> Response:
         state, headers = self._state, http.headers
-        sent = await read_body(http, state.limits)
+        sent = await read_body(http, _NO_BODY if operation.body is Nothing else state.limits)
         if operation.name in _COUNTED:
             state.limits.check_counted(len(sent))
         decode = partial(_decoded, sent, operation.body, headers)

@@ -88,6 +88,8 @@ class Limits:
     """Seconds within which the headers of a request must arrive."""
     body_seconds: float = 120.0
     """Seconds within which the body of a request must arrive."""
+    read_seconds: float = 60.0
+    """Seconds after which a connection is closed if its client has read nothing of what it was sent."""
 
     def __post_init__(self) -> None:
         at_least_one = ("body", "burst", "concurrent", "connections", "heavy", "message")
@@ -95,7 +97,7 @@ class Limits:
             least, given = int(each.name in at_least_one), getattr(self, each.name)
             if not given >= least:
                 raise InvalidOption(f"{each.name}={given} must be at least {least}")
-        for name in ("header_seconds", "body_seconds", "request_seconds"):
+        for name in ("header_seconds", "body_seconds", "read_seconds", "request_seconds"):
             if not getattr(self, name) > 0:
                 raise InvalidOption(f"{name}={getattr(self, name)} must be more than 0")
 

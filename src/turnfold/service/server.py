@@ -5,10 +5,11 @@ requests and then its running folds, for up to `drain` seconds each. After that 
 releases its lease, so another process can fold at once. On a second signal it cancels and exits immediately.
 
 Connections have limits that apply before authorization. A connection is closed if the headers or the body of a request
-do not arrive in time. If the largest number of connections is reached, the one that has waited longest for its headers
-is closed for a new one, so that clients that open connections and send nothing cannot block others. The number stays
-below the system's limit of open files, at which nothing could be accepted any more. `LogThrottle` limits how much
-unauthorized clients can write to the log.
+do not arrive in time, or if the client does not read what it was sent. If the largest number of connections is reached,
+one without a token makes room for a new one, or else one that is idle, so that clients that open connections and keep
+them cannot block others; only requests with a token are left to finish. The number stays below the system's limit of
+open files, at which nothing could be accepted any more. `LogThrottle` limits how much unauthorized clients can write to
+the log.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import uvicorn
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from turnfold.api import AnyOperation
 from turnfold.budget import Budget
@@ -49,6 +50,7 @@ from turnfold.service.auth import (
     check_listening,
 )
 from turnfold.service.concurrency import with_counted_texts
+from turnfold.service.endpoint import CALLER
 from turnfold.service.limits import Limits, RateLimit
 from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
@@ -74,10 +76,6 @@ _start_log = logging.getLogger(
     "turnfold.service.server"
 )  # a logger of its own, shown without request lines
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-if TYPE_CHECKING:
-    from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
-else:
-    _Protocol = AutoHTTPProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,55 +344,72 @@ def most_connections(wanted: int) -> int:
     return min(wanted, max(_LEAST, allowed - _RESERVED))
 
 
-class _LimitedProtocol(_Protocol):
-    """HTTP connection with deadlines for headers and bodies; `limited_protocol` makes a subclass for each server."""
+class _LimitedProtocol(H11Protocol):
+    """HTTP connection with deadlines for headers, bodies and unread answers, made by `limited_protocol`.
+
+    It is that of h11 also where httptools is installed, which sets no limit to the size of headers.
+    """
 
     limits: ClassVar[Limits]
     most: ClassVar[int]
-    waiting: ClassVar[OrderedDict[_LimitedProtocol, None]]
-    """Connections whose request headers have not arrived, the longest waiting first."""
+    oldest: ClassVar[OrderedDict[_LimitedProtocol, None]]
+    """All connections, the one whose phase began first in front."""
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 (those of the server)
         super().__init__(*args, **options)
         self._deadline: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
+        self._unread = 0
+        """Bytes that the client had not read at the last check."""
         self._phase = ""
-        self._begun = False
-        """True while the headers of a request arrive; set only with httptools (see `_has_begun` for h11)."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
+        self._enter("headers")
         if len(self.connections) > self.most:
-            next(iter(self.waiting), self).end()
+            self._least_needed().end()
         if not transport.is_closing():
-            self._enter("headers")
+            self._check_reading()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._enter(self._current_phase())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._enter("")
+        self._leave()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._enter(self._current_phase())
 
-    def on_message_begin(self) -> None:
-        """Note that a request has begun to arrive; called by the httptools parser only."""
-        self._begun = True
-        super().on_message_begin()  # pyright: ignore (H11Protocol has none, and does not call it)
-
-    def on_headers_complete(self) -> None:
-        """Note that the headers of a request have arrived; called by the httptools parser only."""
-        self._begun = False
-        super().on_headers_complete()  # pyright: ignore (H11Protocol has none, and does not call it)
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unread = 0
 
     def end(self) -> None:
         """Close the connection at once."""
-        self._enter("")
+        self._leave()
         self.connections.discard(self)
         self.transport.abort()
+
+    def _leave(self) -> None:
+        self._enter("")
+        self.oldest.pop(self, None)
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _least_needed(self) -> _LimitedProtocol:
+        """Return the connection to close for this new one: without a token, else idle, else this one."""
+        idle = self
+        for each in self.oldest:
+            if each.cycle is None or CALLER not in each.cycle.scope:  # pyright: ignore[reportUnnecessaryComparison] (before the first request)
+                if each is not self:
+                    return each
+            elif idle is self and each.cycle.response_complete:
+                idle = each
+        return idle
 
     def _current_phase(self) -> str:
         if self.transport.is_closing():
@@ -402,30 +417,24 @@ class _LimitedProtocol(_Protocol):
         if self.cycle is None:  # pyright: ignore[reportUnnecessaryComparison] (before the first request)
             return "headers"
         if not self.cycle.response_complete:
-            return "body" if self.cycle.more_body else ""
-        # Between two requests, uvicorn's own time-out for idle connections applies.
-        return "headers" if self._has_begun() else ""
-
-    def _has_begun(self) -> bool:
-        """Return True if a part of the next request has arrived, perhaps together with the previous request."""
-        reader = getattr(self, "conn", None)
-        return self._begun if reader is None else bool(reader.trailing_data[0])
+            return "body" if self.cycle.more_body else "answer"
+        # A request may be refused before its body has arrived, and a part of the next one may have come with it. If
+        # there is neither, uvicorn closes the connection after a while.
+        return "headers" if self.cycle.more_body or self.conn.trailing_data[0] else "idle"
 
     def _enter(self, phase: str) -> None:
-        """Begin to wait for `headers`, `body` or "" (nothing), with the deadline of that phase."""
+        """Change to a phase, and start the deadline of `headers` and `body`."""
         if phase == self._phase:
             return
         self._phase = phase
+        self.oldest[self] = None
+        self.oldest.move_to_end(self)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self.waiting.pop(self, None)
-        if phase == "headers":
-            self.waiting[self] = None
-        if phase:
-            limits = self.limits
-            seconds = limits.header_seconds if phase == "headers" else limits.body_seconds
-            self._deadline = self.loop.call_later(seconds, self._expire)
+        seconds = {"headers": self.limits.header_seconds, "body": self.limits.body_seconds}
+        if phase in seconds:
+            self._deadline = self.loop.call_later(seconds[phase], self._expire)
 
     def _expire(self) -> None:
         self._deadline = None
@@ -437,11 +446,20 @@ class _LimitedProtocol(_Protocol):
         else:
             self.end()
 
+    def _check_reading(self) -> None:
+        """End the connection if nothing of what it was sent has been read since the last check."""
+        unread = self.transport.get_write_buffer_size()
+        if self._unread and unread >= self._unread:
+            self.end()
+            return
+        self._unread = unread
+        self._reading = self.loop.call_later(self.limits.read_seconds, self._check_reading)
+
 
 def limited_protocol(limits: Limits) -> type[asyncio.Protocol]:
     """Return a uvicorn protocol class whose connections have these limits."""
     most = most_connections(limits.connections)
-    own = {"limits": limits, "most": most, "waiting": OrderedDict[_LimitedProtocol, None]()}
+    own = {"limits": limits, "most": most, "oldest": OrderedDict[_LimitedProtocol, None]()}
     return type("LimitedProtocol", (_LimitedProtocol,), own)
 
 
