@@ -26,9 +26,10 @@ from tests.sizes import examples
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.langchain import TurnfoldStore
 from turnfold.adapters.langchain import item_store as item_store_module
-from turnfold.errors import InvalidOption, InvalidRecord
+from turnfold.errors import InvalidOption, InvalidRecord, NotFound
 from turnfold.records import Document
 from turnfold.runtime import drive
+from turnfold.stores import list_sessions
 
 LABELS = st.sampled_from(["a", "b", "a/b", "a%2Fb", "%", "用户"])
 NAMESPACES = st.lists(LABELS, min_size=1, max_size=3).map(tuple)
@@ -224,7 +225,7 @@ def test_a_namespace_that_was_erased_begins_anew() -> None:
         store.put(("ann",), "k", {"n": 1})
         [home] = [
             one.conversation
-            for one in memory.conversations()
+            for one in memory.conversations(internal=True)
             if one.conversation.startswith("langgraph-store:ann:")
         ]
         memory.delete(home)
@@ -234,6 +235,55 @@ def test_a_namespace_that_was_erased_begins_anew() -> None:
         found = store.get(("ann",), "k")
         assert found is not None
         assert found.value == {"n": 2}
+
+
+LONG = "long " * 60
+OWN = (("ann",), ("memories", "ann"), ("ann", "food", LONG), ("a%b", "x/y", "ann"), ("ann/x", "y"))
+OTHERS = (("bob",), ("memories", "bob"), ("annie",), ("org", "z"))
+
+
+@pytest.mark.parametrize("name", ["langgraph-store", "own"])
+def test_erasing_a_user_erases_the_namespaces_with_this_label(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "chat.db"
+    with Memory(f"sqlite:///{file}") as memory:
+        store = TurnfoldStore(memory, name=name)
+        for namespace in (*OWN, *OTHERS):
+            store.put(namespace, "k", {"text": f"{namespace[0]} likes lychees 荔枝"})
+        memory.session("memories/ann").user("a session of nobody")
+        receipt = memory.erase_user("ann")
+        assert [each.documents for each in receipt.conversations] == [{"langgraph-item": 1}] * 5
+        assert store.list_namespaces() == sorted(OTHERS)
+        assert memory.session("memories/ann").status().entries == 1
+        assert memory.verify_erasure(receipt).ok
+        with pytest.raises(NotFound):
+            memory.erase_user("ann")
+        store.put(("notes", "ann"), "k", {"text": "again"})
+        check = memory.verify_erasure(receipt)
+        assert (check.ok, len(check.found)) == (False, 1)
+        assert check.found[0].startswith(f"{name}:notes/ann:")
+        memory.erase_user("ann")
+    left = b"".join(one.read_bytes() for one in tmp_path.iterdir())
+    assert b"x%2Fy" not in left
+    assert LONG.encode() not in left
+
+
+def test_deleting_a_session_leaves_what_is_remembered_for_longer() -> None:
+    with Memory("sqlite://") as memory:
+        memory.session("ann").user("hi")
+        TurnfoldStore(memory).put(("ann",), "k", {"n": 1})
+        memory.erase_session("ann")
+        memory.session("ann/2").user("hi")
+        memory.session("ann/2").delete()
+        assert TurnfoldStore(memory).get(("ann",), "k") is not None
+
+
+def test_namespaces_are_not_listed_as_sessions(tmp_path: Path) -> None:
+    with Memory(f"sqlite:///{tmp_path / 'chat.db'}") as memory:
+        memory.session("s").user("hi")
+        TurnfoldStore(memory).put(("ann",), "k", {"n": 1})
+        inner = memory.awaiting
+        listed = drive(list_sessions(inner.store, inner.scope))
+        assert [one.conversation for one in listed] == ["s"]
 
 
 def test_forged_rows_are_refused_and_the_others_are_read() -> None:
@@ -253,7 +303,7 @@ def test_forged_rows_are_refused_and_the_others_are_read() -> None:
             assert found is not None
         [home] = [
             one.conversation
-            for one in memory.conversations()
+            for one in memory.conversations(internal=True)
             if one.conversation.startswith("langgraph-store:bob:")
         ]
         for body in (b'{"value": 5}', b"[]", b'{"value": {}, "created": "x", "updated": "y"}'):

@@ -3,7 +3,8 @@
 A conversation belongs to a user if its id is the user's id or begins with it and a slash (`user-42/trip`), or if one of
 its messages, or the owner note of a `ShortMemory`, has the label `user_id` with the user's id. Erasing a user also
 erases the forks (copies) of these conversations, whatever their ids: each fork has a note of its original. Data that an
-adapter stores under the id of a conversation, such as the LangGraph thread with this id, is erased with it.
+adapter stores under the id of a conversation, such as the LangGraph thread with this id, is erased with it. A namespace
+of LangGraph's long-term store belongs to a user whose id is one of its labels, and is erased with the user.
 
 A receipt names the conversations that were not erased and may hold the same content: forks of a single erased
 conversation, conversations that begin with the same entries, and conversations whose id begins with that of an erased
@@ -30,6 +31,8 @@ from turnfold.errors import Conflict, InvalidRecord, NotFound, WrongKey
 from turnfold.memory.fork import forks_among, id_digest
 from turnfold.records import Document, encode_message
 from turnfold.stores import (
+    ITEM_HOMES,
+    AdapterHomes,
     ConversationInfo,
     Erasure,
     Scope,
@@ -81,7 +84,8 @@ class ErasedConversation:
     already: bool
     """True if the conversation had been erased before."""
     derived: bool = False
-    """True if these are an adapter's data for the conversation listed before it, for example its LangGraph thread."""
+    """True if an adapter stored it: for the conversation listed before it, for example a LangGraph thread, or as a
+    namespace of LangGraph's long-term store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +162,15 @@ async def erase_user(
     """
     check_name(user, "user id")
     names, left = await _conversations_of(store, scope, user)
-    if not names:
+    namespaces = [each for each in await _namespaces(store, scope) if user in _users_in(each[1])]
+    if not names and not namespaces:
         raise NotFound(
             f"no session of user {user!r}: no id is {user!r} or begins with {user + '/'!r}, and no message or owner "
             "has this user_id"
         )
-    return await _erase(store, scope, ("user", user), names, left, now=now, forget=forget)
+    return await _erase(
+        store, scope, ("user", user), names, left, now=now, forget=forget, namespaces=namespaces
+    )
 
 
 async def erase_tenant(
@@ -207,6 +214,13 @@ async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) ->
             or receipt.subject in {_salted(receipt.salt, user) for user in users}
         ):
             found.append(name)
+    if receipt.kind == "user":
+        found += [
+            name
+            for each, path in await _namespaces(store, scope)
+            if receipt.subject in {_salted(receipt.salt, label) for label in _users_in(path)}
+            for name in await derived_conversations(store, scope, path, [each])
+        ]
     intact = receipt.is_intact
     return ErasureCheck(
         ok=intact and bool(erased) and not found,
@@ -251,6 +265,7 @@ async def _erase(
     *,
     now: int,
     forget: Callable[[str], None] = lambda _: None,
+    namespaces: Iterable[tuple[AdapterHomes, str]] = (),
 ) -> ErasureReceipt:
     salt = secrets.token_hex(16)
     erased: list[ErasedConversation] = []
@@ -264,6 +279,8 @@ async def _erase(
         forget(name)
         erased.append(await _erase_one(store, scope, name, salt))
         await erase_derived(store, scope, name, erase_home, adapters)
+    for each, path in namespaces:
+        await erase_derived(store, scope, path, erase_home, [each])
     return _receipt(subject, salt, erased, forks, now=now)
 
 
@@ -357,6 +374,24 @@ async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list
         if name not in erased and (name in similar or not erased.isdisjoint(_parents(name)))
     ]
     return forks + mine, left
+
+
+async def _namespaces(store: Store, scope: Scope) -> list[tuple[AdapterHomes, str]]:
+    """Return all namespaces of LangGraph's long-term stores, each with the names that its store uses."""
+    found: list[tuple[AdapterHomes, str]] = []
+    listed = [info.conversation for info in await _all_conversations(store, scope)]
+    for each in await adapters_in(store, scope, listed, [ITEM_HOMES]):
+        index, after = f"{each.name}:{each.index}", ""
+        while page := await store.documents(scope, index, each.kind, after=after, limit=_PAGE):
+            found += [(each, document.key) for document in page]
+            after = page[-1].key
+    return found
+
+
+def _users_in(path: str) -> set[str]:
+    """Return the users that a namespace may belong to: its beginnings, its labels and their beginnings."""
+    labels = [label.replace("%2F", "/").replace("%25", "%") for label in path.split("/")]
+    return {part for name in ("/".join(labels), *labels) for part in (name, *_parents(name))}
 
 
 def _is_of(name: str, user: str) -> bool:

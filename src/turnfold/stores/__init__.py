@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from turnfold.stores.adapter_conversations import (
         ADAPTER_HOMES,
         CLAUDE_HOMES,
+        ITEM_HOMES,
         LANGGRAPH_HOMES,
         PYDANTIC_AI_HOMES,
         AdapterHomes,
@@ -67,6 +68,7 @@ __all__ = (
     "ADAPTER_HOMES",
     "CLAUDE_HOMES",
     "FORMAT",
+    "ITEM_HOMES",
     "LANGGRAPH_HOMES",
     "PYDANTIC_AI_HOMES",
     "SAFE_SQLITE",
@@ -125,7 +127,7 @@ __all__ = (
 
 _HOMES = {
     "turnfold.stores.addresses": "split_address may_hold_password open_store shown_address with_cache",
-    "turnfold.stores.adapter_conversations": "ADAPTER_HOMES CLAUDE_HOMES LANGGRAPH_HOMES PYDANTIC_AI_HOMES "
+    "turnfold.stores.adapter_conversations": "ADAPTER_HOMES CLAUDE_HOMES ITEM_HOMES LANGGRAPH_HOMES PYDANTIC_AI_HOMES "
     "AdapterHomes adapters_in "
     "derived_conversations document_name erase_derived is_adapter_conversation is_home list_sessions "
     "name_digest new_home short_name",

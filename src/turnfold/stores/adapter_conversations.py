@@ -5,6 +5,9 @@ Claude Agent SDK) keeps it in conversations of its own, called homes, with the i
 digits>`, where the owner is the framework's id of the thread. An index conversation of the adapter has one document per
 owner, which names its home. The ids are made here, so that an erasure finds the homes of a session without importing
 the adapters.
+
+LangGraph's long-term store has homes of the same form. Their owner is a namespace, a path of labels (`user-42/food`),
+and no session: they are erased with a user whose id is one of the labels, and not with a session.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from turnfold.stores.protocol import ConversationInfo, Scope, Store
 __all__ = (
     "ADAPTER_HOMES",
     "CLAUDE_HOMES",
+    "ITEM_HOMES",
     "LANGGRAPH_HOMES",
     "PYDANTIC_AI_HOMES",
     "AdapterHomes",
@@ -90,6 +94,8 @@ class AdapterHomes:
     """Kind of the documents in the index conversation."""
     escape: Callable[[str], str]
     """Function that returns an owner's id in the form used in conversation ids and document keys."""
+    plain_keys: bool = False
+    """True if the keys of index documents are the owners' ids as they are."""
 
     def prefix(self, owner: str) -> str:
         """Return the beginning of the ids of an owner's homes (conversations with the adapter's data)."""
@@ -108,6 +114,10 @@ class AdapterHomes:
         owner = home[start:end]
         return owner if is_home(home, f"{self.name}:{owner}:") else ""
 
+    def key(self, owner: str) -> str:
+        """Return the key of an owner's index document."""
+        return owner if self.plain_keys else self.escape(owner)
+
     def owner_in(self, key: str) -> str:
         """Return the (escaped) id of the owner that an index document is about, taken from the document's key."""
         return key.partition(_SUBKEY)[0] if self.index.endswith(":") else key
@@ -119,12 +129,19 @@ PYDANTIC_AI_HOMES: Final = AdapterHomes(
 )
 CLAUDE_HOMES: Final = AdapterHomes("claude-agent-sdk", "project:", "claude-transcript", short_name)
 ADAPTER_HOMES: Final = (LANGGRAPH_HOMES, PYDANTIC_AI_HOMES, CLAUDE_HOMES)
-"""All adapters that keep data in homes, with their default names."""
+"""All adapters that keep data of sessions in homes, with their default names."""
+ITEM_HOMES: Final = AdapterHomes(
+    "langgraph-store", "namespaces", "langgraph-namespace", document_name, plain_keys=True
+)
+"""LangGraph's long-term store with its default name."""
 
 
 def is_adapter_conversation(conversation: str) -> bool:
-    """Return True for a conversation with data or an index of an adapter that has its default name."""
-    return any(each.is_index(conversation) or each.owner_of(conversation) for each in ADAPTER_HOMES)
+    """Return True for a home or an index of an adapter with its default name; other conversations are sessions."""
+    return any(
+        each.is_index(conversation) or each.owner_of(conversation)
+        for each in (*ADAPTER_HOMES, ITEM_HOMES)
+    )
 
 
 async def list_sessions(
@@ -158,15 +175,19 @@ async def list_sessions(
 
 
 async def adapters_in(
-    store: Store, scope: Scope, conversations: Iterable[str]
+    store: Store,
+    scope: Scope,
+    conversations: Iterable[str],
+    adapters: Iterable[AdapterHomes] = ADAPTER_HOMES,
 ) -> tuple[AdapterHomes, ...]:
-    """Return all adapters with their default names, and those in the store that a program has given another name.
+    """Return adapters with their default names, and those of them in the store that have been given another name.
 
     `conversations` are the ids of all conversations: other names are found by the index conversations among them.
     """
-    found = dict.fromkeys(ADAPTER_HOMES)
+    adapters = tuple(adapters)
+    found = dict.fromkeys(adapters)
     for conversation in conversations:
-        for each in ADAPTER_HOMES:
+        for each in adapters:
             name, separator, rest = conversation.partition(f":{each.index}")
             named = replace(each, name=name)
             if not name or not separator or (rest and not each.index.endswith(":")):
@@ -224,8 +245,8 @@ async def erase_derived(
 async def _index_documents(
     store: Store, scope: Scope, adapter: AdapterHomes, owner: str
 ) -> list[tuple[str, str]]:
-    """Return the adapter's index documents that name an owner's data, as (id of the index conversation, key)."""
-    key, several = adapter.escape(owner), adapter.index.endswith(":")
+    """Return the index documents about an owner, as (id of the index conversation, key)."""
+    key, several = adapter.key(owner), adapter.index.endswith(":")
     index = f"{adapter.name}:{adapter.index}"
     indexes = await _with_prefix(store, scope, index) if several else [index]
     found: list[tuple[str, str]] = []
