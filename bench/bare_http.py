@@ -37,6 +37,7 @@ class BareConnections:
         return found
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Let go of all of them; the next request opens a new one."""
         for _, writer in self._links.values():
             writer.close()
+        self._links.clear()

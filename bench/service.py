@@ -21,8 +21,9 @@ from bench.bare_http import BareConnections
 from bench.report import Report, Table, Target, duration
 from bench.service_peer import NAME as PEER
 from bench.service_peer import PeerAbsent, served_peer
-from bench.service_tenants import quiet_turns
+from bench.service_tenants import measure_quiet
 from bench.stores_turns import scratch, turns
+from bench.timing import percentile
 from turnfold.budget import Budget
 from turnfold.client import AsyncRemoteMemory, AsyncRemoteShortMemory
 from turnfold.memories import AsyncShortMemory
@@ -60,8 +61,8 @@ class Lane:
         """For machines."""
         return {
             "requests_per_second": self.rate,
-            "write_p99": _percentile(self.write, 0.99),
-            "context_p99": _percentile(self.context, 0.99),
+            "write_p99": percentile(self.write, 0.99),
+            "context_p99": percentile(self.context, 0.99),
         }
 
     def row(self, embedded: Lane) -> list[str]:
@@ -70,8 +71,8 @@ class Lane:
             self.name,
             f"{self.rate:,.0f}",
             f"{self.rate / embedded.rate:.2f}",
-            *(duration(_percentile(self.write, share)) for share in (0.5, 0.99)),
-            *(duration(_percentile(self.context, share)) for share in (0.5, 0.99)),
+            *(duration(percentile(self.write, share)) for share in (0.5, 0.99)),
+            *(duration(percentile(self.context, share)) for share in (0.5, 0.99)),
         ]
 
 
@@ -94,7 +95,7 @@ def run(*, quick: bool) -> Report:
     measured = lanes[:-1] if absent else lanes
     report.tables.append(_table(measured, many, rounds))
     report.targets.append(_beside(lanes[1], lanes[3], absent))
-    report.targets.append(_quiet_beside_hostile(seconds=5.0 if quick else 30.0))
+    report.targets.append(_quiet_beside_hostile(rounds=1 if quick else 4))
     report.figures = {lane.name: lane.figures for lane in measured}
     return report
 
@@ -119,14 +120,13 @@ def _beside(ours: Lane, peer: Lane, absent: str) -> Target:
     return Target(claim, f"{times:.1f} x the requests/s of {PEER}", times >= 1)
 
 
-def _quiet_beside_hostile(*, seconds: float) -> Target:
-    with scratch() as folder:
-        alone, beside = quiet_turns(folder, seconds=seconds)
-    before, now = _percentile(alone, 0.99), _percentile(beside, 0.99)
+def _quiet_beside_hostile(*, rounds: int) -> Target:
+    measured = measure_quiet(rounds=rounds, turns=250)
+    before, now = measured.p99(measured.alone), measured.p99(measured.beside)
     return Target(
         "p99 of a quiet tenant beside a hostile one, within 3 x of alone",
-        f"{now / before:.1f} x: {duration(now)} beside, {duration(before)} alone",
-        now <= 3 * before,
+        f"{measured.ratio:.1f} x: {duration(now)} beside, {duration(before)} alone; {measured.noise:.1f} x without it",
+        measured.ratio <= 3,
     )
 
 
@@ -260,8 +260,3 @@ def _peer(lane: Lane, many: int) -> None:
 
     with served_peer() as url:
         asyncio.run(measure(url))
-
-
-def _percentile(samples: list[float], share: float) -> float:
-    ordered = sorted(samples)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]

@@ -1,77 +1,163 @@
 """A quiet tenant of a service, alone and beside a hostile one that sends what costs the most to search and to count.
 
-The hostile tenant asks from a process of its own, over six connections, for as long as the quiet one is measured: long
-messages of words that no vocabulary has, never the same twice, and searches for as many words as the service takes.
+The hostile tenant asks from a process of its own, over six connections: long messages of words that no vocabulary has,
+never the same twice, and searches for as many words as the service takes. It takes turns with quiet in the same run:
+alone and beside are measured in short windows, one after the other, on the same file. A window alone begins when the
+service has nothing left to do.
+
+`python -m bench.service_tenants` prints the figures with what the service did during the slowest turns.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from time import perf_counter
 
 from bench.bare_http import BareConnections
+from bench.service_causes import KINDS, Interval, overlapping, read_intervals
+from bench.stores_turns import scratch
+from bench.timing import percentile
 from turnfold.service import TokenFile, new_token
 
-__all__ = ("quiet_turns",)
+__all__ = ("QuietTurns", "measure_quiet")
 
 CONNECTIONS = 6
 _LETTERS = "abcdefghijklmnop"
+_SLOWEST = 0.05
+"""The share of turns whose causes are told."""
+Turn = tuple[float, float]
+"""When a turn began and when it ended."""
 
 
-def quiet_turns(folder: Path, *, seconds: float) -> tuple[list[float], list[float]]:
-    """Return the seconds of each turn of the quiet tenant: alone, and beside the hostile one."""
-    tokens: dict[str, str] = {}
-    for name in ("quiet", "hostile"):
-        tokens[name], line = new_token(name, name, ["read", "write"], now=time.time())
-        TokenFile(folder / "tokens.json").add(line)
-    with _service(folder) as url:
-        asyncio.run(_turns(url, tokens["quiet"], 2.0))  # until everything is warm
-        alone = asyncio.run(_turns(url, tokens["quiet"], seconds))
-        words = ["-m", "bench.service_tenants", url, tokens["hostile"]]
-        hostile = subprocess.Popen([sys.executable, *words])  # noqa: S603 (words written here)
-        try:
-            time.sleep(2.0)
-            beside = asyncio.run(_turns(url, tokens["quiet"], seconds))
-            assert hostile.poll() is None, "the hostile tenant has ended"
-        finally:
-            hostile.terminate()
-            hostile.wait()
-    return alone, beside
+@dataclass
+class QuietTurns:
+    """The turns of the quiet tenant, by round, and what the service did meanwhile."""
+
+    alone: list[list[Turn]] = field(default_factory=list[list[Turn]])
+    beside: list[list[Turn]] = field(default_factory=list[list[Turn]])
+    intervals: list[Interval] = field(default_factory=list[Interval])
+
+    def p99(self, windows: Sequence[Sequence[Turn]]) -> float:
+        """The 99th percentile of the seconds of all turns of these windows."""
+        return percentile([end - begin for turns in windows for begin, end in turns], 0.99)
+
+    @property
+    def ratio(self) -> float:
+        """The p99 beside the hostile tenant, in that of alone."""
+        return self.p99(self.beside) / self.p99(self.alone)
+
+    @property
+    def noise(self) -> float:
+        """What the ratio would be without a hostile tenant: odd rounds alone against even ones, the larger first."""
+        halves = self.p99(self.alone[::2]), self.p99(self.alone[1::2] or self.alone)
+        return max(halves) / min(halves)
+
+    def causes(self, windows: Sequence[Sequence[Turn]]) -> dict[str, float]:
+        """The share of the time of the slowest turns that overlaps with each kind of work of the service."""
+        turns = sorted(
+            (turn for each in windows for turn in each), key=lambda turn: turn[0] - turn[1]
+        )
+        slow = turns[: max(1, int(len(turns) * _SLOWEST))]
+        whole = sum(end - begin for begin, end in slow)
+        found = overlapping(self.intervals, slow)
+        return {kind: found[kind] / whole for kind in KINDS}
+
+
+def measure_quiet(*, rounds: int, turns: int, causes: bool = False) -> QuietTurns:
+    """Measure `turns` turns alone, then as many beside the hostile tenant, and so on for some rounds."""
+    measured, tokens = QuietTurns(), dict[str, str]()
+    with scratch() as folder:
+        for name in ("quiet", "hostile"):
+            tokens[name], line = new_token(name, name, ["read", "write"], now=time.time())
+            TokenFile(folder / "tokens.json").add(line)
+        record = folder / "causes.json"
+        with _service(folder, record if causes else None) as (url, service):
+            asyncio.run(_turns(url, tokens["quiet"], turns))  # until everything is warm
+            with _hostile(url, tokens["hostile"]) as hostile:
+                for _ in range(rounds):
+                    _wait_until_idle(service)
+                    measured.alone.append(asyncio.run(_turns(url, tokens["quiet"], turns)))
+                    _tell(hostile, "go")
+                    time.sleep(1.0)
+                    measured.beside.append(asyncio.run(_turns(url, tokens["quiet"], turns)))
+                    _tell(hostile, "rest")
+        if causes:
+            measured.intervals = read_intervals(record)
+    return measured
 
 
 @contextmanager
-def _service(folder: Path) -> Iterator[str]:
+def _service(folder: Path, record: Path | None) -> Iterator[tuple[str, int]]:
     store, tokens = f"sqlite:///{folder / 'chat.db'}", str(folder / "tokens.json")
     words = ["serve", "--store", store, "--port", "0", "--tokens-file", tokens]
+    program = ["bench.service_causes", str(record)] if record else ["turnfold"]
     process = subprocess.Popen(  # noqa: S603 (words written here)
-        [sys.executable, "-m", "turnfold", *words], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", *program, *words], stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     try:
         line = next(line for line in process.stderr if "listening on " in line)
-        yield line.split("listening on ")[1].strip()
+        yield line.split("listening on ")[1].strip(), process.pid
     finally:
         process.terminate()
         process.communicate()
 
 
-async def _turns(url: str, token: str, seconds: float) -> list[float]:
-    links, found = BareConnections(url, token=token), list[float]()
-    end = perf_counter() + seconds
-    while perf_counter() < end:
+@contextmanager
+def _hostile(url: str, token: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(  # noqa: S603 (words written here)
+        [sys.executable, "-m", "bench.service_tenants", url, token],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _tell(hostile: subprocess.Popen[str], word: str) -> None:
+    """Tell the hostile tenant to go on or to rest, and wait until it does."""
+    assert hostile.stdin is not None
+    assert hostile.stdout is not None
+    hostile.stdin.write(f"{word}\n")
+    hostile.stdin.flush()
+    assert hostile.stdout.readline().strip() == word, "the hostile tenant has ended"
+
+
+def _wait_until_idle(process: int) -> None:
+    """Wait until a process has used no processor for a while: what was written is indexed, queues are empty."""
+    tick, before = os.sysconf("SC_CLK_TCK"), -1.0
+    for _ in range(240):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        used = (int(fields[11]) + int(fields[12])) / tick
+        if used - before < 0.03:
+            return
+        before = used
+        time.sleep(0.5)
+
+
+async def _turns(url: str, token: str, many: int) -> list[Turn]:
+    links, found = BareConnections(url, token=token), list[Turn]()
+    for _ in range(many):
         begin = perf_counter()
         await links.ask("q", "POST", "/v1/sessions/q/user", {"content": "Where is the parcel?"})
         await links.ask("q", "POST", "/v1/sessions/q/assistant", {"content": "包裹在路上。"})
         await links.ask("q", "POST", "/v1/sessions/q/context", {})
-        found.append(perf_counter() - begin)
+        found.append((begin, perf_counter()))
         await asyncio.sleep(0.01)
     links.close()
     return found
@@ -79,6 +165,7 @@ async def _turns(url: str, token: str, seconds: float) -> list[float]:
 
 async def _attack(url: str, token: str) -> None:
     links, chance, numbers = BareConnections(url, token=token), random.Random(7), count()  # noqa: S311 (no secret)
+    going, busy = asyncio.Event(), Counter[str]()
 
     def words(many: int) -> str:
         return " ".join("".join(chance.choices(_LETTERS, k=6)) for _ in range(many))
@@ -87,15 +174,71 @@ async def _attack(url: str, token: str) -> None:
 
     async def ask(asker: int) -> None:
         path = f"/v1/sessions/h{asker}"
+        requests = (
+            (f"{path}/user", lambda: {"content": f"{next(numbers)} {said}"}),
+            ("/v1/search", lambda: {"query": words(1_400)}),
+            (f"{path}/context", lambda: {"query": words(1_400)}),
+            (f"{path}/user", lambda: {"content": "1%" * 450_000}),
+        )
         while True:
-            text = f"{next(numbers)} {said}"
-            await links.ask(f"h{asker}", "POST", f"{path}/user", {"content": text})
-            await links.ask(f"h{asker}", "POST", "/v1/search", {"query": words(1_400)})
-            await links.ask(f"h{asker}", "POST", f"{path}/context", {"query": words(1_400)})
-            await links.ask(f"h{asker}", "POST", f"{path}/user", {"content": "1%" * 450_000})
+            for where, body in requests:
+                await going.wait()
+                busy["requests"] += 1
+                await links.ask(f"h{asker}", "POST", where, body())
+                busy["requests"] -= 1
 
-    await asyncio.gather(*map(ask, range(CONNECTIONS)))
+    async def listen() -> None:
+        while word := (await asyncio.to_thread(sys.stdin.readline)).strip():
+            if word == "go":
+                going.set()
+            else:
+                going.clear()
+                while busy["requests"]:  # noqa: ASYNC110 (until all of them have ended)
+                    await asyncio.sleep(0.05)
+                links.close()
+            print(word, flush=True)
+
+    await asyncio.gather(listen(), *map(ask, range(CONNECTIONS)))
+
+
+def _show(rounds: int, turns: int) -> None:
+    measured = measure_quiet(rounds=rounds, turns=turns, causes=True)
+    for name, windows in (("alone", measured.alone), ("beside", measured.beside)):
+        seconds = [end - begin for each in windows for begin, end in each]
+        figures = ", ".join(
+            f"p{share} {percentile(seconds, share / 100) * 1e3:.0f}" for share in (50, 90, 99)
+        )
+        shares = ", ".join(
+            f"{kind} {share:.0%}" for kind, share in measured.causes(windows).items()
+        )
+        print(f"{name}: {len(seconds)} turns, {figures} ms; during the slowest 5%: {shares}")
+    each = [
+        measured.p99([b]) / measured.p99([a])
+        for a, b in zip(measured.alone, measured.beside, strict=True)
+    ]
+    rounds_shown = ", ".join(f"{one:.1f}" for one in each)
+    print(f"ratio of p99: {measured.ratio:.1f} (rounds {rounds_shown}), noise {measured.noise:.1f}")
+    spans = [(window[0][0], window[-1][1]) for window in measured.beside]
+    inside = [one for one in measured.intervals if any(b <= one.begin <= e for b, e in spans)]
+    whole = sum(end - begin for begin, end in spans)
+    for kind in KINDS:
+        mine = [one for one in inside if one.kind == kind]
+        lengths = [one.end - one.begin for one in mine] or [0.0]
+        busy = sum(one.busy for one in mine)
+        print(
+            f"{kind}: {len(mine)} of 2 ms or more, {sum(lengths) / whole:.0%} of the time, "
+            f"processor {busy / whole:.0%}, p99 {percentile(lengths, 0.99) * 1e3:.0f} ms, "
+            f"longest {max(lengths) * 1e3:.0f} ms"
+        )
+        most = Counter[str]()
+        for one in mine:
+            most[one.what] += int((one.end - one.begin) * 1e6)
+        for what, spent in most.most_common(12):
+            print(f"   {spent / 1e6:.2f} s  {what[:230]}")
 
 
 if __name__ == "__main__":
-    asyncio.run(_attack(*sys.argv[1:]))
+    if len(sys.argv) == 3 and sys.argv[1].startswith("http"):
+        asyncio.run(_attack(*sys.argv[1:]))
+    else:
+        _show(*(int(word) for word in sys.argv[1:] or ("4", "250")))

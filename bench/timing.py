@@ -19,7 +19,16 @@ from time import process_time
 
 from bench.report import duration
 
-__all__ = ("Ratio", "Samples", "frozen_heap", "growth", "ratio", "shown_sizes", "take_turns")
+__all__ = (
+    "Ratio",
+    "Samples",
+    "frozen_heap",
+    "growth",
+    "percentile",
+    "ratio",
+    "shown_sizes",
+    "take_turns",
+)
 
 
 @dataclass(slots=True)
@@ -131,3 +140,8 @@ def _times(value: float) -> str:
 def shown_sizes(sizes: Sequence[int]) -> list[str]:
     """Column titles for sizes."""
     return [f"{size:,}" for size in sizes]
+
+
+def percentile(samples: list[float], share: float) -> float:
+    ordered = sorted(samples)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
