@@ -8,9 +8,11 @@ from itertools import pairwise
 from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnfold.errors import InvalidRecord
-from turnfold.text import normal_form
+from turnfold.text import normal_form, words
 from turnfold.tokens import ENCODINGS, Encoding, tokenizer
 
 RUNS = (
@@ -161,6 +163,37 @@ def test_many_marks_compose_to_the_same(base: str, marks: int) -> None:
     text = f"plain {base}{repeated(chr(0x301) + chr(0x323) + chr(0x344), marks)} and on"
     assert normal_form("NFC", text) == unicodedata.normalize("NFC", text)
     assert normal_form("NFKC", text) == unicodedata.normalize("NFKC", text)
+
+
+JOINING = "a b'e\u0301\u0323\u1100\u1161\u11a8\uac00\u09c7\u09be\ufdfa\u3316\uff76\uff9e\u1112們’s"
+
+
+@given(st.text(JOINING, max_size=30), st.integers(0, 5))
+def test_a_text_in_pieces_has_the_same_normal_form(text: str, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        plain = words.plain_text(text)
+        patch.setattr(words, "_LONG_TEXT", size)
+        for form in ("NFC", "NFKC"):
+            assert normal_form(form, text) == unicodedata.normalize(form, text)
+        assert words.plain_text(text) == plain
+
+
+@pytest.mark.parametrize("more", ["", "們", "’s"])
+def test_no_call_normalises_more_than_a_piece(monkeypatch: pytest.MonkeyPatch, more: str) -> None:
+    longest: list[int] = []
+
+    class Watched:
+        combining = staticmethod(unicodedata.combining)
+
+        @staticmethod
+        def normalize(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
+            longest.append(len(text))
+            return unicodedata.normalize(form, text)
+
+    monkeypatch.setattr(words, "unicodedata", Watched)
+    found = words.plain_text("\ufdfa" * 100_000 + more)
+    assert len(found) == 1_800_000 + len(more.removesuffix("’s"))
+    assert max(longest) == 20_000
 
 
 def test_marks_come_sorted_to_who_would_move_each_past_all_others(

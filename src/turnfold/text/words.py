@@ -66,6 +66,7 @@ __all__ = (
 )
 
 
+_LONG_TEXT = 20_000
 _RUN: Final = 128
 """A run of at least this many combining marks is sorted here, because `unicodedata` would be slow."""
 _WIDE = late_pattern("[\uff04\uff05\uff0b\uff0d-\uff1a\uff20-\uff3a\uff3f\uff41-\uff5a]")
@@ -77,14 +78,39 @@ _NARROW = {
 
 
 def normal_form(form: Literal["NFC", "NFKC"], text: str) -> str:
-    """Return the same as `unicodedata.normalize(form, text)`, in linear time for any text."""
+    """Return the same as `unicodedata.normalize(form, text)`, in linear time for any text.
+
+    A long text is normalised in pieces: one character may become 18, and no other thread could run during one call.
+    """
     combining = unicodedata.combining
     # A run of twice this length has a mark at one of these places and only marks up to the next.
     if len(text) > _RUN and any(map(combining, text[::_RUN])):
         stretches = (text[at : at + _RUN] for at in range(0, len(text), _RUN))
         if any(all(map(combining, stretch)) for stretch in stretches):
             text = _mark_runs().sub(_sorted_marks, text)
-    return unicodedata.normalize(form, text)
+    if len(text) <= _LONG_TEXT:
+        return unicodedata.normalize(form, text)
+    return "".join(unicodedata.normalize(form, piece) for piece in _independent(form, text))
+
+
+def _independent(form: Literal["NFC", "NFKC"], text: str) -> Iterator[str]:
+    """Split a text into pieces that are normalised as they would be together."""
+    start = 0
+    while len(text) - start > _LONG_TEXT:
+        stop = start + max(_LONG_TEXT, 1)
+        while stop < len(text) and _joins(form, text[stop - 3 : stop], text[stop]):
+            stop += 1
+        yield text[start:stop]
+        start = stop
+    yield text[start:]
+
+
+def _joins(form: Literal["NFC", "NFKC"], before: str, character: str) -> bool:
+    """Return True if a character changes when it is normalised together with the characters before it."""
+    if unicodedata.combining(unicodedata.normalize("NFKD", character)[0]):
+        return True
+    apart = unicodedata.normalize(form, before) + unicodedata.normalize(form, character)
+    return unicodedata.normalize(form, before + character) != apart
 
 
 @cache
@@ -250,7 +276,7 @@ _CONTRACTED = late_pattern(
 )
 _HUMP = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SHORTEST_HUMP = 2
-_LONG_TEXT = _LONG_RUN = 20_000
+_LONG_RUN = 20_000
 _CONTENT_WORD = late_pattern(rf"[{CJK_TEXT}]+|[^\W\d_{CJK_TEXT}]+(?:['’-][^\W\d_{CJK_TEXT}]+)*")
 
 
@@ -295,8 +321,20 @@ def plain_text(text: str) -> str:
     # Checking whether there is anything to do is ten times as fast as doing it.
     plain = normal_form("NFKC", text) if _TO_BE_NORMALIZED.search(text) else text
     if "'" in plain or "’" in plain:
-        plain = _CONTRACTED.sub("", plain)
-    return plain.translate(SIMPLIFIED) if _TRADITIONAL.search(plain) else plain
+        plain = "".join(_CONTRACTED.sub("", piece) for piece in _at_spaces(plain))
+    if _TRADITIONAL.search(plain) is None:
+        return plain
+    return "".join(piece.translate(SIMPLIFIED) for piece in _at_spaces(plain))
+
+
+def _at_spaces(text: str) -> Iterator[str]:
+    """Split a long text before spaces into pieces: during one call for all of it, no other thread could run."""
+    start = 0
+    least = max(_LONG_TEXT, 1)
+    while len(text) - start > least and (stop := text.find(" ", start + least)) > 0:
+        yield text[start:stop]
+        start = stop
+    yield text[start:]
 
 
 def terms_of_words(run: str) -> Sequence[str]:
