@@ -406,3 +406,43 @@ def test_a_note_leaves_the_head_remembered(store: SqliteStore) -> None:
     settled(store.append(ALICE, "talk", said("second")))
     trace.set_exec_trace(None)  # type: ignore[attr-defined]
     assert not [statement for statement in looked if statement.lstrip().startswith("SELECT")]
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_no_caller_waits_in_a_transaction_of_background_work(
+    tmp_path: Path, *, background: bool
+) -> None:
+    order = list[tuple[str, int]]()
+
+    async def run() -> None:
+        engine = SqliteEngine(str(tmp_path / "chat.db"), blocking=False)
+        go, held = threading.Event(), threading.Event()
+
+        def job(name: str) -> Callable[[Connection], None]:
+            return lambda _: order.append((name, engine.commits))
+
+        def hold(_: Connection) -> None:
+            held.set()
+            go.wait(PATIENCE)
+
+        first = asyncio.create_task(engine.write(hold))
+        await asyncio.to_thread(held.wait)
+        before = asyncio.create_task(engine.write(job("before")))
+        await asyncio.sleep(0)
+        indexing = threading.Thread(
+            target=lambda: engine.write_here(job("index"), background=background)
+        )
+        indexing.start()
+        while len(engine._jobs) < 2:  # noqa: ASYNC110 (a thread queues it)
+            await asyncio.sleep(0.001)
+        after = asyncio.create_task(engine.write(job("after")))
+        await asyncio.sleep(0)
+        go.set()
+        await asyncio.gather(first, before, after)
+        await asyncio.to_thread(indexing.join)
+        await engine.close()
+
+    asyncio.run(run())
+    assert [name for name, _ in order] == ["before", "index", "after"]
+    start = order[0][1]
+    assert [commits - start for _, commits in order] == ([0, 1, 2] if background else [0, 0, 0])

@@ -173,11 +173,14 @@ def make_config(
     strategy: Strategy = oldest_first,
     meter: Meter | None = None,
     clock: Callable[[], int] | None = None,
+    index_process: bool = False,
 ) -> MemoryConfig:
     """Make the configuration of a memory from the options of its constructor; opens the store."""
     _check_options(locals())
     writer = writer_for(summarizer)
-    opened = partial(_open, store, cache, redact=redact, key=encryption_key)
+    opened = partial(
+        _open, store, cache, redact=redact, key=encryption_key, index_process=index_process
+    )
     counter, meter = counter or _counter_of(model), meter or Meter()
     return MemoryConfig(
         scope=Scope(scope) if isinstance(scope, str) else scope,
@@ -250,6 +253,7 @@ def _open(
     redact: Redactor | Detector | None,
     key: EncryptionKey | Sequence[EncryptionKey] | None,
     blocking: bool,
+    index_process: bool,
 ) -> Store:
     """Open a store if an address is given, time its calls, and put cache, encryption and redaction in front of it."""
     redactor = None if redact is None else Redactor.of(redact)  # refused before anything is opened
@@ -264,7 +268,9 @@ def _open(
     def opened(counter: TokenCounter) -> Store:
         found = store
         if isinstance(found, str):
-            found = open_store(found, counter=counter, blocking=blocking, clock=clock)
+            found = open_store(
+                found, counter=counter, blocking=blocking, clock=clock, index_process=index_process
+            )
         found = time_store_calls(found, meter)  # below the cache, to time what reaches the database
         if cache is not None:
             found = with_cache(found, cache, blocking=blocking, on_answer=redis_listener(meter))

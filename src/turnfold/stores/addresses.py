@@ -137,13 +137,15 @@ def open_store(
     blocking: bool = False,
     clock: Callable[[], int] | None = None,
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = None,
+    index_process: bool = False,
 ) -> Store:
     """Open the store at `url`, with the Redis cache at `cache` in front of it if given.
 
     With `encryption_key` (32 bytes, or their hexadecimal or base64 form; several after a rotation), everything is
     encrypted before it reaches the store or the cache. `counter` counts the tokens of stored messages. `blocking` is
     for programs without an event loop: every method then finishes without suspending. `clock` returns microseconds
-    since 1970, for the timestamps of entries.
+    since 1970, for the timestamps of entries. With `index_process`, SQLite makes the search terms of long texts in a
+    process of their own.
     """
     if encryption_key is not None:
         from turnfold.stores.encryption.store import EncryptedStore
@@ -154,7 +156,7 @@ def open_store(
         return EncryptedStore(inner, encryption_key, counter=counter)
     scheme = split_address(url).scheme.lower()
     if scheme == "sqlite":
-        store = _open_sqlite(url, counter, clock, blocking=blocking)
+        store = _open_sqlite(url, counter, clock, blocking=blocking, index_process=index_process)
     elif scheme in ("postgresql", "postgres"):
         store = _open_postgres(url, counter, clock, blocking=blocking)
     elif scheme in _REDIS:
@@ -169,7 +171,12 @@ def open_store(
 
 
 def _open_sqlite(
-    url: str, counter: TokenCounter | None, clock: Callable[[], int] | None, *, blocking: bool
+    url: str,
+    counter: TokenCounter | None,
+    clock: Callable[[], int] | None,
+    *,
+    blocking: bool,
+    index_process: bool,
 ) -> Store:
     try:
         from turnfold.stores.sqlite.store import SqliteStore
@@ -188,7 +195,13 @@ def _open_sqlite(
             f"{shown_address(url)!r}: SQLite addresses take no ? or # part; write them as %3F and %23"
         )
     path = unquote(address.path[1:])
-    return SqliteStore(path or None, counter=counter, blocking=blocking, clock=clock)
+    return SqliteStore(
+        path or None,
+        counter=counter,
+        blocking=blocking,
+        clock=clock,
+        index_process=index_process,
+    )
 
 
 def _open_postgres(

@@ -43,6 +43,7 @@ from turnfold.stores.sqlite.failures import (
 )
 from turnfold.stores.sqlite.file import FirstWrite, SqliteFile, copy_into
 from turnfold.stores.sqlite.queue import (
+    BACKGROUND,
     ONCE,
     OUTSIDE,
     SINGLE,
@@ -123,10 +124,17 @@ class SqliteEngine(Writer):
         self._check_open()
         return await self._submit(kind, item)
 
-    def write_here(self, work: Callable[[Connection], Result]) -> Result:
-        """Like `write`, but block the calling thread, which must have no event loop; works with every engine."""
+    def write_here(
+        self, work: Callable[[Connection], Result], *, background: bool = False
+    ) -> Result:
+        """Like `write`, but block the calling thread, which must have no event loop; works with every engine.
+
+        `background` work has a transaction of its own, so that no other caller waits for more than one of them.
+        """
         self._check_open()
-        kind = cast("JobKind[Callable[[Connection], Result], Result]", SINGLE)
+        kind = cast(
+            "JobKind[Callable[[Connection], Result], Result]", BACKGROUND if background else SINGLE
+        )
         return self._submit_here(kind, work)
 
     def read_here(self, work: Callable[[Connection], Result]) -> Result:
@@ -406,11 +414,17 @@ class SqliteEngine(Writer):
         jobs, group = self._jobs, self._group
         while jobs and len(group) < _LARGEST_GROUP:
             job = jobs[0]
-            if job.kind is OUTSIDE or (job.kind.durable and not self._durable):
+            if (
+                job.kind is OUTSIDE
+                or (job.kind.durable and not self._durable)
+                or (job.kind is BACKGROUND and group)
+            ):
                 break  # it runs after this transaction
             if not job.is_cancelled:
                 group.append(job)
             jobs.popleft()  # after an interrupt before this it is in both; see `_recover`
+            if job.kind is BACKGROUND:
+                break
 
     def _reject_all(self) -> None:
         """Let all queued jobs fail with `StoreUnavailable`, because the store has been closed."""

@@ -15,9 +15,10 @@ sleeps half of the time, index the rest.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, cast
@@ -32,31 +33,28 @@ from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.index import (
     JOIN_TEXTS,
     MIXED,
-    IndexedPart,
     IndexRows,
     IndexTables,
     Place,
-    TermDigests,
     add_rows,
     beside_texts,
     entry_texts,
     live_index,
     oldest_retired,
     partly_indexed,
-    parts_of,
     remove_retired,
-    rows_of,
     set_parts_indexed,
 )
+from turnfold.stores.sqlite.index_plan import IndexPlan, IndexStep, WaitingTexts, rows_to_add
+from turnfold.stores.sqlite.index_process import IndexProcess
 from turnfold.stores.sqlite.queue import Connection
 
 __all__ = (
     "IndexBackfill",
-    "IndexPlan",
+    "IndexTarget",
     "count_unindexed",
     "index_some",
     "log_incomplete",
-    "rows_to_add",
     "waiting_texts",
     "write_batch",
 )
@@ -67,9 +65,11 @@ _STEP = 2000
 """Most texts indexed in one step."""
 _STEP_CHARACTERS = 1_000_000
 """Characters of texts after which a step ends; a single text may be longer."""
-_BATCH_REPEATS = 12
-"""A batch may have this many times `BATCH_TERMS` terms if they repeat: only distinct terms are limited to that."""
 _LONG = tables.MANY_WAITING
+_LONG_TEXTS = 20_000
+"""Characters of texts above which a step is worth the way to another process and back."""
+_LONGEST_PAUSE = 0.2
+"""Most seconds that indexing waits after a batch for which others had to wait."""
 _AT_ONCE = 2 * _STEP
 """Texts that a search indexes before it returns, if more than `MANY_WAITING` wait."""
 _BACKGROUND_STEP = 250
@@ -100,48 +100,16 @@ def _tenant_unindexed(connection: Connection) -> str | None:
     return sql.scalar(connection, "SELECT tenant FROM conversation WHERE unindexed LIMIT 1")
 
 
-class _Step(NamedTuple):
-    """Index terms of one conversation that are added to the search index in one transaction."""
-
-    key: int
-    after: int
-    """Seq of the last entry that was indexed before."""
-    upto: int
-    """Seq of the last entry that is indexed after this step."""
-    texts: list[int]
-    """Ids of the checkpoints and documents that are indexed after this step."""
-    parts: list[IndexedPart]
-    versions: dict[int, tuple[object, ...]]
-    """Versions of the texts that the parts were made from, by id of the text."""
-    last: bool
-    """True if nothing else of the conversation waited when the step was planned."""
-
-
-class _Waiting(NamedTuple):
-    """Texts of one conversation that wait to be indexed, read from one snapshot."""
-
-    key: int
-    indexed: int
-    """Seq of the last indexed entry."""
-    places: list[Place]
-    versions: dict[int, tuple[object, ...]]
-    """Versions of the texts by id, to notice later if a text has changed."""
-    partly: dict[int, int]
-    """Texts that are indexed in part: number of their parts in the index, by id."""
-    last: bool
-    """True if nothing else of the conversation waits."""
-
-
 def waiting_texts(
     connection: Connection, tenant: str, conversation: str | None, *, most: int
-) -> tuple[IndexTables, list[_Waiting]]:
+) -> tuple[IndexTables, list[WaitingTexts]]:
     """Return the live index and at most `most` texts that wait to be indexed; fewer if they are long."""
     index = live_index(connection)
     pending = connection.execute(
         f"SELECT key, indexed FROM conversation WHERE {_WAITING} LIMIT ?3",  # noqa: S608 (constants)
         (tenant, conversation, most),
     ).fetchall()
-    found: list[_Waiting] = []
+    found: list[WaitingTexts] = []
     left, characters = most, 0
     for key, indexed in cast("list[tuple[int, int]]", pending):
         places: list[Place] = []
@@ -159,52 +127,10 @@ def waiting_texts(
         # A text that is indexed in part has more terms than a batch, and a text of n characters fewer than 2n.
         longest = max((len(text.text) for _, text in places if text is not None), default=0)
         partly = partly_indexed(connection, index, key) if 2 * longest > tables.BATCH_TERMS else {}
-        found.append(_Waiting(key, indexed, places, versions, partly, last))
+        found.append(WaitingTexts(key, indexed, places, versions, partly, last))
         if not last or not left:
             break
     return index, found
-
-
-class IndexPlan:
-    """The terms to add to the search index, in batches of bounded size; each batch is one transaction."""
-
-    def __init__(self, index: IndexTables, tenant: str) -> None:
-        self.index, self.tenant = index, tenant
-        self.batches: list[list[_Step]] = [[]]
-        self._digests = TermDigests(tenant)
-        self._terms: set[str] = set()
-        """Distinct terms of the last batch: writing these takes the most time."""
-        self._size = 0
-        """Number of all terms and marks of the last batch, with repetitions."""
-
-    def add(self, waiting: _Waiting) -> None:
-        """Make the index terms of one conversation's waiting texts, and add them to the batches."""
-        after = upto = waiting.indexed
-        texts, parts = list[int](), list[IndexedPart]()
-
-        def close(*, last: bool) -> None:
-            versions = {part.place: waiting.versions[part.place] for part in parts}
-            step = _Step(waiting.key, after, upto, texts, parts, versions, last)
-            self.batches[-1].append(step)
-
-        for place, found in waiting.places:
-            for part in parts_of(place, found, self._digests)[waiting.partly.get(place, 0) :]:
-                size = len(part.terms) + len(part.marks)
-                if self._size and (
-                    len(self._terms) + size > tables.BATCH_TERMS
-                    or self._size + size > _BATCH_REPEATS * tables.BATCH_TERMS
-                ):
-                    close(last=False)
-                    self.batches.append([])
-                    self._terms, self._size, after, texts, parts = set(), 0, upto, [], []
-                self._terms.update(part.terms)
-                self._size += size + 1
-                parts.append(part)
-            if place > 0:
-                upto = place & sql.LAST_SEQ
-            else:
-                texts.append(place)
-        close(last=waiting.last)
 
 
 def _versions(connection: Connection, places: Collection[int]) -> dict[int, tuple[object, ...]]:
@@ -227,28 +153,40 @@ def _versions(connection: Connection, places: Collection[int]) -> dict[int, tupl
     return {cast("int", row[0]): row[1:] for row in found}
 
 
-def rows_to_add(steps: Iterable[_Step], tenant: str) -> IndexRows:
-    """Return the rows of the search index that a batch adds."""
-    return rows_of(chain.from_iterable(step.parts for step in steps), tenant, 1)
+class IndexTarget(NamedTuple):
+    """The index and the tenant whose texts are added to it."""
+
+    live: IndexTables
+    tenant: str
 
 
 def write_batch(
-    connection: Connection, plan: IndexPlan, steps: Sequence[_Step], rows: IndexRows
+    connection: Connection,
+    target: IndexTarget,
+    steps: Sequence[IndexStep],
+    rows: IndexRows,
+    *,
+    has_terms: bool,
 ) -> int:
-    """Write a batch to the search index, without texts that have changed meanwhile; return how many were indexed."""
-    if live_index(connection) != plan.index:
+    """Write a batch of a plan, without texts that have changed meanwhile; return the number of texts indexed.
+
+    If the steps came without their terms, nothing is written where a text has changed; the next step reads it anew.
+    """
+    if live_index(connection) != target.live:
         return 0
-    valid = [step for step in steps if _is_valid(connection, plan, step)]
+    valid = [step for step in steps if _is_valid(connection, target, step)]
     if len(valid) < len(steps):
-        rows = rows_to_add(valid, plan.tenant)
-    add_rows(connection, plan.index, rows)
+        if not has_terms:
+            return 0
+        rows = rows_to_add(valid, target.tenant)
+    add_rows(connection, target.live, rows)
     done = 0
     for step in valid:
         for part in step.parts:
             if part.of > 1:
                 left = part.number + 1 < part.of
                 set_parts_indexed(
-                    connection, plan.index, part.place, part.number + 1 if left else 0
+                    connection, target.live, part.place, part.number + 1 if left else 0
                 )
         connection.executemany(
             "UPDATE beside SET indexed = 1 WHERE id = ?", [(place,) for place in step.texts]
@@ -269,12 +207,12 @@ def write_batch(
     return done
 
 
-def _is_valid(connection: Connection, plan: IndexPlan, step: _Step) -> bool:
-    """Return True if a step can still be written: its index and its texts are unchanged since it was planned."""
+def _is_valid(connection: Connection, target: IndexTarget, step: IndexStep) -> bool:
+    """Return True if the index and the texts are as they were when the step was planned."""
     indexed = sql.scalar(
         connection,
         "SELECT indexed FROM conversation WHERE key = ? AND tenant = ? AND unindexed",
-        (step.key, plan.tenant),
+        (step.key, target.tenant),
     )
     if indexed != step.after:
         return False
@@ -283,12 +221,12 @@ def _is_valid(connection: Connection, plan: IndexPlan, step: _Step) -> bool:
     first = {part.place: part.number for part in reversed(step.parts) if part.of > 1}
     if not first:
         return True
-    partly = partly_indexed(connection, plan.index, step.key)
+    partly = partly_indexed(connection, target.live, step.key)
     return all(partly.get(place, 0) == number for place, number in first.items())
 
 
-def _is_waiting(connection: Connection, step: _Step) -> bool:
-    """Return True if more texts of the step's conversation wait to be indexed."""
+def _is_waiting(connection: Connection, step: IndexStep) -> bool:
+    """Return True if other texts of the step's conversation wait to be indexed."""
     found = sql.scalar(
         connection,
         "SELECT EXISTS (SELECT 1 FROM entry WHERE id > ?1 AND id <= ?2) "
@@ -298,21 +236,48 @@ def _is_waiting(connection: Connection, step: _Step) -> bool:
     return bool(found)
 
 
-def index_some(engine: SqliteEngine, tenant: str, conversation: str | None, *, most: int) -> int:
-    """Add at most `most` waiting texts to the search index; return how many were added.
+def index_some(
+    engine: SqliteEngine,
+    tenant: str,
+    conversation: str | None,
+    *,
+    most: int,
+    process: IndexProcess | None = None,
+) -> int:
+    """Index at most `most` waiting texts; return how many were indexed. The terms of long ones are made by `process`.
 
     Blocks the calling thread. A result of 0 may mean that another process has indexed them meanwhile.
     """
     index, waiting = engine.read_here(
         lambda connection: waiting_texts(connection, tenant, conversation, most=most)
     )
-    plan, done = IndexPlan(index, tenant), 0
+    target, done = IndexTarget(index, tenant), 0
+    made = None
+    if process is not None and _characters(waiting) > _LONG_TEXTS:
+        made = process.batches(tenant, waiting)
+    for steps, rows in made or _batches(tenant, waiting):
+        has_terms = made is None
+        write = partial(write_batch, target=target, steps=steps, rows=rows, has_terms=has_terms)
+        begun, others = time.monotonic(), engine.jobs_done + 1
+        done += engine.write_here(write, background=True)
+        if engine.jobs_done > others and not engine.blocking:
+            # Requests are writing too: leave the writer to them for as long as this took.
+            time.sleep(min(time.monotonic() - begun, _LONGEST_PAUSE))
+    return done
+
+
+def _characters(waiting: Iterable[WaitingTexts]) -> int:
+    return sum(len(text.text) for each in waiting for _, text in each.places if text is not None)
+
+
+def _batches(
+    tenant: str, waiting: Iterable[WaitingTexts]
+) -> Iterator[tuple[Sequence[IndexStep], IndexRows]]:
+    plan = IndexPlan(tenant)
     for each in waiting:
         plan.add(each)
     for steps in plan.batches:
-        write = partial(write_batch, plan=plan, steps=steps, rows=rows_to_add(steps, tenant))
-        done += engine.write_here(write)
-    return done
+        yield steps, rows_to_add(steps, tenant)
 
 
 class _TenantLock:
@@ -326,9 +291,14 @@ class IndexBackfill:
     """Brings the index up to date before a search; `on_progress` is called with the texts done and in total."""
 
     def __init__(
-        self, engine: SqliteEngine, on_progress: Callable[[int, int], None] | None
+        self,
+        engine: SqliteEngine,
+        on_progress: Callable[[int, int], None] | None,
+        *,
+        in_process: bool = False,
     ) -> None:
         self._engine = engine
+        self._process = IndexProcess() if in_process and sys.platform != "win32" else None
         self._on_progress = on_progress
         self._backlog: list[tuple[str, str | None]] = []  # scopes and conversations for the worker
         self._worker: threading.Thread | None = None
@@ -375,8 +345,10 @@ class IndexBackfill:
         def step() -> int:
             if self._engine.blocking:  # an interrupt could leave a lock locked
                 return index_some(self._engine, tenant, conversation, most=_STEP)
-            with one_at_a_time.lock:
-                return index_some(self._engine, tenant, conversation, most=_STEP)
+            with turn.lock:
+                return index_some(
+                    self._engine, tenant, conversation, most=_STEP, process=self._process
+                )
 
         while await self._engine.read(has_more, short=True):
             if not begun:
@@ -389,6 +361,11 @@ class IndexBackfill:
             done += await self._engine.run(step)
         self._report(done, total)
         return done, 0
+
+    def close(self) -> None:
+        """End the process that makes terms, if there is one."""
+        if self._process is not None:
+            self._process.close()
 
     def _report(self, done: int, total: int) -> None:
         # A single step is not reported. Others may append meanwhile, so there may be more than was counted.
@@ -427,7 +404,7 @@ class IndexBackfill:
             lambda connection: _has_unindexed(connection, tenant, conversation)
         ):
             return False
-        index_some(self._engine, tenant, conversation, most=_BACKGROUND_STEP)
+        index_some(self._engine, tenant, conversation, most=_BACKGROUND_STEP, process=self._process)
         time.sleep(time.monotonic() - started)
         return True
 

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Protocol, TypeVar, cast
 
 __all__ = (
+    "BACKGROUND",
     "ONCE",
     "OUTSIDE",
     "SINGLE",
@@ -132,6 +133,8 @@ SINGLE = cast("JobKind[object, object]", _Single())
 """Job kind of functions that take the connection and write in a transaction."""
 ONCE = cast("JobKind[object, object]", _Single())
 """Like `SINGLE`, for functions that cannot run twice because they consume a stream."""
+BACKGROUND = cast("JobKind[object, object]", _Single())
+"""Like `SINGLE`, for functions that take long: each has a transaction of its own, and no other job waits in it."""
 OUTSIDE = cast("JobKind[object, object]", _Single())
 """Job kind of functions without arguments that the leader runs between two transactions."""
 

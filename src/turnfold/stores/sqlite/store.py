@@ -85,7 +85,8 @@ class SqliteStore:
     The first search after a write indexes the new entries and calls `on_indexing` with the numbers done and total. If
     more than 20,000 entries wait to be indexed, it indexes some of them and searches the indexed entries and the newest
     of the others; a background thread indexes the rest. The result's `unsearched` is then the number of entries that
-    were not searched, a warning is logged, and `health` reports it. `reindex` indexes everything at once.
+    were not searched, a warning is logged, and `health` reports it. `reindex` indexes everything at once. With
+    `index_process`, the terms of long texts are made by a process of their own, which is started when it is needed.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class SqliteStore:
         blocking: bool = False,
         clock: Callable[[], int] | None = None,
         on_indexing: Callable[[int, int], None] | None = None,
+        index_process: bool = False,
     ) -> None:
         self.abilities = frozenset(
             {Ability.SEARCH, Ability.ERASES_BYTES, Ability.BACKUP, Ability.IN_ORDER}
@@ -110,7 +112,7 @@ class SqliteStore:
         self._engine.prepare(prepare_index)
         self._engine.check_log()
         self._engine.prepare(continue_erasing, unless_busy=True)
-        self._index = IndexBackfill(self._engine, on_indexing)
+        self._index = IndexBackfill(self._engine, on_indexing, in_process=index_process)
         heads = HeadCache(self._engine)
         self._appends = SqliteAppends(heads, clock=self._clock, recount=self._recount)
         self._notes = NoteJobs(heads, clock=self._clock)
@@ -481,6 +483,7 @@ class SqliteStore:
         )
 
     async def close(self) -> None:
+        self._index.close()
         await self._engine.close()
 
     async def _read(
