@@ -21,8 +21,9 @@ from typing import Final
 
 from turnfold.errors import LimitExceeded
 from turnfold.records import Message
+from turnfold.runtime import Runtime
 from turnfold.service.limits import Limits
-from turnfold.tokens import TextCounter, TokenCounter, token_executor
+from turnfold.tokens import TextCounter, TokenCounter
 
 __all__ = ("CountedTexts", "RequestSlots", "count_ahead", "with_counted_texts")
 
@@ -71,12 +72,14 @@ def with_counted_texts(counter: TokenCounter) -> TokenCounter:
     return TokenCounter(texts, framing=counter.framing, images=counter.images)
 
 
-async def count_ahead(counter: TokenCounter, messages: Sequence[Message]) -> None:
-    """Count the tokens of long messages in a thread, so that later counts on the event loop find them in the cache."""
+async def count_ahead(counter: TokenCounter, messages: Sequence[Message], runtime: Runtime) -> None:
+    """Count the long messages in a thread; later counts on the event loop then find the result in the cache.
+
+    `runtime` is that of the tenant, so that one tenant does not count on all processors at once.
+    """
     long = [each for each in messages if len(each.text) >= _LONG_TEXT]
     if long:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(token_executor(), counter.count_messages, long)
+        await runtime.compute(lambda: counter.count_messages(long))
 
 
 @dataclass(slots=True)

@@ -63,7 +63,7 @@ _LONG_QUERY: Final = 2_000
 """A request of an operation in `_COUNTED` with more bytes than this counts as heavy (much computing)."""
 _COUNTED: Final = frozenset(
     "system context preview fold pin findings_text note_finding query_memory_context write_turn "
-    "checkpoint_short_memory set_short_memory".split()
+    "checkpoint_short_memory set_short_memory update_state set_state".split()
 )
 """Operations that search for, or count the tokens of, text in the request itself."""
 

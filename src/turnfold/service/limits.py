@@ -80,8 +80,11 @@ class Limits:
     """Seconds after which a request is cancelled."""
     message: int = 1_000_000
     """Longest text of a message in characters; media do not count."""
+    batch: int = 1_000
+    """Messages that one request may append."""
     counted: int = 256 * 1024
-    """Largest body, in bytes, of operations whose text is counted at once: contexts, pins, summaries."""
+    """Largest body, in bytes, of operations whose text is counted at once: contexts, pins, summaries. Also the largest
+    state of a session, which each change reads and writes whole."""
     connections: int = 1_000
     """Most open connections; fewer if the system allows the process fewer open files."""
     header_seconds: float = 10.0
@@ -92,7 +95,7 @@ class Limits:
     """Seconds after which a connection is closed if its client has read nothing of what it was sent."""
 
     def __post_init__(self) -> None:
-        at_least_one = ("body", "burst", "concurrent", "connections", "heavy", "message")
+        at_least_one = ("batch", "body", "burst", "concurrent", "connections", "heavy", "message")
         for each in fields(self):
             least, given = int(each.name in at_least_one), getattr(self, each.name)
             if not given >= least:
@@ -112,6 +115,26 @@ class Limits:
                 status=413,
             )
         return message
+
+    def check_batch(self, messages: int) -> None:
+        """Raise `LimitExceeded` if a request appends more messages than the limit."""
+        if messages > self.batch:
+            raise LimitExceeded(
+                f"the request appends {messages:,} messages, the limit is {self.batch:,}; send them in parts",
+                allowed=self.batch,
+                asked=messages,
+                status=413,
+            )
+
+    def check_state(self, size: int) -> None:
+        """Raise `LimitExceeded` if the state of a session would have more bytes than the limit."""
+        if size > self.counted:
+            raise LimitExceeded(
+                f"the state of the session would have {size:,} bytes, the limit is {self.counted:,}; remove values",
+                allowed=self.counted,
+                asked=size,
+                status=413,
+            )
 
     def check_counted(self, size: int) -> None:
         """Raise `LimitExceeded` if the body of an operation that counts its text at once is too large."""

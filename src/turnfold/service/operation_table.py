@@ -77,9 +77,10 @@ class OperationRequest(Generic[_Body, _Query]):
         """Append messages to the session in the request's path; raises `LimitExceeded` for one that is too long."""
         entries = [given] if isinstance(given, Message) else given
         messages = [each.message if isinstance(each, NewEntry) else each for each in entries]
+        self.state.limits.check_batch(len(messages))
         for message in messages:
             self.state.limits.check_message(message)
-        await count_ahead(self.state.config.counter, messages)
+        await count_ahead(self.state.config.counter, messages, self.session.config.runtime)
         own = any(isinstance(each, NewEntry) for each in entries)  # these have their own client ids
         return await self.session.add(given, client_id="" if own else self.key, expect=expect)
 

@@ -15,11 +15,13 @@ the log.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -36,7 +38,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from turnfold.api import AnyOperation
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
-from turnfold.memory import Summaries, make_config
+from turnfold.memory import Memory, Summaries, make_config
 from turnfold.models import Embedder
 from turnfold.redaction import Redactor
 from turnfold.runtime import AsyncRuntime
@@ -56,7 +58,7 @@ from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
 from turnfold.service.state import ServiceState
 from turnfold.stores import EncryptionKey
-from turnfold.tokens import cautious_counter, counter_for
+from turnfold.tokens import TokenCounter, cautious_counter, counter_for
 
 __all__ = (
     "ExtraRoutes",
@@ -69,6 +71,7 @@ __all__ = (
     "run",
     "serve",
     "server_config",
+    "warm_up",
 )
 
 
@@ -104,6 +107,8 @@ class ServiceOptions:
     """Replaces secrets and personal data with labels before anything is stored."""
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(default=None, repr=False)
     """Key that encrypts stored content before it reaches the store or the cache; of several, the first encrypts."""
+    index_process: bool = True
+    """True to make the search terms of long texts in a process of its own; of use with SQLite only."""
     drain: float = 60.0
     """Seconds that running requests, and then running folds, get to finish at shutdown."""
 
@@ -153,9 +158,7 @@ def make_state(
         cache=options.cache,
         scope=options.tenant,
         model=options.model,
-        counter=with_counted_texts(
-            counter_for(options.model) if options.model else cautious_counter()
-        ),
+        counter=with_counted_texts(_counter(options.model)),
         budget=options.budget,
         summarizer=summarizer,
         fold=options.fold,
@@ -163,6 +166,7 @@ def make_state(
         embedder=embedder or _named_embedder(options),
         redact=options.redact,
         encryption_key=options.encryption_key,
+        index_process=options.index_process,
     )
     return ServiceState(config, gate, limits)
 
@@ -263,7 +267,27 @@ def run(
 
     # Threads that compute must not keep the event loop waiting: switch threads after 1 ms instead of 5.
     sys.setswitchinterval(0.001)
+    threading.Thread(target=warm_up, args=(options.model,), daemon=True).start()
     asyncio.run(main())
+
+
+def warm_up(model: str) -> None:
+    """Load what the first requests would load on the event loop, and exempt it from garbage collection.
+
+    Loading takes a second. A full collection looks at each object of the modules and tables that are loaded, which
+    would stop all requests for some 40 ms again and again, and free nothing.
+    """
+    with Memory(counter=_counter(model)) as memory:
+        session = memory.session("warm-up")
+        session.user("Where is the parcel? You must not open it. 包裹在哪里？")
+        session.context(query="the parcel 包裹")
+        memory.search("the parcel 包裹")
+    gc.collect()
+    gc.freeze()
+
+
+def _counter(model: str) -> TokenCounter:
+    return counter_for(model) if model else cautious_counter()
 
 
 class _Server(uvicorn.Server):

@@ -150,10 +150,14 @@ class ServiceState:
         await self.config.store.close()
 
     def _runtime(self, tenant: str) -> LimitedRuntime:
-        """Return the runtime of a tenant, which limits its parallel computations to `limits.heavy`."""
+        """Return the runtime of a tenant, which computes one thing at a time.
+
+        Two threads of a tenant would share the interpreter lock, not the work, and the event loop has to wait for it
+        with them.
+        """
         runtime = self._runtimes.get(tenant)
         if runtime is None:
-            runtime = LimitedRuntime(self.config.runtime, most=self.limits.heavy)
+            runtime = LimitedRuntime(self.config.runtime, most=1)
             self._runtimes[tenant] = runtime
         return runtime
 

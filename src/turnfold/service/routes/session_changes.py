@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
 from turnfold import api
 from turnfold.api import (
     AddRuleBody,
@@ -54,15 +59,21 @@ async def drop_rule(request: OperationRequest[Nothing, NoQuery]) -> StandingRule
 
 @TABLE.bind(api.operations.UPDATE_STATE)
 async def update_state(request: OperationRequest[StateBody, NoQuery]) -> StateAnswer:
-    state = request.session.state
-    await state.update(request.body.values)
-    return StateAnswer(values=await state.all())
+    return await _updated(request, request.body.values)
 
 
 @TABLE.bind(api.operations.SET_STATE)
 async def set_state(request: OperationRequest[ValueBody, NoQuery]) -> StateAnswer:
+    return await _updated(request, {request.params["name"]: request.body.value})
+
+
+async def _updated(
+    request: OperationRequest[Any, NoQuery], values: Mapping[str, object]
+) -> StateAnswer:
+    """Set values of the state, unless it would become too large to be read and written whole."""
     state = request.session.state
-    await state.set(request.params["name"], request.body.value)
+    request.state.limits.check_state(len(msgspec.json.encode({**await state.all(), **values})))
+    await state.update(values)
     return StateAnswer(values=await state.all())
 
 
