@@ -345,7 +345,7 @@ class IndexBackfill:
         def step() -> int:
             if self._engine.blocking:  # an interrupt could leave a lock locked
                 return index_some(self._engine, tenant, conversation, most=_STEP)
-            with turn.lock:
+            with one_at_a_time.lock:
                 return index_some(
                     self._engine, tenant, conversation, most=_STEP, process=self._process
                 )
