@@ -90,6 +90,19 @@ def test_sabotage_without_the_view_the_same_run_is_over_budget(
     with_memory(work)
 
 
+def test_while_everything_fits_the_model_is_sent_the_very_messages_of_the_run() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        watched = Watched(looping(1))
+        agent = agent_of(watched, memory.session("s"), recall=False)
+        first = await agent.run("Look at everything.")
+        second = await agent.run("And again.", message_history=first.all_messages())
+        for prompt, result, so_far in ((1, first, 3), (2, second, 5), (3, second, 7)):
+            # times, run ids and system prompts included
+            assert dumped(watched.prompts[prompt][0]) == dumped(result.all_messages()[:so_far])
+
+    with_memory(work, budget=Budget(max_tokens=50_000))
+
+
 def test_a_second_run_remembers_without_being_given_the_history() -> None:
     async def work(memory: AsyncMemory) -> None:
         session = memory.session("s")

@@ -138,11 +138,32 @@ class RunView:
             max_tokens=remaining_tokens(self.session, added, self._cost, other=_OTHER),
         )
         call = self.session.last_call
+        if self._shows_all(context, history, texts):
+            return self._as_written(request, history), call
         fitted = _fitted_texts(context, texts)
         shown = self._messages(context, history, fitted[: len(prompts)] if texts else None)
         fitted_parameters = _with_texts(parameters, instructions, fitted[len(prompts) :])
         messages = [*shown, *added]
         return replace(request, messages=messages, model_request_parameters=fitted_parameters), call
+
+    def _shows_all(
+        self, context: Context, history: Sequence[ModelMessage], texts: Sequence[str]
+    ) -> bool:
+        """Return True if the context is the run's history, with nothing left out, added or shortened."""
+        prompts = _all_system_prompts(history)
+        if system_texts(context) != list(texts) or len(set(prompts)) < len(prompts):
+            return False
+        body = context.messages[context.ends[0] :]
+        own = [record for message in history for record in self.log.records(message)]
+        return len(body) == len(own) and all(map(_same_content, body, own))
+
+    def _as_written(
+        self, request: ModelRequestContext, history: Sequence[ModelMessage]
+    ) -> ModelRequestContext:
+        """Return the request as it is, but for values of tools that have no JSON form."""
+        written = {id(message): self.log.written(message) for message in history}
+        messages = [written.get(id(message), message) for message in request.messages]
+        return replace(request, messages=messages)
 
     def _cost(self, message: ModelMessage) -> int:
         return sum(map(self.session.counter.count_message, self.log.records(message)))
@@ -179,6 +200,17 @@ class RunView:
             is_own=lambda group: group[0].role != "tool" and self.restorer.name(group[0]) in own,
         )
         return ordered if ordered is not None else body
+
+
+def _same_content(one: Message, other: Message) -> bool:
+    """Return True if two records differ in nothing but the request or response that they came in."""
+    forms = [record.origin.form if record.origin else "" for record in (one, other)]
+    return (one.role, one.parts, one.name, forms[0]) == (
+        other.role,
+        other.parts,
+        other.name,
+        forms[1],
+    )
 
 
 def _prompt_text(content: object) -> str:
@@ -242,7 +274,11 @@ def _part_ids(message: ModelRequest) -> tuple[int, ...]:
 
 def _system_prompts(history: Sequence[ModelMessage]) -> list[str]:
     """Return the system prompts of a history that apply to the whole conversation, each text once."""
-    texts = [
+    return list(dict.fromkeys(_all_system_prompts(history)))
+
+
+def _all_system_prompts(history: Sequence[ModelMessage]) -> list[str]:
+    return [
         part.content
         for message in history
         if isinstance(message, ModelRequest) and len(message.parts) > 1
@@ -252,7 +288,6 @@ def _system_prompts(history: Sequence[ModelMessage]) -> list[str]:
         and part.context_id is None
         and part.content.strip()
     ]
-    return list(dict.fromkeys(texts))
 
 
 def _newest_prompt(history: Sequence[ModelMessage]) -> str | None:

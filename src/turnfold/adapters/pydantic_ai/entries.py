@@ -68,6 +68,7 @@ __all__ = (
     "plain_response",
     "record_name",
     "records_of",
+    "written",
 )
 
 
@@ -181,10 +182,20 @@ class RecordNamer:
 
 
 def records_of(message: ModelMessage) -> list[Message]:
-    """Convert a PydanticAI message to records (turnfold's stored form); `model_messages` restores it."""
+    """Convert a message to records; `model_messages` restores it. Tool values without a JSON form become text."""
+    return written(message)[1]
+
+
+def written(message: ModelMessage) -> tuple[ModelMessage, list[Message]]:
+    """Return a message as its records restore it, and the records.
+
+    It is the message itself, unless a tool returned an object that is not JSON: code of that object, which may fail,
+    would run each time a request is made.
+    """
     try:
         if not any(map(_is_read_once, message.parts)):
-            return _lean_or_whole(message)
+            made = _lean_or_whole(message)
+            return message if all(map(_is_json, message.parts)) else model_messages(made)[0], made
     except ENDING:
         raise
     except BaseException:  # a value of a tool may raise anything while it is written
@@ -193,7 +204,8 @@ def records_of(message: ModelMessage) -> list[Message]:
             raise
     else:
         text_form = _as_text(message) or message
-    return _lean_or_whole(text_form)
+    made = _lean_or_whole(text_form)
+    return model_messages(made)[0], made
 
 
 def _lean_or_whole(message: ModelMessage) -> list[Message]:
@@ -325,6 +337,22 @@ def _part_as_text(part: ModelRequestPart) -> ModelRequestPart:
 
 def _is_writable(part: ModelRequestPart) -> bool:
     return not _is_read_once(part) and can_run(lambda: _lean_or_whole(ModelRequest([part])))
+
+
+def _is_json(part: object) -> bool:
+    """Return True if a part has no values of a tool, or only such as JSON is read into."""
+    return not isinstance(part, BaseToolReturnPart) or (
+        _is_json_value(part.content) and _is_json_value(part.metadata)
+    )
+
+
+def _is_json_value(value: object) -> bool:
+    if type(value) is dict:
+        pairs = cast("dict[object, object]", value)
+        return all(type(key) is str and _is_json_value(one) for key, one in pairs.items())
+    if type(value) is list:
+        return all(map(_is_json_value, cast("list[object]", value)))
+    return value is None or type(value) in (str, int, float, bool)
 
 
 def _is_read_once(part: object) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic_ai.messages import ModelMessage
 
 from turnfold.adapters._common import GivenRecord, follow_history
-from turnfold.adapters.pydantic_ai.entries import NamedRecord, RecordNamer, record_name, records_of
+from turnfold.adapters.pydantic_ai.entries import NamedRecord, RecordNamer, record_name, written
 from turnfold.errors import Conflict, IdReused
 from turnfold.memory import AsyncSession
 from turnfold.records import Message, NewEntry, ToolResult
@@ -70,6 +70,10 @@ class AgentRunLog:
         """Return the records (stored form) of a PydanticAI message."""
         return self._prepare(message).records
 
+    def written(self, message: ModelMessage) -> ModelMessage:
+        """Return a message as it is stored: with text for values of tools that have no JSON form."""
+        return self._prepare(message).written
+
     def names(self, message: ModelMessage) -> frozenset[str]:
         """Return the client ids in the log of the stored messages that a PydanticAI message was converted to."""
         return frozenset(self._log_names.get(name, name) for name in self._prepare(message).names)
@@ -92,13 +96,13 @@ class AgentRunLog:
         known = self._prepared.get(id(message))
         if known is not None and known.parts == len(message.parts):
             return known
-        records = records_of(message)
+        stored, records = written(message)
         names = frozenset(map(record_name, records))
         for record in records:
             name = record_name(record)
             self._results.update((one.call_id, (name, one)) for one in record.results)
         self._prepared[id(message)] = prepared = _Prepared(
-            message, len(message.parts), records, names
+            message, len(message.parts), stored, records, names
         )
         return prepared
 
@@ -144,5 +148,6 @@ class _Prepared(NamedTuple):
     message: ModelMessage
     parts: int
     """Number of parts that the message had when it was converted."""
+    written: ModelMessage
     records: list[Message]
     names: frozenset[str]
