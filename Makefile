@@ -68,7 +68,7 @@ test-frameworks: $(FRAMEWORKS_READY) ## the frameworks' own tests with turnfold 
 
 test-frameworks-newest: $(FRAMEWORKS_READY) ## the same with the newest releases, in an environment of its own: reports drift
 	$(call install,.venv-frameworks-newest,frameworks)
-	@.venv-frameworks-newest/bin/python -m pip install --quiet --upgrade openai-agents langgraph langchain claude-agent-sdk
+	@.venv-frameworks-newest/bin/python -m pip install --quiet --upgrade openai-agents langgraph langchain claude-agent-sdk pydantic-ai-slim llama-index-core
 	@.venv-frameworks-newest/bin/python tools/frameworks.py
 
 test-browser: $(BROWSER_READY) ## the web inspector in a real Chromium; TURNFOLD_SCREENSHOTS=docs/images renews the pictures

@@ -59,7 +59,10 @@ def _serializer() -> StrictSerializer:
 
 
 class InMemorySaver(TurnfoldSaver):
-    """A `TurnfoldSaver` with the constructor of LangGraph's `InMemorySaver`."""
+    """A `TurnfoldSaver` with the constructor of LangGraph's `InMemorySaver`.
+
+    Its awaited methods call the others, as LangGraph's do: the tests derive savers from it that change only those.
+    """
 
     def __init__(self, *, serde: Any = None, factory: Any = None) -> None:
         del factory  # what LangGraph keeps checkpoints in
@@ -78,6 +81,25 @@ class InMemorySaver(TurnfoldSaver):
 
     async def __aexit__(self, *raised: object) -> None:
         self.stack.close()
+
+    async def aget_tuple(self, config: Any) -> Any:
+        return self.get_tuple(config)
+
+    async def alist(self, config: Any, **given: Any) -> AsyncIterator[Any]:
+        for each in self.list(config, **given):
+            yield each
+
+    async def aput(self, *given: Any) -> Any:
+        return self.put(*given)
+
+    async def aput_writes(self, *given: Any) -> None:
+        self.put_writes(*given)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        self.delete_thread(thread_id)
+
+    async def aget_delta_channel_history(self, *, config: Any, channels: Any) -> Any:
+        return self.get_delta_channel_history(config=config, channels=channels)
 
 
 class SqliteSaver(TurnfoldSaver):
