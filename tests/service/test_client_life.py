@@ -18,7 +18,7 @@ from turnfold.client import (
 from turnfold.errors import StoreUnavailable
 from turnfold.service import ServiceOptions
 
-CLOSED = "has been closed"
+CLOSED = "was closed"
 
 
 @pytest.fixture(scope="module")

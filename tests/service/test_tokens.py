@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_read_admits_nobody_until_it_can(
             ring.caller(token)
         assert not ring.admits(caller)
     assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 1
-    with pytest.raises(InvalidOption, match=r"not a valid token file|cannot be read"):
+    with pytest.raises(InvalidOption, match=r"not a valid token file|cannot read the token file"):
         TokenRing(TokenFile(path))
     if path.is_dir():
         path.rmdir()
@@ -170,7 +170,7 @@ def test_a_rotated_token_has_a_new_secret_and_the_old_one_ends(tmp_path: Path) -
         ring.caller(fresh)
     assert ring.caller(last).name == "one"
     assert ring.caller(other).name == "two"
-    with pytest.raises(NotFound, match="existing tokens: one, two"):
+    with pytest.raises(NotFound, match="existing tokens are one, two"):
         TokenFile(path).rotate("three", now=0.0)
     with pytest.raises(InvalidOption, match="overlap=-1"):
         TokenFile(path).rotate("one", now=0.0, overlap=-1)
@@ -224,7 +224,7 @@ def test_what_cannot_be_a_token_is_not_made(tmp_path: Path) -> None:
     file.add(new_token("a", "t", ["read"], now=0.0)[1])
     with pytest.raises(InvalidOption, match="exists already"):
         file.add(new_token("a", "t", ["read"], now=0.0)[1])
-    with pytest.raises(NotFound, match="existing tokens: a"):
+    with pytest.raises(NotFound, match="existing tokens are a"):
         file.revoke("b")
 
 

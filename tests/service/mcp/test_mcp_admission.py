@@ -163,7 +163,7 @@ def test_mounted_without_the_gate_it_answers_nobody(tmp_path: Path) -> None:
     with running(ServiceOptions(store=seed(tmp_path)), besides=[unguarded]) as service:
         for method, params in every_request("x"):
             answer = ask(service, "", method, params)
-            assert answer.json()["error"]["message"].endswith("was not authorized")
+            assert answer.json()["error"]["message"].endswith("was not authorized: send a token")
 
 
 class _App:
