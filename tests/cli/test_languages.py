@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from tests.cli.seeded import LONG, SHORT, seed
@@ -84,6 +85,26 @@ def test_help_is_drawn_in_one_language(path: tuple[str, ...]) -> None:
     assert "<bool>" not in said + asked, asked  # a flag takes no value
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("path", ALL, ids=lambda path: " ".join(path) or "turnfold")
+def test_no_help_is_cut_at_80_columns(
+    path: tuple[str, ...], language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 80)
+    narrow = {"TURNFOLD_LANG": language, "COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1"}
+    drawn = CliRunner().invoke(app, [*path, "--help"], env=narrow).stdout
+    assert "…" not in drawn, drawn
+    assert [line for line in drawn.splitlines() if cell_len(line) > 80] == []
+    assert ("用法：" if language == "zh" else "Usage: ") in drawn
+    assert ("用法：" in drawn) != ("Usage: " in drawn)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_group_without_a_command_shows_its_help(language: str) -> None:
+    drawn = run("db", language=language)
+    assert drawn.strip() == run("db", "--help", language=language).strip()
+
+
 def test_no_translation_is_left_over() -> None:
     assert {first_paragraph(each.help) for each in ALL.values()} == set(COMMANDS)
     asked = {p.help for each in ALL.values() for p in each.params}
@@ -106,12 +127,18 @@ def test_an_option_without_its_chinese_would_be_noticed(monkeypatch: pytest.Monk
         (("show", "x", "--limit", "many"), "参数的值不对"),
         (("nonsense",), "命令用法有误"),
         (("db", "nonsense"), "命令用法有误"),
+        (("sohw",), "是不是 'show'？"),
+        (("show", "x", "--limitt", "3"), "相近的有：--limit"),
+        (("show", "x", "y"), "多出的参数：y"),
+        (("show", "x", "--limit"), "后面要有值"),
+        (("show", "x", "--limit", "0"), "至少为 1"),
     ],
 )
 def test_a_wrong_call_is_told_in_both_languages(words: tuple[str, ...], chinese: str) -> None:
     said, asked = run(*words, language="zh"), run(*words, language="en")
     assert said.count(chinese) == 1
     assert "错误" in said
+    assert not re.search("[a-z]{3,} [a-z]{2,}", said.replace("turnfold", "")), said
     assert not CHINESE.search(asked)
     for language in ("zh", "en"):
         done = CliRunner().invoke(app, list(words), env={"TURNFOLD_LANG": language})

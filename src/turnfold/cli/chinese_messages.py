@@ -124,6 +124,32 @@ _ERRORS: Final[Mapping[str, str]] = {
         "{purpose} 需要软件包 {package}：pip install {wanted}"
     ),
 }
+_USAGE: Final[Mapping[str, str]] = {
+    "Missing command.": "请给出命令",
+    "Missing argument {name}.": "请给出 {name}",
+    "Missing option {name}.": "请给出选项 {name}",
+    "No such command {name}.": "没有命令 {name}",
+    "No such command {name}. Did you mean {near}?": "没有命令 {name}，是不是 {near}？",
+    "No such option: {name}": "{name} 不是这个命令的选项",
+    "No such option: {name} (Possible options: {near})": "{name} 不是这个命令的选项，相近的有：{near}",
+    "Got unexpected extra argument(s) ({given})": "多出的参数：{given}",
+    "Option {name} requires an argument.": "选项 {name} 后面要有值",
+    "Option {name} does not take a value.": "选项 {name} 后面不能有值",
+    "Invalid value: {reason}": "{reason}（值不可用）",
+    "Invalid value for {name}: {reason}": "{name}：{reason}（值不可用）",
+    "Invalid value for {name}: Input should be a valid integer, unable to parse string as an integer": (
+        "{name} 应是整数"
+    ),
+    "Invalid value for {name}: Input should be a valid number, unable to parse string as a number": (
+        "{name} 应是数字"
+    ),
+    "Invalid value for {name}: Input should be greater than or equal to {least}": "{name} 至少为 {least}",
+    "Invalid value for {name}: path {path} does not exist.": "{name}：没有文件 {path}",
+    "Invalid value for {name}: Value error, {given} is not one of {known}.": (
+        "{name}：{given} 不在可用的值之中：{known}"
+    ),
+}
+"""Usage errors of the command line parser."""
 _DOCTOR: Final[Mapping[str, str]] = {
     "extras": "可选依赖",
     "tokenizers": "分词器",
@@ -232,5 +258,5 @@ _OTHER: Final[Mapping[str, str]] = {
     "warning: {warning}": "警告：{warning}",
     "no context could be built: {error}": "无法构建上下文：{error}",
 }
-MESSAGES: Final[Mapping[str, str]] = {**_ERRORS, **_DOCTOR, **_CHAT, **_OTHER}
+MESSAGES: Final[Mapping[str, str]] = {**_ERRORS, **_USAGE, **_DOCTOR, **_CHAT, **_OTHER}
 """English sentence -> Chinese; names in braces are placeholders for values."""

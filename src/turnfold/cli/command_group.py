@@ -6,9 +6,11 @@ The language is that of TURNFOLD_LANG, else of the locale. JSON and exit codes d
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping
+import re
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -31,6 +33,7 @@ _HEADINGS: Final[Mapping[str, str]] = {
     "ERRORS_PANEL_TITLE": "错误",
     "OPTIONS_PANEL_TITLE": "选项",
     "REQUIRED_LONG_STRING": "[必填]",
+    "RICH_HELP": "查看帮助：[blue]{command_path} {help_option}[/]",
 }
 _USAGE_ERRORS: Final[Mapping[str, str]] = {
     "BadParameter": "参数的值不对",
@@ -38,6 +41,11 @@ _USAGE_ERRORS: Final[Mapping[str, str]] = {
     "NoSuchOption": "没有这个选项",
     "UsageError": "命令用法有误",
 }
+
+_UNBROKEN: Final = re.compile(
+    r"[（“]*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef“”]+)[，。；：、！？）”]*\s*|\s+|."
+)
+"""A piece of text that stays on one line: a Chinese character or another word, with the punctuation around it."""
 
 
 class TranslatedGroup(TyperGroup):
@@ -73,6 +81,10 @@ class TranslatedGroup(TyperGroup):
         if is_chinese():
             _translated(self)
         super().format_help(ctx, formatter)
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (passed through)
+        """Write the usage line in the reader's language."""
+        _write_usage(self, ctx, formatter)
 
 
 def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does not export its types)
@@ -125,7 +137,13 @@ def _translated(command: Any) -> Any:  # noqa: ANN401 (the package does not expo
         return option
 
     command.get_help_option = get_help_option
+    command.format_usage = partial(_write_usage, command)
     return command
+
+
+def _write_usage(command: Any, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (as above)
+    pieces = " ".join(command.collect_usage_pieces(ctx))
+    formatter.write_usage(ctx.command_path, pieces, prefix="用法：" if is_chinese() else None)
 
 
 @contextmanager
@@ -135,14 +153,43 @@ def _headings() -> Generator[None]:
         return
     from typer import rich_utils  # imported here because it is slow to load
 
-    english = {name: getattr(rich_utils, name) for name in _HEADINGS}
+    replaced = {**_HEADINGS, **_wrapped_texts(rich_utils.highlighter)}
+    english = {name: getattr(rich_utils, name) for name in replaced}
     try:
-        for name, chinese in _HEADINGS.items():
+        for name, chinese in replaced.items():
             setattr(rich_utils, name, chinese)
         yield
     finally:
         for name, text in english.items():
             setattr(rich_utils, name, text)
+
+
+def _wrapped_texts(highlighter: Callable[[Any], Any]) -> Mapping[str, Any]:
+    """Return texts for help that break between Chinese characters: rich breaks at spaces only, and cuts the rest."""
+    from rich.cells import cell_len
+    from rich.containers import Lines
+    from rich.text import Text
+
+    class ChineseText(Text):
+        def wrap(self, console: Any, width: int, **options: Any) -> Lines:  # noqa: ANN401, ARG002 (as in the base class)
+            lines = Lines()
+            for line in self.split(allow_blank=True):
+                breaks, used, at = list[int](), 0, 0
+                for piece in _UNBROKEN.findall(line.plain):
+                    if used and used + cell_len(piece.rstrip()) > width:
+                        breaks.append(at)
+                        used = 0
+                    used, at = used + cell_len(piece), at + len(piece)
+                lines.extend(line.divide(breaks))
+            for line in lines:
+                line.rstrip()
+            return lines
+
+    def highlight(given: Any) -> ChineseText:  # noqa: ANN401 (passed through)
+        text = highlighter(given)
+        return ChineseText(text.plain, text.style, spans=text.spans)
+
+    return {"Text": ChineseText, "highlighter": highlight}
 
 
 @contextmanager
@@ -151,8 +198,8 @@ def _usage_errors() -> Generator[None]:
     try:
         yield
     except _UsageError as error:
-        if not is_chinese() or getattr(error, "translated", False):
-            raise
+        if not is_chinese() or getattr(error, "translated", False) or not str(error):
+            raise  # a group without a command has shown its help, and its error says nothing
         kind = next(
             _USAGE_ERRORS[each.__name__]
             for each in type(error).__mro__
