@@ -459,3 +459,20 @@ def test_replay_reads_a_file_too(tmp_path: Path) -> None:
     unpriced = invoke(["replay", str(file), "--session", "t1", "--model", "nobodys-model"])
     assert unpriced.exit_code == 0
     assert "no cost" in unpriced.stderr
+
+
+def test_the_parts_of_the_tail_are_told_apart_and_add_up(store: str, memory: Memory) -> None:
+    seen = set[str]()
+    for made in memory.session(LONG).calls():
+        found = invoke_json(["explain", LONG, made.call, "--store", store])
+        assert sum(found["tail"].values()) == made.sections["tail"]
+        seen |= found["tail"].keys()
+    assert seen == {"pinned", "rules", "recalled"}
+    shown = invoke(["explain", LONG, "--store", store]).stdout
+    parts = found["tail"]
+    assert f"p pins {parts['pinned']:,}" in shown
+    assert f"? recalled {parts['recalled']:,}" in shown
+    assert "! tail" not in shown
+    now = invoke_json(["context", LONG, "--store", store])
+    assert sum(now["tail"].values()) == now["sections"]["tail"]
+    assert f"? recalled {now['tail']['recalled']:,}" in invoke(["context", LONG, "--store", store]).stdout

@@ -11,7 +11,14 @@ from turnfold.cli.demo.charts import Bar, BarPart, Legend
 from turnfold.cli.labels import known_label, label, reason_label, with_singulars
 from turnfold.cli.output import columns, is_plain, print_result, printable
 from turnfold.cli.store import open_session
-from turnfold.inspect import CallPoint, ContextView, call_numbers, call_point, context_view
+from turnfold.inspect import (
+    CallPoint,
+    ContextView,
+    call_numbers,
+    call_point,
+    context_view,
+    with_tail_parts,
+)
 from turnfold.runtime import drive
 
 __all__ = (
@@ -33,7 +40,9 @@ _INKS = {
     "system": ("s", "blue"),
     "summary": ("#", "magenta"),
     "window": ("=", "cyan"),
-    "tail": ("!", "yellow"),
+    "pins": ("p", "bright_yellow"),
+    "rules": ("!", "yellow"),
+    "recalled": ("?", "dark_orange"),
     "turn": ("+", "green"),
     "reply opening": ("r", "bright_black"),
 }
@@ -48,10 +57,10 @@ def band(share: float) -> str:
 
 
 def budget_parts(
-    sections: Mapping[str, int], *, tools: int, reply: int, free: int
+    sections: Mapping[str, int], tail: Mapping[str, int], *, tools: int, reply: int, free: int
 ) -> tuple[BarPart, ...]:
     """Return the parts of a prompt in the order in which they are sent, and the free tokens."""
-    amounts = {"tools": tools, "reply opening": reply, **sections}
+    amounts = {"tools": tools, "reply opening": reply, **with_tail_parts(sections, tail)}
     parts = [BarPart(label(name), amounts.get(name, 0), *ink) for name, ink in _INKS.items()]
     return (*parts, BarPart(label("free"), max(free, 0), ".", "bright_black", solid=False))
 
@@ -131,7 +140,9 @@ def draw_context(view: ContextView, console: Console) -> Iterator[RenderableType
     plain, width = is_plain(console), min(console.width, _WIDEST)
     yield _title(view)
     yield _used(view, width, plain=plain)
-    parts = budget_parts(view.sections, tools=view.tools, reply=view.reply, free=view.free)
+    parts = budget_parts(
+        view.sections, view.tail, tools=view.tools, reply=view.reply, free=view.free
+    )
     yield bar(parts, plain=plain).text(width)
     yield tick_line(view.fold_at / view.allowed, width, plain=plain)
     yield legend(parts, plain=plain)

@@ -167,6 +167,7 @@ def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[Rend
     )
     parts = budget_parts(
         point.sections,
+        view.tail,
         tools=point.tools,
         reply=point.reply,
         free=point.allowed - point.tokens,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         left_out,
         recent_calls,
         sent_items,
+        with_tail_parts,
     )
 
 __all__ = (
@@ -89,6 +90,7 @@ __all__ = (
     "sent_items",
     "simulate",
     "translate_reason",
+    "with_tail_parts",
 )
 
 _HOMES = {
@@ -100,7 +102,7 @@ _HOMES = {
     "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
     "Simulation SimulationPlan plan_for simulate",
     "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut SentItem call_numbers call_point "
-    "call_view context_view excerpt left_out recent_calls sent_items",
+    "call_view context_view excerpt left_out recent_calls sent_items with_tail_parts",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

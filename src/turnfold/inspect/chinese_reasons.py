@@ -36,7 +36,7 @@ REASONS: Final[Mapping[str, str]] = {
     "over budget: cut to the low mark of {tokens} tokens": "超出预算：裁剪到低水位 {tokens} token",
     "over budget: folded into the summary": "超出预算：已折叠进摘要",
     "over budget: the summariser returned no summary": "超出预算：没有得到摘要",
-    "pins, state, notes and recalled entries": "固定项、状态、备注和回忆的记录",
+    "pins, rules, state, notes and recalled entries": "固定项、规则、状态、备注和召回的记录",
     "placeholder for a missing tool result": "代替缺失的工具结果",
     "replaced by a newer system message": "已由较新的系统消息取代",
     "second result for a call already answered: the provider would refuse it": (

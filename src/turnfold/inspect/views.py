@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from turnfold.errors import InvalidOption
 from turnfold.memory import AsyncSession, Explanation, Manifest, call_key
@@ -31,6 +31,7 @@ __all__ = (
     "left_out",
     "recent_calls",
     "sent_items",
+    "with_tail_parts",
 )
 
 
@@ -232,7 +233,7 @@ def _injected_reason(seq: int, section: str) -> str:
     if section == Section.SUMMARY:
         return "summary of the folded entries"
     if section == Section.TAIL:
-        return "pins, state, notes and recalled entries"
+        return "pins, rules, state, notes and recalled entries"
     return "placeholder for a missing tool result" if seq < 0 else ""
 
 
@@ -311,6 +312,8 @@ class CallView:
     """(seq, score) of the entries recalled into the tail."""
     calls: int = 0
     """Number of calls of the session; 0 if that was not asked for."""
+    tail: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens of the tail by the label of each block: `pinned`, `rules`, `recalled`, and so on."""
 
 
 def call_point(manifest: Manifest, number: int = 0) -> CallPoint:
@@ -355,7 +358,23 @@ def call_view(explained: Explanation, numbers: Mapping[str, int] | None = None) 
         items=sent_items(explained),
         left_out=left_out(manifest.fates),
         recalled=manifest.recalled,
+        tail=explained.tail,
     )
+
+
+def with_tail_parts(sections: Mapping[str, int], tail: Mapping[str, int]) -> dict[str, int]:
+    """Return the tokens of the sections, with those of `pins`, `rules` and `recalled` in the place of the tail.
+
+    `pins` stands for everything else that a program puts into the tail: state, findings, notes, workspace.
+    """
+    parts: dict[str, int] = {}
+    for name, tokens in sections.items():
+        if name != Section.TAIL:
+            parts[name] = tokens
+            continue
+        rules, recalled = tail.get("rules", 0), tail.get("recalled", 0)
+        parts |= {"pins": tokens - rules - recalled, "rules": rules, "recalled": recalled}
+    return parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,6 +423,8 @@ class ContextView:
     """The newest calls, oldest first."""
     biggest: tuple[SentItem, ...]
     left_out: tuple[LeftOut, ...]
+    tail: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens of the tail by the label of each block: `pinned`, `rules`, `recalled`, and so on."""
 
 
 def context_view(
@@ -445,6 +466,7 @@ def context_view(
         calls=tuple(calls),
         biggest=tuple(heapq.nlargest(biggest, items, key=lambda item: (item.tokens, -item.index))),
         left_out=left_out(_ranges(context)),
+        tail=context.tail_parts(),
     )
 
 

@@ -154,6 +154,8 @@ class Explanation:
     """Log position of each message in the window and the newest turn, in order; -1 for a placeholder message."""
     ends: tuple[int, int, int, int] = (0, 0, 0, 0)
     """Index in `messages` after the last message of each section: system, summary, window, tail."""
+    tail: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens of the tail by the label of each block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,6 +509,7 @@ class CallLog:
             costs=tuple(context.costs),
             seqs=tuple(context.positions),
             ends=context.ends,
+            tail=context.tail_parts(),
         )
 
     async def _messages(self, after: int, upto: int, counter: TokenCounter) -> list[StoredMessage]:

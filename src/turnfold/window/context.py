@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from turnfold.budget import Budget
 from turnfold.records import Message, Misplaced
+from turnfold.text import fenced_blocks
 from turnfold.tokens import Certainty, TokenCounter, weakest
 from turnfold.window.counted_log import Transcript
 from turnfold.window.strategies import SpanView
@@ -321,6 +322,23 @@ class Context:
         at = _SECTIONS.index(section)
         edges = (0, *self.ends, len(self.messages))
         return self.messages[edges[at] : edges[at + 1]]
+
+    def tail_parts(self) -> dict[str, int]:
+        """Return the tokens of the tail by the label of each block: `pinned`, `rules`, `state`, `recalled`, and so on.
+
+        They add up to the tokens of the section: what joins and frames the blocks is counted with the largest.
+        """
+        parts: dict[str, int] = {}
+        for message in self.section(Section.TAIL):
+            for block in fenced_blocks(message.text) or ():
+                tokens = self.counter.count_text(str(block))
+                parts[block.label] = parts.get(block.label, 0) + tokens
+        total = self.receipt.sections[Section.TAIL]
+        if not parts:
+            return {str(Section.TAIL): total} if total else {}
+        largest = max(parts, key=lambda label: parts[label])
+        parts[largest] += total - sum(parts.values())
+        return parts
 
     @property
     def receipt(self) -> Receipt:

@@ -21,7 +21,8 @@ from rich.text import Text
 from turnfold.cli.demo.labels import Texts
 from turnfold.cli.demo.replay import Fold, Shrunk, Step
 from turnfold.cli.demo.sample import Sample
-from turnfold.window import Outcome, Section
+from turnfold.inspect import with_tail_parts
+from turnfold.window import Outcome
 
 __all__ = (
     "Bar",
@@ -127,12 +128,15 @@ _INKS = (
     ("s", "blue", True),
     ("#", "magenta", True),
     ("=", "cyan", True),
+    ("p", "bright_yellow", True),
     ("!", "yellow", True),
+    ("?", "dark_orange", True),
     ("+", "green", True),
     ("t", "bright_black", True),
     (".", "bright_black", False),
 )
-"""Letter, colour and `solid` of each section of a context in order, of the tools, and of the free tokens."""
+"""Letter, colour and `solid` of each section of a context in order (the tail in its three parts), of the tools, and of
+the free tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +232,10 @@ class Drawing:
 
     def _parts(self, step: Step) -> tuple[BarPart, ...]:
         receipt = step.context.receipt
-        sections = (receipt.sections[section] for section in Section)
+        sections = {str(name): tokens for name, tokens in receipt.sections.items()}
+        parts = with_tail_parts(sections, step.context.tail_parts())
         free = receipt.allowed - receipt.tokens
-        return self._inks((*sections, receipt.tools + receipt.reply, free))
+        return self._inks((*parts.values(), receipt.tools + receipt.reply, free))
 
     def _inks(self, amounts: tuple[int, ...]) -> tuple[BarPart, ...]:
         return tuple(

@@ -22,8 +22,8 @@ class Texts:
 
     intro: str
     setting: str
-    sections: tuple[str, str, str, str, str, str, str]
-    """Names of the sections of a context in order, of the tools, and of the free tokens."""
+    sections: tuple[str, str, str, str, str, str, str, str, str]
+    """Names of the sections of a context in order, the tail in its three parts; of the tools; of the free tokens."""
     # one call
     title: str
     asked: str
@@ -59,7 +59,7 @@ _ENGLISH = Texts(
     intro="An operations lead and her agent move a warehouse. 中文和英文混着说, as people do.",
     setting="{messages} messages, {tokens:,} tokens, {calls} model calls of at most {budget:,} tokens "
     "({model}, counted offline), through a session on a SQLite file.",
-    sections=("system", "summary", "window", "rules", "turn", "tools", "free"),
+    sections=("system", "summary", "window", "pins", "rules", "recalled", "turn", "tools", "free"),
     title="call {call} of {calls} · turn {turn} of {turns}",
     asked="user",
     log="log",
@@ -104,7 +104,7 @@ _CHINESE = Texts(
     intro="运营负责人和她的智能体一起搬仓库。They switch languages, 就像平时说话一样。",
     setting="{messages} 条消息，{tokens:,} token，{calls} 次模型调用；"
     "每次调用预算 {budget:,} token（{model}，离线计数），经由 SQLite 文件上的会话句柄。",
-    sections=("系统", "摘要", "窗口", "规则", "本轮", "工具", "空闲"),
+    sections=("系统", "摘要", "窗口", "固定项", "规则", "召回", "本轮", "工具", "空闲"),
     title="第 {call} / {calls} 次调用 · 第 {turn} / {turns} 轮",
     asked="用户",
     log="记录",

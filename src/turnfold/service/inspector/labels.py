@@ -282,6 +282,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "summary": "摘要",
     "system": "系统",
     "tail": "尾部",
+    "recalled": "召回",
     "copy this call": "复制此次调用",
     "verification": "验证",
     "text": "内容",

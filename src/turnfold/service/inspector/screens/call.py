@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from turnfold import wire
-from turnfold.inspect import CallPoint, CallView, SentItem, call_numbers, call_view
+from turnfold.inspect import CallPoint, CallView, SentItem, call_numbers, call_view, with_tail_parts
 from turnfold.memory import Explanation
 from turnfold.records import encode_message
 from turnfold.service.inspector.charts import budget_bar, legend, parts_of
@@ -67,6 +67,7 @@ async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
     numbers = await call_numbers(view.session)
     seen, name = call_view(explained, numbers), view.session.id
     point = seen.point
+    parts = with_tail_parts(parts_of(point), seen.tail)
     return RenderedScreen(
         title=f"{_number(seen, words)} · {words('what the model saw')}",
         session=name,
@@ -75,8 +76,8 @@ async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
         about="What one model call sent: click a line for the whole message.",
         body=(
             _figures(seen, view, words),
-            budget_bar(parts_of(point), point.allowed, words),
-            legend(parts_of(point), words, free=max(point.allowed - point.tokens, 0)),
+            budget_bar(parts, point.allowed, words),
+            legend(parts, words, free=max(point.allowed - point.tokens, 0)),
             _neighbours(name, point, list(numbers), words),
             _forms(name, point.call, request.query.form, words),
             *_sent(request.query.form, seen, explained, name, words),
