@@ -115,7 +115,7 @@ class BudgetTooSmall(TurnfoldError):
         self.parts = dict(parts)
         self.unit = unit
         self.remedy = remedy
-        sum_text = " + ".join(f"{name} {cost:,}" for name, cost in parts.items())
+        sum_text = " + ".join(f"{name}: {cost:,}" for name, cost in parts.items())
         super().__init__(
             f"mandatory parts need {needed:,} {unit} ({sum_text}) but the budget allows {allowed:,}. {remedy}"
         )

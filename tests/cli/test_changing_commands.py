@@ -372,3 +372,36 @@ def test_explain_says_that_a_stable_beginning_was_not_cached(tmp_path: Path) -> 
     shown = " ".join(invoke(["explain", "one", "--store", store]).stdout.split())
     assert "nothing was cached, although" in shown
     assert invoke_json(["explain", "one", "--store", store])["point"]["cache_missed"] is True
+
+
+def test_nothing_is_announced_for_a_session_that_is_not_there(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    done = invoke(["delete", "nosuch", "--store", store])
+    assert done.exit_code == 3
+    assert "this erases" not in done.stderr
+    chinese = invoke(["delete", LONG, "--store", store], TURNFOLD_LANG="zh")
+    assert f"这会永久删除会话 '{LONG}'：请加上 --yes" in chinese.stderr
+
+
+def test_a_file_of_no_known_format_is_wrong_usage(tmp_path: Path) -> None:
+    path = tmp_path / "app.py"
+    path.write_text("import os\n")
+    done = invoke(["import", str(path), "--store", str(tmp_path / "new.db")])
+    assert done.exit_code == 2
+    assert done.stderr.count("line 1") == 1
+    assert "name it with --format" in done.stderr
+
+
+def test_an_empty_pin_names_the_options_of_the_command(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    done = invoke(["pin", SHORT, "--store", store])
+    assert done.exit_code == 2
+    assert "give the text to pin, or --entry" in done.stderr
+
+
+def test_one_is_written_in_the_singular(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    assert f"{SHORT}: 1 pin\n" in invoke(["pin", SHORT, "Be kind.", "--store", store]).stdout
+    invoke(["rules", SHORT, "--add", "Be kind.", "--store", store])
+    assert "1 rule\n" in invoke(["rules", SHORT, "--store", store]).stdout
+    assert "1 条规则" in invoke(["rules", SHORT, "--store", store], TURNFOLD_LANG="zh").stdout

@@ -180,7 +180,7 @@ def test_an_error_in_a_turn_is_told_and_the_chat_goes_on(tmp_path: Path) -> None
         assert talked.exit_code == 0, talked.output
         assert "ModelFailed: m refused the call (HTTP 401" in talked.output
         assert "hello again" in talked.output
-        assert f"turnfold chat {' '.join(given)} --session '花 园'" in talked.output
+        assert f"turnfold chat '花 园' {' '.join(given)}" in talked.output
         assert server.rejected == []
 
 
@@ -309,3 +309,14 @@ def test_in_a_terminal_lines_are_edited_and_brought_back(tmp_path: Path) -> None
     with Memory(address(tmp_path)) as memory:
         texts = [entry.message.text for entry in memory.session("notes").history()]
     assert texts == ["said yesterday 昨天说的", "hello", "said yesterday 昨天说的"]
+
+
+def test_a_chat_takes_the_session_as_an_argument_and_names_a_new_one(tmp_path: Path) -> None:
+    store = ["--store", address(tmp_path)]
+    first = RUN.invoke(app, ["chat", *store, "--once", "the spare key is at the desk"])
+    name = first.stderr.removeprefix("to continue: turnfold chat ").strip()
+    again = RUN.invoke(app, ["chat", name, *store, "--once", "where is the spare key?"])
+    assert "the spare key is at the desk" in again.stdout
+    assert again.stderr == ""
+    twice = RUN.invoke(app, ["chat", name, "--session", name, *store, "--once", "hi"])
+    assert twice.exit_code == 2

@@ -30,11 +30,12 @@ SHAPES: tuple[tuple[str, str], ...] = (
         "context ware",
         (
             "conversation counter window reserve allowed tokens free certainty sections tools reply messages roles "
-            "delta fold_at folded dropped shrunk checkpoint checkpoint_upto checkpoints cache calls biggest left_out"
+            "delta fold_at folded dropped shrunk checkpoint checkpoint_upto checkpoints cache calls biggest left_out "
+            "tail fold_failures fold_error"
         ),
     ),
     ("top", "session tokens entries conversations roles tools costliest"),
-    ("explain ware", "point exact window reserve items left_out recalled calls"),
+    ("explain ware", "point exact window reserve items left_out recalled calls tail"),
     ("explain ware --list", "session total calls"),
     (
         "diff ware",

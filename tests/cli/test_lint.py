@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.cli.seeded import SHORT, invoke, seed
 from tests.memory.importing.samples import (
     chatgpt_talk,
     claude_code_lines,
@@ -126,3 +127,11 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     done = RUN.invoke(app, ["lint", str(path)])
     assert done.exit_code == 2
     assert "not text in UTF-8" in done.output
+
+
+def test_a_stored_session_is_checked(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    done = invoke(["lint", SHORT, "--store", store])
+    assert done.exit_code == 0, done.output
+    assert f"{SHORT}: openai_chat: 0 faults" in done.stdout
+    assert invoke(["lint", "nosuch", "--store", store]).exit_code == 3

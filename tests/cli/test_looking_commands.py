@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -242,10 +243,11 @@ def test_the_context_is_the_one_the_next_call_gets(tmp_path: Path) -> None:
 def test_the_context_draws_what_it_says(store: str) -> None:
     seen = invoke(["context", "ware", "--store", store], width=80).stdout
     view = invoke_json(["context", "ware", "--store", store])
-    assert f"{view['tokens']:,} ({view['tokens'] / view['allowed']:.0%})" in seen
+    share = view["tokens"] / view["allowed"]
+    assert f"{view['tokens']:,} / {view['allowed']:,} tokens ({share:.0%}, " in seen
     assert f"{view['checkpoint']} @ {view['checkpoint_upto']}" in seen
     assert "^75%" in seen
-    for name, tokens in view["sections"].items():
+    for name, tokens in {**view["sections"], "pins": view["tail"]["pinned"], "tail": 0}.items():
         assert not tokens or f"{name} {tokens:,}" in seen
     chinese = invoke(["context", "ware", "--store", store], LC_ALL="zh_CN.UTF-8").stdout
     assert "预算 1,500" in chinese
@@ -467,7 +469,7 @@ def test_the_parts_of_the_tail_are_told_apart_and_add_up(store: str, memory: Mem
         found = invoke_json(["explain", LONG, made.call, "--store", store])
         assert sum(found["tail"].values()) == made.sections["tail"]
         seen |= found["tail"].keys()
-    assert seen == {"pinned", "rules", "recalled"}
+    assert seen == {"pinned", "recalled"}
     shown = invoke(["explain", LONG, "--store", store]).stdout
     parts = found["tail"]
     assert f"p pins {parts['pinned']:,}" in shown
@@ -475,4 +477,105 @@ def test_the_parts_of_the_tail_are_told_apart_and_add_up(store: str, memory: Mem
     assert "! tail" not in shown
     now = invoke_json(["context", LONG, "--store", store])
     assert sum(now["tail"].values()) == now["sections"]["tail"]
-    assert f"? recalled {now['tail']['recalled']:,}" in invoke(["context", LONG, "--store", store]).stdout
+    assert (
+        f"? recalled {now['tail']['recalled']:,}"
+        in invoke(["context", LONG, "--store", store]).stdout
+    )
+
+
+def invoke_pipe(arguments: list[str]) -> str:
+    """What a pipe gets that has no width."""
+    return invoke(arguments, COLUMNS="").stdout
+
+
+def test_a_pipe_gets_whole_lines(store: str, memory: Memory) -> None:
+    at = ["--store", store]
+    long = memory.session(LONG)
+    whole = [" ".join(entry.message.text.split()) for entry in long.history()]
+    shown = invoke_pipe(["show", LONG, "-n", "99", *at])
+    assert [text for text in whole if text not in shown] == []
+    assert [line for line in shown.splitlines() if line != line.rstrip()] == []
+    rules = invoke_pipe(["rules", LONG, *at])
+    assert [rule.text for rule in long.rules() if rule.text not in rules] == []
+    sent = long.explain(long.calls()[-1].call).messages
+    full = invoke_pipe(["explain", LONG, "--full", *at])
+    lines = [line for message in sent for line in message.text.splitlines()]
+    assert [line for line in lines if line not in full.splitlines()] == []
+
+
+def test_rules_are_shown_word_for_word_on_a_narrow_terminal(store: str) -> None:
+    drawn = invoke(["rules", LONG, "--store", store], width=60).stdout
+    assert "…" not in drawn
+
+
+def test_the_log_says_that_there_is_more(store: str) -> None:
+    drawn = invoke(["show", LONG, "-n", "5", "--store", store]).stdout
+    assert "5 of 49 entries; -n and --after show others, --full whole messages" in drawn
+    assert "entries; -n" not in invoke(["show", LONG, "-n", "49", "--store", store]).stdout
+
+
+def test_the_cache_line_agrees_with_the_list_of_calls(store: str) -> None:
+    newest = invoke_json(["explain", LONG, "--list", "--store", store])["calls"][-1]
+    drawn = " ".join(invoke(["context", LONG, "--store", store]).stdout.split())
+    share = f"{newest['kept_prefix']:.0%}"
+    assert f"the last call repeats {share} of the one before ({newest['shared']:,} tokens)" in drawn
+
+
+def test_a_system_message_that_was_logged_first_did_not_move(store: str) -> None:
+    items = invoke_json(["explain", LONG, "--store", store])["items"]
+    assert (items[0]["section"], items[0]["fate"], items[0]["reason"]) == ("system", "kept", "")
+
+
+def test_a_list_of_sessions_numbers_its_calls(store: str) -> None:
+    listed = invoke_json(["sessions", "ware", "--store", store])["sessions"][0]["calls"]
+    assert [call["number"] for call in listed] == list(range(13, 25))
+    assert "curve: how full the budget was" in invoke(["sessions", "--store", store]).stdout
+
+
+def test_an_unknown_model_is_told(store: str) -> None:
+    done = invoke(["context", LONG, "--model", "gpt-17", "--store", store])
+    assert "model 'gpt-17' is not known: its tokens are estimates" in done.stderr
+
+
+def test_an_erased_session_is_told_from_an_empty_one(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    assert invoke(["delete", SHORT, "--yes", "--store", store]).exit_code == 0
+    done = invoke(["show", SHORT, "--store", store])
+    assert done.exit_code == 3
+    assert f"session '{SHORT}' was deleted" in done.stderr
+
+
+def test_rules_are_added_and_dropped(tmp_path: Path) -> None:
+    at = ["--store", seed(tmp_path)]
+    invoke(["rules", SHORT, "--add", "Answer in metric units.", *at])
+    [added] = invoke_json(["rules", SHORT, *at])["rules"]
+    assert (added["text"], added["seq"]) == ("Answer in metric units.", 0)
+    assert invoke(["rules", SHORT, "--drop", added["id"], *at]).exit_code == 0
+    assert invoke_json(["rules", SHORT, *at])["rules"] == []
+    missing = invoke(["rules", SHORT, "--drop", "77", *at])
+    assert missing.exit_code == 3
+    assert "no active rule '77'" in missing.stderr
+
+
+def test_replay_shows_every_column_and_uses_the_model_of_the_session(store: str) -> None:
+    drawn = invoke(["replay", LONG, "--budget", "1000", "--store", store], width=80).stdout
+    for head in ("folds", "dropped", "cached", "cost", "model folds"):
+        assert head in drawn
+    found = invoke_json(["replay", LONG, "--budget", "1000", "--store", store])
+    assert found["model"] == MODEL
+    assert found["rows"][0]["cost"]["total"] > 0
+    short = invoke(["replay", LONG, "--budget", "10", "--store", store])
+    assert short.exit_code == 2
+    assert "--budget 10: not even the first call fits" in short.stderr
+
+
+def test_times_have_their_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from turnfold.cli.output import moment
+
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        assert moment(1_767_603_600_000_000) == "2026-01-05 17:00 CST"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -39,7 +39,10 @@ def test_every_call_is_within_budget_and_keeps_every_rule(tokens: int) -> None:
     for step in steps:
         cost = COUNTER.count(step.context.messages, tools=SAMPLE.tools).tokens
         assert cost == step.context.tokens <= tokens
+        parts = step.context.tail_parts()
+        assert sum(parts.values()) == step.context.receipt.sections[Section.TAIL]
         assert step.violations == ()
+    assert {"pinned", "rules"} <= set(parts)
 
 
 def test_each_call_stands_right_before_what_the_assistant_said() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -14,14 +15,14 @@ from typer.testing import CliRunner
 
 from tests.cli.seeded import LONG, SHORT, invoke, invoke_json, seed
 from tests.house.source_tree import PACKAGE, python_files
-from turnfold import errors
+from turnfold import Budget, Memory, errors
 from turnfold.cli import doctor as checks
 from turnfold.cli import output as screen
 from turnfold.cli import store as store_address
 from turnfold.cli.app import app
 from turnfold.cli.commands.options import _complete_session
 from turnfold.cli.context_budget import band, sparkline, tick_line
-from turnfold.cli.exit_codes import ExitCode, code_of, report_errors
+from turnfold.cli.exit_codes import ExitCode, code_of, error_text, report_errors
 from turnfold.cli.labels import CHINESE, label, with_singulars
 from turnfold.inspect import CallPoint
 from turnfold.stores import shown_address
@@ -199,6 +200,8 @@ def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> Non
         (errors.InvalidOption("x"), ExitCode.USAGE),
         (errors.InvalidBudget("x"), ExitCode.USAGE),
         (errors.UnknownModel("x"), ExitCode.USAGE),
+        (errors.ModelFailed("x"), ExitCode.FAILED),
+        (errors.ModelUnavailable("x"), ExitCode.FAILED),
     ],
 )
 def test_every_error_has_its_code(
@@ -293,3 +296,39 @@ def test_addresses_and_paths_mean_the_same(tmp_path: Path) -> None:
     assert store_address.file_of("sqlite://") is None
     assert store_address.file_of("postgresql://h/x") is None
     assert shown_address(address) == address
+
+
+def test_a_summarizer_that_is_down_is_told(tmp_path: Path) -> None:
+    def down(*_: object) -> str:
+        raise ConnectionError("the summarizer is down")
+
+    store = str(tmp_path / "down.db")
+    with Memory(f"sqlite:///{store}", budget=Budget(max_tokens=600), summarizer=down) as memory:
+        session = memory.session("s")
+        for turn in range(30):
+            session.user(f"step {turn}: " + "detail " * 30)
+            session.context()
+            session.assistant("noted")
+    drawn = " ".join(invoke(["context", "s", "--store", store]).stdout.split())
+    assert "folding failed" in drawn
+    assert "last with ConnectionError" in drawn
+    [found] = [
+        each
+        for each in invoke_json(["doctor", "--store", store])["findings"]
+        if each["name"] == "folds"
+    ]
+    assert found["state"] == "note"
+    assert "session 's': folding failed" in found["detail"]
+
+
+def test_a_budget_that_is_too_small_is_told_in_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    with Memory(budget=Budget(max_tokens=10)) as memory:
+        session = memory.session("s")
+        session.system("Be kind to everybody who asks for something.")
+        session.user("hi")
+        with pytest.raises(errors.BudgetTooSmall) as refused:
+            session.context()
+    assert "1 条系统消息的外框: " in error_text(refused.value)
+    assert "正文，每段截到 8 token: " in error_text(refused.value)
+    assert not re.search("[a-z]+ [a-z]+", error_text(refused.value))

@@ -37,7 +37,7 @@ EVERY_KIND = [getattr(errors, name) for name in errors.__all__]
 
 def test_a_budget_error_adds_up() -> None:
     assert str(TOO_SMALL) == (
-        "mandatory parts need 5,200 tokens (system 1,200 + newest turn 4,000) but the budget allows 4,000. "
+        "mandatory parts need 5,200 tokens (system: 1,200 + newest turn: 4,000) but the budget allows 4,000. "
         "Raise max_tokens"
     )
     assert (TOO_SMALL.needed, TOO_SMALL.allowed, TOO_SMALL.unit) == (5_200, 4_000, "tokens")

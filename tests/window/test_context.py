@@ -261,7 +261,7 @@ class TestTooSmall:
             "newest turn, no part above 8 tokens": 11,
         }
         assert str(refusal).startswith(
-            "mandatory parts need 20 tokens (system 6 + reply opening 3 + newest turn, no part above 8 tokens 11) "
+            "mandatory parts need 20 tokens (system: 6 + reply opening: 3 + newest turn, no part above 8 tokens: 11) "
             "but the budget allows 18. "
         )
 

@@ -16,12 +16,15 @@ import typer
 import turnfold
 from turnfold.cli.command_group import TranslatedGroup
 from turnfold.cli.commands import add_commands
+from turnfold.cli.commands.options import StoreOption, TenantOption
 from turnfold.cli.demo.labels import language_of
 from turnfold.cli.exit_codes import report_errors
+from turnfold.cli.labels import translated
 from turnfold.cli.mcp import mcp
 from turnfold.cli.proxy import proxy
 from turnfold.cli.serve import serve, tokens
 from turnfold.cli.ui import ui
+from turnfold.errors import InvalidOption
 
 if TYPE_CHECKING:
     from turnfold.cli.lint import Linted
@@ -158,6 +161,12 @@ def demo(
 
 @app.command()
 def chat(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Session to continue or begin; @last is the newest.", metavar="SESSION"
+        ),
+    ] = None,
     *,
     model: Annotated[
         str | None, typer.Option(help="Model to chat with. Default: TURNFOLD_MODEL.")
@@ -174,12 +183,14 @@ def chat(
         ),
     ] = None,
     session: Annotated[
-        str | None, typer.Option(help="Continue this session; @last is the newest.", metavar="ID")
+        str | None, typer.Option(help="The session, as the argument.", metavar="ID")
     ] = None,
     system: Annotated[str, typer.Option(help="Instructions to the model.")] = "",
     budget: Annotated[
         int | None,
-        typer.Option(help="Token budget of a call. Default: the model's context window."),
+        typer.Option(
+            help="Token budget of a call. Default: 75% of the model's context window; 12,000 if that is not known."
+        ),
     ] = None,
     once: Annotated[
         str | None, typer.Option(help="Send this, print the answer, and exit.", metavar="TEXT")
@@ -193,6 +204,9 @@ def chat(
     from turnfold.cli.chat import say_once, talk
 
     with report_errors():
+        if name is not None and session is not None:
+            raise InvalidOption("give the session once: as an argument or with --session")
+        session = name or session
         if once is not None or as_json:
             if once is None:
                 raise typer.BadParameter("--json needs --once TEXT")
@@ -205,7 +219,13 @@ def chat(
                 system=system,
                 tokens=budget,
             )
-            typer.echo(text if as_json else _answer_text(json.loads(text)))
+            if as_json:
+                typer.echo(text)
+                return
+            turn = json.loads(text)
+            typer.echo(_answer_text(turn))
+            if session is None:
+                typer.echo(translated(f"to continue: turnfold chat {turn['session']}"), err=True)
             return
         talk(
             model=model,
@@ -220,7 +240,6 @@ def chat(
 def _answer_text(turn: dict[str, str | None]) -> str:
     """Return the text to print for a turn of a chat: the answer, or that the message was stored."""
     from turnfold.cli.chat import shown_answer
-    from turnfold.cli.labels import translated
 
     answer = shown_answer(turn["answer"] or "")
     if answer or turn["model"] is not None:
@@ -230,9 +249,12 @@ def _answer_text(turn: dict[str, str | None]) -> str:
 
 @app.command()
 def lint(
-    file: Annotated[
-        Path,
-        typer.Argument(help="A request body, messages, or a file `import` can read.", exists=True),
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A session, or a file: a request body, messages, or what `import` can read.",
+            metavar="SOURCE",
+        ),
     ],
     *,
     provider: Annotated[
@@ -243,13 +265,20 @@ def lint(
         Path | None,
         typer.Option(help="Write the repaired history to this file.", metavar="PATH"),
     ] = None,
+    store: StoreOption = None,
+    tenant: TenantOption = "default",
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Check a stored history against its provider's rules; exit code 1 if it would be rejected."""
-    from turnfold.cli.lint import lint_file
+    """Check a session or a file against its provider's rules; exit code 1 if it would be rejected."""
+    from turnfold.cli.lint import lint_file, lint_session
 
     with report_errors():
-        found = lint_file(file, provider)
+        is_file = Path(source).is_file()
+        found = (
+            lint_file(Path(source), provider)
+            if is_file
+            else lint_session(store, tenant, source, provider)
+        )
     alone = found[0] if len(found) == 1 and not found[0].conversation else None
     if mend is not None:
         from turnfold.cli.transfer import output_file
@@ -268,7 +297,6 @@ def lint(
 
 
 def _show_linted(one: Linted) -> None:
-    from turnfold.cli.labels import translated
     from turnfold.cli.output import printable
 
     for fault in one.faults:

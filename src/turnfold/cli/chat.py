@@ -235,7 +235,9 @@ def budget_line(receipt: Receipt) -> str:
         for outcome in (Outcome.FOLDED, Outcome.DROPPED, Outcome.SHRUNK)
         if receipt.count(outcome) or outcome is Outcome.DROPPED
     ]
-    line = f"{receipt.allowed:,} token 中的 {receipt.tokens:,}（{known_label(str(receipt.certainty))}）"
+    line = (
+        f"{receipt.tokens:,} / {receipt.allowed:,} token（{known_label(str(receipt.certainty))}）"
+    )
     line = "，".join((f"{line}；{receipt.messages:,} 条消息", *counts))
     if receipt.wired and (changed := sum(change.times for change in receipt.changes)):
         line += f"；为 {receipt.wired.provider} 改动 {changed:,} 处"
@@ -256,7 +258,7 @@ def _error_line(error: TurnfoldError) -> str:
 def _resume_command(conversation: str, given: Mapping[str, str | None]) -> str:
     """Return the `turnfold chat` command that continues this session later, with its store."""
     options = "".join(f" --{name} {shlex.quote(value)}" for name, value in given.items() if value)
-    return f"turnfold chat{options} --session {shlex.quote(conversation)}"
+    return f"turnfold chat {shlex.quote(conversation)}{options}"
 
 
 def _memory(

@@ -39,8 +39,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Chat with a model in a stored session; without a model, search the session's memory.": (
         "在会保存的会话中与模型交谈；没有模型时在会话记忆中查找。"
     ),
-    "Check a stored history against its provider's rules; exit code 1 if it would be rejected.": (
-        "检查一段历史是否符合服务商的要求；会被拒绝时退出码为 1。"
+    "Check a session or a file against its provider's rules; exit code 1 if it would be rejected.": (
+        "检查会话或文件是否符合服务商的要求；会被拒绝时退出码为 1。"
     ),
     "List the sessions, most recently changed first.": "列出会话，最近改动的在前。",
     "Show the messages of a session.": "显示会话中说过的内容。",
@@ -150,7 +150,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Host name to accept; '*' for any, with a token file.": (
         "服务所用的名称；“*”表示任何名称，须有令牌文件。"
     ),
-    "A request body, messages, or a file `import` can read.": "请求体、消息列表，或 `import` 能读取的文件。",
+    "A session, or a file: a request body, messages, or what `import` can read.": (
+        "一个会话，或一个文件：请求体、消息列表，或 `import` 能读取的内容。"
+    ),
     "A server with OpenAI's chat API.": "使用 OpenAI 聊天接口的服务器。",
     "A session, or a file `import` can read.": "一个会话，或 `import` 能读取的文件。",
     "A session. Default: the whole store by session.": "一个会话。默认：整个存储，按会话列出。",
@@ -172,6 +174,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Bytes a tenant may store; 0 for no limit.": "一个租户可保存的字节数；0 表示不限。",
     "Largest request body in bytes.": "一个请求的字节数。",
     "ChatGPT: also import abandoned branches.": "ChatGPT：也包括被放弃的分支。",
+    "Model to count tokens and costs for. Default: that of the session.": "按此模型计数和计价。默认：会话自己的模型。",
     "Model to count tokens and costs for.": "按此模型计数和计价。",
     "Model to count tokens for.": "按此模型计数。",
     "Model to count tokens for. Default: the session's counter.": (
@@ -183,7 +186,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Format of a file.": "文件的格式。",
     "Start after this seq. Default: the newest entries.": "从此序号之后的记录开始。默认：最新的。",
     "Conversations with questions and their evidence.": "带有问题及其依据的会话。",
-    "Continue this session; @last is the newest.": "继续此会话；@last 是最近改动的。",
+    "Session to continue or begin; @last is the newest.": "要继续或新建的会话；@last 是最近改动的。",
+    "Add this rule, in your words.": "添加这条规则，用你自己的话。",
+    "Drop a rule: its id, or the seq of its entry.": "去掉一条规则：它的标识，或所在记录的序号。",
+    "The session, as the argument.": "会话，与参数相同。",
     "Hours an Idempotency-Key is remembered; 0 for ever.": (
         "Idempotency-Key 记住多少小时；0 表示永远。"
     ),
@@ -290,8 +296,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Token limit of one response; the rest can be requested.": "一个答复的 token 数；其余可以再要。",
     "Token budgets of a call: 2000,8000.": "一次调用可用的 token 数：2000,8000。",
     "Token budget of a call.": "一次调用可用的 token 数。",
-    "Token budget of a call. Default: the model's context window.": (
-        "一次调用可用的 token 数。默认：模型能读的数量。"
+    "Token budget of a call. Default: 75% of the model's context window; 12,000 if that is not known.": (
+        "一次调用可用的 token 数。默认：模型上下文窗口的 75%；不知道窗口大小时为 12,000。"
     ),
     "Only calls of this tool and their results.": "调用此工具的内容，或它的答复。",
     "Name of the token.": "它的名称。",

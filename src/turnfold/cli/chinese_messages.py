@@ -41,6 +41,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "--budget {given} is not a number of tokens: write 2000 or 2000,8000": (
         "--budget {given} 不是 token 数：写成 2000 或 2000,8000"
     ),
+    "--budget {budget}: not even the first call fits. {reason}": "--budget {budget}：连第一次调用也放不下。{reason}",
     "no sessions of tenant {tenant} in {store}": "{store} 中没有租户 {tenant} 的会话",
     "there are no messages in {path}: give a file with a conversation": "{path} 中没有消息：请给出含有会话的文件",
     "no conversation in {path}": "{path} 中没有会话",
@@ -101,6 +102,31 @@ _ERRORS: Final[Mapping[str, str]] = {
     "session {session} has {calls} call, so there is no {name}": (
         "会话 {session} 有 {calls} 次调用，因此没有 {name}"
     ),
+    "the format of {name} is not known ({problem}). If it is one of these, name it with --format: {known}": (
+        "认不出 {name} 的格式（{problem}）。若是下列之一，请用 --format 指明：{known}"
+    ),
+    "call {number} of {calls}: {reason}": "第 {number} 次调用（共 {calls} 次）：{reason}",
+    "framing of {number} system message": "{number} 条系统消息的外框",
+    "framing of {number} system messages": "{number} 条系统消息的外框",
+    "text, each part cut to {most} tokens": "正文，每段截到 {most} token",
+    "system": "系统消息",
+    "pins": "固定项",
+    "this pin": "这个固定项",
+    "reply opening": "回答开头",
+    "newest turn": "最新一轮",
+    "newest turn, no part above {most} tokens": "最新一轮，每段不超过 {most} token",
+    "They cannot be shortened to the system share: raise the budget, the share, or send fewer": (
+        "系统消息无法缩短到它的份额：请提高预算或份额，或少发一些"
+    ),
+    "The newest turn cannot be left out or shortened further: {remedy}": "最新一轮不能省略，也不能再缩短：{remedy}",
+    "give the text to pin, or --entry with the number of an entry": (
+        "请给出要固定的文字，或用 --entry 给出记录的序号"
+    ),
+    "session {name} was deleted: nothing of it is stored": "会话 {name} 已删除：不再保存它的任何内容",
+    "no active rule {key} in {session}; `turnfold rules` lists them, by id and seq": (
+        "{session} 中没有有效的规则 {key}；`turnfold rules` 会列出，可用标识或序号"
+    ),
+    "give the session once: as an argument or with --session": "会话只能给出一次：作为参数，或用 --session",
     "format {format} is not one of {known}": "没有格式 {format}，可以是：{known}",
     "give either the sessions to export or --all, not both": "请给出要导出的会话，或 --all，二者取一",
     "mandatory parts need {needed} {unit} ({parts}) but the budget allows {allowed}. {remedy}": (
@@ -162,6 +188,17 @@ _DOCTOR: Final[Mapping[str, str]] = {
     "store permissions": "存储权限",
     "contents": "内容",
     "disk": "磁盘",
+    "folds": "折叠",
+    "session {name}: folding failed {times} times, last with {error}": (
+        "会话 {name}：折叠失败 {times} 次，最近一次是 {error}"
+    ),
+    "session {name}: folding failed {times} time, last with {error}": (
+        "会话 {name}：折叠失败 {times} 次，最近一次是 {error}"
+    ),
+    "Check the summarizer; until it works, older turns are shown as an extract": (
+        "请检查写摘要的模型；在它恢复之前，较早的轮次以摘录代替"
+    ),
+    "{address}: {backend} ({facts})": "{address}：{backend}（{facts}）",
     "terminal": "终端",
     "prices": "价目",
     "turnfold {version}, Python {python} on {system}": "turnfold {version}，{system} 上的 Python {python}",
@@ -229,6 +266,9 @@ _CHAT: Final[Mapping[str, str]] = {
     ),
 }
 _OTHER: Final[Mapping[str, str]] = {
+    "turnfold: model {model} is not known: its tokens are estimates": (
+        "turnfold：不认识模型 {model}，token 数为估计值"
+    ),
     "expires never": "永久有效",
     "expires {day}": "有效期至 {day}",
     "used never": "从未使用",

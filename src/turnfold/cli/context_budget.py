@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.demo.charts import Bar, BarPart, Legend
-from turnfold.cli.labels import known_label, label, reason_label, with_singulars
+from turnfold.cli.labels import is_chinese, known_label, label, reason_label, with_singulars
 from turnfold.cli.output import columns, is_plain, print_result, printable
 from turnfold.cli.store import open_session
 from turnfold.inspect import (
@@ -25,7 +25,10 @@ __all__ = (
     "band",
     "bar",
     "budget_parts",
+    "counter_line",
+    "curve_legend",
     "draw_context",
+    "figures",
     "height_of",
     "legend",
     "look_at_context",
@@ -93,6 +96,12 @@ def sparkline(calls: Sequence[CallPoint], *, width: int, plain: bool) -> str:
     return "".join(drawn[-width:]) if width > 0 else ""
 
 
+def curve_legend(*, plain: bool) -> str:
+    """Return the explanation of a sparkline."""
+    text = label("curve: how full the budget was, call by call; {fold} a fold")
+    return text.format(fold="|" if plain else "⟲")
+
+
 def height_of(share: float, *, plain: bool) -> str:
     """Return the character of a sparkline for a share between 0 and 1."""
     heights = _ASCII_HEIGHTS if plain else _HEIGHTS
@@ -126,6 +135,7 @@ def look_at_context(
             conversation=at.session.id,
             calls=[call_point(made, numbers.get(made.call, 0)) for made in at.calls],
             checkpoints=at.session.checkpoints(),
+            status=at.session.status(),
             biggest=biggest,
         )
 
@@ -147,6 +157,9 @@ def draw_context(view: ContextView, console: Console) -> Iterator[RenderableType
     yield tick_line(view.fold_at / view.allowed, width, plain=plain)
     yield legend(parts, plain=plain)
     yield from _facts(view)
+    if view.calls:
+        yield Text(curve_legend(plain=plain), "dim", overflow="fold")
+    yield counter_line(view.counter)
     if view.biggest:
         rows = [
             (
@@ -166,17 +179,28 @@ def _title(view: ContextView) -> Text:
     window = f" · {label('window')} {view.window:,}" if view.window else ""
     reserve = f" ({label('reserve')} {view.reserve:.0%})" if view.window else ""
     title = Text(printable(view.conversation), "bold", overflow="fold")
-    title.append(
-        f" · {view.counter}{window} · {label('budget')} {view.allowed:,}{reserve}", "not bold dim"
-    )
+    title.append(f"{window} · {label('budget')} {view.allowed:,}{reserve}", "not bold dim")
     return title
+
+
+def counter_line(counter: str) -> Text:
+    """Return a line that names the token counter and says what the parts of its name are."""
+    text = label("counted by {counter}: encoding of text + framing of messages + images")
+    return Text(text.format(counter=counter), "dim", overflow="fold")
+
+
+def figures(tokens: int, allowed: int, certainty: str) -> str:
+    """Return the tokens of a call and its budget, and how certain the number is."""
+    certain = known_label("upper bound" if certainty == "bound" else certainty)
+    if is_chinese():
+        return f"{tokens:,} / {allowed:,} token（{tokens / allowed:.0%}，{certain}）"
+    return f"{tokens:,} / {allowed:,} tokens ({tokens / allowed:.0%}, {certain})"
 
 
 def _used(view: ContextView, width: int, *, plain: bool) -> Text:
     share = view.tokens / view.allowed
     line = Text(f"{label('used')} ", overflow="fold")
-    line.append(f"{view.tokens:,} ({share:.0%})", band(share))
-    line.append(f" {known_label(view.certainty)}", "dim")
+    line.append(figures(view.tokens, view.allowed, view.certainty), band(share))
     if view.delta is not None:
         up, down = ("+", "-") if plain else ("▲+", "▼-")
         line.append(f"  {up if view.delta >= 0 else down}{abs(view.delta):,}")
@@ -193,11 +217,15 @@ def _used(view: ContextView, width: int, *, plain: bool) -> Text:
 def _facts(view: ContextView) -> Iterator[Text]:
     cache = view.cache
     if view.calls:
-        text = label("prefix unchanged for {calls} calls ({tokens:,} tokens)")
-        text = with_singulars(text.format(calls=cache.calls, tokens=cache.tokens))
+        text = label(
+            "the last call repeats {share:.0%} of the one before ({tokens:,} tokens); window unmoved for {calls} calls"
+        )
+        share = view.calls[-1].kept_prefix
+        text = text.format(share=share, tokens=cache.tokens, calls=cache.calls)
+        text = with_singulars(text)
         if cache.broken_by:
             number = next(each.number for each in view.calls if each.call == cache.broken_by)
-            text += "; " + label("last break: call {number:,} ({reason})").format(
+            text += "; " + label("last moved: call {number:,} ({reason})").format(
                 number=number, reason=reason_label(cache.reason)
             )
         yield _fact("cache", text)
@@ -207,6 +235,13 @@ def _facts(view: ContextView) -> Iterator[Text]:
         )
         reasons = "; ".join(dict.fromkeys(reason_label(one.reason) for one in view.left_out))
         yield _fact("left out", f"{text}{f' ({reasons})' if reasons else ''}")
+
+    if view.fold_failures:
+        text = label(
+            "folding failed {failures} times since the last checkpoint, last with {error}: until it succeeds, older "
+            "turns are shown as an extract"
+        ).format(failures=view.fold_failures, error=view.fold_error)
+        yield _fact("folds", with_singulars(text))
 
 
 def _fact(name: str, text: str) -> Text:

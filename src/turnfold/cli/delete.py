@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 from rich.text import Text
 
-from turnfold.cli.labels import label
+from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import as_json, make_console, printable
-from turnfold.cli.store import open_at, open_session
+from turnfold.cli.store import find_session, open_at, open_session
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.memory import ErasureCheck, ErasureReceipt, Memory
+from turnfold.runtime import drive
 from turnfold.stores import Erasure
 
 __all__ = (
@@ -37,14 +38,17 @@ def erase(
     """Erase a session, all sessions of a user or all of the tenant; asks for confirmation unless `asked`."""
     if sum((session is not None, user is not None, every)) != 1:
         raise InvalidOption("give exactly one of: a session, --user, --all, --verify")
-    if session is not None:
-        _confirm("session {name}", session, asked=asked)
-    elif user is not None:
-        _confirm("all sessions of user {name}", user, asked=asked)
-    else:
-        _confirm("all sessions of tenant {name}", tenant, asked=asked)
     with open_at(store, tenant) as opened:
         memory = Memory(opened.store, scope=opened.scope)
+        if session is not None:
+            if not drive(opened.store.head(opened.scope, session)).generation:
+                found = find_session(opened, session)  # raises if there is none
+                raise InvalidOption(f"to delete, give the whole id of the session: {found}")
+            _confirm("session {name}", session, asked=asked)
+        elif user is not None:
+            _confirm("all sessions of user {name}", user, asked=asked)
+        else:
+            _confirm("all sessions of tenant {name}", tenant, asked=asked)
         if session is not None:
             return memory.erase_session(session)
         return memory.erase_user(user) if user is not None else memory.erase_tenant(tenant)
@@ -71,7 +75,7 @@ def _confirm(what: str, name: str, *, asked: bool) -> None:
         return
     named = repr(printable(name))
     if not sys.stdin.isatty():
-        raise InvalidOption(f"this erases {what.format(name=named)} for good: add --yes")
+        raise InvalidOption(f"this erases {label(what).format(name=named)} for good: add --yes")
     question = label("erase {what} for good? [y/N] ").format(what=label(what).format(name=named))
     if input(question).strip().lower() not in ("y", "yes", "是"):
         raise InvalidOption("not confirmed, so nothing was deleted")
@@ -140,7 +144,7 @@ def show_erased_entry(erasure: Erasure, *, json: bool) -> None:
     counts = text.format(
         entries=erasure.entries, checkpoints=erasure.checkpoints, documents=erasure.documents
     )
-    console.print(Text(counts, "bold"))
+    console.print(Text(with_singulars(counts), "bold"))
     if erasure.already:
         console.print(Text(label("it was deleted before")))
     for name in erasure.mentions:

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -25,7 +26,8 @@ import turnfold
 from turnfold.cli.labels import label, translated, with_singulars
 from turnfold.cli.output import as_json, make_console, printable
 from turnfold.cli.store import address_of, encryption_keys, file_of
-from turnfold.errors import InvalidRecord, StoreError, TurnfoldError
+from turnfold.errors import InvalidRecord, StoreError, TurnfoldError, WrongKey
+from turnfold.memory import Memory
 from turnfold.runtime import drive
 from turnfold.stores import (
     SAFE_SQLITE,
@@ -55,6 +57,8 @@ _SPARE_BYTES = 200 << 20
 _MOST_READ = 50_000
 """Most entries that are read to verify their checksums, so that the check takes a few seconds only."""
 _SHOWN_FAULTS = 5
+_MOST_SESSIONS = 200
+"""Most sessions that are asked whether they fold."""
 _EXTRA = "extra "
 """Beginning of the names of the checks of extras."""
 
@@ -215,13 +219,14 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
     try:
         health = drive(opened.health())
         contents = _contents(opened, Scope(tenant))
+        folds = list(_folds(opened, Scope(tenant)))
     finally:
         drive(opened.close())
     facts = ", ".join(f"{name} {value}" for name, value in sorted(health.details.items()))
     yield CheckResult(
         name="store",
         state=CheckState.OK if health.ok else CheckState.BAD,
-        detail=f"{shown}: {health.backend}, {facts}",
+        detail=f"{shown}: {health.backend} ({facts})",
     )
     for warning in health.warnings:
         yield CheckResult(name="store", state=CheckState.BAD, detail=warning)
@@ -236,6 +241,26 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
     if path is not None and os.name == "posix":
         yield _permissions(path)
     yield contents
+    yield from folds
+
+
+def _folds(store: Store, scope: Scope) -> Iterator[CheckResult]:
+    """Report the most recently changed sessions in which folding fails, for example because a summarizer is down."""
+    newest = sorted(
+        drive(store.conversations(scope, limit=_MOST_SESSIONS)), key=lambda info: -info.updated
+    )
+    memory = Memory(store, scope=scope)
+    for info in newest:
+        with suppress(WrongKey):
+            status = memory.session(info.conversation).status()
+            if status.fold_failures:
+                times = with_singulars(f"{status.fold_failures} times")
+                yield CheckResult(
+                    name="folds",
+                    state=CheckState.NOTE,
+                    detail=f"session {info.conversation!r}: folding failed {times}, last with {status.fold_error}",
+                    remedy="Check the summarizer; until it works, older turns are shown as an extract",
+                )
 
 
 def _pages(path: Path) -> Iterator[CheckResult]:

@@ -160,6 +160,11 @@ def _draw(found: Evaluation, console: Console) -> Iterator[RenderableType]:
     for each in found.skipped:
         yield Text(f"{label('left out')}: {printable(each)}", "yellow", overflow="fold")
     yield Text(_notes(found), "dim", overflow="fold")
+    about = label(
+        "atoms: names, numbers and dates of folded entries that calls still send; R@5, P@5: share of the evidence "
+        "among the first five recalled entries, and of them that are evidence"
+    )
+    yield Text(about, "dim", overflow="fold")
 
 
 def _cells(row: EvaluationRow) -> list[str]:

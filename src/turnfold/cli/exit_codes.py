@@ -1,6 +1,7 @@
 """Exit codes of the commands, and printing of errors.
 
-0: success. 1: the command ran and found problems. 2: wrong usage. 3: not found. 4: the store or something else failed.
+0: success. 1: the command ran and found problems. 2: wrong usage. 3: not found. 4: the store, the model or another part
+failed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from enum import IntEnum
 
 from turnfold.cli.chinese_help import ERRORS
 from turnfold.cli.labels import is_chinese, translated
-from turnfold.errors import InvalidExport, MissingExtra, NotFound, StoreError, TurnfoldError
+from turnfold.errors import (
+    InvalidExport,
+    MissingExtra,
+    ModelFailed,
+    NotFound,
+    StoreError,
+    SummaryFailed,
+    TurnfoldError,
+)
 
 __all__ = (
     "ExitCode",
@@ -39,7 +48,7 @@ def code_of(error: TurnfoldError) -> ExitCode:
             return ExitCode.NOT_FOUND
         case InvalidExport():
             return ExitCode.PROBLEMS
-        case StoreError() | MissingExtra():
+        case StoreError() | MissingExtra() | ModelFailed() | SummaryFailed():
             return ExitCode.FAILED
         case _:
             return ExitCode.USAGE

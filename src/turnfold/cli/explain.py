@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.context_budget import band, bar, budget_parts, legend
-from turnfold.cli.labels import known_label, label, reason_label, with_singulars
+from turnfold.cli.context_budget import band, bar, budget_parts, counter_line, figures, legend
+from turnfold.cli.labels import counted, known_label, label, reason_label, with_singulars
 from turnfold.cli.output import (
     as_json,
     columns,
@@ -160,8 +160,7 @@ def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[Rend
             "bold",
         ),
         f" · {moment(point.created)} · ",
-        (f"{point.tokens:,} / {point.allowed:,} ({share:.0%})", band(share)),
-        f" {known_label(point.certainty)}",
+        (figures(point.tokens, point.allowed, point.certainty), band(share)),
         "" if view.exact else f" · {label('not verified to be the messages sent')}",
         overflow="fold",
     )
@@ -186,6 +185,7 @@ def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[Rend
             "nothing was cached, although the first {shared:,} tokens are the same as in the previous call"
         )
         yield Text(text.format(shared=point.shared), "yellow", overflow="fold")
+    yield counter_line(point.counter)
     yield Text()
     if full:
         yield from _whole_items(view.items)
@@ -201,8 +201,9 @@ def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[Rend
 def _whole_items(items: Sequence[SentItem]) -> Iterator[RenderableType]:
     for item in items:
         seq = f" · {label('seq')} {item.seq}" if item.seq else ""
-        about = f"{item.index} · {known_label(item.section)} · {known_label(item.label)}{seq}"
-        yield Text(f"{about} · {item.tokens:,} {label('tokens')}", "bold", overflow="fold")
+        names = dict.fromkeys((known_label(item.section), known_label(item.label)))
+        about = " · ".join((str(item.index), *names))
+        yield Text(f"{about}{seq} · {counted(item.tokens, 'tokens')}", "bold", overflow="fold")
         yield Text(without_controls(item.text, keep="\n\t"), overflow="fold")
         yield Text()
 
@@ -234,7 +235,7 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
     grown = found.after.tokens - found.before.tokens
     yield Text.assemble(
         (f"{label('call')} {found.before.number:,} -> {found.after.number:,}", "bold"),
-        f" · {found.before.tokens:,} -> {found.after.tokens:,} {label('tokens')} ({grown:+,})",
+        f" · {found.before.tokens:,} -> {counted(found.after.tokens, 'tokens')} ({grown:+,})",
         overflow="fold",
     )
     same = label(

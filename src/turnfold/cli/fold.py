@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from turnfold.cli.labels import label
+from turnfold.cli.labels import known_label, label, with_singulars
 from turnfold.cli.output import as_json, make_console, printable
 from turnfold.cli.store import open_session
 from turnfold.errors import NotFound
@@ -121,6 +121,8 @@ def show_checkpoints(listed: ListedCheckpoints, *, json: bool) -> None:
         if listed.dropped:
             console.print(label("dropped; later contexts leave it out:"))
         _print_checkpoint(console, each)
+    if listed.checkpoints:
+        _print_legend(console)
 
 
 def _print_checkpoint(console: Console, checkpoint: Checkpoint) -> None:
@@ -129,10 +131,18 @@ def _print_checkpoint(console: Console, checkpoint: Checkpoint) -> None:
         id=printable(checkpoint.id),
         upto=checkpoint.upto,
         fidelity=checkpoint.fidelity,
-        trust=printable(checkpoint.trust),
+        trust=known_label(printable(checkpoint.trust)),
     )
     console.print(Text(text, "bold"))
     console.print(Text("\n".join(printable(line) for line in checkpoint.text.splitlines())))
+
+
+def _print_legend(console: Console) -> None:
+    text = label(
+        "fidelity: share of the names, numbers and dates of the folded entries that the summary still has; "
+        "trust: the least trusted author among them"
+    )
+    console.print(Text(text, "dim", overflow="fold"))
 
 
 def show_fold(made: MadeFold, *, json: bool) -> None:
@@ -146,6 +156,7 @@ def show_fold(made: MadeFold, *, json: bool) -> None:
         console.print(label("nothing to fold: there are only the turns to keep (see --keep-turns)"))
         return
     _print_checkpoint(console, checkpoint)
+    _print_legend(console)
 
 
 def show_fork(made: MadeFork, *, json: bool) -> None:
@@ -156,4 +167,4 @@ def show_fork(made: MadeFork, *, json: bool) -> None:
     text = label("{session}: {entries:,} entries of {source}").format(
         session=printable(made.session), entries=made.entries, source=printable(made.forked_from)
     )
-    make_console().print(Text(text))
+    make_console().print(Text(with_singulars(text)))

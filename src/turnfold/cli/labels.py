@@ -18,6 +18,8 @@ from turnfold.inspect import translate_reason
 
 __all__ = (
     "CHINESE",
+    "counted",
+    "entries_and_turns",
     "is_chinese",
     "known_label",
     "label",
@@ -184,13 +186,14 @@ _SENTENCES: Final = (
         "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同",
     ),
     (
-        "prefix unchanged for {calls} calls ({tokens:,} tokens)",
-        "前缀已稳定 {calls} 次调用（{tokens:,} token）",
+        "the last call repeats {share:.0%} of the one before ({tokens:,} tokens); window unmoved for {calls} calls",
+        "最近一次调用重复了上一次的 {share:.0%}（{tokens:,} token）；窗口已有 {calls} 次调用没有移动",
     ),
     (
-        "last break: call {number:,} ({reason})",
-        "上次中断：第 {number:,} 次调用（{reason}）",
+        "last moved: call {number:,} ({reason})",
+        "上次移动：第 {number:,} 次调用（{reason}）",
     ),
+    ("no model: name one with --model for costs", "没有模型：要看费用请用 --model 指明"),
     (
         "{folded:,} folded, {dropped:,} dropped, {shrunk:,} shrunk",
         "折叠 {folded:,}，丢弃 {dropped:,}，缩短 {shrunk:,}",
@@ -242,6 +245,40 @@ _SENTENCES: Final = (
         "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}",
         "检查点 {id}：到第 {upto:,} 条记录，保真度 {fidelity:.0%}，可信级别 {trust}",
     ),
+    (
+        "{shown:,} of {total:,} entries; -n and --after show others, --full whole messages",
+        "共 {total:,} 条记录，这里是 {shown:,} 条；-n 和 --after 显示其他记录，--full 显示全文",
+    ),
+    (
+        "curve: how full the budget was, call by call; {fold} a fold",
+        "曲线：每次调用用掉预算的多少；{fold} 表示折叠",
+    ),
+    (
+        "counted by {counter}: encoding of text + framing of messages + images",
+        "计数方式 {counter}：文本编码 + 消息外框 + 图像",
+    ),
+    (
+        (
+            "fidelity: share of the names, numbers and dates of the folded entries that the summary still has; "
+            "trust: the least trusted author among them"
+        ),
+        "保真度：摘要中仍有多少被折叠记录里的名称、数字和日期；可信级别：这些记录中最不可信的作者",
+    ),
+    (
+        (
+            "atoms: names, numbers and dates of folded entries that calls still send; R@5, P@5: share of the evidence "
+            "among the first five recalled entries, and of them that are evidence"
+        ),
+        "要素：调用仍会发送的、被折叠记录里的名称、数字和日期；R@5：前五条召回记录包含了多少依据；P@5：其中多少是依据",
+    ),
+    (
+        (
+            "folding failed {failures} times since the last checkpoint, last with {error}: until it succeeds, older "
+            "turns are shown as an extract"
+        ),
+        "自上个检查点以来折叠失败 {failures} 次，最近一次是 {error}：在成功之前，较早的轮次以摘录代替",
+    ),
+    ("upper bound", "上限"),
     ("no checkpoints", "没有检查点"),
     ("dropped; later contexts leave it out:", "已弃用，之后的上下文不再展示："),
     (
@@ -322,15 +359,31 @@ _SENTENCES: Final = (
 CHINESE: Final[Mapping[str, str]] = {**_WORDS, **dict(_SENTENCES)}
 
 
+_MEASURED: Final[Mapping[str, str]] = {
+    "calls": "次调用",
+    "ended rules": "条已结束的规则",
+    "entries": "条记录",
+    "rules": "条规则",
+    "tokens": "token",
+    "turns": "轮",
+}
+"""Chinese nouns after a number, with their measure words."""
 _SINGULARS: Final[Mapping[str, str]] = {
     "calls": "call",
     "conversations": "conversation",
     "entries": "entry",
     "faults": "fault",
+    "checkpoints": "checkpoint",
+    "documents": "document",
     "messages": "message",
+    "more parts": "more part",
     "new sessions": "new session",
+    "pins": "pin",
     "questions": "question",
+    "ended rules": "ended rule",
+    "rules": "rule",
     "sessions": "session",
+    "times": "time",
     "tokens": "token",
     "turns": "turn",
 }
@@ -340,6 +393,20 @@ def with_singulars(text: str) -> str:
     """Return an English text with "1 entries" written as "1 entry"."""
     plurals = "|".join(_SINGULARS)
     return re.sub(rf"(?<![\d,.])1 ({plurals})\b", lambda found: f"1 {_SINGULARS[found[1]]}", text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 rule" or "28 条规则"; the noun is in the plural."""
+    if is_chinese():
+        return f"{number:,} {_MEASURED[noun]}"
+    return with_singulars(f"{number:,} {noun}")
+
+
+def entries_and_turns(entries: int, turns: int) -> str:
+    """Return the size of a conversation, such as "97 entries, 20 turns"."""
+    return ("，" if is_chinese() else ", ").join(
+        (counted(entries, "entries"), counted(turns, "turns"))
+    )
 
 
 def is_chinese() -> bool:
@@ -353,8 +420,21 @@ def translated(text: str) -> str:
         return text
     for pattern, chinese in _patterns():
         if found := pattern.fullmatch(text):
-            return chinese.format(**found.groupdict())
+            values = found.groupdict()
+            return chinese.format(**{name: _nested(name, each) for name, each in values.items()})
     return text
+
+
+def _nested(name: str, value: str) -> str:
+    """Return the value of a placeholder; a sentence inside a sentence is translated too."""
+    if name in ("reason", "remedy"):
+        return translated(value)
+    if name == "unit":
+        return {"tokens": "token", "messages": "条消息", "bytes": "字节"}.get(value, value)
+    if name == "parts":
+        parts = (part.rpartition(": ") for part in value.split(" + "))
+        return " + ".join(f"{translated(what)}{colon}{size}" for what, colon, size in parts)
+    return value
 
 
 @cache

@@ -14,11 +14,12 @@ from typing import Final, cast
 
 from turnfold import wire
 from turnfold.cli.replay import read_file, require_messages
+from turnfold.cli.store import log_pages, open_session
 from turnfold.errors import InvalidExport, InvalidOption
 from turnfold.importers import TURNFOLD, detect
 from turnfold.wire import Fault, guess_provider, lint, objects_of, repair
 
-__all__ = ("PROVIDERS", "Linted", "lint_file", "read_payload")
+__all__ = ("PROVIDERS", "Linted", "lint_file", "lint_session", "read_payload")
 
 
 _WRITERS: Final[Mapping[str, wire.WireFormat]] = {
@@ -71,12 +72,11 @@ class Linted:
 
 def lint_file(path: Path, provider: str | None) -> list[Linted]:
     """Check the conversations of a file against the rules of a provider; by default the detected one."""
-    if provider is not None and provider not in PROVIDERS:
-        raise InvalidOption(f"provider {provider!r} is not one of {', '.join(PROVIDERS)}")
+    require_provider(provider)
     require_messages(path)
     try:
         written_by = detect(path)
-    except InvalidExport:
+    except (InvalidExport, InvalidOption):
         written_by = ""  # read_payload() raises an error that says what is wrong
     if written_by in _PROGRAMS:
         return list(_imported(path, provider or _PROGRAMS[written_by]))
@@ -88,6 +88,23 @@ def lint_file(path: Path, provider: str | None) -> list[Linted]:
             for at, one in enumerate(bodies, 1)
         ]
     return [Linted(provider or guess_provider(payload), payload)]
+
+
+def lint_session(store: str | None, tenant: str, name: str, provider: str | None) -> list[Linted]:
+    """Check a stored session as a request for a provider, without repairs."""
+    chosen = provider or "openai_chat"
+    require_provider(chosen)
+    with open_session(store, tenant, name, calls=1) as at:
+        messages = [entry.message for page in log_pages(at.session) for entry in page]
+        return [
+            Linted(chosen, _WRITERS[chosen].request(messages, repair=False).kwargs, at.session.id)
+        ]
+
+
+def require_provider(provider: str | None) -> None:
+    """Raise `InvalidOption` if a provider is named that is not known."""
+    if provider is not None and provider not in PROVIDERS:
+        raise InvalidOption(f"provider {provider!r} is not one of {', '.join(PROVIDERS)}")
 
 
 def _name(body: Mapping[str, object], at: int) -> str:

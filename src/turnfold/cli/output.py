@@ -27,6 +27,7 @@ __all__ = (
     "as_json",
     "columns",
     "is_plain",
+    "is_uncut",
     "make_console",
     "moment",
     "print_result",
@@ -43,13 +44,27 @@ _MICRO = 1_000_000
 _LONGEST_CELL = 28
 """Most terminal cells of a column other than the wide one."""
 _NARROWEST_CELL = 12
+_UNCUT = 1_000_000
+"""Width of a console that cuts no line."""
 
 
 def make_console(*, to_stderr: bool = False) -> Console:
-    """Return the console that a command prints to; without colours if NO_COLOR is set."""
+    """Return the console that a command prints to; without colours if NO_COLOR is set.
+
+    In a pipe no line is cut or broken, unless COLUMNS sets a width: programs read it, and `grep` finds whole texts.
+    """
+    stream = sys.stderr if to_stderr else sys.stdout
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else _UNCUT
     if os.environ.get("NO_COLOR"):
-        return Console(color_system=None, highlight=False, stderr=to_stderr, markup=False)
-    return Console(highlight=False, stderr=to_stderr, markup=False)
+        return Console(
+            color_system=None, highlight=False, stderr=to_stderr, markup=False, width=width
+        )
+    return Console(highlight=False, stderr=to_stderr, markup=False, width=width)
+
+
+def is_uncut(console: Console) -> bool:
+    """Return True if the console has no width that a line must fit."""
+    return console.width >= _UNCUT
 
 
 def is_plain(console: Console) -> bool:
@@ -85,10 +100,11 @@ def printable(text: str) -> str:
 
 
 def moment(microseconds: int) -> str:
-    """Return a time (microseconds since 1970) as a readable text in UTC; a dash if it is 0 (unknown)."""
+    """Format a time for people, in the local time zone and with its name; a dash if it is unknown."""
     if microseconds <= 0:
         return "-"
-    return datetime.fromtimestamp(microseconds / _MICRO, UTC).strftime("%Y-%m-%d %H:%M")
+    local = datetime.fromtimestamp(microseconds / _MICRO, UTC).astimezone()
+    return local.strftime("%Y-%m-%d %H:%M %Z")
 
 
 def columns(
@@ -98,20 +114,24 @@ def columns(
     *,
     wide: str = "",
     only: Sequence[int] | None = None,
-) -> Table:
+    wrap: bool = False,
+) -> Table | Text:
     """Return a table without lines; numbers are right-aligned, and `wide` takes the remaining width and is truncated.
 
     If less than 12 cells remain for the `wide` column, it is left out, unless it is the first one. `only` selects
-    columns.
+    columns; `wrap` breaks the lines of the `wide` column instead of truncating them. In a pipe nothing is truncated.
     """
     selected = range(len(heads)) if only is None else only
     heads = [heads[at] for at in selected]
     body = [[row[at] for at in selected] for row in rows]
+    longest_cell = _UNCUT if is_uncut(console) else _LONGEST_CELL
     widths = [
-        max([cell_len(label(head)), *(min(_cells(row[at]), _LONGEST_CELL) for row in body)])
+        max([cell_len(label(head)), *(min(_cells(row[at]), longest_cell) for row in body)])
         for at, head in enumerate(heads)
     ]
     named = heads.index(wide) if wide else -1
+    if is_uncut(console):
+        return _uncut_lines(heads, body, widths, named)
     shown = list(range(len(heads)))
     if wide:
         others = sum(width + 2 for at, width in enumerate(widths) if at != named)
@@ -122,12 +142,12 @@ def columns(
             shown.remove(named)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for at in shown:
-        right = at != named and bool(body) and all(_is_number(row[at]) for row in body)
+        wrapped = wrap and at == named
         table.add_column(
             label(heads[at]),
-            justify="right" if right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
+            justify="right" if _is_numeric(at, body, named) else "left",
+            no_wrap=not wrapped,
+            overflow="fold" if wrapped else "ellipsis",
             width=widths[at],
         )
     for row in body:
@@ -135,9 +155,37 @@ def columns(
     return table
 
 
+def _is_numeric(at: int, body: Sequence[Sequence[str | Text]], named: int) -> bool:
+    return at != named and bool(body) and all(_is_number(row[at]) for row in body)
+
+
+def _uncut_lines(
+    heads: Sequence[str],
+    body: Sequence[Sequence[str | Text]],
+    widths: Sequence[int],
+    named: int,
+) -> Text:
+    """Return a table as lines of their own length, without the blanks that rich puts after short ones."""
+    right = [_is_numeric(at, body, named) for at in range(len(heads))]
+    lines = [
+        [Text(label(head)) for head in heads],
+        *([_safe(cell) for cell in row] for row in body),
+    ]
+    drawn = Text(no_wrap=True, overflow="ignore")
+    for number, line in enumerate(lines):
+        joined = Text("\n" if number else "")
+        for at, cell in enumerate(line):
+            blank = " " * (widths[at] - cell.cell_len)
+            joined.append(blank if right[at] else "").append_text(cell)
+            joined.append("" if right[at] else blank).append("  ")
+        joined.rstrip()
+        drawn.append_text(joined)
+    return drawn
+
+
 def tables(
     console: Console, heads: Sequence[str], rows: Sequence[Sequence[str | Text]], *, keys: int
-) -> Iterator[Table]:
+) -> Iterator[Table | Text]:
     """Yield a table, or several that fit the width and show all columns, each with the first `keys` columns."""
     yield from _halves(console, heads, rows, keys, range(keys, len(heads)))
 
@@ -148,8 +196,11 @@ def _halves(
     rows: Sequence[Sequence[str | Text]],
     keys: int,
     shown: Sequence[int],
-) -> Iterator[Table]:
+) -> Iterator[Table | Text]:
     table = columns(console, heads, rows, only=(*range(keys), *shown))
+    if isinstance(table, Text):
+        yield table
+        return
     width = sum((column.width or 0) + 2 for column in table.columns) - 2
     if width <= console.width or len(shown) == 1:
         yield table

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from turnfold.cli.labels import label
+from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import as_json, make_console, printable
 from turnfold.cli.store import open_session
-from turnfold.errors import NotFound
+from turnfold.errors import InvalidOption, NotFound
 
 __all__ = (
     "PinsScreen",
@@ -33,6 +33,8 @@ def change_pins(
 ) -> PinsScreen:
     """Pin a text or an entry of a session, and return all pins."""
     with open_session(store, tenant, session, calls=1) as at:
+        if not content.strip() and not entry:
+            raise InvalidOption("give the text to pin, or --entry with the number of an entry")
         at.session.pin(content, seq=entry, key=key)
         return PinsScreen(session=at.session.id, pins=at.session.pins())
 
@@ -41,7 +43,7 @@ def drop_pin(store: str | None, tenant: str, session: str, *, key: str) -> PinsS
     """Remove a pin of a session and return the others; raises `NotFound` if there is no such pin."""
     with open_session(store, tenant, session, calls=1) as at:
         if not at.session.unpin(key):
-            names = ", ".join(map(repr, at.session.pins())) or "none"
+            names = ", ".join(map(repr, at.session.pins())) or "-"
             raise NotFound(f"no pin {key!r} in {at.session.id!r}; pinned: {names}")
         return PinsScreen(session=at.session.id, pins=at.session.pins())
 
@@ -55,6 +57,6 @@ def show_pins(found: PinsScreen, *, json: bool) -> None:
     title = label("{session}: {pins:,} pins").format(
         session=printable(found.session), pins=len(found.pins)
     )
-    console.print(Text(title, "bold"))
+    console.print(Text(with_singulars(title), "bold"))
     for key, text in found.pins.items():
         console.print(Text(f"{printable(key)}: {' '.join(map(printable, text.splitlines()))}"))

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from rich.text import Text
 
 from turnfold.budget import Budget
-from turnfold.cli.labels import label, with_singulars
-from turnfold.cli.output import as_json, columns, make_console, printable, progressing
-from turnfold.cli.store import Opened, all_conversations, log_pages, open_session
+from turnfold.cli.labels import entries_and_turns, label, with_singulars
+from turnfold.cli.output import as_json, make_console, printable, progressing, tables
+from turnfold.cli.store import Opened, all_conversations, counter_of, log_pages, open_session
 from turnfold.errors import InvalidExport, InvalidOption, NotFound, UnknownModel
 from turnfold.importers import (
     TURNFOLD,
@@ -28,9 +28,10 @@ from turnfold.inspect import Cost, Simulation, simulate
 from turnfold.records import Message
 from turnfold.runtime import drive
 from turnfold.stores import Scope, import_from, open_store
-from turnfold.tokens import PriceTable, load_prices, shipped_prices
+from turnfold.tokens import PriceTable, TokenCounter, load_prices, shipped_prices
 
 __all__ = (
+    "History",
     "Replay",
     "ReplayRow",
     "has_price",
@@ -81,18 +82,29 @@ class Replay:
     rows: tuple[ReplayRow, ...]
 
 
+class History(NamedTuple):
+    """The messages to replay, and how they were counted; a file does not say that."""
+
+    name: str
+    messages: list[Message]
+    model: str = ""
+    """The model of the newest call; empty if it is not known."""
+    counter: TokenCounter | None = None
+
+
 def history_of(
     source: str, store: str | None, tenant: str, *, session: str, format_name: str
-) -> tuple[str, list[Message]]:
-    """Return the name and messages of a history, from a file or a stored session."""
+) -> History:
+    """Return a history from a file or a stored session."""
     path = Path(source)
     if path.is_file():
-        return _from_file(path, session, format_name)
+        return History(*_from_file(path, session, format_name))
     if session:
         raise NotFound(f"--session selects a conversation of a file, but there is no file {source}")
     with open_session(store, tenant, source, calls=1) as at:
-        pages = log_pages(at.session)
-        return at.session.id, [entry.message for page in pages for entry in page]
+        messages = [entry.message for page in log_pages(at.session) for entry in page]
+        model = at.calls[-1].called_model if at.calls else ""
+        return History(at.session.id, messages, model, counter_of(at.head))
 
 
 def read_file(path: Path, format_name: str) -> dict[str, list[ImportedMessage]]:
@@ -154,8 +166,7 @@ def _from_file(path: Path, session: str, format_name: str) -> tuple[str, list[Me
 
 
 def replay_history(
-    name: str,
-    messages: Sequence[Message],
+    history: History,
     *,
     budgets: Sequence[int],
     strategies: Sequence[str],
@@ -163,8 +174,10 @@ def replay_history(
     prices: Path | None,
     tools: Path | None,
 ) -> Replay:
-    """Replay a history with every strategy under every budget, and return the results."""
+    """Simulate every strategy with every budget, for `model`, else for the model and counter of the session."""
     schemas = _tools(tools)
+    counter = None if model else history.counter
+    model = model or history.model
     table = load_prices(prices) if prices is not None else shipped_prices()
     priced = has_price(model, table)
     runs: list[Simulation] = []
@@ -174,16 +187,22 @@ def replay_history(
                 what = f"{strategy} at {budget:,}"
                 runs.append(
                     simulate(
-                        messages,
+                        history.messages,
                         budget=Budget(max_tokens=budget),
                         strategy=strategy,
                         model=model,
+                        counter=counter,
                         tools=schemas,
                         on_call=lambda done, total, what=what: reporter.report(done, total, what),
                     )
                 )
+    for run in runs:
+        if run.refused and not run.calls:
+            raise InvalidOption(
+                f"--budget {run.budget}: not even the first call fits. {run.refused}"
+            )
     return Replay(
-        source=name,
+        source=history.name,
         entries=runs[0].entries,
         turns=runs[0].turns,
         counter=runs[0].counter,
@@ -245,29 +264,29 @@ def show_replay(found: Replay, *, json: bool) -> None:
     console = make_console()
     title = Text(printable(found.source), "bold", overflow="fold")
     title.append(
-        f" · {found.entries:,} {label('entries')}, {found.turns:,} {label('turns')} · {found.counter}",
+        f" · {entries_and_turns(found.entries, found.turns)} · "
+        f"{found.model or label('no model: name one with --model for costs')} ({found.counter})",
         "not bold dim",
     )
     console.print(title)
     heads = [
         "strategy",
         "budget",
-        "calls",
         "sent",
-        "largest",
-        "over budget",
         "prefix",
         "folds",
         "dropped",
+        "over budget",
+        "calls",
+        "largest",
     ]
     priced = any(row.cost for row in found.rows)
     if priced:
-        heads += ["cached", "cost", "no cache", "model folds", "folds cached"]
+        heads[2:2] = ["cost", "cached"]
+        heads += ["no cache", "model folds", "folds cached"]
     rows = [_cells(row, priced=priced) for row in found.rows]
-    only = [0, 1, 3, 5, 6, *([10] if priced else [])] if console.width < 100 else None
-    if console.width < 60:
-        only = [0, 1, 10 if priced else 3]
-    console.print(columns(console, heads, rows, only=only))
+    for table in tables(console, heads, rows, keys=2):
+        console.print(table)
     for row in found.rows:
         if row.refused:
             text = label("{strategy} at {budget:,} ended early: {reason}")
@@ -285,26 +304,26 @@ def show_replay(found: Replay, *, json: bool) -> None:
 
 
 def _cells(row: ReplayRow, *, priced: bool) -> list[str]:
-    cells = [
-        row.strategy,
-        f"{row.budget:,}",
-        f"{row.calls:,}",
+    cost = row.cost
+    cells = [row.strategy, f"{row.budget:,}"]
+    if priced:
+        shown = (f"{cost.total:,.4f} {cost.currency}", f"{cost.cached_share:.0%}") if cost else "--"
+        cells += shown
+    cells += [
         f"{row.tokens_sent:,}",
-        f"{row.largest:,}",
-        f"{row.over_budget:,}",
         f"{row.prefix_share:.1%}",
         f"{row.folds:,}",
         f"{row.dropped:,}",
+        f"{row.over_budget:,}",
+        f"{row.calls:,}",
+        f"{row.largest:,}",
     ]
-    cost = row.cost
     if priced and cost:
         cells += [
-            f"{cost.cached_share:.0%}",
-            f"{cost.total:,.4f} {cost.currency}",
             f"{cost.without_cache:,.4f}",
             f"{cost.folds.total:,.4f}",
             f"{cost.folds.cached_share:.0%}",
         ]
     elif priced:
-        cells += ["-"] * 5
+        cells += "---"
     return cells

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.labels import label
-from turnfold.cli.output import columns, moment, print_result, printable
+from turnfold.cli.labels import counted, label
+from turnfold.cli.output import columns, moment, print_result, printable, tables
 from turnfold.cli.store import open_session
+from turnfold.errors import NotFound
 from turnfold.memory import Session
 from turnfold.rules import RuleKind, RuleState, StandingRule, replacements
 
@@ -18,6 +19,7 @@ __all__ = (
     "EndedRuleRow",
     "RuleRow",
     "RulesScreen",
+    "change_rules",
     "list_rules",
     "show_rules",
 )
@@ -78,6 +80,21 @@ def list_rules(store: str | None, tenant: str, session: str, *, ended: bool = Fa
         )
 
 
+def change_rules(store: str | None, tenant: str, session: str, *, add: str, drop: str) -> None:
+    """Drop the rules with this id, or of the entry with this seq, and add a rule; an empty text does nothing."""
+    with open_session(store, tenant, session, calls=1) as at:
+        if drop:
+            named = [each for each in at.session.rules() if drop in (each.id, str(each.seq))]
+            if not named:
+                raise NotFound(
+                    f"no active rule {drop!r} in {at.session.id!r}; `turnfold rules` lists them, by id and seq"
+                )
+            for each in named:
+                at.session.drop_rule(each.id)
+        if add:
+            at.session.add_rule(add)
+
+
 def _ended_rows(session: Session, rules: Sequence[StandingRule]) -> Iterator[EndedRuleRow]:
     by = replacements(rules)
     for rule in rules:
@@ -103,20 +120,20 @@ def show_rules(found: RulesScreen, *, json: bool) -> None:
 
 def _draw_rules(found: RulesScreen, console: Console) -> Iterator[RenderableType]:
     title = Text(printable(found.session), "bold", overflow="fold")
-    title.append(f" · {len(found.rules):,} {label('rules')}", "not bold dim")
+    title.append(f" · {counted(len(found.rules), 'rules')}", "not bold dim")
     yield title
     if found.rules:
         rows = [(rule.id, _seq(rule.seq), label(rule.kind), rule.text) for rule in found.rules]
         heads = ("id", "seq", "kind", "text")
         only = (2, 3) if console.width < 60 else None
-        yield columns(console, heads, rows, only=only, wide="text")
+        yield columns(console, heads, rows, only=only, wide="text", wrap=True)
     if found.ended is not None:
         yield from _draw_ended(found.ended, console)
 
 
 def _draw_ended(ended: Sequence[EndedRuleRow], console: Console) -> Iterator[RenderableType]:
     yield Text()
-    yield Text(f"{len(ended):,} {label('ended rules')}", "dim")
+    yield Text(counted(len(ended), "ended rules"), "dim")
     if not ended:
         return
     rows = [
@@ -133,8 +150,15 @@ def _draw_ended(ended: Sequence[EndedRuleRow], console: Console) -> Iterator[Ren
         for rule in ended
     ]
     heads = ("id", "seq", "kind", "state", "ended by", "ended", "replaced by", "text")
-    only = (3, 7) if console.width < 60 else (0, 3, 6, 7) if console.width < 120 else None
-    yield columns(console, heads, rows, only=only, wide="text")
+    if console.width < 60:
+        yield columns(console, heads, rows, only=(3, 7), wide="text", wrap=True)
+    elif (
+        console.width < 120
+    ):  # the text in lines of its own leaves room for when and by what it ended
+        yield from tables(console, heads[:-1], rows, keys=1)
+        yield columns(console, heads, rows, only=(0, 7), wide="text", wrap=True)
+    else:
+        yield columns(console, heads, rows, wide="text", wrap=True)
 
 
 def _seq(seq: int) -> str:

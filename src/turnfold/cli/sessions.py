@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.context_budget import sparkline
-from turnfold.cli.labels import label, with_singulars
+from turnfold.cli.context_budget import curve_legend, sparkline
+from turnfold.cli.labels import counted, label
 from turnfold.cli.output import (
     as_json,
     columns,
     is_plain,
+    is_uncut,
     make_console,
     moment,
     print_result,
@@ -22,9 +23,10 @@ from turnfold.cli.output import (
 )
 from turnfold.cli.store import Opened, open_at, open_session, session_in, sessions_in
 from turnfold.errors import WrongKey
-from turnfold.inspect import CallPoint, call_point, excerpt
+from turnfold.inspect import CallPoint, call_numbers, call_point, excerpt
 from turnfold.memory import MemoryMode, SessionStatus
 from turnfold.records import Entry
+from turnfold.runtime import drive
 
 __all__ = (
     "SessionRow",
@@ -39,6 +41,8 @@ __all__ = (
 
 _STYLES = {"user": "green", "assistant": "cyan", "tool": "yellow", "system": "blue"}
 _PAGE = 500
+_UNCUT = 10_000_000
+"""Characters of an excerpt that is not cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,9 @@ def list_sessions(store: str | None, tenant: str, *, limit: int, prefix: str) ->
 
 def _newest_calls(opened: Opened, conversation: str) -> tuple[CallPoint, ...]:
     try:
-        return tuple(map(call_point, session_in(opened, conversation, calls=12).calls))
+        at = session_in(opened, conversation, calls=12)
+        numbers = drive(call_numbers(at.session.awaiting))
+        return tuple(call_point(made, numbers[made.call]) for made in at.calls)
     except WrongKey:
         return ()  # the other columns are not encrypted
 
@@ -126,7 +132,7 @@ def show_sessions(found: SessionsScreen, *, json: bool) -> None:
         return
     console = make_console()
     if not found.sessions:
-        console.print(f"{label('no sessions')}: {found.store}, tenant {found.tenant}")
+        console.print(f"{label('no sessions')}: {found.store}, {label('tenant')} {found.tenant}")
         return
     plain = is_plain(console)
     rows = [
@@ -143,6 +149,8 @@ def show_sessions(found: SessionsScreen, *, json: bool) -> None:
     heads = ("session", "turns", "entries", "tokens", "calls", "changed")
     only = (0, 1, 3) if console.width < 70 else None
     console.print(columns(console, heads, rows, only=only, wide="session"))
+    if only is None and any(row.calls for row in found.sessions):
+        console.print(Text(curve_legend(plain=plain), "dim", overflow="fold"))
     if found.total > len(rows):
         text = label("{shown} of {total:,}; more with -n")
         console.print(Text(text.format(shown=len(rows), total=found.total), "dim"))
@@ -188,17 +196,16 @@ def _draw_log(
 ) -> Iterator[RenderableType]:
     title = Text(printable(status.conversation), "bold", overflow="fold")
     shown = label("full history" if status.mode is MemoryMode.FULL_HISTORY else "with a summary")
-    figures = (
-        f" · {shown} · {status.turns:,} {label('turns')} · {status.entries:,} {label('entries')} · "
-        f"{status.tokens:,} {label('tokens')}"
-    )
-    title.append(with_singulars(figures), "not bold dim")
+    sizes = (("turns", status.turns), ("entries", status.entries), ("tokens", status.tokens))
+    figures = " · ".join((shown, *(counted(number, noun) for noun, number in sizes)))
+    title.append(f" · {figures}", "not bold dim")
     if status.checkpoint:
         title.append(f" · {label('checkpoint')} {status.checkpoint} @ {status.covered}", "magenta")
     yield title
     if full:
         for entry in entries:
             yield _whole_entry(entry)
+        yield from _more_entries(status, entries)
         return
     rows = [
         (
@@ -206,16 +213,25 @@ def _draw_log(
             str(entry.turn),
             Text(label(entry.message.role), _STYLES.get(entry.message.role, "")),
             f"{entry.tokens:,}",
-            excerpt(entry.message, characters=400),
+            excerpt(entry.message, characters=_UNCUT if is_uncut(console) else 400),
         )
         for entry in entries
     ]
     yield columns(console, ("seq", "turn", "role", "tokens", "text"), rows, wide="text")
+    yield from _more_entries(status, entries)
+
+
+def _more_entries(status: SessionStatus, entries: list[Entry]) -> Iterator[Text]:
+    if len(entries) < status.entries:
+        text = label(
+            "{shown:,} of {total:,} entries; -n and --after show others, --full whole messages"
+        )
+        yield Text(text.format(shown=len(entries), total=status.entries), "dim", overflow="fold")
 
 
 def _whole_entry(entry: Entry) -> Text:
     message = entry.message
-    head = f"#{entry.seq} {label(message.role)} ({entry.tokens:,} {label('tokens')}, {moment(entry.created)})"
+    head = f"#{entry.seq} {label(message.role)} ({counted(entry.tokens, 'tokens')}, {moment(entry.created)})"
     calls = (f"{call.name}({call.arguments})" for call in message.calls)
     text = without_controls("\n".join(filter(None, [message.text, *calls])), keep="\n\t")
     return Text.assemble((f"{head}\n", _STYLES.get(message.role, "")), text, "\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from turnfold.budget import Budget
-from turnfold.cli.labels import with_singulars
+from turnfold.cli.labels import translated, with_singulars
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.inspect import call_numbers, recent_calls
 from turnfold.memory import Manifest, Memory, Session, budget_of, call_key
@@ -42,6 +42,7 @@ from turnfold.tokens import (
     context_window_for,
     counter_for,
     counter_named,
+    find_model,
 )
 
 __all__ = (
@@ -188,6 +189,9 @@ def open_session(
     with open_at(store, tenant) as opened:
         conversation = find_session(opened, name)
         head = drive(opened.store.head(opened.scope, conversation))
+    if model and find_model(model) is None:
+        hint = translated(f"turnfold: model {model!r} is not known: its tokens are estimates")
+        sys.stderr.write(f"{hint}\n")
     counter = counter_for(model) if model else counter_of(head)
     with open_at(store, tenant, counter=counter) as opened:
         yield session_in(opened, conversation, counter, model=model, budget=budget, calls=calls)
@@ -287,7 +291,10 @@ def find_session(opened: Opened, name: str) -> str:
         if not known:
             raise NotFound(f"no sessions of tenant {opened.scope.tenant!r} in {opened.address}")
         return max(known, key=lambda info: (info.updated, info.conversation)).conversation
-    if drive(opened.store.head(opened.scope, name)).generation:
+    head = drive(opened.store.head(opened.scope, name))
+    if head.generation:
+        if not head.seq and not _is_listed(opened, name):
+            raise NotFound(f"session {name!r} was deleted: nothing of it is stored")
         return name
     page = drive(opened.store.conversations(opened.scope, after=name, limit=_CANDIDATES + 1))
     found = [info.conversation for info in page if info.conversation.startswith(name)]
@@ -302,6 +309,11 @@ def find_session(opened: Opened, name: str) -> str:
         f"no session {name!r} of tenant {opened.scope.tenant!r} in {opened.address}; "
         "`turnfold sessions` lists them"
     )
+
+
+def _is_listed(opened: Opened, name: str) -> bool:
+    page = drive(list_sessions(opened.store, opened.scope, prefix=name, limit=1))
+    return bool(page) and page[0].conversation == name
 
 
 def find_call(at: OpenedSession, name: str) -> str:

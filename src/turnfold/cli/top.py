@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from turnfold.cli.labels import known_label, label
+from turnfold.cli.labels import counted, known_label, label
 from turnfold.cli.output import columns, make_console, print_result, printable, progressing
 from turnfold.cli.store import log_pages, open_at, open_session, sessions_in
 from turnfold.inspect import CostRow, EntryCost, LogCosts, conversation_costs
@@ -99,12 +99,12 @@ def _repeat(
 def _draw(found: Top, console: Console) -> RenderableType:
     title = Text(printable(found.session) or label("sessions"), "bold")
     title.append(
-        f" · {found.entries:,} {label('entries')} · {found.tokens:,} {label('tokens')}",
+        f" · {counted(found.entries, 'entries')} · {counted(found.tokens, 'tokens')}",
         "not bold dim",
     )
     parts: list[RenderableType] = [title]
     for name, rows in (
-        ("conversation", found.conversations),
+        ("session", found.conversations),
         ("role", found.roles),
         ("tool", found.tools),
     ):

@@ -47,7 +47,7 @@ _FORMAT_NAMES = {"openai_chat": "openai", "openai_responses": "openai-responses"
 
 
 def detect(path: Path) -> str:
-    """Return the format of a history file, found by its first values; raise `InvalidExport` if it is unknown."""
+    """Return the format of a file; raises `InvalidOption` if it is unknown."""
     if is_sqlite(path):
         return session_table(path)
     with open_text(path) as file:
@@ -76,10 +76,9 @@ def detect(path: Path) -> str:
         (str(each) for each in head if isinstance(each, UnreadableItem)),
         "it has neither messages nor conversations",
     )
-    raise InvalidExport(
-        f"the format of {path.name} cannot be detected: {problem}",
-        line=1,
-        remedy=f"Name its format: one of {', '.join(FORMATS)}",
+    raise InvalidOption(
+        f"the format of {path.name} is not known ({problem}). If it is one of these, name it with --format: "
+        f"{', '.join(FORMATS)}"
     )
 
 

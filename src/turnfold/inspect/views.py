@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turnfold.errors import InvalidOption
-from turnfold.memory import AsyncSession, Explanation, Manifest, call_key
+from turnfold.memory import AsyncSession, Explanation, Manifest, SessionStatus, call_key
 from turnfold.records import Checkpoint, Message, ToolCall, encode_message
 from turnfold.window import Context, Outcome, Section
 
@@ -175,6 +175,8 @@ def _rows(
         section = _section(index, ends)
         seq = seq_of[index]
         fate, reason = _fate(seq, section, fates)
+        if section == Section.SYSTEM and seq == index + 1 and fate == Outcome.MOVED:
+            fate, reason = _KEPT, ""  # it was logged first as well
         yield SentItem(
             index=index,
             section=section,
@@ -425,6 +427,10 @@ class ContextView:
     left_out: tuple[LeftOut, ...]
     tail: dict[str, int] = field(default_factory=dict[str, int])
     """Tokens of the tail by the label of each block: `pinned`, `rules`, `recalled`, and so on."""
+    fold_failures: int = 0
+    """Attempts to fold that failed since the last checkpoint."""
+    fold_error: str = ""
+    """Kind of the error of the last failed attempt to fold."""
 
 
 def context_view(
@@ -433,6 +439,7 @@ def context_view(
     conversation: str,
     calls: Sequence[CallPoint] = (),
     checkpoints: Sequence[Checkpoint] = (),
+    status: SessionStatus | None = None,
     threshold: float = 0.75,
     biggest: int = 5,
 ) -> ContextView:
@@ -467,6 +474,8 @@ def context_view(
         biggest=tuple(heapq.nlargest(biggest, items, key=lambda item: (item.tokens, -item.index))),
         left_out=left_out(_ranges(context)),
         tail=context.tail_parts(),
+        fold_failures=status.fold_failures if status else 0,
+        fold_error=status.fold_error if status else "",
     )
 
 

@@ -404,8 +404,8 @@ def _within(
             needed=framing + least,
             allowed=share,
             parts={
-                f"what the provider adds around {_number(len(messages), f'{name} message')}": framing,
-                f"{_number(len(costs), 'part')} of them, cut to {SMALLEST_CAP} tokens each": least,
+                f"framing of {_number(len(messages), f'{name} message')}": framing,
+                f"text, each part cut to {SMALLEST_CAP} tokens": least,
             },
             remedy=f"They cannot be shortened to the {name} share: raise the budget, the share, or send fewer",
         )

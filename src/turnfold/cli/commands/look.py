@@ -73,14 +73,25 @@ def rules(
     every: Annotated[
         bool, typer.Option("--all", help="Also list rules that ended: when, and replaced by which.")
     ] = False,
+    add: Annotated[
+        str, typer.Option("--add", help="Add this rule, in your words.", metavar="TEXT")
+    ] = "",
+    drop: Annotated[
+        str,
+        typer.Option(
+            "--drop", help="Drop a rule: its id, or the seq of its entry.", metavar="RULE"
+        ),
+    ] = "",
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
     """List the rules of a session: standing instructions of its user, word for word."""
     with report_errors():
-        from turnfold.cli.rules import list_rules, show_rules
+        from turnfold.cli.rules import change_rules, list_rules, show_rules
 
+        if add or drop:
+            change_rules(store, tenant, session, add=add, drop=drop)
         show_rules(list_rules(store, tenant, session, ended=every), json=as_json)
 
 
@@ -204,7 +215,10 @@ def replay(
             help="fold, oldest-first, last:N, turns:N, shrink:N, everything; joined by +; may be repeated."
         ),
     ] = None,
-    model: Annotated[str, typer.Option(help="Model to count tokens and costs for.")] = "",
+    model: Annotated[
+        str,
+        typer.Option(help="Model to count tokens and costs for. Default: that of the session."),
+    ] = "",
     prices: Annotated[
         Path | None,
         typer.Option(help="Price table to use instead of the built-in one.", metavar="FILE"),
@@ -225,10 +239,9 @@ def replay(
     with report_errors():
         from turnfold.cli.replay import history_of, replay_history, show_replay
 
-        name, messages = history_of(source, store, tenant, session=session, format_name=format_name)
+        history = history_of(source, store, tenant, session=session, format_name=format_name)
         found = replay_history(
-            name,
-            messages,
+            history,
             budgets=budget or [8_000, 32_000],
             strategies=strategy or ["fold", "oldest-first", "everything"],
             model=model,
