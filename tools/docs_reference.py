@@ -14,7 +14,7 @@ from inspect import cleandoc
 
 from tools.docs_pages import ROOT
 
-__all__ = ("FOLDERS", "Defined", "exported", "find", "reference_page")
+__all__ = ("FOLDERS", "OVERVIEW", "Defined", "exported", "find", "overview_page", "reference_page")
 
 SOURCE = ROOT / "src"
 FOLDERS = (
@@ -46,6 +46,13 @@ FOLDERS = (
     "errors",
 )
 """In the order of the sentence that is the tree."""
+OVERVIEW = ROOT / "docs" / "api.md"
+"""The public names on one page, for reading on a code host."""
+_OVERVIEW_NOTE = (
+    "Written from the source by `python -m tools.docs_reference`; a test compares it. The classes that programs hold "
+    "come first, with their methods; then the other names, by package. A class `AsyncX` has the methods of `X`, "
+    "awaited."
+)
 _WIDTH = 88
 
 type_of_function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -127,6 +134,52 @@ def reference_page(folder: str, *, heading: str, note: str) -> str:
         if found is not None:
             parts.append(_entry(found, module))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def overview_page() -> str:
+    """All public names with their signatures and first sentences; the classes of `turnfold` itself with methods."""
+    top = exported("turnfold")
+    parts = [
+        "# Public names",
+        _OVERVIEW_NOTE,
+        "## turnfold",
+    ]
+    for name in top:
+        found = find("turnfold", name)
+        if found is None or (name.startswith("Async") and name.removeprefix("Async") in top):
+            continue
+        parts.append("\n".join(_overview_lines(found, methods=True)))
+    for folder in FOLDERS:
+        module = f"turnfold.{folder}"
+        names = sorted(
+            set(exported(module)) - set(top), key=lambda each: (each.isupper(), each.lower(), each)
+        )
+        lines = [
+            line for name in names if (at := find(module, name)) for line in _overview_lines(at)
+        ]
+        parts += [f"## {module}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _overview_lines(found: Defined, *, methods: bool = False) -> Iterator[str]:
+    node = found.node
+    if isinstance(node, ast.ClassDef):
+        yield _overview_line(_class_head(node), _docstring(node))
+        for item in node.body if methods else ():
+            if isinstance(item, type_of_function) and not item.name.startswith("_"):
+                yield f"  {_overview_line(_signature(item, item.name), _docstring(item))}"
+    elif isinstance(node, type_of_function):
+        yield _overview_line(_signature(node, node.name), _docstring(node))
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        yield _overview_line(_short(ast.unparse(node)), "")
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        yield _overview_line(found.name, str(node.value.value))
+
+
+def _overview_line(signature: str, text: str) -> str:
+    flat = " ".join(signature.split()).replace("( ", "(").replace(", )", ")")
+    sentence = " ".join(text.partition("\n\n")[0].split())
+    return f"- `{flat}`" + (f": {sentence}" if sentence else "")
 
 
 def _entry(found: Defined, module: str) -> str:
@@ -250,3 +303,7 @@ def _file(module: str) -> str:
     path = SOURCE.joinpath(*module.split("."))
     found = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
     return found.relative_to(ROOT).as_posix()
+
+
+if __name__ == "__main__":
+    OVERVIEW.write_text(overview_page(), encoding="utf-8")

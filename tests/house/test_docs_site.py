@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +30,9 @@ from tools.docs_pages import (
     site_place,
     title,
 )
-from tools.docs_reference import FOLDERS, exported, find, reference_page
+from tools.docs_reference import FOLDERS, OVERVIEW, exported, find, overview_page, reference_page
 from tools.docs_site import config_for, gather, llms_text, navigation
+from turnfold import Memory
 
 ENGLISH_PAGES, CHINESE_PAGES = pages("en"), pages("zh")
 ALL_PAGES = [*ENGLISH_PAGES.values(), *CHINESE_PAGES.values()]
@@ -262,3 +264,44 @@ def test_what_a_page_says_first() -> None:
     assert first_sentence(TWIN) == "说明。"
     with pytest.raises(ValueError, match="no heading"):
         title("no heading here")
+
+
+def test_the_page_of_public_names_is_current() -> None:
+    written = OVERVIEW.read_text(encoding="utf-8")
+    assert written == overview_page(), "write it anew: python -m tools.docs_reference"
+    for folder in FOLDERS:
+        assert f"\n## turnfold.{folder}\n" in written
+    assert "  - `user(" in written
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_table_of_options_is_that_of_the_signature(language: str) -> None:
+    page = (DOCS / language / "concepts" / "memory.md").read_text(encoding="utf-8")
+    assert _options_of(page) == _options_of_memory()
+
+
+def test_a_wrong_default_in_the_table_is_noticed() -> None:
+    page = (DOCS / "en" / "concepts" / "memory.md").read_text(encoding="utf-8")
+    assert _options_of(page.replace("| `0.75` |", "| `0.8` |")) != _options_of_memory()
+    assert Memory().budget.tokens == 12_000
+    assert Memory(model="gpt-4o").budget.tokens == 96_000
+
+
+def _options_of(page: str) -> list[tuple[str, ...]]:
+    """The name, type and default of each option in the table of a page."""
+    rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| `(.+?)` \| .+ \|$", page, re.MULTILINE)
+    return [(name, kind.replace(r"\|", "|"), default) for name, kind, default in rows]
+
+
+def _options_of_memory() -> list[tuple[str, ...]]:
+    found = find("turnfold.memory", "Memory")
+    assert found is not None
+    assert isinstance(found.node, ast.ClassDef)
+    [init] = [
+        each
+        for each in found.node.body
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__"
+    ]
+    given = [*zip(init.args.args[1:], init.args.defaults, strict=True)]
+    given += zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
+    return [(arg.arg, ast.unparse(arg.annotation), ast.unparse(value)) for arg, value in given]

@@ -354,7 +354,7 @@ class AsyncMemory:
     What a call may spend:
 
     - `model`: name of the model; its context window is the default budget, and its tokens are counted exactly.
-    - `budget`: the `Budget` of a call; by default the context window of `model`, or 16,000 tokens without one.
+    - `budget`: the `Budget` of a call; by default 75 % of the context window of `model`, or 12,000 tokens without one.
     - `counter`: counts tokens instead of the counter of `model`.
     - `strategy`: chooses what leaves a full window; `oldest_first` or another of `turnfold.window`.
 

@@ -48,8 +48,8 @@ CHINESE: Final[Mapping[str, str]] = {
     "Summaries that replace older entries in calls; each covers everything up to its last entry.": (
         "在调用中代替较早记录的摘要；每一份都覆盖到它的最后一条记录为止的全部内容。"
     ),
-    "Standing instructions of the user, word for word; every call shows the active ones until they end.": (
-        "用户定下的规则，保留原话：有效的会在每次调用中展示，直到被取代。"
+    "Standing instructions of the user, word for word; a call shows the active ones whose messages it no longer shows.": (
+        "用户定下的规则，保留原话：原消息不再展示时，调用会展示其中仍然有效的。"
     ),
     "Pins, state and findings, which calls show in their tail beside rules and recalled entries.": (
         "固定项、状态和工具所得：与规则和回忆的内容一起，展示在调用的尾部。"
