@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tests.cli.seeded import LONG, SHORT, seed
 from tests.house.source_tree import ROOT
-from turnfold import errors
+from turnfold import Memory, errors
 from turnfold.cli.app import app
 from turnfold.cli.chinese_help import COMMANDS, ERRORS, OPTIONS
 from turnfold.cli.chinese_messages import MESSAGES
@@ -209,7 +209,6 @@ def sentences() -> Iterator[tuple[str, str]]:
 
 OF_THEIR_OWN = {
     "{}: {}": "an error of another program",
-    "{}: {}, {}": "an address, a backend and its fields",
     "{}{}: {} {}": "the faults of a history, recognised by their last word",
     "{} x {}, {}, {}": "the size, encoding and colours of a terminal",
     "chmod 600 {}": "a command",
@@ -330,3 +329,23 @@ def test_a_chat_is_in_one_language(tmp_path: Path) -> None:
         assert each in chinese, (each, chinese)
     for each in ("No model is configured", "pinned:", "did you mean /context?", "user: 记住"):
         assert each in said["en"], (each, said["en"])
+
+
+def test_words_of_a_store_and_of_a_reason_are_chinese(tmp_path: Path) -> None:
+    at = ("--store", seed(tmp_path))
+    said = run("doctor", *at, language="zh")
+    assert "提交 " in said and "后台任务 " in said and "路径 " in said
+    assert "commits" not in said
+    moved = run("context", LONG, *at, language="zh")
+    assert "（检查点 " in moved
+    empty = str(tmp_path / "empty.db")
+    with Memory(f"sqlite:///{empty}"):
+        pass
+    assert "租户 default" in run("sessions", "--store", empty, language="zh")
+
+
+def test_errors_of_the_library_name_commands(tmp_path: Path) -> None:
+    store = seed(tmp_path)
+    said = run("checkpoints", LONG, "--drop", "nothing", "--store", store, language="en")
+    assert "`turnfold checkpoints` lists them" in said
+    assert "checkpoints()" not in said

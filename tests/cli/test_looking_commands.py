@@ -163,7 +163,7 @@ def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
     assert all(text in drawn for text in said)
     chinese = invoke(["rules", "ruled", "--store", store], TURNFOLD_LANG="zh").stdout
     assert chinese.splitlines()[0] == "ruled · 3 规则"
-    assert chinese.splitlines()[1].split() == ["标识", "序号", "种类", "内容"]
+    assert chinese.splitlines()[1].split() == ["id", "序号", "种类", "内容"]
     assert "偏好" in chinese
     for width in (30, 59, 60):
         lines = invoke(["rules", "ruled", "--store", store], width=width).stdout.splitlines()

@@ -16,7 +16,7 @@ import pytest
 from tests.house.source_tree import ROOT
 
 SITE = ROOT / "build" / "site"
-WORDS = "检查点 折叠 预算 锚点 原子段 租户 快照 工具所得 短期记忆 回忆 清单 围栏".split()
+WORDS = "检查点 折叠 预算 锚点 原子段 租户 快照 工具所得 短期记忆 召回 清单 围栏".split()
 
 pytestmark = pytest.mark.slow
 

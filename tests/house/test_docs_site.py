@@ -47,6 +47,11 @@ OTHER_TERMS = {
     r"(?<!访问)令牌": "访问令牌",
     r"服务方|供应商|提供商": "服务商",
     r"检视": "检查器",
+    r"回忆|找回": "召回",
+    r"抹去|擦除": "抹除",
+    r"分叉": "分支",
+    r"标识": "id",
+    r"最不可信的来源|可信程度": "可信级别",
 }
 """Words that a Chinese page does not use -> the one term for the thing."""
 

@@ -122,3 +122,14 @@ def test_calls_far_from_one_another_lead_to_each_other(tmp_path: Path) -> None:
                 links = read_page(client.get(where).text).all("a", rel=rel)
                 where = links[0].attributes["href"] if links else ""
     assert seen == [*made, *reversed(made)]
+
+
+def test_a_wrong_address_is_told_in_the_language_of_the_reader(client: httpx2.Client) -> None:
+    chinese = {"accept-language": "zh-CN"}
+    assert "没有会话 &#x27;nosuch&#x27;" in client.get("/ui/sessions/nosuch", headers=chinese).text
+    assert "没有这个页面" in client.get("/ui/nosuch", headers=chinese).text
+    missing = client.get("/ui/sessions/a/calls/nosuch", headers=chinese).text
+    assert "会话 &#x27;a&#x27; 中没有调用 &#x27;nosuch&#x27;" in missing
+    english = client.get("/ui/sessions/a/calls/nosuch").text
+    assert "no call &#x27;nosuch&#x27; in session &#x27;a&#x27;" in english
+    assert "calls()" not in english

@@ -225,7 +225,8 @@ def chat(
             turn = json.loads(text)
             typer.echo(_answer_text(turn))
             if session is None:
-                typer.echo(translated(f"to continue: turnfold chat {turn['session']}"), err=True)
+                again = f"turnfold chat {turn['session']}"
+                typer.echo(translated(f"to continue: {again}"), err=True)
             return
         talk(
             model=model,

@@ -30,7 +30,7 @@ COMMANDS: Final[Mapping[str, str]] = {
         "把模型调用转发给服务商，并使上下文不超出预算：只需改基础地址，别无其他。"
     ),
     "Serve the memory to MCP clients: recall, search, remember.": (
-        "为 MCP 客户端提供记忆：回忆、搜索、记住。\n\n"
+        "为 MCP 客户端提供记忆：召回、搜索、记住。\n\n"
         "作为客户端的命令时经标准输入输出交谈，只代表一个租户：claude mcp add turnfold -- turnfold mcp"
     ),
     "Replay a long conversation call by call and watch what is sent, folded and kept.": (
@@ -70,7 +70,7 @@ COMMANDS: Final[Mapping[str, str]] = {
         "在所有会话中搜索说过的内容；没有找到时退出码为 3。"
     ),
     "Recall earlier messages of a session; exit code 3 if nothing is found.": (
-        "找回会话中说过的内容；没有找到时退出码为 3。"
+        "召回会话中说过的内容；没有找到时退出码为 3。"
     ),
     "Show the checkpoints (summaries) of a session, or drop one: the session returns to the one before it.": (
         "列出会话的检查点（摘要），或弃用其中一个：会话回到它之前的检查点。"
@@ -156,7 +156,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "A server with OpenAI's chat API.": "使用 OpenAI 聊天接口的服务器。",
     "A session, or a file `import` can read.": "一个会话，或 `import` 能读取的文件。",
     "A session. Default: the whole store by session.": "一个会话。默认：整个存储，按会话列出。",
-    "A session: its id, a prefix of it, or @last.": "会话：其标识、标识的开头，或 @last。",
+    "A session: its id, a prefix of it, or @last.": "会话：其 id、id 的开头，或 @last。",
     "Price table to use instead of the built-in one.": "代替自带价目的价目表。",
     "Origin of web pages to accept.": "可以发起请求的网页来源。",
     "Address or SQLite file of the store. Default: TURNFOLD_STORE, or a file in the user's data folder.": (
@@ -164,13 +164,13 @@ OPTIONS: Final[Mapping[str, str]] = {
     ),
     "Other memories to evaluate too, separated by commas.": "同时评测这些方法，用逗号分开。",
     "Also serve MCP, at /mcp.": "同时在 /mcp 答复 MCP 客户端。",
-    "Also recall by meaning; needs the extra 'semantic'.": "也按含义回忆；需要可选依赖 semantic。",
+    "Also recall by meaning; needs the extra 'semantic'.": "也按含义召回；需要可选依赖 semantic。",
     "Replace secrets and personal data with labels before storing; key: TURNFOLD_REDACTION_KEY.": (
         "存储前把密钥和个人信息换成标签；标签的密钥：TURNFOLD_REDACTION_KEY。"
     ),
     "Token file; required unless listening on loopback.": "访问令牌文件；除非只监听本机回环地址，否则必需。",
     "Before this day or time, UTC.": "早于此日期或时间（UTC）。",
-    "Recall entries that match this.": "找回与此相符的内容。",
+    "Recall entries that match this.": "召回与此相符的内容。",
     "Bytes a tenant may store; 0 for no limit.": "一个租户可保存的字节数；0 表示不限。",
     "Largest request body in bytes.": "一个请求的字节数。",
     "ChatGPT: also import abandoned branches.": "ChatGPT：也包括被放弃的分支。",
@@ -188,7 +188,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Conversations with questions and their evidence.": "带有问题及其依据的会话。",
     "Session to continue or begin; @last is the newest.": "要继续或新建的会话；@last 是最近改动的。",
     "Add this rule, in your words.": "添加这条规则，用你自己的话。",
-    "Drop a rule: its id, or the seq of its entry.": "去掉一条规则：它的标识，或所在记录的序号。",
+    "Drop a rule: its id, or the seq of its entry.": "去掉一条规则：它的 id，或所在记录的序号。",
     "The session, as the argument.": "会话，与参数相同。",
     "Hours an Idempotency-Key is remembered; 0 for ever.": (
         "Idempotency-Key 记住多少小时；0 表示永远。"
@@ -211,7 +211,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Number of sessions, newest first.": "多少个，最新的在前。",
     "Number of results.": "多少个。",
     "Number of refreshes; 0 to run until interrupted.": "多少次；0 表示直到被中断。",
-    "Id of the new session.": "新会话的标识。",
+    "Id of the new session.": "新会话的 id。",
     "Install completion for the current shell.": "为当前的命令行安装补全。",
     "Show the passages a model would get within this many tokens instead.": (
         "改为：模型在这么多 token 之内会看到的内容。"
@@ -236,7 +236,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Only in this session.": "只在此会话中。",
     "Only print the address.": "只显示地址。",
     "Also list rules that ended: when, and replaced by which.": "也列出已结束的规则：何时结束，被哪一条取代。",
-    "Only sessions whose id starts with this.": "只列出标识以此开头的。",
+    "Only sessions whose id starts with this.": "只列出 id 以此开头的。",
     "Print JSON, and nothing else.": "只输出 JSON。",
     "Print every call and the totals as JSON, nothing else.": "只以 JSON 输出每次调用与总计。",
     "Print the results as JSON.": "以 JSON 输出找到的内容。",
@@ -245,11 +245,11 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Requests allowed at once before the rate applies.": "速率起作用之前可一次发出的请求数。",
     "The call, as the argument.": "要看的调用，与参数相同。",
     "Number or id of a call, @last or @prev. Default: @last.": (
-        "调用的编号或标识，@last 或 @prev。默认：@last。"
+        "调用的编号或 id，@last 或 @prev。默认：@last。"
     ),
     "Send this, print the answer, and exit.": "说这句话，输出回答，然后结束。",
     "Seconds running work gets to finish at shutdown.": "结束时留给未完成事务的秒数。",
-    "Sessions, by id or prefix.": "会话，用标识或标识的开头。",
+    "Sessions, by id or prefix.": "会话，用 id 或 id 的开头。",
     "Sessions. Default: every one of the tenant.": "会话。默认：租户的所有会话。",
     "Show completion for the current shell, to copy it or customize the installation.": (
         "显示当前命令行的补全脚本，供复制或修改后安装。"
@@ -267,12 +267,12 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Entry whose words to show, instead of a text.": "要显示其原文的记录，代替文字。",
     "Name of the pin. Default: made from the text.": "固定项的名称。默认由文字得出。",
     "Name of the pin to remove.": "要取消的固定项的名称。",
-    "Erase only this entry, and everything made from it.": "只清除这条记录，以及由它得出的一切。",
-    "Reason kept in the placeholder of an erased entry.": "留在被清除记录的占位中的原因。",
+    "Erase only this entry, and everything made from it.": "只抹除这条记录，以及由它得出的一切。",
+    "Reason kept in the placeholder of an erased entry.": "留在被抹除记录的占位中的原因。",
     "Do not ask.": "不再询问。",
-    "Whole id of the session to erase.": "要删除的会话的完整标识。",
+    "Whole id of the session to erase.": "要删除的会话的完整 id。",
     "Erase all sessions of this user: their ids are ID or begin with ID/, or ID is their user_id.": (
-        "删除此用户的所有会话：会话标识为 ID 或以 ID/ 开头，或其 user_id 为 ID。"
+        "删除此用户的所有会话：会话 id 为 ID 或以 ID/ 开头，或其 user_id 为 ID。"
     ),
     "Erase all sessions of the tenant.": "删除租户的所有会话。",
     "Check the receipt in this file instead.": "改为核对此文件中的回执。",

@@ -31,7 +31,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "this erases {what} for good: add --yes": "这会永久删除{what}：请加上 --yes",
     "not confirmed, so nothing was deleted": "未确认，没有删除任何内容",
-    "to delete, give the whole id of the session: {name}": "要删除，请给出会话的完整标识：{name}",
+    "to delete, give the whole id of the session: {name}": "要删除，请给出会话的完整 id：{name}",
     "cannot read the receipt {path}: {error}": "无法读取回执 {path}：{error}",
     "{path} is not a receipt of an erasure: {error}": "{path} 不是删除的回执：{error}",
     "{path} exists already: give the name of a new file": "{path} 已存在：请给出新文件的名称",
@@ -59,7 +59,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "no pin {key} in {session}; pinned: {names}": "{session} 中没有固定项 {key}；现有：{names}",
     "--model-budget {given}: write gpt-5=100000": "--model-budget {given}：写成 gpt-5=100000",
     "{number}, but none with the id {session}; their ids: {shown}": (
-        "{number}，但没有标识为 {session} 的；它们的标识：{shown}"
+        "{number}，但没有 id 为 {session} 的；它们的 id：{shown}"
     ),
     "--session selects a conversation of a file, but there is no file {source}": (
         "--session 用来选文件中的会话，但没有文件 {source}"
@@ -86,11 +86,11 @@ _ERRORS: Final[Mapping[str, str]] = {
         "{path} 处没有存储。用 --store 或 TURNFOLD_STORE 指明；`turnfold chat` 和 `turnfold import` 会创建存储"
     ),
     "{name} matches several sessions: {shown}; give a longer prefix or the whole id": (
-        "{name} 与多个会话相符：{shown}；请给出更长的前缀或完整的标识"
+        "{name} 与多个会话相符：{shown}；请给出更长的前缀或完整的 id"
     ),
     "{name} is not a call: use its number, its id, {last} or {previous}; `turnfold explain {session} --list` shows "
     "them": (
-        "{name} 不是调用：可用它的编号、标识、{last} 或 {previous}；`turnfold explain {session} --list` 会列出调用"
+        "{name} 不是调用：可用它的编号、id、{last} 或 {previous}；`turnfold explain {session} --list` 会列出调用"
     ),
     "no call {name} in {session}: calls are numbered from 1 to {calls}": (
         "{session} 中没有调用 {name}：调用的编号从 1 到 {calls}"
@@ -124,7 +124,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "session {name} was deleted: nothing of it is stored": "会话 {name} 已删除：不再保存它的任何内容",
     "no active rule {key} in {session}; `turnfold rules` lists them, by id and seq": (
-        "{session} 中没有有效的规则 {key}；`turnfold rules` 会列出，可用标识或序号"
+        "{session} 中没有有效的规则 {key}；`turnfold rules` 会列出，可用 id 或序号"
     ),
     "give the session once: as an argument or with --session": "会话只能给出一次：作为参数，或用 --session",
     "format {format} is not one of {known}": "没有格式 {format}，可以是：{known}",
@@ -140,7 +140,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "conversation {mark} needs the encryption key with the id {key}; given: {given}. Nothing was read. Give that key, "
     "after the current one if it is an old one": (
-        "会话 {mark} 需要标识为 {key} 的加密密钥；给出的是：{given}。没有读取任何内容。"
+        "会话 {mark} 需要 id 为 {key} 的加密密钥；给出的是：{given}。没有读取任何内容。"
         "请给出那个密钥；若是旧密钥，放在当前密钥之后"
     ),
     "cannot connect to PostgreSQL: {reason}": "无法连接 PostgreSQL：{reason}",
@@ -198,7 +198,7 @@ _DOCTOR: Final[Mapping[str, str]] = {
     "Check the summarizer; until it works, older turns are shown as an extract": (
         "请检查写摘要的模型；在它恢复之前，较早的轮次以摘录代替"
     ),
-    "{address}: {backend} ({facts})": "{address}：{backend}（{facts}）",
+    "{address}: {backend} store ({facts})": "{address}：{backend} 存储（{facts}）",
     "terminal": "终端",
     "prices": "价目",
     "turnfold {version}, Python {python} on {system}": "turnfold {version}，{system} 上的 Python {python}",

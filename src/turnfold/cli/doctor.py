@@ -226,7 +226,7 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
     yield CheckResult(
         name="store",
         state=CheckState.OK if health.ok else CheckState.BAD,
-        detail=f"{shown}: {health.backend} ({facts})",
+        detail=f"{shown}: {health.backend} store ({facts})",
     )
     for warning in health.warnings:
         yield CheckResult(name="store", state=CheckState.BAD, detail=warning)
@@ -254,11 +254,11 @@ def _folds(store: Store, scope: Scope) -> Iterator[CheckResult]:
         with suppress(WrongKey):
             status = memory.session(info.conversation).status()
             if status.fold_failures:
-                times = with_singulars(f"{status.fold_failures} times")
+                told = f"folding failed {status.fold_failures} times, last with {status.fold_error}"
                 yield CheckResult(
                     name="folds",
                     state=CheckState.NOTE,
-                    detail=f"session {info.conversation!r}: folding failed {times}, last with {status.fold_error}",
+                    detail=with_singulars(f"session {info.conversation!r}: {told}"),
                     remedy="Check the summarizer; until it works, older turns are shown as an extract",
                 )
 

@@ -31,6 +31,15 @@ __all__ = (
 )
 
 
+_COMMANDS = {
+    "calls() lists them": "`turnfold explain SESSION --list` lists them",
+    "checkpoints() lists them": "`turnfold checkpoints` lists them",
+    "rules() lists them": "`turnfold rules` lists them",
+    "conversations() lists them": "`turnfold sessions` lists them",
+}
+"""What errors of the library name as a remedy -> the command that does the same."""
+
+
 class ExitCode(IntEnum):
     """Exit codes of the commands."""
 
@@ -57,6 +66,8 @@ def code_of(error: TurnfoldError) -> ExitCode:
 def error_text(error: TurnfoldError) -> str:
     """Return the message of an error; in a Chinese locale, its kind in Chinese and the message, translated if known."""
     message = str(error)
+    for call, command in _COMMANDS.items():
+        message = message.replace(call, command)
     if not is_chinese():
         return message
     kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)

@@ -77,6 +77,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "calls": "调用",
     "changed": "更新",
     "checkpoint": "检查点",
+    "commits": "提交",
     "conversation": "会话",
     "cost": "费用",
     "decision": "决定",
@@ -96,7 +97,8 @@ _WORDS: Final[Mapping[str, str]] = {
     "free": "空余",
     "full history": "完整历史",
     "gone": "不再发送",
-    "id": "标识",
+    "id": "id",
+    "jobs": "后台任务",
     "kept": "原样",
     "kind": "种类",
     "largest": "最大一次",
@@ -110,6 +112,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "nothing found": "没有找到",
     "over budget": "超预算",
     "P@5": "P@5",
+    "path": "路径",
     "per call": "每次费用",
     "pins": "固定项等",
     "preference": "偏好",
@@ -299,7 +302,7 @@ _SENTENCES: Final = (
     ("kept, and may contain the text: {name}", "保留，可能含有原文：{name}"),
     (
         "existing backups, exports and forks are not changed",
-        "此前的备份、导出和分叉不受影响",
+        "此前的备份、导出和分支不受影响",
     ),
     (
         "{sessions:,} sessions, {entries:,} entries as {format} to {output}",
@@ -431,6 +434,9 @@ def _nested(name: str, value: str) -> str:
         return translated(value)
     if name == "unit":
         return {"tokens": "token", "messages": "条消息", "bytes": "字节"}.get(value, value)
+    if name == "facts":
+        facts = (fact.partition(" ") for fact in value.split(", "))
+        return "，".join(f"{known_label(what)}{blank}{rest}" for what, blank, rest in facts)
     if name == "parts":
         parts = (part.rpartition(": ") for part in value.split(" + "))
         return " + ".join(f"{translated(what)}{colon}{size}" for what, colon, size in parts)

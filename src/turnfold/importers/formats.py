@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from turnfold.errors import InvalidExport, InvalidOption
+from turnfold.errors import InvalidOption
 from turnfold.importers.chatgpt import chatgpt_histories
 from turnfold.importers.claude_code import claude_code_histories, is_claude_code
 from turnfold.importers.events import HistoryEvents, UnreadableItem

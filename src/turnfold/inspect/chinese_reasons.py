@@ -50,13 +50,14 @@ REASONS: Final[Mapping[str, str]] = {
         "尾部：{label} 由 {tokens} token 缩短到 {now}"
     ),
     "tail: {number} rules left out for lack of room": "尾部：放不下，省略了 {number} 条规则",
-    "rules() lists them, and recall finds them": "rules() 列出它们，回忆可以找到",
+    "rules() lists them, and recall finds them": "rules() 列出它们，召回可以找到",
     "the budget changed": "预算变了",
     "the set of shortened entries changed": "缩短显示的记录变了",
     "the system messages were replaced": "系统消息已替换",
     "the tail changed": "尾部变了",
     "the window begins at {new} instead of {old}": "窗口从 {new} 开始，原来从 {old} 开始",
     "the window was cut": "窗口被裁剪",
+    "checkpoint {id}": "检查点 {id}",
     "tool result without a call: the provider would refuse it": "没有调用的工具结果：服务商会拒绝",
     "{tokens} tokens: no part above {cap} fits the budget": (
         "{tokens} token：预算容不下超过 {cap} 的部分"

@@ -27,9 +27,8 @@ CHINESE: Final[Mapping[str, str]] = {
     "Pages are read-only. Run this where the store is; name it with --store.": (
         "页面只读。请在存储所在处运行此命令；用 --store 指明存储。"
     ),
-    "Replace MODEL with your model. Tool schemas are not stored, so they are missing.": (
-        "请把 MODEL 换成所用的模型。工具定义不随调用保存，因此不在其中。"
-    ),
+    "Replace MODEL with your model.": "请把 MODEL 换成所用的模型。",
+    "Tool schemas are not stored, so they are missing.": "工具定义不随调用保存，因此不在其中。",
     "Run it where the store is; set TURNFOLD_STORE.": (
         "请在存储所在处运行；用 TURNFOLD_STORE 指明存储。"
     ),
@@ -48,14 +47,14 @@ CHINESE: Final[Mapping[str, str]] = {
     "Summaries that replace older entries in calls; each covers everything up to its last entry.": (
         "在调用中代替较早记录的摘要；每一份都覆盖到它的最后一条记录为止的全部内容。"
     ),
-    "Standing instructions of the user, word for word; a call shows the active ones whose messages it no longer shows.": (
+    "Instructions of the user, word for word; calls show the active ones once their messages left the window.": (
         "用户定下的规则，保留原话：原消息不再展示时，调用会展示其中仍然有效的。"
     ),
     "Pins, state and findings, which calls show in their tail beside rules and recalled entries.": (
-        "固定项、状态和工具所得：与规则和回忆的内容一起，展示在调用的尾部。"
+        "固定项、状态和工具所得：与规则和召回的内容一起，展示在调用的尾部。"
     ),
     "Try a recall in this session: the entries it finds, and the text that the model would get.": (
-        "试一试在本会话中回忆：找到的记录，以及模型会得到的文字。"
+        "试一试在本会话中召回：找到的记录，以及模型会得到的文字。"
     ),
     "Workspaces as they were at a turn: files, state and context.": "某一轮时的工作区：文件、状态和上下文。",
     "Tokens and list prices of the calls of this session, by day and by call.": (
@@ -76,8 +75,8 @@ CHINESE: Final[Mapping[str, str]] = {
     ),
     "not recorded: session.record_usage() stores it": "没有记录：用 session.record_usage() 保存",
     "recalled (entry, score)": "召回（记录，分数）",
-    "id of the call": "调用的标识",
-    "id": "标识",
+    "id of the call": "调用的 id",
+    "id": "id",
     "result of a tool": "工具的结果",
     "call of a tool": "对工具的调用",
     "exact": "精确",
@@ -88,7 +87,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "written by": "由谁写成",
     "caller": "程序给出",
     "extraction, without a model": "摘录，不用模型",
-    "least trusted source": "最不可信的来源",
+    "least trusted source": "可信级别",
     "mixed": "混合",
     "by entry": "于记录",
     "fold": "折叠",
@@ -185,7 +184,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "first message": "第一条消息",
     "cannot be read with this encryption key": "用此加密密钥无法读取",
     "folded": "折叠",
-    "fork from here": "从这里分叉",
+    "fork from here": "从这里分支",
     "free": "空余",
     "from the first": "从头看",
     "gone": "不再发送",
@@ -252,7 +251,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "raw": "原始",
     "neutral": "中性",
     "reason": "原因",
-    "recall": "回忆",
+    "recall": "召回",
     "removed": "删除",
     "reply opening": "回答开头",
     "reported": "服务商的计数",
@@ -282,6 +281,9 @@ CHINESE: Final[Mapping[str, str]] = {
     "summary": "摘要",
     "system": "系统",
     "tail": "尾部",
+    "no such page": "没有这个页面",
+    "no session {name}": "没有会话 {name}",
+    "no call {call} in session {name}": "会话 {name} 中没有调用 {call}",
     "recalled": "召回",
     "copy this call": "复制此次调用",
     "verification": "验证",
@@ -353,7 +355,9 @@ _ENGLISH: Final[Mapping[str, str]] = {
 """English labels for words in stored data that are unclear by themselves."""
 
 
-_PLURAL: Final = re.compile(r"(?<![\d,.])1 (calls|entries|messages|sessions|tokens)\b( have\b)?")
+_PLURAL: Final = re.compile(
+    r"(?<![\d,.])1 (calls|entries|messages|pins|rules|sessions|tokens)\b( have\b)?"
+)
 
 
 def _singular(found: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ copied text would differ from the text that the user reads.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, cast
@@ -51,11 +52,15 @@ def as_command(*arguments: str) -> str:
     return shlex.join(("turnfold", *arguments)) if all(map(str.isprintable, arguments)) else ""
 
 
-def as_curl(provider: Literal["openai", "anthropic"], body: Mapping[str, object]) -> str:
-    """Return a model call as a curl command, with a placeholder for the model; empty if it contains media."""
+def as_curl(
+    provider: Literal["openai", "anthropic"], body: Mapping[str, object], model: str = ""
+) -> str:
+    """Return the call as a curl command, with MODEL if the model is not known; empty if it contains media."""
     if _longest(body) > _LONGEST:
         return ""
-    content = json.dumps({"model": "MODEL", **_DEFAULTS[provider], **body}, ensure_ascii=True)
+    content = json.dumps(
+        {"model": model or "MODEL", **_DEFAULTS[provider], **body}, ensure_ascii=True
+    )
     headers = [*_HEADERS[provider], '"content-type: application/json"']
     lines = [f'curl -sS "{_URLS[provider]}"', *(f"-H {each}" for each in headers)]
     return " \\\n  ".join([*lines, f"-d {shlex.quote(content)}"])
@@ -158,8 +163,8 @@ def sign_in(words: PageLabels, *, refused: str) -> Element:
 
 
 def error_page(words: PageLabels, *, title: str, detail: str, request_id: str) -> Element:
-    """Return an error page; the detail is in English, like all error messages."""
-    title = words.known(title)
+    """Return an error page; of the details, those that a wrong address leads to are translated."""
+    title, detail = words.known(title), _detail(words, detail)
     return _html(
         words,
         title,
@@ -173,6 +178,14 @@ def error_page(words: PageLabels, *, title: str, detail: str, request_id: str) -
             id="content",
         ),
     )
+
+
+def _detail(words: PageLabels, english: str) -> str:
+    if found := re.fullmatch(r"no session (.+)", english):
+        return words("no session {name}", name=found[1])
+    if found := re.fullmatch(r"no call (.+) in (.+); calls\(\) lists them", english):
+        return words("no call {call} in session {name}", call=found[1], name=found[2])
+    return words.known(english)
 
 
 def _html(words: PageLabels, title: str, *body: Node) -> Element:

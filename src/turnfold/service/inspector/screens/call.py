@@ -94,10 +94,15 @@ def _copies(request: ScreenRequest[_Query], explained: Explanation, name: str) -
     command = as_command("explain", name, call_id, "--tenant", tenant)
     missing = words("the name has invisible characters: type it by hand")
     yield to_copy(words("copy as a command"), command, words, note=where, missing=missing)
-    note = words("Replace MODEL with your model. Tool schemas are not stored, so they are missing.")
+    called = explained.manifest.called_model
     missing = words("it contains media, which is too long to copy")
     for provider, label, wire_format in _PROVIDERS:
-        text = as_curl(provider, wire_format.request(explained.messages, max_bytes=0).kwargs)
+        model = called if called.startswith("claude") == (provider == "anthropic") else ""
+        body = wire_format.request(explained.messages, max_bytes=0).kwargs
+        text = as_curl(provider, body, model)
+        note = words("Tool schemas are not stored, so they are missing.")
+        if not model:
+            note = f"{words('Replace MODEL with your model.')} {note}"
         title = words("copy as curl for {provider}", provider=label)
         yield to_copy(title, text, words, note=note, missing=missing)
     yield to_copy(words("copy as pytest"), as_pytest(explained, name, tenant), words, note=where)
