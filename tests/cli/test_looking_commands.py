@@ -522,7 +522,7 @@ def test_the_cache_line_agrees_with_the_list_of_calls(store: str) -> None:
 
 
 def test_a_system_message_that_was_logged_first_did_not_move(store: str) -> None:
-    items = invoke_json(["explain", LONG, "--store", store])["items"]
+    items = invoke_json(["explain", LONG, "1", "--store", store])["items"]
     assert (items[0]["section"], items[0]["fate"], items[0]["reason"]) == ("system", "kept", "")
 
 
