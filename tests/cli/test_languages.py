@@ -334,7 +334,7 @@ def test_a_chat_is_in_one_language(tmp_path: Path) -> None:
 def test_words_of_a_store_and_of_a_reason_are_chinese(tmp_path: Path) -> None:
     at = ("--store", seed(tmp_path))
     said = run("doctor", *at, language="zh")
-    assert "提交 " in said and "后台任务 " in said and "路径 " in said
+    assert all(word in said for word in ("提交 ", "后台任务 ", "路径 "))
     assert "commits" not in said
     moved = run("context", LONG, *at, language="zh")
     assert "（检查点 " in moved

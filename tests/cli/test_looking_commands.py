@@ -464,14 +464,13 @@ def test_replay_reads_a_file_too(tmp_path: Path) -> None:
 
 
 def test_the_parts_of_the_tail_are_told_apart_and_add_up(store: str, memory: Memory) -> None:
-    seen = set[str]()
+    seen, parts = set[str](), dict[str, int]()
     for made in memory.session(LONG).calls():
-        found = invoke_json(["explain", LONG, made.call, "--store", store])
-        assert sum(found["tail"].values()) == made.sections["tail"]
-        seen |= found["tail"].keys()
+        parts = invoke_json(["explain", LONG, made.call, "--store", store])["tail"]
+        assert sum(parts.values()) == made.sections["tail"]
+        seen |= parts.keys()
     assert seen == {"pinned", "recalled"}
     shown = invoke(["explain", LONG, "--store", store]).stdout
-    parts = found["tail"]
     assert f"p pins {parts['pinned']:,}" in shown
     assert f"? recalled {parts['recalled']:,}" in shown
     assert "! tail" not in shown

@@ -36,6 +36,7 @@ def steps_within(tokens: int) -> tuple[Step, ...]:
 def test_every_call_is_within_budget_and_keeps_every_rule(tokens: int) -> None:
     steps = steps_within(tokens)
     assert len(steps) == sum(message.role == "assistant" for message in TALK)
+    parts: dict[str, int] = {}
     for step in steps:
         cost = COUNTER.count(step.context.messages, tools=SAMPLE.tools).tokens
         assert cost == step.context.tokens <= tokens

@@ -89,11 +89,13 @@ class InMemorySaver(TurnfoldSaver):
         for each in self.list(config, **given):
             yield each
 
-    async def aput(self, *given: Any) -> Any:
-        return self.put(*given)
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        return self.put(config, checkpoint, metadata, new_versions)
 
-    async def aput_writes(self, *given: Any) -> None:
-        self.put_writes(*given)
+    async def aput_writes(
+        self, config: Any, writes: Any, task_id: str, task_path: str = ""
+    ) -> None:
+        self.put_writes(config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         self.delete_thread(thread_id)

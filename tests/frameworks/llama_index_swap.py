@@ -10,7 +10,7 @@ import sys
 from typing import Any
 from uuid import uuid4
 
-import llama_index.core.memory as peers
+from llama_index.core import memory
 from llama_index.core.agent import workflow
 from llama_index.core.llms import ChatMessage
 
@@ -22,6 +22,7 @@ from turnfold.adapters.llama_index import (
     turnfold_memory,
 )
 
+peers: Any = memory
 LIMIT = 30_000
 """What `Memory` of LlamaIndex takes if it is given no limit."""
 OWN = ("memory_blocks", "async_database_uri", "async_engine", "chat_store")
@@ -40,7 +41,8 @@ class _Swapped(TurnfoldMemory):
         limit = given.get("token_limit") or LIMIT
         opened = turnfold.Memory("sqlite://", budget=turnfold.Budget(max_tokens=limit))
         made = turnfold_memory(opened, given.get("session_id") or uuid4().hex)
-        super().__init__(**made.model_dump(), token_limit=limit)
+        fields: dict[str, Any] = {**made.model_dump(), "token_limit": limit}
+        super().__init__(**fields)
         self._opened = made._opened
         self.put_messages(given.get("chat_history") or [])
 

@@ -47,4 +47,4 @@ def pytest_load_initial_conftests() -> None:
         async with unchanged(self, *args, capabilities=capabilities, **given) as run:
             yield run
 
-    Agent.iter = iterate  # pyright: ignore[reportAttributeAccessIssue]
+    Agent.iter = iterate

@@ -307,6 +307,12 @@ def _options_of_memory() -> list[tuple[str, ...]]:
         for each in found.node.body
         if isinstance(each, ast.FunctionDef) and each.name == "__init__"
     ]
-    given = [*zip(init.args.args[1:], init.args.defaults, strict=True)]
-    given += zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
-    return [(arg.arg, ast.unparse(arg.annotation), ast.unparse(value)) for arg, value in given]
+    given = [
+        *zip(init.args.args[1:], init.args.defaults, strict=True),
+        *zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True),
+    ]
+    return [
+        (arg.arg, ast.unparse(arg.annotation), ast.unparse(value))
+        for arg, value in given
+        if arg.annotation is not None and value is not None
+    ]

@@ -47,7 +47,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "Summaries that replace older entries in calls; each covers everything up to its last entry.": (
         "在调用中代替较早记录的摘要；每一份都覆盖到它的最后一条记录为止的全部内容。"
     ),
-    "Instructions of the user, word for word; calls show the active ones once their messages left the window.": (
+    "Instructions of the user, word for word; calls show active ones once their messages left the window.": (
         "用户定下的规则，保留原话：原消息不再展示时，调用会展示其中仍然有效的。"
     ),
     "Pins, state and findings, which calls show in their tail beside rules and recalled entries.": (

@@ -23,7 +23,7 @@ async def rules(request: ScreenRequest[NoQuery]) -> RenderedScreen:
         title=f"{words('rules')} · {name}",
         session=name,
         tab="rules",
-        about="Instructions of the user, word for word; calls show the active ones once their messages left the window.",
+        about="Instructions of the user, word for word; calls show active ones once their messages left the window.",
         trail=session_trail(words, name),
         body=(
             table([words(head) for head in heads], rows)
