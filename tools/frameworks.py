@@ -278,6 +278,8 @@ def run(framework: Framework, folder: Path, *, plain: bool) -> dict[str, str]:
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", "-n", "2", "--timeout", "120"]
     options += ["-p", "exclusions", f"--excluded={framework.excluded}", f"--junitxml={report}"]
     options += ["--continue-on-collection-errors", *framework.options]
+    # Without its name pytest would take our settings where theirs say nothing about pytest.
+    options += ["-c", "pyproject.toml"]
     options += ["--plain"] if plain else ["-p", framework.plugin]
     # LangGraph's tests then need no servers, and PydanticAI's no package of its own that looks for blocking calls.
     settings = {"NO_DOCKER": "true", "BLOCKBUSTER_ENABLED": "false"}

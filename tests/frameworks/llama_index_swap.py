@@ -7,10 +7,10 @@ A memory with blocks, or over a database that a test names, stays LlamaIndex's o
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
-from llama_index.core import memory
 from llama_index.core.agent import workflow
 from llama_index.core.llms import ChatMessage
 
@@ -22,7 +22,6 @@ from turnfold.adapters.llama_index import (
     turnfold_memory,
 )
 
-peers: Any = memory
 LIMIT = 30_000
 """What `Memory` of LlamaIndex takes if it is given no limit."""
 OWN = ("memory_blocks", "async_database_uri", "async_engine", "chat_store")
@@ -41,8 +40,7 @@ class _Swapped(TurnfoldMemory):
         limit = given.get("token_limit") or LIMIT
         opened = turnfold.Memory("sqlite://", budget=turnfold.Budget(max_tokens=limit))
         made = turnfold_memory(opened, given.get("session_id") or uuid4().hex)
-        fields: dict[str, Any] = {**made.model_dump(), "token_limit": limit}
-        super().__init__(**fields)
+        super().__init__(**{**made.model_dump(), "token_limit": limit})
         self._opened = made._opened
         self.put_messages(given.get("chat_history") or [])
 
@@ -85,6 +83,7 @@ class Memory(_Swapped):
         return PEER(**given) if own else super().__new__(cls)
 
 
+peers: Any = import_module("llama_index.core.memory")
 PEER = peers.Memory
 
 

@@ -128,7 +128,7 @@ def test_whatever_is_installed_is_checked(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "--require-hashes" in text
     # What is newest has no pin yet: it is tried in an environment of its own.
-    newest = "openai-agents langgraph langchain claude-agent-sdk"
+    newest = "openai-agents langgraph langchain claude-agent-sdk pydantic-ai-slim llama-index-core"
     unpinned = [f"@.venv-frameworks-newest/bin/python -m pip install --quiet --upgrade {newest}"]
     assert unchecked_installs(text) == (unpinned if name == "Makefile" else [])
 
