@@ -38,8 +38,10 @@ def count_upto(text: str, limit: int, count: Counter) -> int:
     """
     enough = max(limit, 0) + _SLACK
     head = _CHARACTERS_PER_TOKEN * enough
-    if len(text) > 2 * head and (least := count(text[:head])) > 2 * enough:
-        return least
+    while len(text) > 2 * head:  # a token may stand for a hundred line breaks: a longer beginning, then
+        if (least := count(text[:head])) > 2 * enough:
+            return least
+        head *= 4
     return count(text)
 
 
