@@ -59,7 +59,6 @@ KEPT = "Never share my phone number. I'm allergic to peanuts. The port is 8080. 
         ("Use tabs.", "Instead of tabs use spaces."),
         ("No emojis.", "You can use emojis again."),
         ("Always reply in French.", "From now on answer in English."),
-        ("Please use British English.", "Forget what I said about British English."),
         ("The budget is 5,000 euros.", "We raised the budget to 8,000 euros."),
         ("I live in Berlin.", "I moved to Lisbon."),
         ("I'm vegetarian.", "I'm no longer vegetarian."),

@@ -7,7 +7,7 @@ import re
 from turnfold.rules.classifier import Language
 from turnfold.rules.record import RuleAct
 
-__all__ = ("act_of", "is_negative", "is_weak_change", "reports_done")
+__all__ = ("act_of", "is_negative", "is_weak_change", "only_cancels", "reports_done", "says_it_stays")
 
 
 _I = re.IGNORECASE
@@ -26,7 +26,7 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
         (
             "cancel",
             re.compile(
-                r"^(?:please\s+|let's\s+|ok(?:ay)?,?\s+)?(?:forget|disregard|ignore|scratch|never\s?mind|cancel|undo|lift)\s"
+                r"^(?:please\s+|let's\s+|ok(?:ay)?,?\s+)?(?:forget|disregard|ignore|scratch|never\s?mind|cancel|undo|lift|scrap|revoke)\s"
                 r"+(?!that\b|to\b|it\b)|\b(?:is|are|was|were|been|got)\s+(?:now\s+|all\s+)?(?:cancell?ed|scrapped|called\s+off"
                 r"|off\s+the\s+table|dropped|history)\b|\bno\s+longer\b|\bany\s?more\b|\bno\s+need\s+(?:to|for)\b",
                 _I,
@@ -110,6 +110,42 @@ _NEGATIVE: dict[Language, re.Pattern[str]] = {
     ),
     "zh": re.compile("不|别|勿|禁|严禁|避免|没|讨厌|拒绝|免"),
 }
+
+
+_STAYS: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"\b(?:stays?|remains?|keep|leave|is|are)\b.*\b(?:the\s+same|as\s+(?:it\s+|they\s+)?(?:is|are|was|were)|unchanged"
+        r"|untouched|as\s+before|put)\b|\bno\s+changes?\b|\b(?:doesn't|don't|won't|not)\s+change\b|\bunaffected\b",
+        _I,
+    ),
+    "zh": re.compile(
+        "不变|照旧|照常|照原来|原样|不用[改换动变]|不需要[改换动变]|(?:别|不要)[动变](?:它)?$|维持|老样子|依旧|跟(?:之前|原来|以前)一样"
+    ),
+}
+_TAKES_BACK: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^(?:\W|\b(?:please|ok(?:ay)?|so|and|actually|let's|you\s+can|just)\b)*(?:forget|disregard|ignore|scratch|never\s?mind"
+        r"|cancel|undo|lift|scrap|revoke|drop|ditch|withdraw|remove)\b[^,;]*$"
+        r"|\b(?:rule|restriction|ban|limit|thing|instruction|requirement|request|condition|preference)\b[^,;]*"
+        r"\b(?:no\s+longer|not|doesn't|any\s?more|off|void|lifted|gone|cancell?ed|dropped|over)\b[^,;]*$",
+        _I,
+    ),
+    "zh": re.compile(
+        "^(?:请|那就?|就|把|之前|刚才|上次|前面|我)*[^,，;；]*(?:作废|取消|撤销|收回|不算数?|当我没说|别管|不用管|忘掉|忘了|不作数|忽略|失效)"
+        "(?:了|吧|掉)*[。！!.]?$"
+    ),
+}
+"""Matches a sentence that only takes an earlier rule back, and lays down nothing in its place."""
+
+
+def says_it_stays(text: str, language: Language) -> bool:
+    """Return True if a clause says that something stays as it is: it changes nothing."""
+    return _STAYS[language].search(text) is not None
+
+
+def only_cancels(text: str) -> bool:
+    """Return True if a sentence takes an earlier rule back and says nothing else."""
+    return any(pattern.search(text) for pattern in _TAKES_BACK.values())
 
 
 def act_of(text: str, language: Language) -> RuleAct:

@@ -22,7 +22,7 @@ from typing import Literal
 
 from turnfold._late_names import late_pattern
 from turnfold.errors import InvalidOption
-from turnfold.rules.record import RuleKind, StandingRule
+from turnfold.rules.record import LONGEST_RULE, RuleKind, StandingRule
 from turnfold.text import clean_text, is_chinese, joint_cost, require_limit, single_line
 
 __all__ = ("rank_rules", "render_rules", "shown_rules")
@@ -56,7 +56,10 @@ _HEADINGS = {
     "overrides an earlier one):",
     "zh": "对话中先前定下的内容（原话；数字为日志条目，后面的优先于前面的）：",
 }
-_ENDS = tuple(".!?。！？")
+_ABOUT = {
+    "en": " (replaces what no longer holds: {about})",
+    "zh": "（取代已作废的：{about}）",
+}
 _MARKS = {"en": "system", "zh": "系统"}
 _MORE = {"en": "({count} more not shown)", "zh": "（另有 {count} 条未列出）"}
 
@@ -75,10 +78,14 @@ def shown_rules(
         return tuple(active), ()
     room -= max(count(more.format(count=len(active))) for more in _MORE.values()) + joint
     taken: set[str] = set()
+    sentences = _sentences(active)
     for rule in rank_rules(active, limit_tokens=max(room, 0), cost=lambda rule: costs[rule.id]):
-        if costs[rule.id] <= room:
-            taken.add(rule.id)
-            room -= costs[rule.id]
+        # A clause is hard to understand alone: the whole sentence if there is room for it.
+        for rules in (sentences[rule.id], [rule]):
+            missing = [each.id for each in rules if each.id not in taken]
+            if missing and sum(costs[each] for each in missing) <= room:
+                taken.update(missing)
+                room -= sum(costs[each] for each in missing)
     return (
         tuple(rule for rule in active if rule.id in taken),
         tuple(rule for rule in active if rule.id not in taken),
@@ -87,7 +94,24 @@ def shown_rules(
 
 def _line(rule: StandingRule, language: Literal["zh", "en"]) -> str:
     mark = _MARKS[language] if rule.trust == "system" else str(rule.seq)
-    return f"- [{mark}] {single_line(clean_text(rule.text))}"
+    return f"- [{mark}] {_words(rule, language)}"
+
+
+def _words(rule: StandingRule, language: Literal["zh", "en"]) -> str:
+    """Return a rule with what is needed to understand it, as one line."""
+    about = _ABOUT[language].format(about=rule.about) if rule.about else ""
+    return single_line(clean_text(f"{rule.lead}{rule.text}{about}"))
+
+
+def _sentences(rules: Sequence[StandingRule]) -> dict[str, list[StandingRule]]:
+    """Return the id of each rule -> the rules that are shown in one line with it."""
+    found: dict[str, list[StandingRule]] = {}
+    for rule in rules:
+        group = found.get(rule.continues, [])
+        joined = group and sum(len(each.text) for each in (*group, rule)) <= LONGEST_RULE
+        found[rule.id] = group if joined and len(group) < _FROM_ONE_MESSAGE else []
+        found[rule.id].append(rule)
+    return found
 
 
 def _order(rule: StandingRule) -> tuple[int, int]:
@@ -156,25 +180,21 @@ def render_rules(
     Every rule is a single line after a dash and the number of its log entry, so its text cannot look like another line;
     rules that are clauses of one sentence share a line. By default the heading is in the language of most rules.
     """
+    rules = list(rules)
+    if not rules:
+        return ""
+    chosen = language or ("zh" if is_chinese(" ".join(rule.text for rule in rules)) else "en")
+    if chosen not in _HEADINGS:
+        raise InvalidOption(f'language is {chosen!r}; it must be "zh" or "en"')
     lines: list[tuple[StandingRule, str]] = []
     for rule in rules:
         before, words = lines[-1] if lines else (None, "")
-        if before and _is_next_clause(before, words, rule):
-            lines[-1] = rule, single_line(clean_text(f"{words}{rule.joint}{rule.text}"))
+        if before and rule.continues == before.id:
+            lines[-1] = rule, single_line(f"{words}{rule.joint}{_words(rule, chosen)}")
         else:
-            lines.append((rule, single_line(clean_text(rule.text))))
-    if not lines:
-        return ""
-    chosen = language or ("zh" if is_chinese(" ".join(text for _, text in lines)) else "en")
-    if chosen not in _HEADINGS:
-        raise InvalidOption(f'language={chosen!r} must be "zh" or "en"')
+            lines.append((rule, _words(rule, chosen)))
     marks = [_MARKS[chosen] if rule.trust == "system" else str(rule.seq) for rule, _ in lines]
     written = [f"- [{mark}] {text}" for mark, (_, text) in zip(marks, lines, strict=True)]
     more = [_MORE[chosen].format(count=left_out)] if left_out else []
     return "\n".join([_HEADINGS[chosen], *written, *more])
 
-
-def _is_next_clause(before: StandingRule, words: str, rule: StandingRule) -> bool:
-    """Return True if `rule` is the next clause of the sentence of `before`, whose line so far is `words`."""
-    same = (before.trust, before.seq) == (rule.trust, rule.seq)
-    return same and bool(rule.joint) and words[-1:] not in _ENDS

@@ -14,7 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from turnfold._late_names import late_pattern
-from turnfold.rules.act_classifier import act_of, is_negative, is_weak_change, reports_done
+from turnfold.rules.act_classifier import (
+    act_of,
+    is_negative,
+    is_weak_change,
+    reports_done,
+    says_it_stays,
+)
 from turnfold.rules.classifier import Language, kind_of, score
 from turnfold.rules.own_words import OwnSentence, own_sentences
 from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
@@ -79,15 +85,17 @@ _CHATTER = late_pattern(
 )
 _ASKED: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"^\W*(?:(?:and|also|so|please|hey|hi|ok(?:ay)?)\W+)*(?:can|could|would|will)\s+(?:you|u|we)\b",
+        r"^\W*(?:(?:and|also|so|please|hey|hi|ok(?:ay)?)\W+)*(?:can|could|would|will)\s+(?:you|u|we)\s+"
+        r"(?:(?:please|pls|maybe|just|kindly|mind)\s+)*",
         re.IGNORECASE,
     ),
-    "zh": re.compile("能不能|可不可以|可以|麻烦|请"),
+    "zh": re.compile("能不能|可不可以|能否|可否|可以|麻烦|请"),
 }
+"""Matches the words that make a question of a demand: "could you please"."""
 _LASTS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"\b(?:always|never|only|stop|avoid|remind|from\s+now\s+on|future|forward|(?:every|each)\s+time|any\s?more|make\s+sure"
-        r"|stick|short(?:er)?|brief|keep|call\s+me)\b",
+        r"\b(?:always|never|only|stop|avoid|remind|from\s+now\s+on|future|forward|(?:every|each)\s+\w+|any\s?more|make\s+sure"
+        r"|stick|short(?:er)?|brief|keep|call\s+me|mind\s+not|not\s+to|whenever|when\s+you|no\s+more|by\s+default)\b",
         re.IGNORECASE,
     ),
     "zh": re.compile("以后|从现在|今后|每次|都|一直|总是|尽量|不要|别|只用|提醒我|叫我|称呼我"),
@@ -98,11 +106,15 @@ _QUESTION: dict[Language, re.Pattern[str]] = {
 }
 _ASKED_AFTER: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"^(?=.*\b(?:never|don'?t|do\s+not|always|must)\b).*,\s*(?:ok(?:ay)?|alright|all\s+right|got\s+it|understood)\s*\?+\W*$",
+        r"^(?=.*\b(?:never|don'?t|do\s+not|no|always|must|only|every|from\s+now\s+on)\b)"
+        r"(?!\W*(?:so\s+|and\s+)?(?:shall|should|do|does|did|is|are|was|were|can|could|will|would|has|have|who|what|why|how"
+        r"|when|where|which|no|everything|all)\b(?!\s+\w+\s+(?:before|after|on|in|at|with|without|for)\b)).*\w"
+        r"(?P<tail>[,\s]\s*(?:ok(?:ay)?|alright|all\s+right|got\s+it|understood|please|deal)\s*\?+\W*)$",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "^(?=.*(?:不要|别|不得|不能|禁止|必须|务必|一定要|以后|每次)).*[,，]\\s*(?:好吗|好不好|行吗|明白吗|知道吗|记住了吗)[?？]*\\W*$"
+        "^(?=.*(?:不要|别|不得|不能|禁止|必须|务必|一定要|以后|每次)).*"
+        "(?P<tail>[,，]\\s*(?:好吗|好不好|行吗|行不行|可以吗|明白吗|知道吗|记住了吗)[?？]*\\W*)$"
     ),
 }
 """Matches a demand that ends like a question: "never do that, ok?"."""
@@ -129,6 +141,24 @@ _HEADINGS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = (
 )
 
 
+_SHORT_TEXT: dict[Language, int] = {"en": 60, "zh": 14}
+_GOES_ON: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"(?:(?:please|and|but|so|also|just)\W+)*(?:not\b|only\b|or\b|it\b|it's\b|that\b|they\b|them\b|those\b|he\b|she\b"
+        r"|same\b|otherwise\b|no\s+exceptions?\b|(?:do\s+not|don't|never|always)\s+\w+\s+(?:it|them|that|those|him|her)\b)",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "(?:请|就|也|但是?|不过|而且|千万|一定|记得|麻烦)*(?:不要|别|不用|不能|不许|不可以|只要|只能|最好|必须|尽量|改成|换成|要|得|它|那|这|他|她)"
+    ),
+}
+"""Matches the beginning of a sentence without a subject, or with a pronoun for it."""
+_REFUSES = late_pattern(
+    r"(?:please\s+)?(?:not|never|no|don't|do\s+not)\b|(?:请|也|千万|但)*(?:不要|别|不能|不)再?(?P<verb>.)",
+    re.IGNORECASE,
+)
+_BARE: dict[Language, int] = {"en": 18, "zh": 5}
+"""Characters up to which a clause that something stays as it is does not name it, so that it means the one before it."""
 _LONGEST_JOINT = 8
 """Most characters between two clauses of a sentence: a comma, a space, a word such as "and"."""
 
@@ -187,19 +217,40 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
     )
     rules: list[StandingRule] = []
     seen: set[tuple[str, ...]] = set()
-    for each in read:
-        end = -1
+    last = 0  # where the last rule ends
+    for number, each in enumerate(read):
+        first = True
         for part in _parts(each, None if trust == "system" else around):
             rule = _rule(text, each.sentence, part, seq=seq, trust=trust)
             start = text.find(rule.text, each.sentence.start + part.start)
-            if 0 <= end < start <= end + _LONGEST_JOINT:
-                rule = msgspec.structs.replace(rule, joint=text[end:start])
-            end = start + len(rule.text)
             key = (rule.act, rule.kind, rule.text.lower())
-            if key not in seen:
-                seen.add(key)
-                rules.append(rule)
+            if key in seen:
+                continue
+            seen.add(key)
+            goes_on = not first or _goes_on(rule.text, part.language)
+            if goes_on and rules and 0 <= start - last <= _LONGEST_JOINT:
+                rule = msgspec.structs.replace(
+                    rule, continues=rules[-1].id, joint=text[last:start]
+                )
+            elif goes_on and first and number and _can_lead(read[number - 1]):
+                lead = text[read[number - 1].sentence.start : start]
+                if "\n" not in lead and len(lead) + len(rule.text) <= LONGEST_RULE:
+                    rule = msgspec.structs.replace(rule, lead=lead)
+            first, last = False, start + len(rule.text)
+            rules.append(rule)
     return tuple(rules)
+
+
+def _goes_on(text: str, language: Language) -> bool:
+    """Return True if a short sentence does not say what it is about: "Not as store credit.", 不要退到余额。"""
+    return len(text) <= _SHORT_TEXT[language] and _GOES_ON[language].match(text) is not None
+
+
+def _can_lead(before: _Read) -> bool:
+    """Return True if a sentence may name what the next one is about: neither a question nor small talk."""
+    text = before.sentence.text
+    asks = _QUESTION[before.language].search(text)
+    return before.words >= _SHORT - 1 and not before.is_chatter and not asks
 
 
 def _read(sentence: OwnSentence) -> _Read:
@@ -215,16 +266,23 @@ def _read(sentence: OwnSentence) -> _Read:
         or _SMALL_TALK[language].search(text)
     ):
         return _Read(sentence, language, -9.0, 0)
-    if (
-        _QUESTION[language].search(text)
-        and not _ASKED_AFTER[language].search(text)
-        and not (_ASKED[language].search(text) and _LASTS[language].search(text))
-    ):
+    plain = _demanded(text, language) if _QUESTION[language].search(text) else text
+    if not plain:
         return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
-    likely = score(text, language) - (_REPORTED if _OTHERS_SAID[language].search(text) else 0.0)
+    likely = score(plain, language) - (_REPORTED if _OTHERS_SAID[language].search(text) else 0.0)
     return _Read(
         sentence, language, likely, chinese // 2 + words, _CHATTER.search(text) is not None
     )
+
+
+def _demanded(text: str, language: Language) -> str:
+    """Return what a question demands for good, without the words that make it a question; "" if it only asks."""
+    if after := _ASKED_AFTER[language].search(text):
+        return text[: after.start("tail")]
+    if (asked := _ASKED[language].search(text)) and _LASTS[language].search(text):
+        plain = text[: asked.start()] + text[asked.end() :]
+        return plain.rstrip(" ?？!！吗呢")
+    return ""
 
 
 def _is_babble(text: str) -> bool:
@@ -245,7 +303,7 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if text[-1] in ":：" or not each.words:
         return
     kind = _listed(sentence)
-    act = act_of(text, language)
+    act = act_of(_changed(text, language), language) if _changed(text, language) else "keep"
     wanted = _wanted(each, around)
     if kind is None and each.score < wanted:
         demand = _demand(text, language, wanted + _BESIDE_A_REASON)
@@ -264,6 +322,19 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if kind in ("task", "decision", "fact") and reports_done(text, language):
         yield _Part(0, len(text), language, "task", "done")
     yield _Part(0, len(text), language, kind, act, weak)
+
+
+def _changed(text: str, language: Language) -> str:
+    """Return a sentence without its clauses that say that something stays as it is; "" if it says nothing else."""
+    if not says_it_stays(text, language):
+        return text
+    kept: list[str] = []
+    for clause in _CLAUSES[language].split(text):
+        if not says_it_stays(clause, language):
+            kept.append(clause)
+        elif len(clause) <= _BARE[language] and kept:
+            kept.pop()  # "the robot still goes to my mother, no change"
+    return ", ".join(kept)
 
 
 def _demand(text: str, language: Language, wanted: float) -> str:
@@ -301,12 +372,29 @@ def _clauses(text: str, language: Language) -> Iterator[_Part]:
         for span in zip(starts, ends, strict=True)
         if span[1] - span[0] > 3 and score(text[slice(*span)], language) >= _CLAUSE
     ]
+    found = [
+        span
+        for number, span in enumerate(found)
+        if not number or not _sets_off(text[slice(*span)], text[slice(*found[number - 1])])
+    ]
     if len(found) < 2:
         return
     found[0] = (0, found[0][1])
     for number, (start, _) in enumerate(found):
         end = found[number + 1][0] if number + 1 < len(found) else len(text)
         yield _Part(start, end, language, kind_of(text[start:end], language), "state")
+
+
+def _sets_off(clause: str, before: str) -> bool:
+    """Return True if a clause only sets off the one before it: "in white, not in grey", 退到银行卡，不要退到余额."""
+    refused = _REFUSES.match(clause)
+    if refused is None:
+        return False
+    verb = refused["verb"]
+    return (
+        (verb is not None and verb in before)
+        or not set(rule_terms(clause).scope).isdisjoint(rule_terms(before).scope)
+    )
 
 
 def _listed(sentence: OwnSentence) -> RuleKind | None:
@@ -322,7 +410,7 @@ def _rule(
 ) -> StandingRule:
     start, end = sentence.start + part.start, sentence.start + part.end
     said = _cut(text[start:end])
-    terms = rule_terms(said)
+    terms = rule_terms(_changed(said, part.language) or said)
     act, kind = part.act, part.kind
     negative = is_negative(said, part.language)
     if kind == "prohibition" and (act == "permit" or (act == "change" and not negative)):

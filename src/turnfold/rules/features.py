@@ -176,6 +176,24 @@ _ENGLISH_TALK = {
         re.IGNORECASE,
     ),
     "you": re.compile(r"^you(?:'re|'ve|'ll|'d)?\b", re.IGNORECASE),
+    # A request for one thing now: it says "me" or points at a thing, and nothing in it says that it holds for good.
+    "once": re.compile(
+        r"^(?!.*\b(?:always|never|every|each|all|any|when|whenever|before|from\s+now|by|until|only|must|in\s+future)\b)"
+        r"(?:(?:please|pls|just|now|then|ok(?:ay)?|and|so|quickly)\W+)*(?:(?:send|show|give|tell|resend|get|find|read|pull\s+up|print"
+        r"|bring|draw|make|write|list)\s+(?:me|us)\b|(?:look\s+up|have\s+a\s+look|take\s+a\s+look|explain|translate|summari[sz]e"
+        r"|compare|calculate|convert|search|generate|rewrite|sort|debug|run|check|fix|rename|draft|count)\b)",
+        re.IGNORECASE,
+    ),
+    "progress": re.compile(
+        r"^(?:still|currently|(?:so\s+)?(?:i'm|we're|i\s+am|we\s+are|i've\s+been|we've\s+been|been))\s+(?:(?:still|currently|just|also"
+        r"|really|finally)\s+)*(?!going\s+(?:with|to)|using|staying|allergic)\w+ing\b",
+        re.IGNORECASE,
+    ),
+    "happens": re.compile(
+        r"\b(?:again|keeps?\s+\w+ing|won't\s+(?:start|load|open|boot|charge|connect|turn)|dies|crash\w*|fail(?:s|ed)|stopped\s+working"
+        r"|is\s+(?:broken|stuck|cracked|leaking|missing|down)|doesn't\s+(?:work|start|load|open))\b",
+        re.IGNORECASE,
+    ),
 }
 _CHINESE_TALK = {
     "reported": re.compile(
@@ -197,6 +215,15 @@ _CHINESE_TALK = {
     ),
     "past": re.compile(
         "^(?:昨天|昨晚|上周|上个?月|去年|刚才?|小时候|以前|有次|当时|那时)|过了?[。！!]?$"
+    ),
+    "once": re.compile(
+        "^(?!.*(?:以后|今后|每|都|一律|统一|必须|务必|一定|不要|别|提醒|记得|只|凡|之前先|前先|默认|尽量|的时候))"
+        "(?:.*(?:一下|一遍|一次|看看|一份|一版|几[个条]|[一二两三四五]个|呗)(?:[吧啊呀哈]|[。！!，,]|$)|(?:请|麻烦|再|那|你|快)*(?:帮我|给我|替我|把)"
+        "|(?:查|翻译|解释|总结|推荐|列|讲|算|写|画|导出|跑|看)(?:一|下|个|出|讲|看|写))"
+    ),
+    "happens": re.compile(
+        "老是|总是.{1,8}(?:退|错|卡|崩|断|掉)|(?:坏|裂|漏水|卡住|死机|闪退|报错|崩|断|掉线|黑屏|丢)了|没反应|打不开|进不去|连不上|没用[。！!]?$"
+        "|(?:我|我们)?(?:刚刚?|刚才|已经|昨天|今天|上周).{0,8}[拍寄传发买付签收看试装打交填领取选]|我.{0,3}[拍寄传试装填][了过]"
     ),
     "asks": re.compile(
         "(?:能不能|可不可以|可以|麻烦|请).*(?:以后|今后|每次|都|一直|尽量|不要|别|提醒我|叫我)"

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import msgspec
 
 from turnfold._late_names import late_pattern
-from turnfold.rules.act_classifier import is_negative
+from turnfold.rules.act_classifier import is_negative, only_cancels
 from turnfold.rules.display import rank_rules
 from turnfold.rules.record import RuleKind, RuleState, StandingRule
+from turnfold.rules.topics import facets, without_values
 from turnfold.text import require_limit
 
 __all__ = ("LedgerChange", "replacements", "update_ledger")
@@ -50,9 +51,13 @@ _DONE = 0.5
 """Share of a task's terms that a report must contain to close the task."""
 _REPORTED = 0.75
 """Share of a report's terms that a task must contain for the report to close it."""
+_FEW_WORDS = 2
+"""Words (Chinese: pairs of characters) up to which a sentence may leave it open what it is about."""
+_LONGEST_ABOUT = 80
+"""Most characters of `StandingRule.about`."""
 _STEM = 4
-"""Least number of letters that two words must share at the beginning to count as forms of one word."""
-_ONE_AT_A_TIME = frozenset({"@name", "@home", "@job", "@diet"})
+"""Least number of letters that two forms of a word have in common."""
+_ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet"})
 """Attributes of a person that have one value at a time, so that a new value replaces the old one."""
 _LIMIT = late_pattern(
     r"\b(?:before|after|until|than|over|under|above|below|beyond|past|earlier|later|exceed\w*|within|up\s+to)\b"
@@ -65,6 +70,14 @@ _CONDITION = late_pattern(
     re.IGNORECASE,
 )
 """Matches words of a prohibition with a condition under which the thing is allowed."""
+_ELLIPTIC = late_pattern(
+    r"(?:\W|\b(?:ok(?:ay)?|no|wait|sorry|actually|on\s+second\s+thoughts?|hmm|well|oh|and|but|so|then|please|could|can|you|we|i"
+    r"|correction|change\s+of\s+plans?)\b)*(?:make\s+(?:it|that)|change\s+(?:it|that)|move\s+(?:it|that)|push\s+it|switch|let's"
+    r"|rather|instead|now|not|it's|from\s+now|better|use|take|go\s+with|\d)"
+    r"|(?:那|就|请|我|想了想|我改主意了|不好意思|等等|不对|算了|\W)*(?:改|换|还是|推迟|提前|延|挪|不是|不要|不用|不|用|定)",
+    re.IGNORECASE,
+)
+"""Matches the beginning of a change that does not name its topic: "make it Thursday", 改成周四."""
 _MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
 _NO_TOPIC = frozenset({"@number", "@reply", "@count"})
 """Classes of values that do not show the topic of a sentence."""
@@ -90,7 +103,9 @@ def update_ledger(
     for rule in new:
         if rule.id in ledger or rule.id in reports:
             continue
-        targets = _targets(rule, [each for each in ledger.values() if each.state == "active"])
+        active = [each for each in ledger.values() if each.state == "active"]
+        targets = _targets(rule, active)
+        targets += _going_on(targets, active)
         for target, state in targets:
             ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.seq)
             ended[target.id] = None
@@ -99,9 +114,11 @@ def update_ledger(
             reports.update([rule.id] if targets else [])
         else:
             linked = tuple(target.id for target, _ in targets)
+            taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.text)
             ledger[rule.id] = msgspec.structs.replace(
-                rule, kind=_kind(rule, targets), supersedes=linked
-            )
+                rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets),
+                state="dropped" if taken_back else "active", ended=rule.seq if taken_back else 0,
+            )  # fmt: skip
             added.append(rule.id)
     evicted = _evicted(list(ledger.values()), limit_tokens, count) if added else []
     for rule in evicted:
@@ -129,6 +146,8 @@ def _targets(
         if each.trust == rule.trust
         and (each.seq < rule.seq or (each.seq == rule.seq and rule.act not in ("state", "renew")))
     ]
+    if rule.act == "keep":
+        return []
     if rule.act == "done":
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
     found = [each for each in mine if _replaces(rule, each)]
@@ -136,6 +155,30 @@ def _targets(
         found = _meant(rule, mine)
     state: RuleState = "dropped" if rule.act == "cancel" else "superseded"
     return [(each, state) for each in found]
+
+
+def _going_on(
+    ended: Sequence[tuple[StandingRule, RuleState]], active: Sequence[StandingRule]
+) -> list[tuple[StandingRule, RuleState]]:
+    """Return what goes on with a rule that ends and sets it off: "not in grey" after "the kettle in white"."""
+    state_of = {rule.id: state for rule, state in ended}
+    heads = {rule.id: rule for rule, _ in ended}
+    return [
+        (each, state_of[each.continues])
+        for each in active
+        if each.continues in heads
+        and each.id not in heads
+        and each.negative != heads[each.continues].negative
+        and not each.terms.isdisjoint(heads[each.continues].terms)
+    ]
+
+
+def _about(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> str:
+    """Return the topic of the rule that a change replaces, if the change itself shares no word with it."""
+    for target, state in targets:
+        if state == "superseded" and not _common(_words(rule), _words(target)):
+            return target.about or without_values(target.lead + target.text, rule.text)[:_LONGEST_ABOUT]
+    return ""
 
 
 def _kind(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> RuleKind:
@@ -205,7 +248,7 @@ def _similar(first: set[str], second: set[str]) -> float:
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if `rule` replaces `other`: restates it, contradicts it, or gives another value for its attribute."""
     if one := _ONE_AT_A_TIME & set(rule.scope) & set(other.scope):
-        return rule.act != "state" or not one.isdisjoint({"@name", "@home"})
+        return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address"})
     words, others = _words(rule), _words(other)
     if rule.value == other.value and rule.negative == other.negative:
         same = rule.scope == other.scope and bool(words or rule.value)
@@ -276,8 +319,13 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
         other_value = _conflict(rule, other) and not set(rule.value) <= set(other.value)
         if not (other_value or _names_what_is_forbidden(shared, theirs)):
             return 0.0
+    sides, others = facets(rule.text), facets(other.text)
+    if sides and others and sides.isdisjoint(others):
+        return 0.0  # "send the desk to my office" does not change its colour
     if not shared:
-        return _SAME_CLASS if classes and _conflict(rule, other) else 0.0
+        same = classes and _conflict(rule, other)
+        other_topic = min(len(_words(rule)), len(_words(other))) > _FEW_WORDS
+        return _SAME_CLASS if same and (not other_topic or _ELLIPTIC.match(rule.text)) else 0.0
     # Terms that are the same in both languages ("=deadline") are frequent topics of rules: they count twice.
     known = sum(term.startswith("=") for term in shared)
     share = (len(shared) + known) / max(1, min(len(mine), len(theirs)))

@@ -72,6 +72,8 @@ _LABEL = late_pattern(
     r"|预算|截止(?:日期|时间)?|时间|地点|语言|格式|风格|语气|名字|姓名|职业|忌口|补充|请|你好|好|目标|安排|计划)$",
     re.IGNORECASE,
 )
+_SETS = late_pattern("[改换成为是写填开送寄到选定]")
+"""Matches a verb in what stands before a colon: "发票抬头换成个人：周敏" names no speaker."""
 _PASTE_INTRO = late_pattern(
     r"(?:\b(?:e-?mails?|logs?|docs?|documents?|documentation|article|readme|error|output|traceback|transcript"
     r"|chat|thread|ticket|message|letter|contract|polic(?:y|ies) (?:says|reads|states|document)|spec(?:ification)?"
@@ -183,7 +185,8 @@ def _sentences(text: str, offset: int, *, read_from: int = 0) -> Iterator[OwnSen
             and (":" in line or "：" in line)
             and (speaker := _SPEAKER.match(own, start, end))
         ):
-            begin = start if _LABEL.match(speaker[1]) else speaker.end()
+            told = _LABEL.match(speaker[1]) or _SETS.search(speaker[1])
+            begin = start if told else speaker.end()
         for first, last in _split(own, begin, end):
             yield OwnSentence(offset + first, offset + last, own[first:last], heading)
 

@@ -22,9 +22,9 @@ __all__ = (
 
 
 RuleKind = Literal["rule", "prohibition", "decision", "preference", "task", "fact"]
-RuleAct = Literal["state", "renew", "change", "permit", "cancel", "done"]
+RuleAct = Literal["state", "renew", "change", "permit", "cancel", "done", "keep"]
 """What a sentence does: state something, say what holds now (`renew`), replace an earlier rule, lift a prohibition,
-cancel an earlier rule, report a task as done."""
+cancel an earlier rule, report a task as done, say that something stays as it is (`keep`)."""
 RuleState = Literal["active", "superseded", "done", "dropped"]
 """`superseded`: replaced by a later rule; `done`: a finished task; `dropped`: taken back without a replacement."""
 RuleTrust = Literal["user", "system"]
@@ -53,8 +53,14 @@ class StandingRule(
     """Sorted terms of its topic; `@` marks classes of values (`@day`) and known attributes (`@home`)."""
     value: tuple[str, ...] = ()
     """Sorted terms of the values it gives: numbers, and members of a class such as weekdays."""
+    continues: str = ""
+    """Id of the rule directly before it in the message if this one goes on with it, as a clause or a short sentence."""
     joint: str = ""
-    """The text between the previous rule, a clause of the same sentence, and this one; empty if there is none."""
+    """The text between that rule and this one."""
+    lead: str = ""
+    """The sentence directly before it, if that is no rule but names what this one is about: "The kettle? Not in grey."."""
+    about: str = ""
+    """For a change that does not name what it changes ("make it 2 pm"): the replaced rule without its value."""
     weak: bool = False
     """True if the sentence hardly scored as a rule: it is the first to be left out if there is no room."""
     state: RuleState = "active"

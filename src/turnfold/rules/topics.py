@@ -16,7 +16,7 @@ from typing import NamedTuple
 from turnfold._late_names import late_pattern
 from turnfold.text import RUN, is_cjk, plain_text, terms_of_words
 
-__all__ = ("Terms", "rule_terms")
+__all__ = ("Terms", "facets", "rule_terms", "without_values")
 
 
 class Terms(NamedTuple):
@@ -303,7 +303,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "@home",
         re.compile(
             r"\b(?:i|we)(?:'m|'re|'ve)?\s+(?:just\s+|now\s+|currently\s+)?(?:live|living|based|moved\s+to|relocated)\b(?!\s+(?:on|with|alone))"
-            r"|^moved\s+to|我(?:们)?(?:家|现在|上个?月|上周末?|最近|已经|刚)*(?:住在?|搬到|搬去|定居)|^上周末?搬|家在",
+            r"|^moved\s+to|我(?:们)?(?:家|现在|上个?月|上周末?|最近|已经|刚)*(?:住在?(?!.{0,3}[楼层])|搬到|搬去|定居)|^上周末?搬|(?<!老)家在",
             re.IGNORECASE,
         ),
     ),
@@ -319,6 +319,17 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "@diet",
         re.compile(
             r"\bvegetarian|\bvegan|\beat\s+(?:meat|everything|anything)|pescatarian|吃素|吃肉|素食|都吃",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "@address",
+        re.compile(
+            r"^(?!.*\b(?:mother|mom|mum|father|dad|parents?|office|work|company|billing|return|his|her|their|e-?mail|ip|web)\b)"
+            r"(?:.*\b(?:my|our|new|shipping|delivery|mailing|home|postal)\s+(?:\w+\s+)?address\b"
+            r"|.*\b(?:ship|send|deliver)\s+(?:everything|it\s+all|all\b.{0,30}|(?:my\s+)?(?:orders|parcels|packages))\s+to\b)"
+            r"|^(?!.*(?:妈|爸|公司|单位|老家|他|她|退货|邮箱|网))(?!.*地址.{0,4}(?:发|给)我)"
+            r".*(?:(?:收货|收件|寄送|家庭|送货|邮寄|我的|我家的?|新|现住)地址|搬家了|(?:包裹|快递|东西)(?:都|一律|全部|统一)?[送寄发]到)",
             re.IGNORECASE,
         ),
     ),
@@ -359,3 +370,47 @@ def rule_terms(text: str) -> Terms:
         if given:
             values.add(given)
     return Terms(tuple(sorted(scope)), tuple(sorted(values)))
+
+
+_FACETS: dict[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "place": r"地址|[寄送发]到|[寄送]往|改[寄送]|送货|收货|上门|\b(?:address|ship|deliver\w*|parcels?|goes\s+to)\b|\bsend\b.*\bto\b",
+        "color": r"颜色|[红橙黄绿青蓝紫黑白灰棕粉金银米]色|\b(?:colou?rs?|finish|shade|red|blue|green|yellow|black|white|purple|pink|gr[ea]y"
+        r"|brown)\b",
+        "time": r"[时几〇零一二两三四五六七八九十\d半]点(?!击)|点(?:前|后|以)|(?:周|星期|礼拜)[一二三四五六日天末]|\d+月|月\d+|早上|上午|中午|下午|晚上|时间|日期"
+        r"|\d\s*[ap]m\b|\b\d{1,2}:\d\d\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b(?:morning|evening|afternoon|noon|date)s?\b",
+        "phone": r"电话(?:号码)?(?:是|换|改|为|[:：])|手机号|号码|\bphone\s+number|\bmy\s+number\b",
+        "money": r"预算|价格|[元块]钱?|退款|退到|付款|支付|\b(?:budget|price|refund|pay|payment|card)\b|[$€£¥]\s?\d",
+        "invoice": r"发票|抬头|税号|\binvoices?\b",
+    }.items()
+}
+"""Sides of a thing that one can change without changing the others: where it goes to, its colour, when it takes place."""
+
+
+@lru_cache(maxsize=1024)
+def facets(text: str) -> frozenset[str]:
+    """Return the sides of a thing that a rule is about; none if no known word names one."""
+    return frozenset(name for name, pattern in _FACETS.items() if pattern.search(text))
+
+
+_ZH_VALUES = "|".join(word for word in _ZH_WORDS if word in _CLASSES)
+_EN_VALUES = "|".join(re.escape(word) for word in _CLASSES if word.isascii())
+_VALUE = late_pattern(
+    r"(?:(?:(?<=\s)[A-Z][\w.'-]*|\b(?i:" + _EN_VALUES + r")\b|[$€£¥]?\d[\w.,:/%-]*(?:\s?(?:[ap]m|号|点|元|块|岁|楼|弄|幢))?)[ ,]*)+(?<![ ,])"
+    r"|“[^”]*”|\"[^\"]*\"|(?:" + _ZH_VALUES + r"|[〇零一二两三四五六七八九十百千万半]+[点号月天周元块楼层个岁次](?:半|钟)?)+"
+    r"|[A-Za-z][\w.+#-]*(?=[\u4e00-\u9fff。，])|[\u4e00-\u9fff]{2,12}(?:路|街|大道|弄|公司)"
+)
+_GIVES = late_pattern(r"(?:用|选了?|开|是|为|放在?|去|订|住在?|要|叫|找|喝|吃)(?=.)")
+_GAP = late_pattern(r"…[\s…]*…|…+")
+
+
+def without_values(text: str, new: str) -> str:
+    """Return a rule with "…" for each value that is not in the `new` text, so that only its topic can be read; "" if none is."""
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    plain = _VALUE.sub(lambda found: found[0] if found[0] in new else "…", text)
+    if plain == text and (gives := _GIVES.search(text)):
+        plain = text[: gives.end()] + "…"
+    plain = _GAP.sub("…", plain)
+    return plain if "…" in plain and len(plain.strip("…。.吧的")) > 1 else ""
