@@ -22,6 +22,7 @@ from turnfold.rules.act_classifier import (
     says_it_stays,
 )
 from turnfold.rules.classifier import Language, kind_of, score
+from turnfold.rules.features import is_passing
 from turnfold.rules.own_words import OwnSentence, own_sentences
 from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
 from turnfold.rules.topics import rule_terms
@@ -43,6 +44,8 @@ _WEAK = 0.7
 """A rule whose score is less than this above the needed one is `weak`: it is shown after the others."""
 _REPORTED = 2.0
 """Subtracted from the score of a sentence that reports what somebody else said."""
+_PASSING = 1.5
+"""Subtracted from the score of a sentence with the form of a request for one thing now, or of a mishap."""
 _OTHERS_SAID: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^(?:my|the|our|a|an)?\s*(?:boss|manager|mom|mum|mother|dad|father|friends?|colleagues?|teacher|coach|neighbou?r|he"
@@ -270,6 +273,7 @@ def _read(sentence: OwnSentence) -> _Read:
     if not plain:
         return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
     likely = score(plain, language) - (_REPORTED if _OTHERS_SAID[language].search(text) else 0.0)
+    likely -= _PASSING if is_passing(plain, chinese=language == "zh") else 0.0
     return _Read(
         sentence, language, likely, chinese // 2 + words, _CHATTER.search(text) is not None
     )

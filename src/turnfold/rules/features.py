@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from turnfold._late_names import late_pattern
 
-__all__ = ("chinese_features", "english_features", "has_known_word")
+__all__ = ("chinese_features", "english_features", "has_known_word", "is_passing")
 
 
 _TOKEN = late_pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d[\d.,:/%-]*|[^\w\s]|\x1a+")
@@ -150,7 +150,7 @@ _ENGLISH_TALK = {
         r"^(?:if\s+(?:only|i\s+(?:were|was|had|could|ever|won)|it\s+were|we\s+\w+ed)|what\s+if|suppose|supposing"
         r"|imagine|let's\s+(?:say|assume)|hypothetically|i\s+wish|in\s+theory|maybe|perhaps|i\s+wonder"
         r"|i'm\s+(?:not\s+sure|thinking|considering|wondering|deciding|debating|guessing|assuming)|we\s+might"
-        r"|i\s+might|it\s+(?:might|could)|for\s+example)\b|(?:'d|\bwould)\s+(?:never|always|have|be)\b",
+        r"|i\s+might|it\s+(?:might|could)|for\s+example|i(?:'ve)?\s+always\s+(?:wanted|dream\w*|hoped|thought|wondered))\b|(?:'d|\bwould)\s+(?:never|always|have|be)\b",
         re.IGNORECASE,
     ),
     "question": re.compile(
@@ -229,6 +229,14 @@ _CHINESE_TALK = {
         "(?:能不能|可不可以|可以|麻烦|请).*(?:以后|今后|每次|都|一直|尽量|不要|别|提醒我|叫我)"
     ),
 }
+
+
+def is_passing(text: str, *, chinese: bool) -> bool:
+    """Return True if a sentence has the form of a request for one thing now, of a mishap, or of news of oneself."""
+    talk = _CHINESE_TALK if chinese else _ENGLISH_TALK
+    if talk["once"].search(text) or talk["happens"].search(text):
+        return True
+    return not chinese and "!" in text and talk["progress"].search(text) is not None
 
 
 def _tokens(text: str) -> list[str]:
