@@ -45,9 +45,10 @@ _BEGINNING = late_pattern(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W
 _IN_SO_MANY_WORDS = late_pattern(
     r"\b(?:never|always|must|mustn't|don't|do\s+not|cannot|can't|no|not|only|avoid|stop|every|each|from\s+now\s+on|decid\w+"
     r"|agreed|settled|chose|go(?:ing)?\s+with|instead|actually|prefer\w*|hate|allerg\w+|intoleran\w+|vegan|vegetarian"
-    r"|diabet\w+|pregnant|call\s+me|my\s+name|remind|deadline|at\s+most|at\s+least|no\s+more\s+than)\b"
+    r"|diabet\w+|pregnant|call\s+me|my\s+name|remind|deadline|at\s+most|at\s+least|no\s+more\s+than"
+    r"|address|moved|ship|deliver\w*|phone|birthday|e-?mail)\b"
     r"|不|别|勿|禁|必须|务必|一定|只|都要|每次|以后|今后|决定|定下|改成|改为|换成|选|过敏|忌|素食|吃素|孕|糖尿|喜欢|讨厌|叫我|我叫"
-    r"|提醒|截止|最多|至少|以内",
+    r"|提醒|截止|最多|至少|以内|地址|搬家|[寄送发]到|住在|电话|手机号|邮箱|抬头|税号|生日",
     re.IGNORECASE,
 )
 
@@ -122,7 +123,9 @@ def rank_rules(
     rules: Sequence[StandingRule], *, limit_tokens: int, cost: Callable[[StandingRule], int]
 ) -> list[StandingRule]:
     """Return all rules, the most important first; `cost` returns the tokens of a rule."""
-    plain = {rule.id for rule in rules if _IN_SO_MANY_WORDS.search(rule.text)}
+    plain = {
+        rule.id for rule in rules if rule.supersedes or _IN_SO_MANY_WORDS.search(rule.text)
+    }
     ordered: list[StandingRule] = []
     crowd: list[StandingRule] = []
     for said in (True, False):

@@ -18,12 +18,13 @@ from turnfold.rules.act_classifier import (
     act_of,
     is_negative,
     is_weak_change,
+    names_nothing,
     reports_done,
     says_it_stays,
 )
 from turnfold.rules.classifier import Language, kind_of, score
 from turnfold.rules.features import is_passing
-from turnfold.rules.own_words import OwnSentence, own_sentences
+from turnfold.rules.own_words import BLANK, OwnSentence, own_sentences
 from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
 from turnfold.rules.topics import rule_terms
 
@@ -86,13 +87,19 @@ _CHATTER = late_pattern(
     r"|！|哈哈|开心|好玩|太棒|加油|可爱|幸福|喜欢你|羡慕|感动|真好",
     re.IGNORECASE,
 )
+_OPENING = late_pattern(
+    r"(?:(?:hi|hello|hey|oh|well|ok(?:ay)?|alright|actually|wait|sorry|no|by\s+the\s+way|btw|also|on\s+second\s+thoughts?"
+    r"|one\s+more\s+thing)\b(?:\s+there)?|你好|您好|嗨|对了|另外|还有|算了|等等|不对|不好意思|想了想|那个|哦|好的?|行|嗯)[,，:：!！.]\s*(?=\w\w)",
+    re.IGNORECASE,
+)
+"""Matches words before the sentence proper: "hi,", "on second thought,"."""
 _ASKED: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^\W*(?:(?:and|also|so|please|hey|hi|ok(?:ay)?)\W+)*(?:can|could|would|will)\s+(?:you|u|we)\s+"
         r"(?:(?:please|pls|maybe|just|kindly|mind)\s+)*",
         re.IGNORECASE,
     ),
-    "zh": re.compile("能不能|可不可以|能否|可否|可以|麻烦|请"),
+    "zh": re.compile("(?:^|(?<=[,，]))(?:你们?|您|那|麻烦)?(?:能不能|可不可以|能否|可否|可以|麻烦|请(?!问))"),
 }
 """Matches the words that make a question of a demand: "could you please"."""
 _LASTS: dict[Language, re.Pattern[str]] = {
@@ -160,8 +167,6 @@ _REFUSES = late_pattern(
     r"(?:please\s+)?(?:not|never|no|don't|do\s+not)\b|(?:请|也|千万|但)*(?:不要|别|不能|不)再?(?P<verb>.)",
     re.IGNORECASE,
 )
-_BARE: dict[Language, int] = {"en": 18, "zh": 5}
-"""Characters up to which a clause that something stays as it is does not name it, so that it means the one before it."""
 _LONGEST_JOINT = 8
 """Most characters between two clauses of a sentence: a comma, a space, a word such as "and"."""
 
@@ -272,7 +277,10 @@ def _read(sentence: OwnSentence) -> _Read:
     plain = _demanded(text, language) if _QUESTION[language].search(text) else text
     if not plain:
         return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
-    likely = score(plain, language) - (_REPORTED if _OTHERS_SAID[language].search(text) else 0.0)
+    likely = score(plain, language)
+    if opening := _OPENING.match(plain):
+        likely = max(likely, score(plain[opening.end() :], language))
+    likely -= _REPORTED if _OTHERS_SAID[language].search(text) else 0.0
     likely -= _PASSING if is_passing(plain, chinese=language == "zh") else 0.0
     return _Read(
         sentence, language, likely, chinese // 2 + words, _CHATTER.search(text) is not None
@@ -290,8 +298,10 @@ def _demanded(text: str, language: Language) -> str:
 
 
 def _is_babble(text: str) -> bool:
-    """Return True if a text mostly repeats itself: "never never never ..."."""
+    """Return True if a text is mostly signs, or mostly repeats itself: "never never never ..."."""
     words = text.split()
+    if 2 * sum(map(str.isalnum, text)) < len(text) - text.count(BLANK):
+        return True
     if len(words) > 20:
         return len(set(words)) < len(words) // 3
     return len(text) > 60 and len(set(text)) < 8
@@ -310,11 +320,12 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     act = act_of(_changed(text, language), language) if _changed(text, language) else "keep"
     wanted = _wanted(each, around)
     if kind is None and each.score < wanted:
-        demand = _demand(text, language, wanted + _BESIDE_A_REASON)
+        asks = _QUESTION[language].search(text)
+        demand = "" if asks else _demand(text, language, wanted + _BESIDE_A_REASON)
         if demand:
             yield _Part(0, len(text), language, kind_of(demand, language), act)
             return
-        if reports_done(text, language) and not _QUESTION[language].search(text):
+        if reports_done(text, language) and not asks:
             yield _Part(0, len(text), language, "task", "done")
         return
     clauses = [] if act != "state" or kind else [*_clauses(text, language)]
@@ -336,7 +347,7 @@ def _changed(text: str, language: Language) -> str:
     for clause in _CLAUSES[language].split(text):
         if not says_it_stays(clause, language):
             kept.append(clause)
-        elif len(clause) <= _BARE[language] and kept:
+        elif kept and names_nothing(clause, language):
             kept.pop()  # "the robot still goes to my mother, no change"
     return ", ".join(kept)
 

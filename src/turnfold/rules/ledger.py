@@ -78,6 +78,11 @@ _ELLIPTIC = late_pattern(
     re.IGNORECASE,
 )
 """Matches the beginning of a change that does not name its topic: "make it Thursday", 改成周四."""
+_STOPS = late_pattern(
+    r"\b(?:stop|quit|no\s+need|no\s+longer|any\s?more|don't\s+(?:need|have)\s+to)\b|不用.{0,8}了|不必|不需要.{0,8}了|别再|停",
+    re.IGNORECASE,
+)
+"""Matches words that end something that was asked for."""
 _MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
 _NO_TOPIC = frozenset({"@number", "@reply", "@count"})
 """Classes of values that do not show the topic of a sentence."""
@@ -247,7 +252,8 @@ def _similar(first: set[str], second: set[str]) -> float:
 
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if `rule` replaces `other`: restates it, contradicts it, or gives another value for its attribute."""
-    if one := _ONE_AT_A_TIME & set(rule.scope) & set(other.scope):
+    one = _ONE_AT_A_TIME & set(rule.scope) & set(other.scope)
+    if one and (one != {"@name"} or rule.negative == other.negative):
         return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address"})
     words, others = _words(rule), _words(other)
     if rule.value == other.value and rule.negative == other.negative:
@@ -284,6 +290,8 @@ def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
         return False
     if other.negative and rule.act == "state":
         return not _CONDITION.search(other.text) and _similar(words, others) >= _SAME_TOPIC
+    if rule.negative and _STOPS.search(rule.text):
+        return len(_common(others, words)) >= _SAME_TOPIC * len(others)
     return _common(others, words) == others or _similar(words, others) >= _RESTATED
 
 
@@ -324,7 +332,9 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
         return 0.0  # "send the desk to my office" does not change its colour
     if not shared:
         same = classes and _conflict(rule, other)
-        other_topic = min(len(_words(rule)), len(_words(other))) > _FEW_WORDS
+        other_topic = min(len(_words(rule)), len(_words(other))) > _FEW_WORDS and (
+            len(_parts(_words(rule)) & _parts(_words(other))) < _FEW_WORDS
+        )
         return _SAME_CLASS if same and (not other_topic or _ELLIPTIC.match(rule.text)) else 0.0
     # Terms that are the same in both languages ("=deadline") are frequent topics of rules: they count twice.
     known = sum(term.startswith("=") for term in shared)

@@ -245,7 +245,10 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
     for kind, letter in _OPTION.findall(plain):
         yield "@option", f"{kind.lower()}-{letter.lower()}"
     for found in _AMOUNT.finditer(plain):
-        yield _unit(found), _SIGNS.sub("", found["number"])
+        house = found["unit"] == "号" and _STREET.search(
+            plain, max(0, found.start() - 2), found.start()
+        )
+        yield "@number" if house else _unit(found), _SIGNS.sub("", found["number"])
     lowered = plain.lower()
     for phrase in _PHRASES:
         if phrase in lowered:
@@ -257,6 +260,7 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
             yield _english(run.lower())
 
 
+_STREET = late_pattern(r"[路街弄道巷村幢区][ ]?$")
 _PHRASES = tuple(word for word in _CLASSES if " " in word)
 _AMOUNT = late_pattern(
     r"(?P<before>[$€£¥])?(?P<number>\d[\d,.:/-]*\d|\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve)\b(?=\s+[a-z])|[〇零一二两三四五六七八九十百千万半]+(?=[个条字元块天周月年点号次页行人岁小分%％份楼层秒排晚名位]))"
@@ -295,7 +299,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "@name",
         re.compile(
-            r"\bmy\s+name|name's\b|\bcall\s+me\b|\bi\s+go\s+by\b|叫我|喊我|称呼我|我叫|我的名字",
+            r"\bmy\s+name|name's\b|(?<!never )(?<!don't )\bcall\s+me\s+(?!before|after|at\b|on\b|in\b|when|if\b|by\b|back|again|later|any|during|until|about|from|to)|\bi\s+go\s+by\b|叫我|喊我|称呼我|我叫|我的名字",
             re.IGNORECASE,
         ),
     ),
