@@ -194,3 +194,32 @@ def test_what_is_said_in_so_many_words_comes_before_what_only_reads_like_it(
     shown, left_out = shown_rules(rules, limit_tokens=90, count=quarters)
     assert left_out
     assert said in [rule.text for rule in shown]
+
+
+def test_a_change_is_shown_with_what_it_replaces_and_without_the_old_value() -> None:
+    rules = ledger_of(["以后不要在上午十点前给我打电话。", "改成下午两点以后吧。"])
+    shown, _ = shown_rules(rules, limit_tokens=999, count=quarters)
+    text = render_rules(shown)
+    assert (
+        "- [2] 改成下午两点以后吧。（取代已作废的：以后不要在…前给我打电话。）" in text.splitlines()
+    )
+    assert "十点" not in text
+
+
+def test_a_sentence_is_shown_whole_or_left_out_whole_while_it_fits() -> None:
+    said = "My name is Tomas, and I live in Porto."
+    rules = ledger_of([said, *(f"Never use library{number}." for number in range(30))])
+    shown, left_out = shown_rules(rules, limit_tokens=120, count=quarters)
+    assert left_out
+    assert [rule.seq for rule in shown].count(1) in {0, 2}
+
+
+def test_addresses_come_before_what_only_reads_like_a_fact() -> None:
+    texts = [f"The hob {at} is an Aurelia." for at in range(20)]
+    texts[9] = "We moved, the new address is 7 Harbor Street."
+    rules = [
+        StandingRule(id=f"{seq}", text=text, kind="fact", seq=seq) for seq, text in enumerate(texts)
+    ]
+    shown, left_out = shown_rules(rules, limit_tokens=90, count=quarters)
+    assert left_out
+    assert texts[9] in [rule.text for rule in shown]

@@ -325,3 +325,55 @@ def test_a_question_is_not(text: str) -> None:
 def test_a_permission_is_no_prohibition() -> None:
     [rule] = taken("You may now mention the merger to Tom.")
     assert (rule.kind, rule.act, rule.negative) == ("rule", "permit", False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Could you make sure you always loop in Dana on hiring emails?", "pls no meetings before ten ok?",
+     "Would you mind not using emojis when you write to clients?", "能不能以后报价都用欧元？"],
+)  # fmt: skip
+def test_a_demand_in_the_form_of_a_question_is_taken(text: str) -> None:
+    assert [rule.text for rule in taken(text)] == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["退货地址发我一下。", "麻烦把账单再发一遍。", "我传了两张截图。", "一打开就闪退。", "我表弟对花粉过敏。",
+     "Translate the second page into Dutch, please.", "Fix the typo in line 7.", "The printer keeps jamming again.",
+     "I'm prepping for my dance studio more than ever!", "Still working on opening a dance studio.", "###STOP###"],
+)  # fmt: skip
+def test_requests_for_one_thing_mishaps_and_news_are_not_taken(text: str) -> None:
+    assert taken(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("水壶的颜色我选的是白色，别发成灰色了。", ["水壶的颜色我选的是白色，别发成灰色了。"]),
+        ("退款请退到银行卡，不要退到余额。", ["退款请退到银行卡，不要退到余额。"]),
+        ("发票抬头换成个人：周敏。", ["发票抬头换成个人：周敏。"]),
+        ("你好，我叫周敏。", ["你好，我叫周敏。"]),
+    ],
+)
+def test_a_rule_is_not_cut_off_from_what_it_is_about(text: str, kept: list[str]) -> None:
+    assert [rule.text for rule in taken(text)] == kept
+
+
+def test_a_short_sentence_keeps_the_sentence_that_names_its_subject() -> None:
+    [rule] = taken("我家的猫昨天把花瓶打了。以后别放桌上。")
+    assert (rule.lead, rule.text) == ("我家的猫昨天把花瓶打了。", "以后别放桌上。")
+    first, second = taken("I want the white kettle. Not in grey.")
+    assert (second.continues, second.joint) == (first.id, " ")
+
+
+@pytest.mark.parametrize(
+    ("text", "act"),
+    [
+        ("扫地机还是送到我妈那里，不变。", "keep"),
+        ("The vacuum still goes to my mother, no change there.", "keep"),
+        ("水壶改寄到公司，扫地机照旧。", "change"),
+        ("会议挪到周三了，时间不变。", "change"),
+    ],
+)
+def test_what_stays_as_it_is_changes_nothing(text: str, act: str) -> None:
+    assert [rule.act for rule in taken(text)] == [act]

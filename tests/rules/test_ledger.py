@@ -97,7 +97,6 @@ def test_a_change_of_mind_ends_the_old_rule_and_no_other(before: str, after: str
         ("Reply in French.", "Reply to Anna in English."),
         ("Never order anything without asking me first.", "Please order it, quote NH-4410."),
         ("Don't open the window until I am back.", "Please open the window in the bath."),
-        ("未经我同意不要下单。", "请帮我下单，报价单号NH-4410。"),
         ("The standup is on Monday.", "The standup is at 9:30."),
         (
             "Never sell item 4 to the shop in street 28.",
@@ -292,3 +291,71 @@ def test_what_replaces_a_decision_is_a_decision_and_no_task(
         ("decision", "active"),
     ]
     assert active(told(rules, report, seq=9).rules)[:1] == [after]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("水壶的颜色我选的是米白色。", "水壶改寄到公司。"),
+        ("扫地机送到我妈妈那里。", "扫地机还是送到我妈妈那里，不变。"),
+        ("接口统一返回 JSON。", "分页参数改成 page 和 size，返回格式保持不变。"),
+        ("I chose the walnut finish for the desk.", "Actually, send the desk to my office."),
+        ("The vacuum goes to my mother.", "The vacuum still goes to my mother, no change there."),
+        ("My name's Ingrid Solberg.", "Never call me before 10 am."),
+        ("称呼我王工就行。", "别再叫我亲了。"),
+        ("我老家在四川。", "我住在杭州。"),
+        ("未经我同意不要下单。", "请帮我下单，报价单号NH-4410。"),
+    ],
+)
+def test_another_side_of_a_thing_or_what_stays_ends_nothing(first: str, second: str) -> None:
+    assert first in active(said(first, second))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("发票抬头开青禾设计有限公司。", "发票抬头换成个人：周敏。"),
+        ("我的收货地址是江宁路 12 号。", "我搬家了，新地址是锦绣路 99 弄 5 号。"),
+        ("Ship everything to 41 Birch Lane.", "We moved, the new address is 7 Harbor Street."),
+        ("Send me a summary every morning at eight.", "You can stop sending the morning summary."),
+    ],
+)
+def test_an_address_a_title_and_a_duty_are_replaced(before: str, after: str) -> None:
+    assert active(said(KEPT, before, after)) == [*active(said(KEPT)), after]
+
+
+@pytest.mark.parametrize(
+    ("rule", "taken_back"),
+    [
+        ("Never book anything before 10 am.", "Scrap the 10 am thing."),
+        ("Never book anything before 10 am.", "The rule about 10 am no longer applies."),
+        ("Please use British English.", "Forget what I said about British English."),
+    ],
+)
+def test_what_only_takes_a_rule_back_is_no_rule(rule: str, taken_back: str) -> None:
+    rules = said(KEPT, rule, taken_back)
+    assert active(rules) == active(said(KEPT))
+    assert rules[-1].supersedes == (rules[-2].id,)
+
+
+def test_a_change_that_does_not_name_its_subject_says_what_it_replaces_without_its_value() -> None:
+    [*_, change] = said("以后不要在上午十点前给我打电话。", "改成下午两点以后吧。")
+    assert change.about == "以后不要在…前给我打电话。"
+    [*_, change] = said("Let's meet on Tuesday.", "Let's make it Wednesday instead.")
+    assert change.about == "let's meet on …"
+    [*_, again] = said(
+        "Let's meet on Tuesday.", "Let's make it Wednesday instead.", "Make it Friday."
+    )
+    assert again.about == change.about
+
+
+def test_what_sets_a_rule_off_ends_with_it() -> None:
+    rules = said("退款的话退到原来的银行卡。不要退到余额。", "退款的话改成退到原来的支付宝。")
+    assert active(rules) == ["退款的话改成退到原来的支付宝。"]
+
+
+def test_what_goes_on_with_a_rule_does_not_end_it() -> None:
+    assert active(said("I want the white kettle. Not in grey.")) == [
+        "I want the white kettle.",
+        "Not in grey.",
+    ]

@@ -7,7 +7,15 @@ import re
 from turnfold.rules.classifier import Language
 from turnfold.rules.record import RuleAct
 
-__all__ = ("act_of", "is_negative", "is_weak_change", "names_nothing", "only_cancels", "reports_done", "says_it_stays")
+__all__ = (
+    "act_of",
+    "is_negative",
+    "is_weak_change",
+    "names_nothing",
+    "only_cancels",
+    "reports_done",
+    "says_it_stays",
+)
 
 
 _I = re.IGNORECASE
@@ -122,7 +130,9 @@ _STAYS: dict[Language, re.Pattern[str]] = {
         "不变|照旧|照常|照原来|原样|不用[改换动变]|不需要[改换动变]|(?:别|不要)[动变](?:它)?$|维持|老样子|依旧|跟(?:之前|原来|以前)一样"
     ),
 }
-_NAMES = re.compile(r"(?!(?:there|that|it|this|so|please|all|of|course)\b)\b[a-z]{2,}|[\u4e00-\u9fff]{2}", _I)
+_NAMES = re.compile(
+    r"(?!(?:there|that|it|this|so|please|all|of|course)\b)\b[a-z]{2,}|[\u4e00-\u9fff]{2}", _I
+)
 _TAKES_BACK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^(?:\W|\b(?:please|ok(?:ay)?|so|and|actually|let's|you\s+can|just)\b)*(?:forget|disregard|ignore|scratch|never\s?mind"

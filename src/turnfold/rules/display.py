@@ -82,8 +82,8 @@ def shown_rules(
     sentences = _sentences(active)
     for rule in rank_rules(active, limit_tokens=max(room, 0), cost=lambda rule: costs[rule.id]):
         # A clause is hard to understand alone: the whole sentence if there is room for it.
-        for rules in (sentences[rule.id], [rule]):
-            missing = [each.id for each in rules if each.id not in taken]
+        for wanted in (sentences[rule.id], [rule]):
+            missing = [each.id for each in wanted if each.id not in taken]
             if missing and sum(costs[each] for each in missing) <= room:
                 taken.update(missing)
                 room -= sum(costs[each] for each in missing)
@@ -123,9 +123,7 @@ def rank_rules(
     rules: Sequence[StandingRule], *, limit_tokens: int, cost: Callable[[StandingRule], int]
 ) -> list[StandingRule]:
     """Return all rules, the most important first; `cost` returns the tokens of a rule."""
-    plain = {
-        rule.id for rule in rules if rule.supersedes or _IN_SO_MANY_WORDS.search(rule.text)
-    }
+    plain = {rule.id for rule in rules if rule.supersedes or _IN_SO_MANY_WORDS.search(rule.text)}
     ordered: list[StandingRule] = []
     crowd: list[StandingRule] = []
     for said in (True, False):
@@ -200,4 +198,3 @@ def render_rules(
     written = [f"- [{mark}] {text}" for mark, (_, text) in zip(marks, lines, strict=True)]
     more = [_MORE[chosen].format(count=left_out)] if left_out else []
     return "\n".join([_HEADINGS[chosen], *written, *more])
-

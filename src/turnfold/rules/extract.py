@@ -45,7 +45,7 @@ _WEAK = 0.7
 """A rule whose score is less than this above the needed one is `weak`: it is shown after the others."""
 _REPORTED = 2.0
 """Subtracted from the score of a sentence that reports what somebody else said."""
-_PASSING = 1.5
+_PASSING: dict[Language, float] = {"en": 2.0, "zh": 1.5}
 """Subtracted from the score of a sentence with the form of a request for one thing now, or of a mishap."""
 _OTHERS_SAID: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
@@ -99,7 +99,9 @@ _ASKED: dict[Language, re.Pattern[str]] = {
         r"(?:(?:please|pls|maybe|just|kindly|mind)\s+)*",
         re.IGNORECASE,
     ),
-    "zh": re.compile("(?:^|(?<=[,，]))(?:你们?|您|那|麻烦)?(?:能不能|可不可以|能否|可否|可以|麻烦|请(?!问))"),
+    "zh": re.compile(
+        "(?:^|(?<=[,，]))(?:你们?|您|那|麻烦)?(?:能不能|可不可以|能否|可否|可以|麻烦|请(?!问))"
+    ),
 }
 """Matches the words that make a question of a demand: "could you please"."""
 _LASTS: dict[Language, re.Pattern[str]] = {
@@ -159,7 +161,7 @@ _GOES_ON: dict[Language, re.Pattern[str]] = {
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "(?:请|就|也|但是?|不过|而且|千万|一定|记得|麻烦)*(?:不要|别|不用|不能|不许|不可以|只要|只能|最好|必须|尽量|改成|换成|要|得|它|那|这|他|她)"
+        "(?:请|就|也|但是?|不过|而且|千万|一定|记得|麻烦|以后)*(?:不要|别|不用|不能|不许|不可以|只要|只能|最好|必须|尽量|改成|换成|要|得|它|那|这|他|她)"
     ),
 }
 """Matches the beginning of a sentence without a subject, or with a pronoun for it."""
@@ -236,10 +238,9 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
                 continue
             seen.add(key)
             goes_on = not first or _goes_on(rule.text, part.language)
-            if goes_on and rules and 0 <= start - last <= _LONGEST_JOINT:
-                rule = msgspec.structs.replace(
-                    rule, continues=rules[-1].id, joint=text[last:start]
-                )
+            before = rules[-1] if rules and rules[-1].act != "done" else None
+            if goes_on and before and 0 <= start - last <= _LONGEST_JOINT:
+                rule = msgspec.structs.replace(rule, continues=before.id, joint=text[last:start])
             elif goes_on and first and number and _can_lead(read[number - 1]):
                 lead = text[read[number - 1].sentence.start : start]
                 if "\n" not in lead and len(lead) + len(rule.text) <= LONGEST_RULE:
@@ -250,7 +251,7 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
 
 
 def _goes_on(text: str, language: Language) -> bool:
-    """Return True if a short sentence does not say what it is about: "Not as store credit.", 不要退到余额。"""
+    """Return True if a short sentence does not say what it is about: "Not as store credit"."""
     return len(text) <= _SHORT_TEXT[language] and _GOES_ON[language].match(text) is not None
 
 
@@ -281,7 +282,7 @@ def _read(sentence: OwnSentence) -> _Read:
     if opening := _OPENING.match(plain):
         likely = max(likely, score(plain[opening.end() :], language))
     likely -= _REPORTED if _OTHERS_SAID[language].search(text) else 0.0
-    likely -= _PASSING if is_passing(plain, chinese=language == "zh") else 0.0
+    likely -= _PASSING[language] if is_passing(plain, chinese=language == "zh") else 0.0
     return _Read(
         sentence, language, likely, chinese // 2 + words, _CHATTER.search(text) is not None
     )
@@ -406,9 +407,8 @@ def _sets_off(clause: str, before: str) -> bool:
     if refused is None:
         return False
     verb = refused["verb"]
-    return (
-        (verb is not None and verb in before)
-        or not set(rule_terms(clause).scope).isdisjoint(rule_terms(before).scope)
+    return (verb is not None and verb in before) or not set(rule_terms(clause).scope).isdisjoint(
+        rule_terms(before).scope
     )
 
 

@@ -190,7 +190,7 @@ _ENGLISH_TALK = {
         re.IGNORECASE,
     ),
     "happens": re.compile(
-        r"\b(?:again|keeps?\s+\w+ing|won't\s+(?:start|load|open|boot|charge|connect|turn)|dies|crash\w*|fail(?:s|ed)|stopped\s+working"
+        r"\b(?:keeps?\s+\w+ing|won't\s+(?:start|load|open|boot|charge|connect|turn)|dies|crash\w*|fail(?:s|ed)|stopped\s+working"
         r"|is\s+(?:broken|stuck|cracked|leaking|missing|down)|doesn't\s+(?:work|start|load|open))\b",
         re.IGNORECASE,
     ),
@@ -217,7 +217,7 @@ _CHINESE_TALK = {
         "^(?:昨天|昨晚|上周|上个?月|去年|刚才?|小时候|以前|有次|当时|那时)|过了?[。！!]?$"
     ),
     "once": re.compile(
-        "^(?!.*(?:以后|今后|每|都|一律|统一|必须|务必|一定|不要|别|提醒|记得|只|凡|之前先|前先|默认|尽量|的时候))"
+        "^(?!.*(?:以后|今后|每|都|一律|统一|必须|务必|一定|不要|别|提醒|记得|只|凡|之前先|前先|默认|尽量|的时候|改[成为到用在]|换[成到为]|[设定调]为))"
         "(?:.*(?:一下|一遍|一次|看看|一份|一版|几[个条]|[一二两三四五]个|呗)(?:[吧啊呀哈]|[。！!，,]|$)|(?:请|麻烦|再|那|你|快)*(?:帮我|给我|替我|把)"
         "|(?:查|翻译|解释|总结|推荐|列|讲|算|写|画|导出|跑|看)(?:一|下|个|出|讲|看|写))"
     ),

@@ -149,6 +149,7 @@ def _targets(
         each
         for each in active
         if each.trust == rule.trust
+        and each.id != rule.continues
         and (each.seq < rule.seq or (each.seq == rule.seq and rule.act not in ("state", "renew")))
     ]
     if rule.act == "keep":
@@ -166,7 +167,7 @@ def _going_on(
     ended: Sequence[tuple[StandingRule, RuleState]], active: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return what goes on with a rule that ends and sets it off: "not in grey" after "the kettle in white"."""
-    state_of = {rule.id: state for rule, state in ended}
+    state_of: dict[str, RuleState] = {rule.id: state for rule, state in ended}
     heads = {rule.id: rule for rule, _ in ended}
     return [
         (each, state_of[each.continues])
@@ -182,7 +183,10 @@ def _about(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]
     """Return the topic of the rule that a change replaces, if the change itself shares no word with it."""
     for target, state in targets:
         if state == "superseded" and not _common(_words(rule), _words(target)):
-            return target.about or without_values(target.lead + target.text, rule.text)[:_LONGEST_ABOUT]
+            return (
+                target.about
+                or without_values(target.lead + target.text, rule.text)[:_LONGEST_ABOUT]
+            )
     return ""
 
 
@@ -253,7 +257,7 @@ def _similar(first: set[str], second: set[str]) -> float:
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if `rule` replaces `other`: restates it, contradicts it, or gives another value for its attribute."""
     one = _ONE_AT_A_TIME & set(rule.scope) & set(other.scope)
-    if one and (one != {"@name"} or rule.negative == other.negative):
+    if one and (one != frozenset({"@name"}) or rule.negative == other.negative):
         return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address"})
     words, others = _words(rule), _words(other)
     if rule.value == other.value and rule.negative == other.negative:

@@ -58,7 +58,7 @@ class StandingRule(
     joint: str = ""
     """The text between that rule and this one."""
     lead: str = ""
-    """The sentence directly before it, if that is no rule but names what this one is about: "The kettle? Not in grey."."""
+    """The sentence directly before it, if that is no rule itself but names what this one is about."""
     about: str = ""
     """For a change that does not name what it changes ("make it 2 pm"): the replaced rule without its value."""
     weak: bool = False

@@ -299,7 +299,8 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "@name",
         re.compile(
-            r"\bmy\s+name|name's\b|(?<!never )(?<!don't )\bcall\s+me\s+(?!before|after|at\b|on\b|in\b|when|if\b|by\b|back|again|later|any|during|until|about|from|to)|\bi\s+go\s+by\b|叫我|喊我|称呼我|我叫|我的名字",
+            r"\bmy\s+name|name's\b|(?<!never )(?<!don't )\bcall\s+me\s+(?!before|after|at\b|on\b|in\b|when|if\b|by\b"
+            r"|back|again|later|any|during|until|about|from|to)|\bi\s+go\s+by\b|叫我|喊我|称呼我|我叫|我的名字",
             re.IGNORECASE,
         ),
     ),
@@ -379,17 +380,21 @@ def rule_terms(text: str) -> Terms:
 _FACETS: dict[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
-        "place": r"地址|[寄送发]到|[寄送]往|改[寄送]|送货|收货|上门|\b(?:address|ship|deliver\w*|parcels?|goes\s+to)\b|\bsend\b.*\bto\b",
-        "color": r"颜色|[红橙黄绿青蓝紫黑白灰棕粉金银米]色|\b(?:colou?rs?|finish|shade|red|blue|green|yellow|black|white|purple|pink|gr[ea]y"
+        "place": r"地址|[寄送发]到|[寄送]往|改[寄送]|送货|收货|上门"
+        r"|\b(?:address|ship|deliver\w*|parcels?|goes\s+to)\b|\bsend\b.*\bto\b",
+        "color": r"颜色|[红橙黄绿青蓝紫黑白灰棕粉金银米]色"
+        r"|\b(?:colou?rs?|finish|shade|red|blue|green|yellow|black|white|purple|pink|gr[ea]y"
         r"|brown)\b",
-        "time": r"[时几〇零一二两三四五六七八九十\d半]点(?!击)|点(?:前|后|以)|(?:周|星期|礼拜)[一二三四五六日天末]|\d+月|月\d+|早上|上午|中午|下午|晚上|时间|日期"
-        r"|\d\s*[ap]m\b|\b\d{1,2}:\d\d\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b(?:morning|evening|afternoon|noon|date)s?\b",
+        "time": r"[时几〇零一二两三四五六七八九十\d半]点(?!击)|点(?:前|后|以)|(?:周|星期|礼拜)[一二三四五六日天末]"
+        r"|\d+月|月\d+|早上|上午|中午|下午|晚上|时间|日期"
+        r"|\d\s*[ap]m\b|\b\d{1,2}:\d\d\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+        r"|\b(?:morning|evening|afternoon|noon|date)s?\b",
         "phone": r"电话(?:号码)?(?:是|换|改|为|[:：])|手机号|号码|\bphone\s+number|\bmy\s+number\b",
         "money": r"预算|价格|[元块]钱?|退款|退到|付款|支付|\b(?:budget|price|refund|pay|payment|card)\b|[$€£¥]\s?\d",
         "invoice": r"发票|抬头|税号|\binvoices?\b",
     }.items()
 }
-"""Sides of a thing that one can change without changing the others: where it goes to, its colour, when it takes place."""
+"""Sides of a thing, each of which can change without the others: where it goes to, its colour, when it takes place."""
 
 
 @lru_cache(maxsize=1024)
@@ -401,8 +406,12 @@ def facets(text: str) -> frozenset[str]:
 _ZH_VALUES = "|".join(word for word in _ZH_WORDS if word in _CLASSES)
 _EN_VALUES = "|".join(re.escape(word) for word in _CLASSES if word.isascii())
 _VALUE = late_pattern(
-    r"(?:(?:(?<=\s)[A-Z][\w.'-]*|\b(?i:" + _EN_VALUES + r")\b|[$€£¥]?\d[\w.,:/%-]*(?:\s?(?:[ap]m|号|点|元|块|岁|楼|弄|幢))?)[ ,]*)+(?<![ ,])"
-    r"|“[^”]*”|\"[^\"]*\"|(?:" + _ZH_VALUES + r"|[〇零一二两三四五六七八九十百千万半]+[点号月天周元块楼层个岁次](?:半|钟)?)+"
+    r"(?:(?:(?<=\s)[A-Z][\w.'-]*|\b(?i:"
+    + _EN_VALUES
+    + r")\b|[$€£¥]?\d[\w.,:/%-]*(?:\s?(?:[ap]m|号|点|元|块|岁|楼|弄|幢))?)[ ,]*)+(?<![ ,])"
+    r"|“[^”]*”|\"[^\"]*\"|(?:"
+    + _ZH_VALUES
+    + r"|[〇零一二两三四五六七八九十百千万半]+[点号月天周元块楼层个岁次](?:半|钟)?)+"
     r"|[A-Za-z][\w.+#-]*(?=[\u4e00-\u9fff。，])|[\u4e00-\u9fff]{2,12}(?:路|街|大道|弄|公司)"
 )
 _GIVES = late_pattern(r"(?:用|选了?|开|是|为|放在?|去|订|住在?|要|叫|找|喝|吃)(?=.)")
@@ -410,7 +419,10 @@ _GAP = late_pattern(r"…[\s…]*…|…+")
 
 
 def without_values(text: str, new: str) -> str:
-    """Return a rule with "…" for each value that is not in the `new` text, so that only its topic can be read; "" if none is."""
+    """Return a rule with "…" for each value that is not in the `new` text, so that only its topic can be read.
+
+    Returns "" if no value of the rule is known.
+    """
     if text[1:2].islower():
         text = text[0].lower() + text[1:]
     plain = _VALUE.sub(lambda found: found[0] if found[0] in new else "…", text)
