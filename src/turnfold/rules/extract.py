@@ -41,6 +41,9 @@ _AMONG_CHATTER = 6.0
 """Added to the needed score if the other sentences are small talk, in which people mention much about themselves."""
 _CHANGE = 0.7
 """Subtracted from the needed score of a sentence that says that it changes something."""
+_OUTRIGHT = 2.0
+"""The same, of a sentence that sets something anew and says what: 把预算改为五千."""
+_SETS_ANEW = late_pattern("把(?![^改换]*[这那第段页句])[^改换]{1,12}[改换](?:成|为|到).")
 _WEAK = 0.7
 """A rule whose score is less than this above the needed one is `weak`: it is shown after the others."""
 _REPORTED = 2.0
@@ -368,7 +371,10 @@ def _wanted(each: _Read, around: _Around | None) -> float:
     """Return the score that a sentence needs to be a rule, given the other sentences of its message."""
     wanted = _ALONE[each.language]
     if around is None or around.sentences < 2:
-        return wanted - (_CHANGE if act_of(each.sentence.text, each.language) != "state" else 0.0)
+        text = each.sentence.text
+        if _SETS_ANEW.search(text):
+            return wanted - _OUTRIGHT
+        return wanted - (_CHANGE if act_of(text, each.language) != "state" else 0.0)
     others = around.long - (each.words >= _SHORT)
     if others:
         wanted += _AMONG_OTHERS * (around.talk - each.talk) / others
