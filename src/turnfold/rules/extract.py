@@ -75,6 +75,7 @@ _SMALL_TALK: dict[Language, re.Pattern[str]] = {
 """Matches phrases that only look like a prohibition: "don't worry"."""
 _DEMAND = late_pattern("不要|别|不得|不能|不许|禁止|严禁|必须|务必|一定要|只[用能要发做]|每次")
 """Matches a Chinese clause that demands something, even if the rest of the sentence is only the reason for it."""
+_FORBIDS = late_pattern("(?:请|千万|绝对|一定|都)*(?:不要|别(?!忘)|不得|不许|不准|禁止|严禁)")
 _BESIDE_A_REASON = 1.0
 """Added to the score that such a clause needs, compared with a whole sentence."""
 _CLAUSE = 0.7
@@ -336,7 +337,7 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if len(clauses) > 1:
         yield from clauses
         return
-    weak = kind is None and each.score < wanted + _WEAK
+    weak = kind is None and each.score < wanted + _WEAK and not _demand(text, language, wanted)
     kind = kind or kind_of(text, language)
     if kind in ("task", "decision", "fact") and reports_done(text, language):
         yield _Part(0, len(text), language, "task", "done")
@@ -436,6 +437,8 @@ def _rule(
     negative = is_negative(said, part.language)
     if kind == "prohibition" and (act == "permit" or (act == "change" and not negative)):
         kind = "rule"  # "change the port" forbids nothing
+    if kind == "rule" and act == "state" and _FORBIDS.match(said):
+        kind = "prohibition"
     negative = negative or kind == "prohibition"
     if act == "state" and is_weak_change(said, part.language):
         act = "renew"

@@ -190,7 +190,7 @@ _ENGLISH_TALK = {
         re.IGNORECASE,
     ),
     "happens": re.compile(
-        r"\b(?:keeps?\s+\w+ing|won't\s+(?:start|load|open|boot|charge|connect|turn)|dies|crash\w*|fail(?:s|ed)|stopped\s+working"
+        r"^(?!\W*(?:if|when|whenever|once|unless)\b).*\b(?:keeps?\s+\w+ing|won't\s+(?:start|load|open|boot|charge|connect|turn)|dies|crash\w*|fail(?:s|ed)|stopped\s+working"
         r"|is\s+(?:broken|stuck|cracked|leaking|missing|down)|doesn't\s+(?:work|start|load|open))\b",
         re.IGNORECASE,
     ),
