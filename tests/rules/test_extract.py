@@ -292,8 +292,10 @@ def test_no_sentence_to_report_on_was_learnt_from(name: str) -> None:
     ],
 )
 def test_a_reason_beside_a_demand_does_not_hide_it(text: str, kind: str) -> None:
-    [rule] = taken(text)
-    assert (rule.kind, rule.text, rule.weak) == (kind, text, False)
+    rule, *reasons = taken(text)
+    assert (rule.kind, rule.weak) == (kind, False)
+    assert "".join([rule.text, *(each.joint + each.text for each in reasons)]) == text
+    assert all(each.continues == rule.id for each in reasons), "shown on the same line"
 
 
 @pytest.mark.parametrize(
