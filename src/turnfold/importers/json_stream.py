@@ -31,15 +31,27 @@ __all__ = (
 )
 
 
-_LONGEST_VALUE = 512 << 20
-"""Most characters a single value may have; a file with a longer value counts as damaged."""
+_LONGEST_VALUE = 128 << 20
+"""Most characters a single value, or the space before it, may have; a file with more counts as damaged."""
 _CHUNK = 1 << 20
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
-_SPACE = " \t\r\n,"
-_DECODER = json.JSONDecoder()
+_NO_SPACE = re.compile(r"[^ \t\r\n,]")
 _MAX_ATOM = 16
 """A parse error this many characters or fewer before the end of the buffer may only mean that more must be read."""
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object; a key that is given twice could be read in two ways."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:40]!r} is given twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +142,7 @@ def _rest_of_line(begun: str, file: IO[str], number: int) -> str:
 
 def _parse(text: str, line: int) -> Value | UnreadableItem:
     try:
-        return Value(line, cast("object", json.loads(text)))
+        return Value(line, cast("object", _DECODER.decode(text)))
     except RecursionError:
         return UnreadableItem(line, "nested too deeply to be read")
     except ValueError as error:
@@ -198,8 +210,10 @@ class _Scan:
             except json.JSONDecodeError as error:
                 at_the_end = error.pos >= len(self._text) - _MAX_ATOM
                 cut = at_the_end or error.msg.startswith("Unterminated string")
-                if not cut or len(self._text) - self._at > _LONGEST_VALUE or not self._more():
+                if not cut or not self._more():
                     return None
+            except ValueError:  # a key that is given twice: `_parse` tells which
+                return None
 
     def _end_of_value(self, start: int) -> int | None:
         if self._text[start] not in "{[":
@@ -232,22 +246,33 @@ class _Scan:
             if found is not None:
                 return found.start()
             at = max(at, len(self._text))
-            if len(self._text) > _LONGEST_VALUE or not self._more():
+            if not self._more():
                 return None
 
     def _more(self) -> bool:
-        chunk = self._file.read(
-            max(_CHUNK, len(self._text))
-        )  # doubling, so that the total is linear
+        if len(self._text) - self._at > _LONGEST_VALUE:
+            raise InvalidExport(
+                f"the value has more than {_LONGEST_VALUE:,} characters", line=self._line
+            )
+        # Doubling, so that the total is linear, up to the limit: a small compressed file may contain gigabytes.
+        chunk = self._file.read(min(max(_CHUNK, len(self._text)), _LONGEST_VALUE))
         self._text += chunk
         return bool(chunk)
 
     def _skip(self) -> None:
+        skipped = 0
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _SPACE:
-                self._line += self._text[self._at] == "\n"
-                self._at += 1
-            if self._at < len(self._text) or not self._more():
+            found = _NO_SPACE.search(self._text, self._at)
+            end = found.start() if found is not None else len(self._text)
+            self._line += self._text.count("\n", self._at, end)
+            skipped += end - self._at
+            self._at = end
+            if skipped > _LONGEST_VALUE:
+                raise InvalidExport(f"more than {_LONGEST_VALUE:,} spaces", line=self._line)
+            if found is not None:
+                return
+            self._text, self._at = "", 0
+            if not self._more():
                 return
 
     def _forget(self, end: int) -> None:

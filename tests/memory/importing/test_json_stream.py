@@ -102,6 +102,36 @@ def test_packed_files_are_read_as_they_are(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("form", ["%s\n%s\n", "[%s, %s]", "[\n%s,\n%s\n]"])
+def test_a_key_that_is_given_twice_is_told(form: str) -> None:
+    twice = '{"role": "user", "content": "safe", "content": "other"}'
+    bad, good = read(form % (twice, '{"a": 1}'))
+    assert isinstance(bad, UnreadableItem)
+    assert "the key 'content' is given twice" in bad.problem
+    assert isinstance(good, Value)
+    assert good.value == {"a": 1}
+
+
+def test_space_without_end_is_refused_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_stream, "_LONGEST_VALUE", 1 << 20)
+    monkeypatch.setattr(json_stream, "_CHUNK", 1 << 10)
+    path = tmp_path / "file.json.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as packed:
+        packed.write("[" + " " * (3 << 20))
+    with open_text(path) as file, pytest.raises(InvalidExport, match="more than 1,048,576 spaces"):
+        list(read_values(file))
+
+
+def test_a_value_without_end_is_read_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "_LONGEST_VALUE", 1 << 20)
+    file = io.StringIO('[\n{"content": "' + "a" * (20 << 20) + '"}]', newline="\n")
+    with pytest.raises(InvalidExport, match="line 2: the value has more than 1,048,576 characters"):
+        list(read_values(file))
+    assert file.tell() < 5 << 20
+
+
 @pytest.mark.parametrize(
     "content", [b"PK\x03\x04 cut off", gzip.compress(b'{"a": 1}' * 99, mtime=0)[:-9]]
 )
