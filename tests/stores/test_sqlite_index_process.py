@@ -135,3 +135,12 @@ def test_a_service_has_one_unless_it_is_told_otherwise(tmp_path: Path) -> None:
             inner = vars(inner).get("_inner") or vars(inner)["_store"]
         assert (inner._index._process is not None) is wanted
         asyncio.run(state.close())
+
+
+def test_nobody_waits_for_the_texts_of_another_tenant(tmp_path: Path) -> None:
+    async def use(store: SqliteStore, process: IndexProcess) -> None:
+        with process._lock:  # it works for somebody else
+            await asyncio.wait_for(find_all(store), 60.0)
+        assert process._process is None
+
+    with_store(tmp_path / "chat.db", use)

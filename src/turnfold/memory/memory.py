@@ -177,11 +177,8 @@ def make_config(
 ) -> MemoryConfig:
     """Make the configuration of a memory from the options of its constructor; opens the store."""
     _check_options(locals())
-    writer = writer_for(summarizer)
-    opened = partial(
-        _open, store, cache, redact=redact, key=encryption_key, index_process=index_process
-    )
-    counter, meter = counter or _counter_of(model), meter or Meter()
+    writer, counter, meter = writer_for(summarizer), counter or _counter_of(model), meter or Meter()
+    opened = partial(_open, store, cache, redact=redact, key=encryption_key)
     return MemoryConfig(
         scope=Scope(scope) if isinstance(scope, str) else scope,
         budget=budget or _budget_of(model),
@@ -207,7 +204,7 @@ def make_config(
         model=model,
         address=shown_address(store) if isinstance(store, str) else f"<{type(store).__name__}>",
         cache=None if cache is None else shown_address(cache),
-        store=opened(counter, meter, clock, blocking=blocking),
+        store=opened(counter, meter, clock, blocking=blocking, index_process=index_process),
     )
 
 

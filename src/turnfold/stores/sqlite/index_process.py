@@ -47,7 +47,9 @@ class IndexProcess:
         """Return the batches that index these texts, without their terms; None if the process is of no use."""
         own = {each.key: each.versions for each in waiting}
         sent = [each._replace(versions=dict.fromkeys(each.versions, ())) for each in waiting]
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return None  # it works for another tenant, whose texts may take long
+        try:
             if self._failed:
                 return None
             try:
@@ -63,14 +65,18 @@ class IndexProcess:
                     extra={"event": "index_process"},
                 )
                 return None
+        finally:
+            self._lock.release()
         return [
             ([each.with_versions(own[each.key]) for each in steps], rows) for steps, rows in answer
         ]
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; whoever waits for its answer makes the rows itself."""
+        self._failed = True
+        if (process := self._process) is not None:
+            process.kill()
         with self._lock:
-            self._failed = True
             self._end()
 
     def _ask(self, request: bytes) -> bytes:
