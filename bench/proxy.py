@@ -2,8 +2,9 @@
 
 A provider that answers at once, a plain pass-through (Starlette and httpx2, which reads and stores nothing) and
 `turnfold proxy` on SQLite, each in a process of its own. The same client asks both for streamed answers in turns, with
-histories that grow, and measures the time to the first byte of the body. What differs is what turnfold does: reading
-the history, appending to the log, building the context, and writing the body where it is shortened.
+histories that grow, and measures the time to the first byte of the body, and the processor time of each request. What
+differs is what turnfold does: reading the history, appending to the log, building the context, and writing the body
+where it is shortened.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, contextmanager
 from statistics import median, quantiles
-from time import perf_counter
+from time import clock_gettime, perf_counter, sleep
+from typing import Any, NamedTuple
 
 import httpx2
 import uvicorn
@@ -33,6 +35,7 @@ QUESTION = "How much later does the first token arrive through the proxy?"
 PATH = "/v1/chat/completions"
 WORDS = "the trains to Lyon run every two hours 去里昂的火车每两小时一班 "
 LARGE, SMALL = 1_000_000, 8_000
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 _PLAIN, _OURS = "plain pass-through", "turnfold proxy"
 
 
@@ -40,86 +43,141 @@ def run(*, quick: bool) -> Report:
     """Measure both in turns, for several lengths of a history."""
     report = Report("proxy", QUESTION)
     sizes, rounds = ((20, 200), 15) if quick else ((20, 200, 1_000), 60)
+    cases = [(f"{size:,} messages, fits: sent as it came", size, LARGE, False) for size in sizes]
+    for size in sizes[1:]:
+        cases.append((f"{size:,} messages, shortened, in a tool loop", size, SMALL, True))
+        cases.append((f"{size:,} messages, shortened, a new question", size, SMALL, False))
     rows: list[list[str]] = []
-    for title, budget in (("fits: sent as it came", LARGE), ("does not fit: shortened", SMALL)):
-        for size in sizes:
-            if budget == SMALL and size < 200:
-                continue
-            with _servers(budget) as places:
-                seconds = _measured(places, size, rounds)
-            later = median(b - a for a, b in zip(*seconds.values(), strict=True))
-            cells = [duration(median(seconds[name])) for name in (_PLAIN, _OURS)]
-            high = duration(quantiles(seconds[_OURS], n=20)[-1])
-            rows.append([f"{size:,} messages, {title}", *cells, duration(later), high])
-            report.figures[f"{size} {budget}"] = {"later": later, **seconds}
-    columns = ("history", _PLAIN, _OURS, "later", f"{_OURS}, p95")
+    for title, size, budget, loop in cases:
+        with _servers(budget) as places:
+            measured = _measured(places, size, rounds, loop=loop)
+        plain, ours = measured[_PLAIN], measured[_OURS]
+        later = [b.seconds - a.seconds for a, b in zip(plain, ours, strict=True)]
+        times = [duration(median(one.seconds for one in some)) for some in (plain, ours)]
+        worked = [duration(median(one.worked for one in some)) for some in (plain, ours)]
+        high = duration(quantiles(later, n=10)[-1])
+        rows.append([title, *times, duration(median(later)), high, *worked])
+        report.figures[title] = {
+            "later": median(later),
+            **{name: [list(one) for one in some] for name, some in measured.items()},
+        }
+    columns = ("history", _PLAIN, _OURS, "later", "later, p90", f"processor, {_PLAIN}", f"{_OURS}")
     notes = (
-        "Medians; `later` is the median of the differences of requests that were sent one after the other.",
-        "Each request continues the history by a question and its answer; every write is synced.",
+        "Medians; `later` is the difference of two requests that were sent one after the other, in changing order.",
+        "Each request continues the history by a question or a tool result; every write is synced.",
+        "Processor: time of the server's process for a whole request, all of its threads.",
     )
     report.tables.append(Table("time to the first byte of a streamed answer", columns, rows, notes))
     return report
 
 
-def _measured(places: dict[str, str], size: int, rounds: int) -> dict[str, list[float]]:
-    """Ask both with the same histories; gives the seconds of each request."""
-    seconds: dict[str, list[float]] = {name: [] for name in places}
-    history = [
+class Measured(NamedTuple):
+    """One request."""
+
+    seconds: float
+    """To the first byte of the body."""
+    worked: float
+    """Processor seconds of the server."""
+
+
+class Place(NamedTuple):
+    """A server that is asked."""
+
+    url: str
+    clock: int
+    """Clock of the processor time of its process."""
+
+
+def _measured(
+    places: dict[str, Place], size: int, rounds: int, *, loop: bool
+) -> dict[str, list[Measured]]:
+    """Ask both with the same histories."""
+    found: dict[str, list[Measured]] = {name: [] for name in places}
+    history: list[dict[str, object]] = [
         {"role": role, "content": f"{number}: {WORDS * 3}"}
         for number in range(size // 2)
         for role in ("user", "assistant")
     ]
+    history.append({"role": "user", "content": f"0: {WORDS}"})
+    more = {"tools": [TOOL]} if loop else {}
     with httpx2.Client(trust_env=False, verify=False, timeout=120) as client:
         for number in range(-3, rounds):  # the first three warm up
-            history.append({"role": "user", "content": f"question {number}: {WORDS}"})
-            body = {"model": "gpt-4o", "stream": True, "messages": history}
+            body = {"model": "gpt-4o", "stream": True, "messages": history, **more}
             content = json.dumps(body, ensure_ascii=False).encode()
-            for name, url in places.items():
-                begin = perf_counter()
-                with client.stream("POST", f"{url}{PATH}", content=content) as answer:
-                    pieces = answer.iter_raw()
-                    next(pieces)
-                    passed = perf_counter() - begin
-                    for _ in pieces:
-                        pass
-                assert answer.status_code == 200
+            for name, place in sorted(places.items(), reverse=number % 2 == 0):
+                one = _asked(client, place, content)
                 if number >= 0:
-                    seconds[name].append(passed)
-            history.append({"role": "assistant", "content": "They do."})
-    return seconds
+                    found[name].append(one)
+            history += _continued(history[-1], number, loop=loop)
+    return found
+
+
+def _asked(client: httpx2.Client, place: Place, content: bytes) -> Measured:
+    worked, begin = clock_gettime(place.clock), perf_counter()
+    with client.stream("POST", f"{place.url}{PATH}", content=content) as answer:
+        pieces = answer.iter_raw()
+        next(pieces)
+        passed = perf_counter() - begin
+        for _ in pieces:
+            pass
+    assert answer.status_code == 200
+    sleep(0.02)  # what the server does after the response belongs to it as well
+    return Measured(passed, clock_gettime(place.clock) - worked)
+
+
+def _continued(last: dict[str, object], number: int, *, loop: bool) -> list[dict[str, object]]:
+    """The answer of the provider, and what the client says next."""
+    answer = {"role": "assistant", **_answer(str(last["content"]), loop=loop)}
+    text = f"{number + 9}: {WORDS}"
+    if not loop:
+        return [answer, {"role": "user", "content": text}]
+    name = f"call_{str(last['content']).partition(':')[0]}"
+    return [answer, {"role": "tool", "tool_call_id": name, "content": text}]
+
+
+def _answer(asked: str, *, loop: bool) -> dict[str, Any]:
+    if not loop:
+        return {"content": "They do."}
+    function = {"name": "look", "arguments": "{}"}
+    call = {"id": f"call_{asked.partition(':')[0]}", "type": "function", "function": function}
+    return {"content": None, "tool_calls": [call]}
 
 
 @contextmanager
-def _servers(budget: int) -> Iterator[dict[str, str]]:
+def _servers(budget: int) -> Iterator[dict[str, Place]]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         provider = stack.enter_context(_process("bench.proxy", "provider"))
-        plain = stack.enter_context(_process("bench.proxy", "plain", provider))
-        words = ("proxy", "--upstream", provider, "--store", f"{folder}/chat.db", "--port", "0")
+        plain = stack.enter_context(_process("bench.proxy", "plain", provider.url))
+        words = ("proxy", "--upstream", provider.url, "--store", f"{folder}/chat.db", "--port", "0")
         ours = stack.enter_context(_process("turnfold", *words, "--budget", str(budget)))
-        yield {_PLAIN: plain, _OURS: f"{ours}/s/one"}
+        yield {_PLAIN: plain, _OURS: ours._replace(url=f"{ours.url}/s/one")}
 
 
 @contextmanager
-def _process(module: str, *words: str) -> Iterator[str]:
-    """Start a server in a process of its own; gives its address, which it prints."""
+def _process(module: str, *words: str) -> Iterator[Place]:
+    """Start a server in a process of its own, which prints its address."""
     command = [sys.executable, "-m", module, *words]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603 (written here)
     try:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "listening on http" in line)
-        yield line.split("listening on ")[1].strip()
+        clock = (~process.pid << 3) | 2  # Linux: the processor time of another process
+        yield Place(line.split("listening on ")[1].strip(), clock)
     finally:
         process.kill()
         process.communicate()
 
 
 async def _provide(request: Request) -> StreamingResponse:
-    await request.body()
+    body = json.loads(await request.body())
+    told = _answer(str(body["messages"][-1]["content"]), loop="tools" in body)
+    calls = [{"index": 0, **call} for call in told.get("tool_calls", [])]
 
     async def events() -> AsyncGenerator[bytes]:
-        for text, stop in (("They ", None), ("do.", "stop")):
-            choice = {"index": 0, "delta": {"content": text}, "finish_reason": stop}
+        first = {"tool_calls": calls} if calls else {"content": told["content"]}
+        for delta, stop in ((first, None), ({}, "tool_calls" if calls else "stop")):
+            choice = {"index": 0, "delta": delta, "finish_reason": stop}
             chunk = {"id": "c", "object": "chat.completion.chunk", "choices": [choice]}
             yield f"data: {json.dumps(chunk)}\n\n".encode()
 

@@ -125,6 +125,10 @@ class _Exchange(BaseHTTPRequestHandler):
         self.send_response(told.status)
         for name, value in told.headers.items():
             self.send_header(name, value)
+        if "content-length" in told.headers:
+            self.end_headers()
+            self.wfile.write(b"".join(pieces))
+            return
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from turnfold.memory.prompt_tail import pins_text, recalled_text
     from turnfold.memory.recall import Recaller, ScoreParts
     from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
-    from turnfold.memory.session import AsyncSession, SessionStatus, list_client_ids
+    from turnfold.memory.session import AsyncSession, SessionStatus, list_client_ids, own_head
     from turnfold.memory.summary_writers import (
         ChatWriter,
         ExtractiveWriter,
@@ -93,6 +93,7 @@ __all__ = (
     "compare",
     "list_client_ids",
     "make_config",
+    "own_head",
     "pins_text",
     "recall_parameters",
     "recalled_text",
@@ -113,7 +114,7 @@ _HOMES = {
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
     "turnfold.memory.memory_search": "SearchResult",
     "turnfold.memory.pins_and_state": "AsyncState",
-    "turnfold.memory.session": "AsyncSession SessionStatus list_client_ids",
+    "turnfold.memory.session": "AsyncSession SessionStatus list_client_ids own_head",
     "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries SummaryRequest "
     "SummaryTask SummaryWriter writer_for",
     "turnfold.memory.prompt_tail": "pins_text recalled_text",

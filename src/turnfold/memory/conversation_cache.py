@@ -259,6 +259,15 @@ class ConversationCache:
         if not self._apply_own_writes() or self._state == _UNKNOWN:
             await self.refresh()
 
+    async def own_head(self) -> Head | None:
+        """Return the store's head if only this process has written since the state was read, else None."""
+        if not self._apply_own_writes():
+            self._state = _UNKNOWN
+        if self._state == _UNKNOWN:
+            return None
+        head = await self.store.head(self.scope, self.conversation)
+        return head if head.state == self._state else None
+
     async def confirm(self) -> None:
         """Ask the store, unless done since `assume()`, if the cached state is current; raises `Conflict` if not."""
         if self.confirmed:

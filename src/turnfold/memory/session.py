@@ -64,7 +64,16 @@ from turnfold.records import (
 from turnfold.rules import RuleKind, StandingRule
 from turnfold.runtime import SyncRuntime
 from turnfold.search import ALL_ENTRIES, Recalled, Within
-from turnfold.stores import Ability, Appended, Erasure, Scope, Store, check_name, redaction_of
+from turnfold.stores import (
+    Ability,
+    Appended,
+    Erasure,
+    Head,
+    Scope,
+    Store,
+    check_name,
+    redaction_of,
+)
 from turnfold.telemetry import (
     RETRIEVAL,
     context_attributes,
@@ -81,6 +90,7 @@ __all__ = (
     "Pins",
     "SessionStatus",
     "list_client_ids",
+    "own_head",
 )
 
 
@@ -762,3 +772,9 @@ class AsyncSession:
         except Conflict:
             return False
         return True
+
+
+async def own_head(session: AsyncSession) -> Head | None:
+    """Return the head of the log if only this handle changed the conversation since its last context, else None."""
+    async with session._lock:  # noqa: SLF001 (of this module)
+        return await session._cache.own_head()  # noqa: SLF001

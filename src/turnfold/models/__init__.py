@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from turnfold.models.anthropic import Anthropic
     from turnfold.models.client import LoopClients
     from turnfold.models.embedder import Embedder, LocalEmbedder
-    from turnfold.models.failures import CallFailed
+    from turnfold.models.failures import CallFailed, failure_in, refuses_items
     from turnfold.models.openai import OpenAIChat, OpenAIResponses
     from turnfold.models.protocol import (
         Answer,
@@ -54,17 +54,19 @@ __all__ = (
     "ToolSchemas",
     "as_chat_model",
     "checked_response",
+    "failure_in",
     "model_name",
     "normalized_chat",
     "normalized_message",
     "prompt_function",
+    "refuses_items",
 )
 
 _HOMES = {
     "turnfold.models.anthropic": "Anthropic",
     "turnfold.models.client": "LoopClients",
     "turnfold.models.embedder": "Embedder LocalEmbedder",
-    "turnfold.models.failures": "CallFailed",
+    "turnfold.models.failures": "CallFailed failure_in refuses_items",
     "turnfold.models.openai": "OpenAIChat OpenAIResponses",
     "turnfold.models.protocol": "Answer AnswerStream ChatModel CompletionModel Prompt SummaryModel ToolSchemas "
     "as_chat_model model_name prompt_function",

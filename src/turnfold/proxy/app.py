@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,10 @@ _Result = TypeVar("_Result")
 _log = logging.getLogger("turnfold.proxy")
 _SWITCH: Final = "x-turnfold"
 _TOKEN: Final = "x-turnfold-token"  # noqa: S105 (the name of a header)
+_REFUSALS: Final = frozenset({400, 404, 422})
+"""Status of a response that may say that an item of the request is not accepted."""
+_LARGEST_ERROR: Final = 1 << 20
+"""The most bytes of such a response that are read before it is passed on."""
 _OWN: Final = tuple(name.encode() for name in (_SWITCH, _TOKEN, SESSION_HEADER))
 
 
@@ -151,24 +155,32 @@ class ProxyApp:
 
     async def _answer(self, exchange: _Exchange, receive: Receive, send: Send) -> None:
         self._gate.check_host(exchange.headers)
+        if exchange.headers.get("upgrade", "").lower() == "websocket":
+            # Codex asks for a WebSocket first; with this status it takes HTTP at once, with others after five attempts.
+            raise RequestRefused("WebSocket connections are not passed on: use HTTP", status=426)
         token = exchange.headers.get(_TOKEN, "")
         caller = self._gate.caller({"authorization": f"Bearer {token}"} if token else {})
         caller.require(Right.READ, Right.WRITE)
+        off = exchange.headers.get(_SWITCH, "").strip().lower() == "off"
         call: PreparedCall | None = None
-        content: bytes | AsyncIterator[bytes] = _pieces(receive)
-        note = "passed through"
-        if exchange.headers.get(_SWITCH, "").strip().lower() == "off":
-            note = "off"
-        elif exchange.format is not None:
-            content = await _whole_body(receive, self._options.limits.body)
-            call, note = await self._prepared(exchange, exchange.format, content, caller.tenant)
-        sending = asyncio.ensure_future(self._sent(exchange, call, content))
-        if not isinstance(content, bytes):
+        if off or exchange.format is None:
+            note = "off" if off else "passed through"
+            sending = self._sending(exchange, _pieces(receive))
             await asyncio.wait([sending])  # it reads the body of the request meanwhile
+        else:
+            content = await _whole_body(receive, self._options.limits.body)
+            sending, call, note = await self._stored(
+                exchange, exchange.format, content, caller.tenant
+            )
         leaving = asyncio.ensure_future(_disconnected(receive))
         try:
             await _until_left(sending, leaving)
             response = sending.result()
+            if call is not None and response.status in _REFUSALS:
+                again = asyncio.ensure_future(self._recovered(exchange, call, response))
+                await _until_left(again, leaving)
+                response, left_out = again.result()
+                note += "; without refused items" if left_out else ""
             try:
                 await _relay(response, call, note, leaving, send)
             finally:
@@ -177,10 +189,39 @@ class ProxyApp:
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
 
-    async def _prepared(
+    async def _stored(
         self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
+    ) -> tuple[asyncio.Future[UpstreamResponse], PreparedCall | None, str]:
+        """Store the history of a model call and send it; return its response, the call and a note about it."""
+        sending: asyncio.Future[UpstreamResponse] | None = None
+
+        def begin() -> None:
+            nonlocal sending
+            sending = self._sending(exchange, content, answer_is_read=True)
+
+        try:
+            call, note = await self._prepared(exchange, form, content, tenant, begin)
+        except BaseException:
+            if sending is not None:
+                await _abandon(sending)
+            raise
+        if sending is None:
+            sent = content if call is None else call.body
+            sending = self._sending(exchange, sent, answer_is_read=call is not None)
+        return sending, call, note
+
+    async def _prepared(
+        self,
+        exchange: _Exchange,
+        form: BodyFormat,
+        content: bytes,
+        tenant: str,
+        begin: Callable[[], None],
     ) -> tuple[PreparedCall | None, str]:
-        """Return a model call with a body that fits the budget, and a note on it; or None and why it is not changed."""
+        """Return the prepared call and a note about it; None and the reason if the request is passed through.
+
+        Calls `begin` first if the body can be sent as it came before anything is stored.
+        """
         if exchange.headers.get("content-encoding", "identity") != "identity":
             return None, "passed through; compressed request body"
         try:
@@ -191,9 +232,16 @@ class ProxyApp:
                 return None, "passed through; no session"
             if not body.messages:
                 return None, "passed through; no messages"
-            budget = self._options.budget_of(body.model)
             call = await prepare_call(
-                self._conversations, form, content, body, tenant=tenant, name=name, budget=budget
+                self._conversations,
+                form,
+                content,
+                body,
+                tenant=tenant,
+                name=name,
+                budget=self._options.budget_of(body.model),
+                known=self._read,
+                begin=begin,
             )
         except InvalidRecord as error:
             held = error.path in HELD_BY_PROVIDER
@@ -207,28 +255,69 @@ class ProxyApp:
         done = "shortened" if call.changed else "unchanged"
         return call, f"{done}; conversation={conversation}; tokens={call.tokens}/{call.allowed}"
 
-    async def _sent(
+    async def _recovered(
+        self, exchange: _Exchange, call: PreparedCall, response: UpstreamResponse
+    ) -> tuple[UpstreamResponse, bool]:
+        """Send a refused request once more without the items that the provider refuses, if that is why it did.
+
+        Returns the response for the client, and True if it is that of the second request.
+        """
+        try:
+            told = await response.read(_LARGEST_ERROR)
+            other = call.without_items() if call.refused(response.status, told) else None
+        except BaseException:
+            await response.close()
+            raise
+        if other is None:
+            return response, False
+        await response.close()
+        body, keys = other
+        again = await self._sending(exchange, body, answer_is_read=True)
+        if again.status == 200:
+            call.note_refused(keys)
+        _log.info(
+            "the provider refused an item: the request was sent again without such items",
+            extra={"event": "items_left_out", "status": again.status},
+        )
+        return again, True
+
+    def _sending(
         self,
         exchange: _Exchange,
-        call: PreparedCall | None,
         content: bytes | AsyncIterator[bytes],
-    ) -> UpstreamResponse:
+        *,
+        answer_is_read: bool = False,
+    ) -> asyncio.Future[UpstreamResponse]:
+        """Begin to send a request to the provider; its answer must not be compressed if it is read here as well."""
         left_out = [b"host", *_OWN]
-        sent = content if call is None else call.body
-        if isinstance(sent, bytes):
+        if isinstance(content, bytes):
             left_out.append(b"content-length")
         elif (
             "content-length" not in exchange.headers and "transfer-encoding" not in exchange.headers
         ):
-            sent = b""
+            content = b""
+        if answer_is_read:
+            left_out.append(b"accept-encoding")
         headers = end_to_end(exchange.raw, without=left_out)
-        if call is not None:  # the answer is read here as well
-            headers = [each for each in headers if each[0] != b"accept-encoding"]
+        if answer_is_read:
             headers.append((b"accept-encoding", b"identity"))
-        has_body = not isinstance(sent, bytes) or sent
-        return await self._upstream.send(
-            exchange.method, exchange.path, headers=headers, content=sent if has_body else None
+        has_body = not isinstance(content, bytes) or content
+        return asyncio.ensure_future(
+            self._upstream.send(
+                exchange.method,
+                exchange.path,
+                headers=headers,
+                content=content if has_body else None,
+            )
         )
+
+
+async def _abandon(sending: asyncio.Future[UpstreamResponse]) -> None:
+    """Cancel a request to the provider whose response nobody gets."""
+    sending.cancel()
+    [response] = await asyncio.gather(sending, return_exceptions=True)
+    if isinstance(response, UpstreamResponse):
+        await response.close()
 
 
 async def _relay(
@@ -238,18 +327,27 @@ async def _relay(
     leaving: asyncio.Future[None],
     send: Send,
 ) -> None:
-    """Pass a provider's response on as it arrives, and store its answer; stop reading if the client disconnects."""
+    """Pass a response on as it arrives, and store its answer; stop reading if the client disconnects.
+
+    The client does not get the end of a response before its answer is stored: of a body whose length is announced, the
+    last piece is the end.
+    """
     headers = [*response.headers, (_SWITCH.encode(), note.encode())]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     answer = AnswerPieces() if call is not None and response.status == 200 else None
-    complete = False
+    complete, last = False, b""
 
     async def pump() -> None:
-        nonlocal complete
+        nonlocal complete, last
+        left = response.length
         async for piece in response.body():
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
             if answer is not None:
                 answer.add(piece)
+                left -= len(piece)
+                if left == 0:
+                    last = piece
+                    continue
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
         complete = True
 
     try:
@@ -260,7 +358,9 @@ async def _relay(
             named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
             await asyncio.shield(call.store_answer(answer, named, complete=complete))
     if complete:
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+        if call is not None:
+            await call.read_ahead()
     else:
         # The end is not sent, so the server closes the connection and the client sees that the response is incomplete.
         _log.warning(

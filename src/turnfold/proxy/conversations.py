@@ -11,21 +11,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 from turnfold.budget import Budget
 from turnfold.errors import Conflict
-from turnfold.memory import AsyncSession, MemoryConfig, SessionCache
+from turnfold.memory import AsyncSession, MemoryConfig, SessionCache, own_head
 from turnfold.proxy.request_bodies import GivenMessage, message_key
-from turnfold.records import CLEARED, SESSION, ClearedNote, longest_overlap, read_note
+from turnfold.records import (
+    CLEARED,
+    SESSION,
+    ClearedNote,
+    Message,
+    longest_overlap,
+    read_note,
+)
 from turnfold.stores import Head, Scope
 from turnfold.tokens import CalibrationLog, counter_for
 
-__all__ = ("Conversations", "PlacedHistory")
+__all__ = ("Conversations", "PlacedHistory", "WholeLog")
 
 
 _Key = TypeVar("_Key")
@@ -38,6 +45,8 @@ _MOST_MODELS: Final = 32
 """The most combinations of tenant, model and budget whose session handles are cached."""
 _MOST_BYTES: Final = 8 << 20
 """The most bytes of cached session handles of one tenant, model and budget."""
+_MOST_REFUSED: Final = 10_000
+"""The most messages with refused items that are remembered; the items of a forgotten one are sent again."""
 _MOST_FORKS: Final = 200
 """The most forks that are followed from the first log of a session; more in a row are an error."""
 _TRIES: Final = 16
@@ -45,7 +54,7 @@ _MARK: Final = "~"
 """Separates the id of a session from the digest in the id of its forks."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _KnownLog:
     """Cached keys (digests) and seqs of a conversation's messages, without system messages and cleared ones."""
 
@@ -60,12 +69,25 @@ class PlacedHistory:
     """Where the messages of a client's history are in the log of its conversation."""
 
     session: AsyncSession
+    keys: Sequence[str]
+    """Key of each message of the history."""
     seqs: tuple[int, ...]
     """Seq of each message of the history."""
     head: int
     """Seq of the newest entry of the log."""
     from_start: bool
     """False if the history begins later than the log, because the client dropped older messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLog:
+    """A log that the last context of a session handle showed whole, with what this process has added since."""
+
+    handle: ref[AsyncSession]
+    """The handle; it is kept by a cache that is limited in size, and not here."""
+    system: Sequence[str]
+    """The texts of the system prompt."""
+    log: _KnownLog
 
 
 class Conversations:
@@ -80,6 +102,20 @@ class Conversations:
         self._newest: OrderedDict[tuple[str, str], str] = OrderedDict()
         """The conversation that each session used last, which is tried first."""
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._whole: OrderedDict[tuple[str, str], WholeLog] = OrderedDict()
+        """What each session showed last, if that was the whole log and nothing else."""
+        self._refused: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def refused(self, tenant: str, keys: Iterable[str]) -> frozenset[str]:
+        """Return which of these keys are of messages with an item that the provider refused."""
+        if not self._refused:
+            return frozenset()
+        return frozenset(key for key in keys if (tenant, key) in self._refused)
+
+    def note_refused(self, tenant: str, keys: Iterable[str]) -> None:
+        """Note the keys of messages with an item that the provider refused: it is not sent again."""
+        for key in keys:
+            _remember(self._refused, (tenant, key), None, most=_MOST_REFUSED)
 
     def session(
         self, tenant: str, conversation: str, *, model: str, budget: Budget
@@ -102,6 +138,56 @@ class Conversations:
         self._handles.move_to_end(place)
         return known[1].get(conversation, known[0])
 
+    async def whole(
+        self,
+        tenant: str,
+        name: str,
+        keys: Sequence[str],
+        *,
+        system: Sequence[str],
+        model: str,
+        budget: Budget,
+    ) -> WholeLog | None:
+        """Return the log that a history continues, if the next context shows all of it that fits the budget.
+
+        That is so if the last context did, the system prompt is the same, and nobody but this process has changed the
+        conversation since. None in any other case, also if it is not known.
+        """
+        known = self._whole.get((tenant, name))
+        if known is None or known.system != system or not _continues(known.log.keys, keys):
+            return None
+        session = known.handle()
+        if session is None or session is not self.session(
+            tenant, session.id, model=model, budget=budget
+        ):
+            return None
+        head = await own_head(session)
+        return known if head is not None and head.seq == known.log.head.seq else None
+
+    def note_context(
+        self, tenant: str, name: str, placed: PlacedHistory, system: Sequence[str], *, whole: bool
+    ) -> None:
+        """Note whether a context showed the whole log and nothing else."""
+        if not whole or not placed.from_start:
+            self._whole.pop((tenant, name), None)
+            return
+        log = _KnownLog(Head(seq=placed.head), 0, list(placed.keys), list(placed.seqs))
+        _remember(self._whole, (tenant, name), WholeLog(ref(placed.session), system, log))
+
+    def note_answer(self, tenant: str, name: str, placed: PlacedHistory, answer: Message) -> None:
+        """Note the answer that was stored after a history."""
+        known = self._whole.get((tenant, name))
+        if known is None or known.log.head.seq != placed.head:
+            return
+        log, seq = known.log, placed.head + 1
+        keys = [*log.keys, message_key(answer)]
+        log = _KnownLog(Head(seq=seq), 0, keys, [*log.seqs, seq])
+        self._whole[tenant, name] = replace(known, log=log)
+
+    async def read_ahead(self, session: AsyncSession) -> None:
+        """Read what was stored last, so that the next request of the session need not."""
+        await self._log(session.scope.tenant, session.id)
+
     async def place(
         self,
         tenant: str,
@@ -111,16 +197,24 @@ class Conversations:
         system: Sequence[str],
         model: str,
         budget: Budget,
+        whole: WholeLog | None = None,
     ) -> PlacedHistory:
-        """Store a client's history at the end of a conversation's log; return which conversation, and where."""
+        """Store a client's history in a conversation of its session, as the end of the log; return its position.
+
+        `whole` is the log that the history continues, if it is known; it is not read again.
+        """
         keys = [one.key for one in given]
         lock = self._locks.setdefault((tenant, name), asyncio.Lock())
         async with lock:
-            for _ in range(_TRIES):
-                conversation = await self._conversation(tenant, name, keys)
+            for attempt in range(_TRIES):
+                handle = whole.handle() if whole is not None and attempt == 0 else None
+                if whole is not None and handle is not None:
+                    conversation, log = handle.id, whole.log
+                else:
+                    conversation, log = await self._conversation(tenant, name, keys)
                 session = self.session(tenant, conversation, model=model, budget=budget)
                 try:
-                    placed = await self._append(session, given, keys, system)
+                    placed = await self._append(session, log, given, keys, system)
                 except Conflict:
                     continue  # another process was faster: look again
                 if placed is not None:
@@ -133,12 +227,12 @@ class Conversations:
     async def _append(
         self,
         session: AsyncSession,
+        log: _KnownLog,
         given: Sequence[GivenMessage],
         keys: Sequence[str],
         system: Sequence[str],
     ) -> PlacedHistory | None:
-        """Append the new messages of a client's history to the log; None if the history does not continue the log."""
-        log = await self._log(session.scope.tenant, session.id)
+        """Append the new messages of a history; None if the history does not continue the log."""
         if (
             system and not log.keys
         ):  # before the first message; later, the context of a call sets it
@@ -153,18 +247,20 @@ class Conversations:
             done = await session.add(batch, expect=head)
             seqs += range(done.first, done.first + len(batch))
             head = done.head.seq
-        return PlacedHistory(session, tuple(seqs), head, from_start=start == 0)
+        return PlacedHistory(session, keys, tuple(seqs), head, from_start=start == 0)
 
-    async def _conversation(self, tenant: str, name: str, keys: Sequence[str]) -> str:
-        """Return the id of the conversation that a client's history continues; a new fork if it continues none."""
+    async def _conversation(
+        self, tenant: str, name: str, keys: Sequence[str]
+    ) -> tuple[str, _KnownLog]:
+        """Return the conversation that a history continues; create a fork if it continues none of the session's."""
         newest = self._newest.get((tenant, name), name)
-        if newest != name and _continues((await self._log(tenant, newest)).keys, keys):
-            return newest
+        if newest != name and _continues((log := await self._log(tenant, newest)).keys, keys):
+            return newest, log
         conversation = name
         for _ in range(_MOST_FORKS):
             log = await self._log(tenant, conversation)
             if not log.keys or _continues(log.keys, keys):
-                return conversation
+                return conversation, log
             start, length = _overlap(log.keys, keys)
             at = log.seqs[start + length - 1] if length else 0
             after = keys[length] if length < len(keys) else ""
@@ -195,7 +291,7 @@ class Conversations:
             note = await store.get_document(scope, conversation, SESSION, CLEARED)
             cleared = read_note(note, ClearedNote).upto
             log = await self._reread(tenant, conversation, log, cleared)
-            log.head = head
+            log = replace(log, head=head)
         _remember(self._logs, place, log)
         return log
 
@@ -209,13 +305,14 @@ class Conversations:
         known = bool(first) and message_key(first[0].message) == log.keys[-1]
         if not known or cleared != log.cleared:
             log = _KnownLog(cleared=cleared)
-        after = log.seqs[-1] if log.seqs else cleared
+        keys, seqs = list(log.keys), list(log.seqs)  # others may be reading the log meanwhile
+        after = seqs[-1] if seqs else cleared
         while page := await store.read(scope, conversation, after=after, limit=_PAGE):
             shown = [entry for entry in page if entry.message.role != "system"]
-            log.keys += [message_key(entry.message) for entry in shown]
-            log.seqs += [entry.seq for entry in shown]
+            keys += [message_key(entry.message) for entry in shown]
+            seqs += [entry.seq for entry in shown]
             after = page[-1].seq
-        return log
+        return replace(log, keys=keys, seqs=seqs)
 
 
 def _continues(log: Sequence[str], given: Sequence[str]) -> bool:
@@ -235,8 +332,10 @@ def _fork_id(name: str, conversation: str, at: int, after: str) -> str:
     return f"{name}{_MARK}{digest}"
 
 
-def _remember(cache: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
+def _remember(
+    cache: OrderedDict[_Key, _Value], key: _Key, value: _Value, *, most: int = _MOST_LOGS
+) -> None:
     cache[key] = value
     cache.move_to_end(key)
-    while len(cache) > _MOST_LOGS:
+    while len(cache) > most:
         cache.popitem(last=False)

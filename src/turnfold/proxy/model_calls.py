@@ -1,8 +1,9 @@
 """Prepares a client's model call (stores its history, shortens the request to the budget) and stores the answer.
 
 The history goes to the log, and the forwarded body holds the context that fits the budget. A history that fits is
-forwarded as it came, byte for byte. The answer is stored when it is complete; of an answer that was cut off, the text
-that arrived is stored, marked in its metadata.
+forwarded as it came, byte for byte; if that is known beforehand, it is forwarded while the history is being stored. In
+any case the history is stored before the client gets the first byte of the response, and the answer before it gets the
+last. Of an answer that was cut off, the text that arrived is stored, marked in its metadata.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import asyncio
 import logging
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
 
@@ -24,13 +25,20 @@ from turnfold.errors import (
     Conflict,
     InvalidOption,
     InvalidRecord,
+    TurnfoldError,
 )
-from turnfold.models import CallFailed
+from turnfold.models import CallFailed, failure_in, refuses_items
 from turnfold.proxy.conversations import Conversations, PlacedHistory
-from turnfold.proxy.request_bodies import BodyFormat, ClientBody, GivenMessage, message_key
+from turnfold.proxy.request_bodies import (
+    BodyFormat,
+    ClientBody,
+    GivenMessage,
+    ReadMessages,
+    message_key,
+)
 from turnfold.records import Message, TextPart, Usage, system
 from turnfold.window import Context, Outcome, Section, may_be_shrunk_from
-from turnfold.wire import JsonObject, object_of, objects_of
+from turnfold.wire import JsonObject, object_at, object_of, objects_of
 
 __all__ = ("INTERRUPTED", "AnswerPieces", "PreparedCall", "prepare_call")
 
@@ -87,6 +95,10 @@ class AnswerPieces:
 class PreparedCall:
     """A model call that is ready to be forwarded: its body, and where its answer is stored."""
 
+    conversations: Conversations
+    tenant: str
+    name: str
+    """Id of the session, as the client names it."""
     format: BodyFormat
     placed: PlacedHistory
     call: str
@@ -98,6 +110,34 @@ class PreparedCall:
     """Tokens of the context that is sent."""
     allowed: int
     """Tokens of the budget."""
+    given: ClientBody
+    context: Context
+
+    def refused(self, status: int, answer: bytes) -> bool:
+        """Return True if an error of the provider says that it does not accept an item that a provider wrote."""
+        try:
+            told = object_of(msgspec.json.decode(answer)) or {}
+        except msgspec.DecodeError:
+            return False
+        failure = failure_in(object_at(told, "error") or told)
+        return refuses_items(replace(failure, status=status))
+
+    def without_items(self) -> tuple[bytes, frozenset[str]] | None:
+        """Return the body built from the log without items that only a provider can read, and the keys of the messages.
+
+        None if there are none in it. A message that such an item stands for is sent itself, within the budget.
+        """
+        view = _View(self.context, self.given, self.placed)
+        messages = [one if isinstance(one, Message) else one.record for one in view.messages()]
+        keys = frozenset(message_key(one) for one in messages if one.role == "assistant")
+        body = self.format.write(self.given, view.messages(), system=view.system(), bare=keys)
+        if msgspec.json.decode(body) == msgspec.json.decode(self.body):
+            return None
+        return body, keys
+
+    def note_refused(self, keys: Iterable[str]) -> None:
+        """Note that the provider took these messages without their items only: they are not sent again."""
+        self.conversations.note_refused(self.tenant, keys)
 
     async def store_answer(
         self, answer: AnswerPieces, headers: Mapping[str, str], *, complete: bool
@@ -117,6 +157,7 @@ class PreparedCall:
                 await session.record_usage(usage, call=self.call)
             if message is not None:
                 await session.add(message, expect=self.placed.head)
+                self.conversations.note_answer(self.tenant, self.name, self.placed, message)
         except Conflict:  # another request was first: the client's next one brings the answer along
             _log.info(
                 "an answer is not stored yet, because another request changed the conversation; the client's next "
@@ -130,6 +171,11 @@ class PreparedCall:
                 extra={"event": "answer_not_stored", "call": self.call},
             )
 
+    async def read_ahead(self) -> None:
+        """Read what was stored last, so that the session's next request need not."""
+        with suppress(TurnfoldError):  # the next request reads it then
+            await self.conversations.read_ahead(self.placed.session)
+
 
 async def prepare_call(
     conversations: Conversations,
@@ -140,42 +186,80 @@ async def prepare_call(
     tenant: str,
     name: str,
     budget: Budget,
+    known: ReadMessages,
+    begin: Callable[[], None],
 ) -> PreparedCall:
-    """Store the history of a client's request; return the model call with a body that fits the budget."""
+    """Store the history of a request, and return the call with a body that fits the budget.
+
+    Calls `begin` before anything is stored if the body will be sent as it came.
+    """
     texts = body.system_texts
+    keys = [one.key for one in body.messages]
+    where = tenant, name
+    how = _Options(system=texts, model=body.model, budget=budget)
+    whole = await conversations.whole(*where, keys, **how)
+    handle = whole.handle() if whole is not None else None
+    tokens = body.tokens(handle.counter, known) if handle is not None else budget.tokens
+    refused = conversations.refused(tenant, keys)
+    begun = tokens < budget.tokens and not refused
+    if begun:
+        begin()
     for _ in range(_TRIES):
-        placed = await conversations.place(
-            tenant, name, body.messages, system=texts, model=body.model, budget=budget
-        )
-        found = await _context(placed, body, texts, budget)
+        placed = await conversations.place(*where, body.messages, **how, whole=whole)
+        found = await _context(placed, body, texts, budget, begun=begun)
         if found is not None:
             break
+        whole = None
     else:
         raise Conflict(
             f"the request was not sent: other requests changed session {name!r} {_TRIES} times meanwhile; try again"
         )
-    context, call, head = found
+    context, call, head, view = found
     placed = replace(placed, head=head)
-    view = _View(context, body, placed)
-    sent = content if view.is_whole else form.write(body, view.messages(), system=view.system())
+    everything = _shows_everything(context, placed, texts)
+    conversations.note_context(*where, placed, texts, whole=everything)
+    sent, changed = content, False
+    if view is not None:
+        tokens, changed = context.tokens + view.extra, bool(refused) or not view.is_whole
+        if changed:
+            sent = form.write(body, view.messages(), system=view.system(), bare=refused)
     return PreparedCall(
-        form, placed, call, sent, not view.is_whole, context.tokens + view.extra, budget.tokens
+        conversations,
+        *where,
+        form,
+        placed,
+        call,
+        sent,
+        changed,
+        tokens,
+        budget.tokens,
+        body,
+        context,
     )
 
 
-async def _context(
-    placed: PlacedHistory, body: ClientBody, texts: Sequence[str], budget: Budget
-) -> tuple[Context, str, int] | None:
-    """Build the context of a request; return it, its call's id and the newest seq, or None if the log has changed.
+class _Options(TypedDict):
+    """What a history is placed with."""
 
-    The client's version of a message may have more tokens than the stored one; the context is then built again with a
-    lower limit.
+    system: Sequence[str]
+    model: str
+    budget: Budget
+
+
+async def _context(
+    placed: PlacedHistory, body: ClientBody, texts: Sequence[str], budget: Budget, *, begun: bool
+) -> tuple[Context, str, int, _View | None] | None:
+    """Return the context, the id of its call, the newest seq and the view of the context for the client.
+
+    None if another request changed the log meanwhile. There is no view if the request is sent already (`begun`). The
+    client's version of a message may have more tokens than the stored one; the context is then built again with a lower
+    limit.
     """
     session, head = placed.session, placed.head
     async with session.system_lock:
         limit, over = 0, 1
         for _ in range(_TRIES):
-            context = await session.context(tools=body.tools, max_tokens=limit)
+            context = await session.context(tools=body.tools.schemas, max_tokens=limit)
             call = session.last_call
             if not _ends_with(context, placed):
                 return None
@@ -183,9 +267,12 @@ async def _context(
                 done = await session.system([{"type": "text", "text": text} for text in texts])
                 head = done.head.seq if done is not None else head
                 continue
-            over = context.tokens + _View(context, body, placed).extra - budget.tokens
+            if begun:
+                return context, call, head, None
+            view = _View(context, body, placed)
+            over = context.tokens + view.extra - budget.tokens
             if over <= 0:
-                return context, call, head
+                return context, call, head, view
             limit = context.tokens - over
             if limit <= 0:
                 break
@@ -201,6 +288,19 @@ def _has_system(context: Context, texts: Sequence[str]) -> bool:
     """Return True if the context was built with these system texts, whole or shortened."""
     found = _texts(context.section(Section.SYSTEM))
     return not texts or (len(found) == len(texts) and all(map(may_be_shrunk_from, found, texts)))
+
+
+def _shows_everything(context: Context, placed: PlacedHistory, texts: Sequence[str]) -> bool:
+    """Return True if a context shows the whole history unchanged, and nothing else."""
+    left_out = {Outcome.FOLDED, Outcome.SHRUNK}
+    return not (
+        context.section(Section.SUMMARY)
+        or context.section(Section.TAIL)
+        or (texts and _texts(context.section(Section.SYSTEM)) != texts)
+        or context.anchor.caps
+        or any(fate.outcome in left_out for fate in context.fates)
+        or context.anchor.position > placed.seqs[0]
+    )
 
 
 def _ends_with(context: Context, placed: PlacedHistory) -> bool:
@@ -231,42 +331,23 @@ class _View:
             if one is None or seq in changed:
                 continue
             record = context.messages[at]
-            if record == one.record or message_key(record) == one.key:
+            if record is one.record or record == one.record or message_key(record) == one.key:
                 self._kept[at] = one
-        count = context.counter.count_message
-        stored = context.section(Section.SYSTEM)
+        counter = context.counter
+        count = counter.count_message
         # If a client stops sending a system prompt, none is forwarded, although the log still has one.
         texts = body.system_texts
-        self._shortened = bool(texts) and _texts(stored) != texts
-        self.extra = sum(
-            count(one.record) - context.costs[at]
-            for at, one in self._kept.items()
-            if context.messages[at] != one.record
-        )
-        frame = count(Message.of("assistant", ()))
-        self.extra += sum(
-            frame * (one.pieces - 1) + sum(map(count, one.riders)) for one in self._kept.values()
-        )
+        self._shortened = bool(texts) and _texts(context.section(Section.SYSTEM)) != texts
+        self.extra = sum(one.tokens(counter) - context.costs[at] for at, one in self._kept.items())
         """Tokens by which the client's versions are larger than what the context counted."""
         if not self._shortened:
             logged = sum(context.costs[: context.ends[0]])
             self.extra += max(0, sum(map(count, body.system)) - logged)
-        left_out = {Outcome.FOLDED, Outcome.SHRUNK}
-        self.is_whole = not (
-            context.section(Section.SUMMARY)
-            or context.section(Section.TAIL)
-            or self._shortened
-            or context.anchor.caps
-            or any(fate.outcome in left_out for fate in context.fates)
-            or context.anchor.position > placed.seqs[0]
-        )
+        self.is_whole = _shows_everything(context, placed, texts)
         """True if the context shows the whole history and nothing else, or the client's part of it fits by itself."""
         if not self.is_whole and not placed.from_start and not self._shortened:
-            given_tokens = sum(
-                count(one.record) + frame * (one.pieces - 1) + sum(map(count, one.riders))
-                for one in body.messages
-            )
-            own = sum(map(count, body.system)) + context.tools + context.counter.reply
+            own = sum(map(count, body.system)) + context.tools + counter.reply
+            given_tokens = sum(one.tokens(counter) for one in body.messages)
             self.is_whole = given_tokens + own <= context.budget.tokens
 
     def messages(self) -> Sequence[GivenMessage | Message]:

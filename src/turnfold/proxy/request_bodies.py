@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import ModuleType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypedDict, cast
 
 import msgspec
 
@@ -28,7 +27,8 @@ from turnfold.models import (
     normalized_chat,
     normalized_message,
 )
-from turnfold.records import Message, TextPart, content_key
+from turnfold.records import Message, Part, TextPart, content_key
+from turnfold.tokens import TokenCounter
 from turnfold.wire import JsonObject, object_at, object_of, objects_of
 
 __all__ = (
@@ -48,6 +48,8 @@ _REMINDER: Final = re.compile(r"\s*<system-reminder>.*</system-reminder>\s*", re
 _BILLING: Final = "x-anthropic-billing-header:"
 """Beginning of a system block of Claude Code that differs in every request."""
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
+_MOST_CACHED: Final = 64
+"""The most sets of tool schemas, and parts of system prompts, that are cached."""
 HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation")
 """Fields that refer to a history stored at the provider: the body of such a request holds only new messages."""
 
@@ -69,6 +71,20 @@ def _is_reminder(part: object) -> bool:
     return isinstance(part, TextPart) and bool(_REMINDER.fullmatch(part.text))
 
 
+class GivenTools(NamedTuple):
+    """The tool schemas of a request."""
+
+    schemas: tuple[JsonObject, ...]
+    counts: dict[str, int]
+    """Their tokens by the name of a counter; filled when they are counted."""
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """Return the tokens of the schemas; they are counted once for each counter."""
+        if counter.name not in self.counts:
+            self.counts[counter.name] = counter.count_tools(self.schemas)
+        return self.counts[counter.name]
+
+
 class GivenMessage(NamedTuple):
     """A message of a client's history, with the JSON that the client sent."""
 
@@ -77,10 +93,28 @@ class GivenMessage(NamedTuple):
     """Digest by which it is recognised; see `message_key`."""
     items: tuple[bytes, ...]
     """The client's JSON of the message: one item of the list of messages, or several."""
+    counts: dict[str, int]
+    """Tokens of the record by the name of a counter; filled when they are counted."""
     pieces: int = 1
     """Number of messages that it is for the provider."""
     riders: tuple[Message, ...] = ()
     """System messages after it that hold for one request only: sent together with it, and not stored."""
+    rider_items: tuple[bytes, ...] = ()
+    """The client's JSON of all system messages that are sent together with it."""
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """Return the tokens of the message as the client sends it; the record is counted once for each counter."""
+        own = self.counts.get(counter.name)
+        if own is None:
+            own = self.counts[counter.name] = counter.count_message(self.record)
+        if self.pieces > 1:
+            own += (self.pieces - 1) * counter.count_message(_EMPTY)
+        return own + sum(map(counter.count_message, self.riders)) if self.riders else own
+
+
+_EMPTY: Final = Message.of("assistant", ())
+_Place = tuple[str, str, tuple[bytes, ...]]
+"""Provider, model and JSON items of a message."""
 
 
 class ReadMessages:
@@ -88,27 +122,58 @@ class ReadMessages:
 
     def __init__(self, *, most_bytes: int = 64 << 20) -> None:
         self._most_bytes = most_bytes
-        self._known: OrderedDict[tuple[str, str, tuple[bytes, ...]], GivenMessage] = OrderedDict()
+        # Two generations instead of an order of use: looking up a thousand messages must not move a thousand of them.
+        self._young: dict[_Place, GivenMessage] = {}
+        self._old: dict[_Place, GivenMessage] = {}
         self._size = 0
+        """Bytes of the JSON of the young generation."""
+        self._tools: OrderedDict[bytes, GivenTools] = OrderedDict()
+        self._system: OrderedDict[tuple[str, Part], int] = OrderedDict()
 
-    def get(
-        self,
-        place: tuple[str, str, tuple[bytes, ...]],
-        read: Callable[[], Message],
-    ) -> GivenMessage:
-        """Return the message at `place` (provider, model, JSON items), cached or parsed by `read`."""
-        found = self._known.get(place)
+    def system_tokens(self, message: Message, counter: TokenCounter) -> int:
+        """Return the tokens of a system message; each of its parts is counted once, as some differ in every request."""
+        if message.name or message.extra or not counter.is_additive:
+            return counter.count_message(message)
+        return counter.count_message(_EMPTY) + sum(
+            self._part_tokens(part, counter) for part in message.parts
+        )
+
+    def _part_tokens(self, part: Part, counter: TokenCounter) -> int:
+        key = counter.name, part
+        if key not in self._system:
+            self._system[key] = counter.count_part(part)
+            if len(self._system) > _MOST_CACHED:
+                self._system.popitem(last=False)
+        self._system.move_to_end(key)
+        return self._system[key]
+
+    def tools(self, raw: msgspec.Raw) -> GivenTools:
+        """Return the tool schemas of a request; a client sends the same ones each time."""
+        key = bytes(raw)
+        found = self._tools.get(key)
+        if found is None:
+            schemas = [] if raw == _NULL else msgspec.json.decode(raw, type=list[object])
+            found = self._tools[key] = GivenTools(tuple(objects_of(schemas)), {})
+            if len(self._tools) > _MOST_CACHED:
+                self._tools.popitem(last=False)
+        self._tools.move_to_end(key)
+        return found
+
+    def get(self, form: BodyFormat, model: str, items: tuple[bytes, ...]) -> GivenMessage:
+        """Return the message of these JSON items; it is read if it is not cached."""
+        place = form.provider, model, items
+        found = self._young.get(place)
         if found is not None:
-            self._known.move_to_end(place)
             return found
-        record = read()
-        provider, _, items = place
-        pieces = len(items) if provider == "gemini" else 1
-        found = self._known[place] = GivenMessage(record, message_key(record), items, pieces)
-        self._size += sum(map(len, found.items))
-        while self._size > self._most_bytes:
-            _, old = self._known.popitem(last=False)
-            self._size -= sum(map(len, old.items))
+        found = self._old.get(place)
+        if found is None:
+            record = form.record(items, model)
+            pieces = len(items) if form.provider == "gemini" else 1
+            found = GivenMessage(record, message_key(record), items, {}, pieces)
+        self._young[place] = found
+        self._size += sum(map(len, items))
+        if self._size > self._most_bytes // 2:
+            self._old, self._young, self._size = self._young, {}, 0
         return found
 
 
@@ -125,7 +190,13 @@ class ClientBody:
     early_items: tuple[bytes, ...]
     """The client's JSON of system messages between the first message and the first answer, which are always sent."""
     messages: tuple[GivenMessage, ...]
-    tools: tuple[JsonObject, ...]
+    tools: GivenTools
+
+    def tokens(self, counter: TokenCounter, known: ReadMessages) -> int:
+        """Return the tokens of the whole request."""
+        own = counter.reply + self.tools.tokens(counter)
+        own += sum(known.system_tokens(one, counter) for one in self.system)
+        return own + sum(one.tokens(counter) for one in self.messages)
 
     @property
     def system_texts(self) -> list[str]:
@@ -161,35 +232,32 @@ class BodyFormat:
             model = model or _decoded(fields, "model", str, "")
             for name in HELD_BY_PROVIDER if self.provider == "openai_responses" else ():
                 if fields.get(name, _NULL) != _NULL:
-                    raise InvalidRecord(
-                        f"the request refers to a history that is stored at the provider ({name}), so it has only new "
-                        "messages",
-                        path=name,
-                    )
-            items = self._items(fields)
-            tools = objects_of(_decoded(fields, "tools", list[object], []))
+                    raise InvalidRecord(f"the provider holds the history ({name})", path=name)
+            listed = self._listed(fields)
+            items = msgspec.json.decode(listed, type=list[msgspec.Raw])
+            outlines = cast("list[JsonObject]", _read_outlines(listed))
+            tools = known.tools(fields.get("tools", _NULL))
             system = self._system(fields, model)
         except msgspec.MsgspecError as error:
-            raise InvalidRecord(f"the request body cannot be read: {error}") from None
-        parsed = [_object(item) for item in items]
-        lead = next((n for n, one in enumerate(parsed) if not _is_system(one)), len(parsed))
-        answer = next((n for n, one in enumerate(parsed) if _is_answer(one)), len(parsed))
-        early = {n for n in range(lead, answer) if _is_system(parsed[n])}
-        leading = [self.wire.accept(parsed[n]) for n in (*range(lead), *sorted(early))]
-        messages = self._messages(parsed[lead:], items[lead:], known, model, answer - lead)
+            raise InvalidRecord(f"the body cannot be read: {error}") from None
+        lead = next((n for n, one in enumerate(outlines) if not _is_system(one)), len(items))
+        answer = next((n for n, one in enumerate(outlines) if _is_answer(one)), len(items))
+        early = [n for n in range(lead, answer) if _is_system(outlines[n])]
+        leading = [self.wire.accept(_object(items[n])) for n in (*range(lead), *early)]
+        messages = self._messages(outlines[lead:], items[lead:], known, model, answer - lead)
         return ClientBody(
             fields,
             model,
             (*system, *leading),
             tuple(bytes(item) for item in items[:lead]),
-            tuple(bytes(items[n]) for n in sorted(early)),
+            tuple(bytes(items[n]) for n in early),
             tuple(messages),
-            tuple(tools),
+            tools,
         )
 
     def _messages(
         self,
-        parsed: list[JsonObject],
+        outlines: list[JsonObject],
         items: list[msgspec.Raw],
         known: ReadMessages,
         model: str,
@@ -198,13 +266,15 @@ class BodyFormat:
         """Return the messages after the system prompt; `answer` is the index of the first item written by a model."""
         found: list[GivenMessage] = []
         at = 0
-        for group in _grouped(self.provider, parsed):
-            raw = tuple(bytes(item) for item in items[at : at + len(group)])
-            one = known.get((self.provider, model, raw), partial(self._record, group, model))
+        for group in _grouped(self.provider, outlines):
+            raw = tuple(map(bytes, items[at : at + len(group)]))
+            one = known.get(self, model, raw)
             if found and _is_system(group[0]) and (at < answer or _is_ephemeral(one.record)):
                 riders = () if at < answer else (one.record,)  # early ones are in the system prompt
                 last = found[-1]
-                found[-1] = last._replace(items=(*last.items, *raw), riders=(*last.riders, *riders))
+                found[-1] = last._replace(
+                    riders=(*last.riders, *riders), rider_items=(*last.rider_items, *raw)
+                )
             else:
                 found.append(one)
             at += len(group)
@@ -216,8 +286,12 @@ class BodyFormat:
         messages: Sequence[GivenMessage | Message],
         *,
         system: Sequence[Message] | None = None,
+        bare: Collection[str] = (),
     ) -> bytes:
-        """Return the body's bytes with other messages; `system` replaces the system prompt, None leaves it as it is."""
+        """Return the body with other messages; `system` replaces the system prompt, None leaves it as it is.
+
+        Messages whose key is in `bare` are written without the parts that only the provider can read.
+        """
         replaced: dict[str, bytes] = {}
         items = list(body.system_items)
         if system is not None:
@@ -228,33 +302,51 @@ class BodyFormat:
                 value = shortened.kwargs.get(self.system_key, config.get(self.system_key))
                 replaced[self._system_name(body.fields)] = _encoded(value)
             items += map(_encoded, objects_of(shortened.kwargs[self.list_key]))
-        shown = [one.items for one in messages if isinstance(one, GivenMessage)]
-        in_place = {item for some in shown for item in some}
+        given = [one for one in messages if isinstance(one, GivenMessage)]
+        in_place = {item for one in given for item in one.rider_items}
         early = [item for item in body.early_items if item not in in_place]
         for number, message in enumerate(messages):
-            if isinstance(message, GivenMessage):
-                items += message.items
-            else:
-                written = self.wire.request([message], model=body.model, cache=False, repair=False)
-                items += map(_encoded, objects_of(written.kwargs[self.list_key]))
+            items += self._written(message, body.model, bare)
             if number == 0 and system is None:  # otherwise they are in the system prompt
                 items += early
-        replaced[self.list_key] = b"[" + b",".join(self._repaired(items)) + b"]"
+        items = self._repaired(items)
+        if bare and self.provider == "anthropic" and "thinking" in body.fields:
+            # With thinking switched on, Anthropic refuses a tool loop whose thinking blocks were left out.
+            thinking = msgspec.json.decode(body.fields["thinking"])
+            payload = {"messages": [_object(item) for item in items], "thinking": thinking}
+            fixed = object_of(wire.repair(payload, self.provider).payload) or payload
+            replaced["thinking"] = _encoded(fixed["thinking"])
+        replaced[self.list_key] = b"[" + b",".join(items) + b"]"
         values = {name: bytes(value) for name, value in body.fields.items()} | replaced
         members = (_encoded(name) + b":" + value for name, value in values.items())
         return b"{" + b",".join(members) + b"}"
+
+    def _written(
+        self, message: GivenMessage | Message, model: str, bare: Collection[str]
+    ) -> list[bytes]:
+        """Return the JSON items of a message: those of the client, unless the message is not its own or is `bare`."""
+        given = message if isinstance(message, GivenMessage) else None
+        if given is not None and given.key not in bare:
+            return [*given.items, *given.rider_items]
+        record = message.record if isinstance(message, GivenMessage) else message
+        refused = {wire.item_key(record)} if bare and message_key(record) in bare else ()
+        written = self.wire.request(
+            [record], model=model, cache=False, repair=False, refused=refused
+        )
+        found = [_encoded(item) for item in objects_of(written.kwargs[self.list_key])]
+        return [*found, *given.rider_items] if given is not None else found
 
     def _system_name(self, fields: Mapping[str, msgspec.Raw]) -> str:
         """Return the field of the system prompt as this body spells it."""
         snake = "system_instruction"
         return snake if self.provider == "gemini" and snake in fields else self.system_key
 
-    def _items(self, fields: Mapping[str, msgspec.Raw]) -> list[msgspec.Raw]:
-        given = fields.get(self.list_key, msgspec.Raw(b"null"))
-        if bytes(given)[:1] == b'"' and self.provider == "openai_responses":
-            text = msgspec.json.decode(given, type=str)
-            return [msgspec.Raw(_encoded({"role": "user", "content": text}))]
-        return msgspec.json.decode(given, type=list[msgspec.Raw])
+    def _listed(self, fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw | bytes:
+        """Return the JSON list of messages."""
+        given = fields.get(self.list_key, _NULL)
+        if self.provider != "openai_responses" or bytes(memoryview(given)[:1]) != b'"':
+            return given
+        return _encoded([{"role": "user", "content": msgspec.json.decode(given, type=str)}])
 
     def _system(self, fields: Mapping[str, msgspec.Raw], model: str) -> tuple[Message, ...]:
         given = fields.get(self._system_name(fields), _NULL)
@@ -264,7 +356,9 @@ class BodyFormat:
         arguments = {self.system_key: msgspec.json.decode(given), self.list_key: empty}
         return tuple(self.wire.accept_all(arguments, model=model))
 
-    def _record(self, group: list[JsonObject], model: str) -> Message:
+    def record(self, items: Sequence[bytes], model: str) -> Message:
+        """Return the message of these JSON items."""
+        group = list(map(_object, items))
         if len(group) == 1 and _is_system(group[0]):
             # A system message in the middle of a conversation is stored as a user message, which keeps its place.
             return self.wire.accept({**group[0], "role": "user"})
@@ -295,6 +389,18 @@ def _decoded(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, default: A
 
 def _object(item: msgspec.Raw | bytes) -> JsonObject:
     return object_of(msgspec.json.decode(item)) or {}
+
+
+class _Outline(TypedDict, total=False):
+    """The fields of an item that say which message it belongs to; the others are skipped."""
+
+    role: Any
+    type: Any
+    id: Any
+    call_id: Any
+
+
+_read_outlines: Final = msgspec.json.Decoder(list[_Outline]).decode
 
 
 def _encoded(value: object) -> bytes:

@@ -64,11 +64,35 @@ class UpstreamResponse:
     status: int
     headers: RawHeaders
     _response: httpx2.Response = field(repr=False)
+    _pieces: AsyncIterator[bytes] | None = field(default=None, repr=False)
+    _read: list[bytes] = field(default_factory=list[bytes], repr=False)
+    """Pieces that were read before the body is passed on."""
+
+    @property
+    def length(self) -> int:
+        """Bytes of the body as announced; -1 if its length is not announced."""
+        given = dict(self.headers).get(b"content-length", b"")
+        return int(given) if given.isdigit() else -1
+
+    async def read(self, limit: int) -> bytes:
+        """Return the body, at most about `limit` bytes of it; `body()` yields all of it afterwards."""
+        async for piece in self._rest():
+            self._read.append(piece)
+            if sum(map(len, self._read)) > limit:
+                break
+        return b"".join(self._read)
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield the response's body in the pieces in which it arrives; raise `ModelUnavailable` if it breaks off."""
+        """Yield the body in the pieces in which it arrives; raises `ModelUnavailable` if it breaks off."""
+        for piece in self._read:
+            yield piece
+        async for piece in self._rest():
+            yield piece
+
+    async def _rest(self) -> AsyncIterator[bytes]:
+        self._pieces = self._pieces or aiter(self._response.aiter_raw())
         try:
-            async for piece in self._response.aiter_raw():
+            async for piece in self._pieces:
                 yield piece
         except httpx2.TransportError as error:
             raise _unavailable(error) from error
