@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-claude test-llama-index test-agent-frameworks test-frameworks test-frameworks-newest test-browser test-typescript typescript bench docs audit dist sbom format lock clean
+.PHONY: help demo test test-slow test-claude test-agents test-llama-index test-agent-frameworks test-frameworks test-frameworks-newest test-browser test-typescript typescript bench proxy-peers docs audit dist sbom format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,11 @@ test-slow: $(TEST_READY) ## the tests marked slow, and every property with ten t
 
 test-claude: $(CLAUDE_READY) ## the Claude Agent SDK with its real program, in an environment of its own (366 MB)
 	@.venv-claude/bin/python -m pytest -m "slow or not slow" tests/adapters tests/proxy -k claude
+
+# The versions that were tried; TURNFOLD_CODEX=... and TURNFOLD_OPENCODE=... name other programs.
+test-agents: $(TEST_READY) ## Codex and opencode, the real programs, through the proxy; needs Node 20 or newer (700 MB)
+	@npm install --silent --no-audit --no-fund --no-save --prefix .npm-agents @openai/codex@0.169.0 opencode-ai@1.18.33
+	@$(BIN)/python -m pytest -m "slow or not slow" tests/proxy/test_coding_agents.py
 
 test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter and peer, in an environment of its own (100 MB)
 	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters tests/evaluation tests/house/test_docs.py -k llama
@@ -84,6 +89,9 @@ test-typescript: $(TEST_READY) typescript ## the TypeScript client under Node: i
 bench: $(BENCH_READY) ## measure turnfold beside its peers; tables and pictures go into docs/benchmarks.md (an hour or two)
 	@mkdir -p build
 	@.venv-bench/bin/python -m bench --write --json build/bench.json
+
+proxy-peers: $(TEST_READY) .venv-proxy-litellm/.ready .venv-proxy-headroom/.ready ## turnfold's proxy beside LiteLLM and Headroom on recorded traces, each in an environment of its own (1 GB)
+	@$(BIN)/python -m bench.proxy_peers
 
 docs: $(DOCS_READY) ## build the documentation, English and Chinese, into build/site
 	@.venv-docs/bin/python -m tools.docs_site
@@ -124,11 +132,13 @@ lock: $(TEST_READY) ## write requirements/*.txt anew from pyproject.toml
 	$(call pin,browser,what `make test-browser` needs,--extra service --group browser --constraint requirements/test.txt)
 	$(call pin,docs,what `make docs` needs,--group docs --constraint requirements/run.txt)
 	$(call pin,image,what the image of the service holds,--extra service --extra encryption --extra postgres --extra redis --extra prometheus --constraint requirements/test.txt)
+	$(call pin_group,proxy-litellm,what `make proxy-peers` needs for LiteLLM)
+	$(call pin_group,proxy-headroom,what `make proxy-peers` needs for Headroom)
 	$(call pin_group,build,what builds the package,--constraint requirements/test.txt)
 	$(call pin_group,audit,what `make audit` and `make sbom` need)
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf .venv .venv-agent-frameworks .venv-audit .venv-bench .venv-browser .venv-claude .venv-docs .venv-frameworks .venv-frameworks-newest .venv-llama-index build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	rm -rf .npm-agents .venv .venv-agent-frameworks .venv-audit .venv-bench .venv-browser .venv-claude .venv-docs .venv-frameworks .venv-frameworks-newest .venv-llama-index .venv-proxy-headroom .venv-proxy-litellm build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN_READY): pyproject.toml requirements/build.txt requirements/run.txt
@@ -165,6 +175,11 @@ $(AGENT_FRAMEWORKS_READY): pyproject.toml requirements/build.txt requirements/ag
 
 $(CLAUDE_READY): pyproject.toml requirements/build.txt requirements/claude.txt
 	$(call install,.venv-claude,claude)
+	@touch $@
+
+.venv-proxy-%/.ready: requirements/proxy-%.txt
+	@test -x .venv-proxy-$*/bin/pip || $(PYTHON) -m venv .venv-proxy-$*
+	@.venv-proxy-$*/bin/python -m pip install --quiet --require-hashes -r $<
 	@touch $@
 
 $(AUDIT_READY): requirements/audit.txt

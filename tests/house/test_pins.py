@@ -83,6 +83,8 @@ def test_there_is_no_other_requirement_file() -> None:
         "frameworks.txt",
         "image.txt",
         "llama-index.txt",
+        "proxy-headroom.txt",
+        "proxy-litellm.txt",
         "run.txt",
         "test.txt",
     } == FILES
