@@ -38,10 +38,10 @@ def count_upto(text: str, limit: int, count: Counter) -> int:
     """
     enough = max(limit, 0) + _SLACK
     head = _CHARACTERS_PER_TOKEN * enough
-    while len(text) > 2 * head:  # a token may stand for a hundred line breaks: a longer beginning, then
+    while len(text) > 2 * head:
         if (least := count(text[:head])) > 2 * enough:
             return least
-        head *= 4
+        head *= 4  # one token may stand for a hundred line breaks
     return count(text)
 
 
