@@ -13,7 +13,7 @@ from turnfold.records import Entry, system, user
 from turnfold.search import Recalled, fill, passages_text, places_to_read
 from turnfold.search import passages as filling
 from turnfold.search.passages import excerpt
-from turnfold.text import fence
+from turnfold.text import fence, search_terms
 from turnfold.tokens import counter_for
 
 COUNT = counter_for("gpt-4o").count_text
@@ -110,6 +110,49 @@ def test_a_long_text_must_be_worth_the_short_ones_it_displaces(
     assert 1 not in shown
     monkeypatch.setattr(filling, "_DAMPED_TOKENS", 1e9)
     assert 1 in [each.seq for each in filled(said, places, 400)]
+
+
+LONG = {
+    "en": ("The parcel was packed and weighed again. ", "Beta-7 has the number {}. "),
+    "zh": ("包裹又称了一遍,贴好了单子。", "猫叫小白{}号。"),
+}
+
+
+@pytest.mark.parametrize(("filler", "fact"), LONG.values(), ids=LONG.keys())
+def test_of_long_messages_more_are_shown_for_more_tokens(filler: str, fact: str) -> None:
+    """Excerpts of several before the whole of one; and the whole of them where there is room."""
+    half = filler * (450 // COUNT(filler))
+    facts = [fact.format(number) for number in range(1, 7)]
+    said = [f"{half}{each}{half}" for each in facts]
+    places = [(seq, 10.0 - seq / 10) for seq in range(1, 7)]
+
+    def shown(tokens: int) -> list[Recalled]:
+        found = fill(
+            places,
+            log_of(said),
+            terms=search_terms("Beta-7 小白"),
+            tokens=tokens,
+            count=COUNT,
+            measure=sent,
+        )
+        assert all(fact.format(each.seq).strip() in each.shown for each in found)
+        return found
+
+    assert [len(shown(tokens)) for tokens in (1_000, 2_000, 4_000)] == [3, 6, 6]
+    assert not any(not each.excerpt for each in shown(2_000))
+    assert sum(not each.excerpt for each in shown(4_000)) >= 2
+    assert all(not each.excerpt for each in shown(8_000))
+
+
+@pytest.mark.parametrize(("filler", "fact"), LONG.values(), ids=LONG.keys())
+def test_without_a_matching_word_the_excerpt_is_the_part_nearest_in_meaning(
+    filler: str, fact: str
+) -> None:
+    before = filler * 60
+    text = f"{before}{fact}{filler * 60}"
+    near = slice(len(before) - 10, len(before) + 200)
+    assert fact.strip() in excerpt(text, ["absent"], 100, COUNT, near=near)
+    assert fact.strip() not in excerpt(text, ["absent"], 100, COUNT)
 
 
 def test_what_is_said_twice_is_shown_once_and_system_messages_never() -> None:

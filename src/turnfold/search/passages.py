@@ -5,8 +5,9 @@ the user's message, or one term that is an identifier (`A-4711`, `src/app.py`, `
 passage: an answer follows its question. Single CJK characters are in every text and do not count.
 
 Selection: the best entries are taken first, as long as they fit. The score of an entry is divided by the square root of
-its length in tokens: a long entry must be worth the shorter ones it displaces, and it matches many words by chance. An
-entry that would take more than half of the limit is shown as an excerpt. Equal texts are shown once. The text that is
+its length in tokens: a long entry must be worth the shorter ones it displaces, and it matches many words by chance. A
+long entry is taken as an excerpt first, and whole if there is room when its turn comes with that length, but never more
+of it than half of the limit. Equal texts are shown once. The text that is
 really sent is counted at the end, headings included, so the limit holds whatever was estimated before.
 
 Text: entries next to each other in the log are shown together, under a line with their turn and time, so that the model
@@ -63,12 +64,25 @@ _PIECE = late_pattern(
     r"[^\n.!?。！？；]*(?:[.!?](?!\s)[^\n.!?。！？；]*)*(?:[.!?。！？；]+\s*|\n+|$)"
 )
 _CUT = "…"
+_INSIDE = 1e-6
+"""Score of a piece without a term in the part that is nearest in meaning."""
 _MARKS = 4
 """Tokens reserved for the ellipses before and after an excerpt."""
 
 
-def excerpt(text: str, terms: Collection[str], limit: int, count: Callable[[str], int]) -> str:
-    """Return a part of `text` of at most `limit` tokens, around the sentence that matches the terms best."""
+def excerpt(
+    text: str,
+    terms: Collection[str],
+    limit: int,
+    count: Callable[[str], int],
+    *,
+    near: slice | None = None,
+) -> str:
+    """Return a part of `text` of at most `limit` tokens, around the sentence that matches the terms best.
+
+    `near` is the part of the text that is nearest to the query in meaning: terms in it count twice, and without any
+    term the excerpt begins with it.
+    """
     if count_upto(text, limit, count) <= limit:
         return text
     pieces = [match.span() for match in _PIECE.finditer(text) if match[0]]
@@ -76,19 +90,27 @@ def excerpt(text: str, terms: Collection[str], limit: int, count: Callable[[str]
     if room < 1 or not pieces:
         return clip(text, max(limit, 0), count)
     matcher = _TermMatcher(terms)
-    best = _best_piece([matcher.found_in(text[start:stop]) for start, stop in pieces])
+    found = [matcher.found_in(text[start:stop]) for start, stop in pieces]
+    inside = [near is not None and near.start <= start < near.stop for start, _ in pieces]
+    best = _best_piece(found, inside)
     start, stop = _widened(text, pieces, best, room, count)
     shown = clip(text[start:stop].strip(), room, count)
     before = _CUT if text[:start].strip() else ""
-    found = f"{before}{shown}{_CUT}"
-    return found if count(found) <= limit else clip(found, limit, count)
+    cut = f"{before}{shown}{_CUT}"
+    return cut if count(cut) <= limit else clip(cut, limit, count)
 
 
-def _best_piece(found: Sequence[Collection[str]]) -> int:
-    """Return the index of the piece of text that matches the query best; rare terms weigh more."""
+def _best_piece(found: Sequence[Collection[str]], inside: Sequence[bool]) -> int:
+    """Return the index of the piece that matches best: the fewer pieces contain a term, the more the term weighs.
+
+    A piece that is `inside` the part nearest in meaning counts twice, and more than one without a match.
+    """
     holding = Counter(term for terms in found for term in terms)
     weights = {term: math.log(1 + len(found) / count) for term, count in holding.items()}
     scores = [math.fsum(map(weights.__getitem__, terms)) for terms in found]
+    scores = [
+        2 * score + _INSIDE if near else score for score, near in zip(scores, inside, strict=True)
+    ]
     return scores.index(max(scores))
 
 
@@ -344,12 +366,20 @@ def _is_identifier(term: str) -> bool:
 
 _HEADING = 8
 """Average tokens of the line above a passage."""
+_SPEAKER = 3
+"""Average tokens of the speaker before a text."""
 _ROUNDS = 3
 """Most rounds in which tokens that are left over, because estimates were too high, are filled with more entries."""
 _DAMPED_TOKENS = 100
 """Length in tokens from which the score of an entry is reduced noticeably; see `_offers`."""
+_LONG_ENTRY = 600
+"""Tokens from which an entry is long: it is taken as an excerpt first."""
+_EXCERPT = 300
+"""Most tokens of that excerpt."""
 _FEWEST_READ = 100
 _MOST_READ = 600
+_PAIRED = 20
+"""Best places whose neighbours are read too: a question and its answer are shown together."""
 _GAP = 8
 """Most unneeded entries read between two needed ones, to save a second request to the store."""
 
@@ -357,9 +387,15 @@ _GAP = 8
 def places_to_read(
     places: Sequence[tuple[int, float]], *, tokens: int, mean_tokens: float
 ) -> list[tuple[int, int]]:
-    """Return the ranges (first seq, last seq) to read: enough of the best entries to fill `tokens` about twice."""
+    """Return the ranges (first seq, last seq) to read: enough of the best entries to fill `tokens` about twice.
+
+    The entries before and after the very best are among them.
+    """
     enough = int(2 * tokens / max(mean_tokens, 1.0))
-    wanted = sorted(seq for seq, _ in places[: min(max(enough, _FEWEST_READ), _MOST_READ)])
+    best = {seq for seq, _ in places[: min(max(enough, _FEWEST_READ), _MOST_READ)]}
+    known = {seq for seq, _ in places}
+    pairs = {near for seq, _ in places[:_PAIRED] for near in (seq - 1, seq + 1) if near in known}
+    wanted = sorted(best | pairs)
     ranges: list[tuple[int, int]] = []
     for seq in wanted:
         if ranges and seq - ranges[-1][1] <= _GAP:
@@ -377,21 +413,31 @@ def fill(
     tokens: int,
     count: Callable[[str], int],
     measure: Callable[[Sequence[Recalled]], int],
+    near: Mapping[int, slice] | None = None,
 ) -> list[Recalled]:
     """Return the best entries that fit into `tokens` together, in log order, long ones as excerpts.
 
     `places` are (seq, score), best first; a place without an entry in `entries` is skipped. `count` returns the tokens
-    of a text, `measure` the tokens of everything that is sent for a selection of entries.
+    of a text, `measure` the tokens of everything that is sent for a selection of entries. `near` says which part of a
+    text is nearest in meaning, by seq.
     """
-    offers = _offers(places, entries, terms, tokens, count)
-    taken: dict[int, Recalled] = {}
+    offers = _offers(places, entries, tokens, count)
+    parts = near or {}
+
+    def shown(offer: _Offer) -> Recalled:
+        if not offer.cut:
+            return offer.entry
+        text, part = offer.entry.message.text, parts.get(offer.entry.seq)
+        return replace(offer.entry, excerpt=excerpt(text, terms, offer.cut, count, near=part))
+
+    taken: dict[int, _Offer] = {}
 
     def selection() -> list[Recalled]:
-        return [taken[seq] for seq in sorted(taken)]
+        return [taken[seq].entry for seq in sorted(taken)]
 
     used = measure(())
     for _ in range(_ROUNDS):
-        if used >= tokens or not _take(offers, taken, tokens - used):
+        if used >= tokens or not _take(offers, taken, tokens - used, shown):
             break
         while (used := measure(selection())) > tokens and taken:
             taken.popitem()
@@ -404,32 +450,43 @@ class _Offer(NamedTuple):
     entry: Recalled
     tokens: int
     value: float
+    cut: int = 0
+    """Most tokens of the excerpt that is shown; 0 if the whole text is."""
 
 
-def _take(offers: Iterable[_Offer], taken: dict[int, Recalled], room: int) -> bool:
-    """Add the entries that fit into `room` tokens to `taken`, best first; return True if any fitted."""
-    before = len(taken)
-    for entry, tokens, _ in offers:
-        if entry.seq in taken:
-            continue
-        joins = entry.seq - 1 in taken or entry.seq + 1 in taken
-        cost = tokens + (0 if joins else _HEADING)
-        if cost <= room:
-            taken[entry.seq] = entry
+def _take(
+    offers: Iterable[_Offer],
+    taken: dict[int, _Offer],
+    room: int,
+    shown: Callable[[_Offer], Recalled],
+) -> bool:
+    """Add the entries that fit into `room` tokens to `taken`, best first, or more of them; return True if any did."""
+    any_taken = False
+    for offer in offers:
+        seq = offer.entry.seq
+        held = taken.get(seq)
+        joins = seq - 1 in taken or seq + 1 in taken
+        cost = offer.tokens - held.tokens if held else offer.tokens + (0 if joins else _HEADING)
+        if cost <= room and (held is None or cost > 0):
+            taken.pop(
+                seq, None
+            )  # what is added last is dropped first if the estimates were too low
+            taken[seq] = offer._replace(entry=shown(offer))
             room -= cost
-    return len(taken) > before
+            any_taken = True
+    return any_taken
 
 
 def _offers(
     places: Iterable[tuple[int, float]],
     entries: Mapping[int, Entry],
-    terms: Collection[str],
     tokens: int,
     count: Callable[[str], int],
 ) -> list[_Offer]:
-    """Return the entries that may be shown, best value first: each distinct text once, long ones as excerpts."""
+    """Return the entries that may be shown, best value first: each distinct text once, a long one in two lengths."""
     seen: set[str] = set()
     offers: list[_Offer] = []
+    most = tokens // 2
     for seq, score in places:
         entry = entries.get(seq)
         text = entry.message.text.strip() if entry else ""
@@ -437,10 +494,16 @@ def _offers(
             continue
         seen.add(text)
         found = Recalled(entry.seq, entry.turn, entry.message, entry.created, score)
-        cost = count_upto(_entry_text(found), tokens // 2, count) + 1
-        if cost > tokens // 2:
-            short = excerpt(entry.message.text, terms, tokens // 2, count)
-            found = replace(found, excerpt=short)
-            cost = count(_entry_text(found)) + 1
-        offers.append(_Offer(found, cost, score / math.sqrt(1 + cost / _DAMPED_TOKENS)))
+        whole = count_upto(_entry_text(found), most, count) + 1
+        if whole > min(_LONG_ENTRY, most):
+            cut = min(_EXCERPT, most)
+            offers.append(_Offer(found, cut + _SPEAKER, _value(score, cut), cut))
+        if whole <= most:
+            offers.append(_Offer(found, whole, _value(score, whole)))
+        elif most > _EXCERPT:
+            offers.append(_Offer(found, most + _SPEAKER, _value(score, most), most))
     return sorted(offers, key=lambda offer: (-offer.value, -offer.entry.seq))
+
+
+def _value(score: float, tokens: int) -> float:
+    return score / math.sqrt(1 + tokens / _DAMPED_TOKENS)
