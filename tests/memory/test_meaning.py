@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -123,11 +124,11 @@ def test_it_is_made_block_by_block_and_says_how_far_it_is(
         session = told(memory, entries=150)
         steps: list[tuple[int, int]] = []
         status = session.index_meaning(lambda done, whole: steps.append((done, whole)))
-        assert steps == [(64, 128), (128, 128)]
-        assert (status.indexed, status.entries) == (128, 150)
-        assert memory.meter.counts["meaning_entries"] == 128
+        assert steps == [(done, 144) for done in range(16, 145, 16)]
+        assert (status.indexed, status.entries) == (144, 150)
+        assert memory.meter.counts["meaning_entries"] == 144
         session.index_meaning()
-        assert memory.meter.counts["meaning_entries"] == 128  # nothing is made twice
+        assert memory.meter.counts["meaning_entries"] == 144  # nothing is made twice
 
 
 def test_the_first_recall_makes_it_in_the_background(path: Path, encoder: LocalEmbedder) -> None:
@@ -233,7 +234,9 @@ def test_a_process_that_is_killed_leaves_whole_blocks(path: Path, encoder: Local
         session = memory.session("one")
         steps: list[int] = []
         session.index_meaning(lambda done, _whole: steps.append(done))
-        assert steps == [128]  # the first block was kept, the second is made now
+        assert steps == list(
+            range(32, 129, 16)
+        )  # the first block was kept, the others are made now
         assert FACTS["en"][0] in tail(session, FACTS["en"][1])
 
 
@@ -255,13 +258,18 @@ def test_two_at_once_store_each_block_once(path: Path, encoder: LocalEmbedder) -
 def test_only_the_newest_are_held(
     path: Path, encoder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "_MAX_BLOCKS", 1)
+    monkeypatch.setattr(index, "_MAX_ROWS", 64)
     with opened(path, encoder) as memory:
         session = told(memory, entries=192)
         assert session.index_meaning().indexed == 192
         found = session.recall("最近寄出的发票", limit=5)
         assert found
         assert FACTS["en"][0] not in [each.message.text for each in session.recall(FACTS["en"][1])]
+
+
+def packed(rows: Sequence[Sequence[float]]) -> bytes:
+    """The stored form of entries with one vector each."""
+    return vector_search.pack([vector_search.unit([row], 1) for row in rows])
 
 
 @pytest.mark.parametrize(("beside", "found"), [(0.5, True), (0.0, False)])
@@ -274,12 +282,13 @@ def test_a_reply_is_near_because_of_what_it_replies_to(
     question, reply, other = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
     held = vector_search.Vectors()
     held.add(
-        vector_search.pack(vector_search.unit([other] * 9 + [question, reply] + [other] * 9, 20)),
+        packed([other] * 9 + [question, reply] + [other] * 9),
         20,
     )
     near = held.nearest(vector_search.unit([question], 1)[0], (), first=0, stop=20, most=20)
-    assert near[0] == (9, 1.0)
-    assert (dict(near).get(10, 0.0) > 0.2) is found
+    closeness = {each.place: each.closeness for each in near}
+    assert (near[0].place, closeness[9]) == (9, 1.0)
+    assert (closeness.get(10, 0.0) > 0.2) is found
 
 
 def test_an_entry_by_itself_counts_as_much_as_with_its_neighbours(
@@ -288,7 +297,7 @@ def test_an_entry_by_itself_counts_as_much_as_with_its_neighbours(
     question, similar, other = [1.0, 0.0, 0.0], [0.78, 0.626, 0.0], [0.0, 0.0, 1.0]
     held = vector_search.Vectors()
     rows = [other] * 5 + [question] + [other] * 5 + [similar] * 2 + [other] * 5
-    held.add(vector_search.pack(vector_search.unit(rows, 18)), 18)
+    held.add(packed(rows), 18)
 
     def nearest() -> int:
         return held.nearest(vector_search.unit([question], 1)[0], (), first=0, stop=18, most=9)[0][
@@ -328,18 +337,28 @@ def test_every_place_is_there_once_and_the_order_is_that_of_the_scores(
 
 
 @pytest.mark.parametrize(
-    ("best", "share", "trust"),
+    ("best", "share", "closeness", "trust"),
     [
-        (0.1, 0.5, 1.0),  # half of the query's terms in one entry
-        (14.0, 0.0, 1.0),  # a score that is no chance among 1,000 entries
-        (6.9, 0.25, 0.125),  # as chance has it
-        (0.0, 0.0, 0.0),
+        (
+            0.1,
+            0.5,
+            0.7,
+            1.0,
+        ),  # half of the query's terms in one entry, which is near in meaning too
+        (14.0, 0.0, 0.0, 1.0),  # a score that is no chance among 1,000 entries
+        (11.1, 0.5, 0.0, 1.0),
+        (6.9, 0.25, 0.7, 0.125),  # as chance has it
+        (6.9, 1.0, 0.35, 0.125),  # every term, but another meaning
+        (9.0, 1.0, 0.35, 0.354),  # less likely by chance: half as much doubt
+        (6.9, 1.0, 0.0, 0.0),
+        (0.0, 0.0, 0.0, 0.0),
     ],
 )
 def test_words_that_match_by_chance_are_not_trusted(
-    best: float, share: float, trust: float
+    best: float, share: float, closeness: float, trust: float
 ) -> None:
-    assert trust_in_words(best, share=share, entries=1_000) == pytest.approx(trust, abs=0.001)
+    found = trust_in_words(best, share=share, closeness=closeness, entries=1_000)
+    assert found == pytest.approx(trust, abs=0.005)
 
 
 def test_a_match_by_meaning_is_before_words_that_are_not_trusted() -> None:
@@ -356,11 +375,74 @@ def test_bytes_that_are_no_vectors_are_refused() -> None:
     held = vector_search.Vectors()
     with pytest.raises(InvalidRecord, match="does not hold the vectors"):
         held.add(b"123", 2)
-    held.add(vector_search.pack(vector_search.unit([[1.0, 0.0], [0.0, 1.0]], 2)), 2)
+    held.add(packed([[1.0, 0.0], [0.0, 1.0]]), 2)
     with pytest.raises(InvalidRecord):
-        held.add(vector_search.pack(vector_search.unit([[1.0, 0.0, 0.0]], 1)), 1)
+        held.add(packed([[1.0, 0.0, 0.0]]), 1)
     with pytest.raises(InvalidRecord, match="use the same embedder"):
         held.nearest(vector_search.unit([[1.0]], 1)[0], (), first=0, stop=2, most=2)
+
+
+def test_a_long_text_is_as_near_as_the_nearest_of_its_parts() -> None:
+    question, other = [1.0, 0.0], [0.0, 1.0]
+    long, short = (
+        vector_search.unit([other, other, question], 3),
+        vector_search.unit([[0.6, 0.8]], 1),
+    )
+    nothing = vector_search.unit([other], 1)
+    held = vector_search.Vectors()
+    held.add(vector_search.pack([nothing, nothing, long, nothing, nothing, short, nothing]), 7)
+    assert (len(held), held.rows) == (7, 9)
+    options = {"first": 0, "stop": 7, "most": 7}
+    near = held.nearest(vector_search.unit([question], 1)[0], (), **options)
+    assert (near[0].place, near[0].part) == (2, 2)
+    held = vector_search.Vectors()
+    held.add(vector_search.pack([nothing, nothing]), 2)
+    newest = [long, nothing, nothing, short, nothing]
+    later = held.nearest(vector_search.unit([question], 1)[0], newest, **options)
+    assert [(each.place, each.part) for each in later] == [(each.place, each.part) for each in near]
+
+
+@pytest.mark.parametrize("character", ["字", "a"])
+@given(length=st.integers(0, 20_000))
+def test_the_parts_of_a_text_are_few_and_reach_from_its_beginning_to_its_end(
+    character: str, length: int
+) -> None:
+    text = character * length
+    places = index.parts_of(text)
+    assert 1 <= len(places) <= 16
+    assert places[0].start == 0
+    assert places[-1].stop >= length
+    size = 500 // len(character.encode())
+    assert all(len(text[place]) == min(size, length) for place in places)
+    if len(places) < 16:
+        assert all(one.stop - two.start >= size // 5 - 1 for one, two in pairwise(places))
+
+
+LONG = {
+    "en": (
+        "The parcel was packed and weighed again. ",
+        "Our cat hides under the sofa when it thunders. She trembles until the storm is over, then wants fish. ",
+        "What does my pet do in bad weather?",
+    ),
+    "zh": (
+        "包裹又称了一遍，贴好了单子。",
+        "我家的猫一打雷就躲到沙发底下发抖，雨停了才肯出来，出来就要吃鱼，谁叫都不理。",
+        "暴风雨时小动物怕不怕？",
+    ),
+}
+
+
+@pytest.mark.parametrize(("filler", "fact", "question"), LONG.values(), ids=LONG.keys())
+def test_a_fact_far_inside_a_long_message_is_found_by_meaning(
+    path: Path, encoder: LocalEmbedder, filler: str, fact: str, question: str
+) -> None:
+    before, after = (filler * (many // len(filler.encode())) for many in (1_800, 600))
+    with opened(path, encoder) as memory:
+        session = memory.session("two")
+        said = [f"Invoice {n} was sent; 发票 {n} 已寄出。" for n in range(31)]
+        session.add([user(text) for text in [*said[:9], before + fact + after, *said[9:]]])
+        session.index_meaning()
+        assert any(fact in found.message.text for found in session.recall(question, limit=3))
 
 
 @given(st.integers(2, 19), st.integers(0, 5))
@@ -369,11 +451,14 @@ def test_the_newest_count_as_if_they_were_in_a_block(held_back: int, seed: int) 
     rows = vector_search.unit([[dice.gauss(0, 1) for _ in range(4)] for _ in range(21)], 21)
     whole, part = vector_search.Vectors(), vector_search.Vectors()
     rows = vector_search.unit(rows.astype("<f2").tolist(), 21)
-    whole.add(vector_search.pack(rows), 21)
-    part.add(vector_search.pack(rows[:held_back]), held_back)
+    whole.add(packed(rows.tolist()), 21)
+    part.add(packed(rows[:held_back].tolist()), held_back)
     exact = whole.nearest(rows[3], (), first=0, stop=21, most=21)
-    split = part.nearest(rows[3], list(rows[held_back:]), first=0, stop=21, most=21)
-    assert dict(split) == pytest.approx(dict(exact), abs=2e-3)
+    split = part.nearest(
+        rows[3], [row[None] for row in rows[held_back:]], first=0, stop=21, most=21
+    )
+    expected = {each.place: each.closeness for each in exact}
+    assert {each.place: each.closeness for each in split} == pytest.approx(expected, abs=2e-3)
 
 
 def test_what_was_said_just_now_is_found_too(session: Session) -> None:

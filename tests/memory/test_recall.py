@@ -115,6 +115,38 @@ def test_more_tokens_bring_back_more_short_facts_between_long_answers(
     assert facts(2_000) < 40
 
 
+PAIRS = {
+    "en": (
+        "From which pier does the night ferry to Oban leave?",
+        "The crossing is cheaper in winter, and dogs travel free. ",
+        "It leaves from pier nine, at dawn. ",
+        "The night ferry was late again, number {}: we waited in the rain with everybody else.",
+    ),
+    "zh": (
+        "去涠洲岛的夜班渡轮从几号码头开?",
+        "冬天的船票便宜一些,带狗也不加钱。",
+        "它天亮时从九号码头出发。",
+        "第{}次坐夜班渡轮又晚点了,大家都在雨里等着,谁也没办法。",
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "filler", "fact", "other"), PAIRS.values(), ids=PAIRS.keys())
+def test_a_long_answer_comes_back_with_its_question_and_the_question_with_the_answer(
+    memory: Memory, asked: str, filler: str, fact: str, other: str
+) -> None:
+    session = memory.session("one")
+    session.user(asked)
+    session.assistant(filler + fact + filler * (700 // COUNT(filler)))
+    for number in range(60):
+        session.user(other.format(number))
+        session.assistant("Noted. 记下了。")
+    for query in (asked, filler + fact):
+        found = session.recall(query, tokens=1_000)
+        assert [each.seq for each in found][:2] == [1, 2]
+        assert fact.strip() in found[1].shown
+
+
 def test_what_the_window_shows_is_not_brought_back(memory: Memory) -> None:
     session = told(memory.session("one"))
     anchor = session.context("order arrives").anchor.position

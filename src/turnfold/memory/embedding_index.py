@@ -1,29 +1,32 @@
 """Recall by meaning: the embedding vectors of one conversation, computed in the background and stored once.
 
-A block holds the vectors of 64 consecutive entries, in a document named after the first of them. The first process to
-write a block wins, and a killed process leaves only whole blocks. A recall uses the stored blocks, and embeds the
-newest entries that do not fill a block yet, so two processes with one store recall the same passages. If the embedder
-fails, recall uses words only.
+A block holds the vectors of 16 consecutive entries, in a document named after the first of them. A long text has a
+vector for each part of 500 bytes. The first process to write a block wins, and a killed process leaves only
+whole blocks. A recall uses the stored blocks, and embeds the newest entries that do not fill a block yet, so two
+processes with one store recall the same passages. If the embedder fails, recall uses words only.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from turnfold.errors import Conflict, TurnfoldError
 from turnfold.memory.config import MemoryConfig
 from turnfold.models import Embedder
-from turnfold.records import Document
+from turnfold.records import Document, Entry
 from turnfold.stores import log_mark
 
 __all__ = (
     "MeaningStatus",
     "Meanings",
-    "in_block",
-    "is_meaning_kind",
+    "NearEntry",
+    "has_vector_of",
+    "parts_of",
 )
 
 
@@ -35,25 +38,32 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _KIND = "meaning:"
-BLOCK = 64
-"""Entries per stored block of vectors."""
-_PAGE = 32
-_MAX_BLOCKS = 3_125
-"""Most blocks kept in memory: 200,000 entries. Older entries are found by words only."""
-_MAX_CHARACTERS = 1_000
-"""Number of characters of a text that are embedded; sentence encoders ignore the rest."""
+_FORM = ":parts"
+"""Ends the kind of blocks that have a vector for each part of a text; blocks without it are of an earlier version."""
+BLOCK = 16
+"""Entries per stored block of vectors. A recall embeds up to 15 entries that do not fill a block yet."""
+_EARLIER_BLOCK = 64
+"""Entries per block of an earlier version, which are not read and must be erased with their entries."""
+_PAGE = 128
+_MAX_ROWS = 200_000
+"""Most vectors kept in memory. Older entries are found by words only."""
+_PART_BYTES = 500
+"""Bytes in UTF-8 that have one vector: a Chinese character has three, and says as much as some letters."""
+_QUERY_CHARACTERS = 1_000
+"""Characters of a query that are embedded."""
+_OVERLAP = 0.2
+"""Least share of a part that is in the next one too."""
+_MAX_PARTS = 16
+"""Most vectors of one text; between the parts of a text that would need more, some of it is not embedded. An encoder
+takes some 15 ms for a part."""
 _TIMEOUT = 120.0
 """Seconds that the embedder may take for a block or a query."""
 
 
-def is_meaning_kind(kind: str) -> bool:
-    """Return True if documents of this kind hold embedding vectors."""
-    return kind.startswith(_KIND)
-
-
-def in_block(key: str, seq: int) -> bool:
-    """Return True if the stored block of vectors with this key contains the vector of entry `seq`."""
-    return 0 <= seq - int(key) < BLOCK
+def has_vector_of(document: Document, seq: int) -> bool:
+    """Return True for a block with the vectors of entry `seq`."""
+    kind, entries = document.kind, BLOCK if document.kind.endswith(_FORM) else _EARLIER_BLOCK
+    return kind.startswith(_KIND) and 0 <= seq - int(document.key) < entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,16 @@ class MeaningStatus:
     """Number of entries whose vectors are stored."""
     entries: int
     """Number of entries of the conversation."""
+
+
+class NearEntry(NamedTuple):
+    """An entry that is near to a query in meaning."""
+
+    seq: int
+    closeness: float
+    """0 to 1."""
+    part: int
+    """Index of the part of its text that is nearest; see `parts_of`."""
 
 
 @dataclass(slots=True)
@@ -99,10 +119,8 @@ class Meanings:
 
     async def near(
         self, query: str, *, after: int, before: int, most: int, without: int = 0
-    ) -> list[tuple[int, float]]:
-        """Return the entries after `after` and before `before` that are nearest to the query in meaning, best first.
-
-        Each is (seq, closeness from 0 to 1); at most `most`.
+    ) -> list[NearEntry]:
+        """Return the entries between two seqs that are nearest in meaning, best first.
 
         The entry `without` is left out, and brings its neighbours no nearer.
         """
@@ -122,7 +140,7 @@ class Meanings:
         except Exception as error:  # of any kind: recall then uses words only
             self._log_failure(error)
             return []
-        return [(self._offset + place + 1, closeness) for place, closeness in found]
+        return [NearEntry(self._offset + each.place + 1, *each[1:]) for each in found]
 
     async def status(self) -> MeaningStatus:
         """Return how many entries the conversation has, and how many of them have stored vectors."""
@@ -170,7 +188,7 @@ class Meanings:
         entries = await config.store.read(
             config.scope, self.conversation, after=first - 1, upto=first + BLOCK - 1, limit=BLOCK
         )
-        rows = await self._embed([entry.message.text for entry in entries])
+        rows = await self._embed_parts(entries)
         from turnfold.memory.vector_search import pack
 
         block = Document(self._kind, _block_key(first), pack(rows), 0)
@@ -199,9 +217,8 @@ class Meanings:
                     return vectors  # a block before it is not stored yet
                 vectors.add(block.body, BLOCK)
                 self._last_key = block.key
-            if (many := len(vectors) // BLOCK - _MAX_BLOCKS) > 0:
-                vectors.drop_first(many)
-                self._offset += many * BLOCK
+            while vectors.rows > _MAX_ROWS:
+                self._offset += vectors.drop_first()
             if len(page) < _PAGE:
                 return vectors
 
@@ -219,11 +236,11 @@ class Meanings:
             entries = await config.store.read(
                 config.scope, self.conversation, after=after, upto=last, limit=BLOCK
             )
-            rows = await self._embed([entry.message.text for entry in entries])
+            found = await self._embed_parts(entries)
             self._newest_rows.update(
-                (entry.seq, row) for entry, row in zip(entries, rows, strict=True)
+                (entry.seq, rows) for entry, rows in zip(entries, found, strict=True)
             )
-        return [row for seq, row in sorted(self._newest_rows.items()) if seq <= last]
+        return [rows for seq, rows in sorted(self._newest_rows.items()) if seq <= last]
 
     async def _indexed(self) -> int:
         vectors = await self._load()
@@ -231,16 +248,22 @@ class Meanings:
 
     async def _query_vector(self, query: str) -> Rows:
         if query not in self._last_query:
-            self._last_query = {query: (await self._embed([query]))[0]}
+            self._last_query = {query: (await self._embed([query[:_QUERY_CHARACTERS]]))[0]}
         return self._last_query[query]
+
+    async def _embed_parts(self, entries: Sequence[Entry]) -> list[Rows]:
+        """Return the vectors of each entry: one per part of its text."""
+        texts = [
+            [entry.message.text[part] for part in parts_of(entry.message.text)] for entry in entries
+        ]
+        rows = await self._embed([part for parts in texts for part in parts])
+        stops = accumulate(map(len, texts))
+        return [rows[stop - len(parts) : stop] for parts, stop in zip(texts, stops, strict=True)]
 
     async def _embed(self, texts: Sequence[str]) -> Rows:
         from turnfold.memory.vector_search import unit
 
-        shortened = [text[:_MAX_CHARACTERS] for text in texts]
-        found = await self.config.runtime.ask(
-            lambda: self.embedder.embed(shortened), seconds=_TIMEOUT
-        )
+        found = await self.config.runtime.ask(lambda: self.embedder.embed(texts), seconds=_TIMEOUT)
         return unit(cast("Sequence[Sequence[float]]", found), len(texts))
 
     @property
@@ -249,7 +272,7 @@ class Meanings:
 
     @property
     def _kind(self) -> str:
-        return f"{_KIND}{self.embedder.name}"
+        return f"{_KIND}{self.embedder.name}{_FORM}"
 
     def _log_failure(self, error: Exception) -> None:
         self.config.meter.add("meaning_failures")
@@ -257,6 +280,20 @@ class Meanings:
         detail = f": {error}" if isinstance(error, TurnfoldError) else ""
         fields = {"event": "meaning_failed", "conversation": self._log_id, "error": kind}
         _log.warning("recall by meaning failed: %s%s", kind, detail, extra=fields)
+
+
+def parts_of(text: str) -> list[slice]:
+    """Return the places of the parts of a text that have a vector: from its beginning to its end, evenly spaced.
+
+    They overlap, so that a sentence at the end of one is whole in the next, unless `_MAX_PARTS` are too few.
+    """
+    length = len(text)
+    size = max(int(_PART_BYTES * length / max(len(text.encode(errors="replace")), 1)), 1)
+    needed = math.ceil((length / size - _OVERLAP) / (1 - _OVERLAP))
+    many = min(max(needed, 1), _MAX_PARTS)
+    step = (length - size) / (many - 1) if many > 1 else 0.0
+    starts = [round(step * index) for index in range(many)]
+    return [slice(start, start + size) for start in starts]
 
 
 def _block_key(first: int) -> str:

@@ -21,8 +21,8 @@ import msgspec
 
 from turnfold.errors import Conflict, InvalidOption, NotFound
 from turnfold.memory.call_log import CALL, read_manifest, write_manifest
-from turnfold.memory.dropped_checkpoints import DROPPED_CHECKPOINT, read_dropped
-from turnfold.memory.embedding_index import in_block, is_meaning_kind
+from turnfold.memory.checkpoint_history import DROPPED_CHECKPOINT, read_dropped
+from turnfold.memory.embedding_index import has_vector_of
 from turnfold.memory.rules import rules_without
 from turnfold.records import (
     FINDING,
@@ -141,7 +141,7 @@ def _without(document: Document, entry: Entry) -> Document | None:
         or (kind == DROPPED_CHECKPOINT and read_dropped(document).upto >= seq)
         or (kind == STAND_IN and StandIn.read(document).upto >= seq)
         or (place == (SESSION, STAND_IN) and read_note(document, StandInNote).upto >= seq)
-        or (is_meaning_kind(kind) and in_block(document.key, seq))
+        or has_vector_of(document, seq)
     )
     return None if gone else document
 

@@ -13,7 +13,7 @@ from functools import cache, partial
 from turnfold.errors import InvalidOption
 from turnfold.memory.config import MemoryConfig
 from turnfold.memory.conversation_cache import ConversationCache
-from turnfold.memory.embedding_index import Meanings
+from turnfold.memory.embedding_index import Meanings, parts_of
 from turnfold.memory.prompt_tail import recalled_text
 from turnfold.records import Entry
 from turnfold.runtime import Runtime
@@ -49,7 +49,9 @@ _RECENT_SCORE = 1e-6
 _PLAIN_TOKENS = 1_600
 """Most tokens of recalled entries that rank well but share too few words with the query (`relevant_places`)."""
 _QUESTION_WITHIN = 64
-"""Number of newest entries among which `recall` looks for a user message that is itself the query, to leave it out."""
+"""The newest entries among which `recall` looks for the user's message that is its query."""
+_OPENING = 30
+"""A long entry stands in the log where these first tokens of it end: near what it answers, however long it is."""
 _JUDGED = 3
 """Number of best matches by words that are read, to see how many terms of the query one of them has."""
 _MAX_RANKED = 400
@@ -131,7 +133,7 @@ class Recaller:
         hits = await self._hits(terms, max(limit * 2, 20), within)
         hits = [hit for hit in hits if hit[0] != question]
         if within == ALL_ENTRIES:
-            hits = await self._with_meaning(hits, query, terms, question=question)
+            hits, _ = await self._with_meaning(hits, query, terms, question=question)
         for seq, score in hits:
             if len(found) == limit:
                 break
@@ -171,8 +173,9 @@ class Recaller:
             for seq, score in await self._hits(terms, _MAX_HITS, within)
             if after < seq < stop and seq != question
         ]
+        parts: dict[int, int] = {}
         if within == ALL_ENTRIES:
-            hits = await self._with_meaning(
+            hits, parts = await self._with_meaning(
                 hits, query, terms, question=question, after=after, before=stop
             )
         if not hits and not recent:
@@ -188,6 +191,11 @@ class Recaller:
             {seq: entries[seq] for seq, _ in hits if seq in entries},
             entries | {entry.seq: entry for entry in newest},
             [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest],
+            near={
+                seq: parts_of(entries[seq].message.text)[part]
+                for seq, part in parts.items()
+                if seq in entries
+            },
             terms=terms,
             tokens=tokens,
             measure=measure,
@@ -206,6 +214,7 @@ class Recaller:
         entries: Mapping[int, Entry],
         newest: Sequence[tuple[int, float]],
         *,
+        near: Mapping[int, slice],
         terms: Sequence[str],
         tokens: int,
         measure: Callable[[Sequence[Recalled]], int],
@@ -220,6 +229,7 @@ class Recaller:
             terms=terms,
             count=cache(self.cache.counter.count_text),  # most are counted in both selections
             measure=measure,
+            near=near,
         )
         relevant = {seq for seq, _ in close}
         if automatic and is_telling(terms):
@@ -248,7 +258,10 @@ class Recaller:
         for first, last in places_to_read(rank(), tokens=tokens, mean_tokens=mean):
             entries.update((entry.seq, entry) for entry in await self._read(first, last))
         # The entries to read were chosen by the average length of entries; now rank them by their real lengths.
-        positions = {seq: entry.running - entry.tokens / 2 for seq, entry in entries.items()}
+        positions = {
+            seq: entry.running - entry.tokens + min(entry.tokens / 2, _OPENING)
+            for seq, entry in entries.items()
+        }
         return rank(positions=positions), entries
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
@@ -261,8 +274,9 @@ class Recaller:
             self.meanings.follow(self.cache.history)
             near = await self.meanings.near(query, after=0, before=head.seq + 1, most=_MAX_RANKED)
             if near:
-                trust = await self._trust_in_words(hits, terms, head.seq)
-                own.update(fused_parts(hits[:_MAX_RANKED], near, trust=trust))
+                close = [(each.seq, each.closeness) for each in near]
+                trust = await self._trust_in_words(hits, terms, dict(close), head.seq)
+                own.update(fused_parts(hits[:_MAX_RANKED], close, trust=trust))
         sums = {seq: words + (meaning or 0.0) for seq, (words, meaning) in own.items()}
         best = sorted(sums.items(), key=lambda place: (-place[1], -place[0]))[:_MAX_RANKED]
         mean = head.tokens / head.seq if head.seq else 0.0
@@ -278,10 +292,13 @@ class Recaller:
         question: int,
         after: int = 0,
         before: int | None = None,
-    ) -> list[tuple[int, float]]:
-        """Merge hits by words with the entries nearest in meaning; without an embedder, return the hits."""
+    ) -> tuple[list[tuple[int, float]], dict[int, int]]:
+        """Merge the hits with the entries nearest in meaning; also return which part of each of these is nearest.
+
+        Without an embedder the hits are returned unchanged.
+        """
         if self.meanings is None:
-            return hits
+            return hits, {}
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else before
         self.meanings.follow(self.cache.history)
@@ -290,12 +307,18 @@ class Recaller:
         )
         self.meanings.begin(head.seq)
         if not near:
-            return hits
-        trust = await self._trust_in_words(hits, terms, head.seq)
-        return fuse(hits[:_MAX_RANKED], near, trust=trust)
+            return hits, {}
+        close = [(each.seq, each.closeness) for each in near]
+        trust = await self._trust_in_words(hits, terms, dict(close), head.seq)
+        parts = {each.seq: each.part for each in near}
+        return fuse(hits[:_MAX_RANKED], close, trust=trust), parts
 
     async def _trust_in_words(
-        self, hits: Sequence[tuple[int, float]], terms: Sequence[str], entries: int
+        self,
+        hits: Sequence[tuple[int, float]],
+        terms: Sequence[str],
+        close: Mapping[int, float],
+        entries: int,
     ) -> float:
         """Return how far matches by words are trusted beside those by meaning, 0 to 1; reads the best of them."""
         telling = [term for term in terms if not is_character(term)]
@@ -307,7 +330,8 @@ class Recaller:
             covered = await self.config.runtime.compute(share)
         else:
             covered = share()
-        return trust_in_words(hits[0][1], share=covered, entries=entries)
+        nearest = max(close.get(seq, 0.0) for seq, _ in hits[:_JUDGED])
+        return trust_in_words(hits[0][1], share=covered, closeness=nearest, entries=entries)
 
     async def _hits(
         self, terms: Sequence[str], limit: int, within: Within

@@ -1,5 +1,8 @@
 """Embedding vectors: their stored form and the nearest-neighbour search; the only module that uses numpy.
 
+A long text has a vector for each of its parts, and is as near to a query as the nearest of them: one vector for all of
+it would say what it is about on the whole, and a fact in one paragraph would not be found.
+
 A short reply means little without the message it replies to, so an entry is compared by itself and together with half
 of each of its neighbours, with equal weight. The neighbours are added to the dot products, not to the vectors, so the
 embedder's vectors are stored unchanged.
@@ -8,11 +11,12 @@ embedder's vectors are stored unchanged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from turnfold.errors import InvalidRecord, MissingExtra, ModelFailed
 
 __all__ = (
+    "Nearness",
     "Vectors",
     "pack",
     "unit",
@@ -25,7 +29,7 @@ except ImportError as missing:
     raise MissingExtra(package="numpy", extra="semantic", purpose="recall by meaning") from missing
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     Rows = NDArray[np.float32]
 
@@ -50,45 +54,70 @@ def unit(vectors: Sequence[Sequence[float]], many: int) -> Rows:
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def pack(rows: Rows) -> bytes:
-    """Return vectors as bytes for the store: half precision, one vector after the other."""
-    return rows.astype("<f2").tobytes()
+def pack(entries: Sequence[Rows]) -> bytes:
+    """Return the stored form: the number of each entry's vectors, then all vectors in half precision."""
+    numbers = np.array([len(rows) for rows in entries], dtype="<u2")
+    return numbers.tobytes() + np.concatenate(entries).astype("<f2").tobytes()
+
+
+class _Block(NamedTuple):
+    """The vectors of some consecutive entries."""
+
+    rows: Rows
+    numbers: NDArray[np.intp]
+    """Number of vectors of each entry, at least 1."""
+
+
+class Nearness(NamedTuple):
+    """How near an entry is to a query."""
+
+    place: int
+    """Index of the entry."""
+    closeness: float
+    """0 to 1."""
+    part: int = 0
+    """Index of the nearest part of its text."""
 
 
 class Vectors:
     """Embedding vectors of consecutive log entries in memory, with a nearest-neighbour search."""
 
     def __init__(self) -> None:
-        self._blocks: list[Rows] = []
-        self._rows: Rows | None = None
-        self._lengths: Rows | None = None
+        self._blocks: list[_Block] = []
+        self._joined_blocks: _Joined | None = None
 
     def __len__(self) -> int:
-        return sum(map(len, self._blocks))
+        return sum(len(block.numbers) for block in self._blocks)
+
+    @property
+    def rows(self) -> int:
+        """Number of vectors: one per entry, and more for a long one."""
+        return sum(len(block.rows) for block in self._blocks)
 
     @property
     def held_bytes(self) -> int:
         """Memory of the vectors in bytes, including the copy that is searched."""
-        if not self._blocks:
-            return 0
-        return 2 * len(self._blocks) * self._blocks[0].nbytes
+        return 2 * sum(block.rows.nbytes for block in self._blocks)
 
     def add(self, body: bytes, many: int) -> None:
-        """Add the vectors of the next `many` entries, in stored form; raises `InvalidRecord` if damaged."""
-        known = self._blocks[0].shape[1] if self._blocks else 0
-        if len(body) % (2 * many) or (known and len(body) != 2 * many * known):
+        """Add the stored vectors of the next `many` entries."""
+        known = self._blocks[0].rows.shape[1] if self._blocks else 0
+        size = len(body) - 2 * many
+        numbers = np.frombuffer(body[: 2 * many] if size > 0 else b"", dtype="<u2").astype(np.intp)
+        total = int(numbers.sum()) if numbers.all() else 0
+        if not total or size % (2 * total) or (known and size != 2 * total * known):
             raise InvalidRecord(
                 f"a block of {len(body):,} bytes does not hold the vectors of {many} entries: it is damaged, or of "
                 "another embedder with the same name"
             )
-        flat = np.frombuffer(body, dtype="<f2")
-        self._blocks.append(flat.astype(np.float32).reshape(many, -1))
-        self._rows = None
+        rows = np.frombuffer(body, dtype="<f2", offset=2 * many).astype(np.float32)
+        self._blocks.append(_Block(rows.reshape(total, -1), numbers))
+        self._joined_blocks = None
 
-    def drop_first(self, blocks: int) -> None:
-        """Drop the vectors of the oldest `blocks` blocks from memory."""
-        del self._blocks[:blocks]
-        self._rows = None
+    def drop_first(self) -> int:
+        """Drop the oldest block; return its number of entries."""
+        self._joined_blocks = None
+        return len(self._blocks.pop(0).numbers)
 
     def nearest(
         self,
@@ -99,40 +128,66 @@ class Vectors:
         stop: int,
         most: int,
         without: int = -1,
-    ) -> list[tuple[int, float]]:
-        """Return the entries from index `first` up to `stop` nearest to a query, as (index, closeness), best first.
+    ) -> list[Nearness]:
+        """Return the entries from index `first` up to `stop` nearest to a query, best first.
 
-        `newest` are the vectors of the entries after the added ones. Closeness is 1 for an entry that is nearest both
+        `newest` are the vectors of each entry after the added ones. Closeness is 1 for an entry that is nearest both
         by itself and with its neighbours; entries that are not nearer than the mean in either way are left out. So is
         the entry with the index `without`, which brings its neighbours no nearer either.
         """
-        rows, lengths = self._joined()
-        if rows.shape[1] != query.shape[0]:
+        held = self._joined()
+        if held.rows.shape[1] != query.shape[0]:
             raise InvalidRecord(
-                f"stored vectors have {rows.shape[1]} dimensions, the query has {query.shape[0]}: use the same embedder"
+                f"stored vectors have {held.rows.shape[1]} dimensions, the query has {query.shape[0]}: use the same "
+                "embedder"
             )
-        products = rows @ query
+        of_parts, starts, lengths = held.rows @ query, held.starts, held.lengths
         if newest:
-            end = np.concatenate((rows[-2:], np.stack(newest)))
-            products = np.concatenate((products, end[2:] @ query))
-            lengths = np.concatenate((lengths[:-1], _lengths(end)[1:]))
+            end = np.concatenate((held.rows[starts[-2:]], [rows[0] for rows in newest]))
+            lengths = np.concatenate((lengths[:-1], _lengths(end)[len(starts[-2:]) - 1 :]))
+            starts = np.concatenate(
+                (starts, len(of_parts) + _starts([len(each) for each in newest]))
+            )
+            of_parts = np.concatenate((of_parts, np.concatenate(newest) @ query))
+        products = np.maximum.reduceat(of_parts, starts)
         if 0 <= without < len(products):
             products[without] = products.mean()
         alone = _closeness(products[first:stop])
         among = _closeness((_with_neighbours(products) / lengths)[first:stop])
         closeness = (alone + among) / 2
         order = np.argsort(-closeness, kind="stable")[:most]
+        stops = np.append(starts[1:], len(of_parts))
         return [
-            (first + int(at), round(float(closeness[at]), 6))
+            Nearness(
+                place,
+                round(float(closeness[at]), 6),
+                int(of_parts[starts[place] : stops[place]].argmax()),
+            )
             for at in order
-            if closeness[at] > 0 and first + int(at) != without
+            if closeness[at] > 0 and (place := first + int(at)) != without
         ]
 
-    def _joined(self) -> tuple[Rows, Rows]:
-        if self._rows is None or self._lengths is None:
-            self._rows = rows = np.concatenate(self._blocks)
-            self._lengths = _lengths(rows)
-        return self._rows, self._lengths
+    def _joined(self) -> _Joined:
+        if self._joined_blocks is None:
+            rows = np.concatenate([block.rows for block in self._blocks])
+            numbers = np.concatenate([block.numbers for block in self._blocks])
+            starts = _starts(numbers)
+            self._joined_blocks = _Joined(rows, starts, _lengths(rows[starts]))
+        return self._joined_blocks
+
+
+class _Joined(NamedTuple):
+    """All vectors, as they are searched."""
+
+    rows: Rows
+    starts: NDArray[np.intp]
+    """Index of each entry's first vector."""
+    lengths: Rows
+    """Length of each entry's first vector with those of its neighbours added."""
+
+
+def _starts(numbers: ArrayLike) -> NDArray[np.intp]:
+    return np.cumsum(numbers) - np.asarray(numbers)
 
 
 def _closeness(products: Rows) -> Rows:

@@ -275,18 +275,27 @@ _SURE_SHARE = 0.5
 """Share of the query's terms in one match from which matches by words are trusted fully."""
 _SURE_SCORE = 2.0
 """Score of the best match from which they are trusted fully, in units of the logarithm of the number of entries."""
+_NO_CHANCE = 1.6
+"""Score of the best match, in the same units, from which it does not matter how near in meaning it is."""
+_AGREED = 0.7
+"""Closeness from which a match by words is one by meaning too."""
 _DOUBT = 3.0
-"""Exponent: trust falls faster than the share or the score."""
+"""Exponent: trust falls faster than the share, the score or the closeness."""
 
 
-def trust_in_words(best: float, *, share: float, entries: int) -> float:
+def trust_in_words(best: float, *, share: float, closeness: float, entries: int) -> float:
     """Return how far matches by words are trusted beside matches by meaning, 0 to 1.
 
-    `best` is the highest score, `share` the largest share of the query's terms in one match, `entries` the number of
-    entries searched. Of many entries some share a rare word with any query by chance, with a score near log(entries).
+    `best` is the highest score, `share` the largest share of the query's terms in one of the best matches, `closeness`
+    the largest closeness in meaning of one of them, `entries` the number of entries searched. Of many entries some
+    share a rare word with any query by chance, with a score near log(entries): these must be near in meaning too.
     """
-    by_score = best / (_SURE_SCORE * math.log(entries + 1)) if entries > 0 else 1.0
-    return min(max(share / _SURE_SHARE, by_score, 0.0), 1.0) ** _DOUBT
+    chance = math.log(entries + 1)
+    by_score = best / (_SURE_SCORE * chance) if entries > 0 else 1.0
+    trust = min(max(share / _SURE_SHARE, by_score, 0.0), 1.0)
+    above = (best / chance - 1.0) / (_NO_CHANCE - 1.0) if entries > 0 else 1.0
+    agreed = min(max(closeness, 0.0) / _AGREED, 1.0)
+    return trust**_DOUBT * agreed ** (_DOUBT * (1.0 - min(max(above, 0.0), 1.0)))
 
 
 def fuse(
