@@ -118,7 +118,7 @@ def test_one_entry_or_the_whole_session_is_deleted(store: str) -> None:
     assert invoke(at("delete gone --reason x --yes")).exit_code == 2
     shown = invoke([*at("delete gone --entry 3 --yes"), "--reason", "asked 用户要求"])
     assert shown.exit_code == 0
-    assert "deleted: 1 entries" in shown.stdout
+    assert "deleted: 1 entry" in shown.stdout
     assert "forks are not changed" in shown.stdout
     with Memory(store, model=MODEL) as memory:
         log = [entry.message.text for entry in memory.session("gone").history()]
@@ -246,7 +246,7 @@ def test_every_format_is_offered(tmp_path: Path) -> None:
     assert invoke(["import", str(tmp_path / "no.json"), "--store", "x.db"]).exit_code == 3
     empty = tmp_path / "empty.json"
     empty.write_text("[]")
-    assert invoke(["import", str(empty), "--store", str(tmp_path / "e.db")]).exit_code == 1
+    assert invoke(["import", str(empty), "--store", str(tmp_path / "e.db")]).exit_code == 2
 
 
 def test_an_audit_finds_nothing_until_something_is_wrong(

@@ -92,7 +92,7 @@ def test_columns_of_wide_characters_stand_under_each_other(store: str) -> None:
     heading = next(line for line in lines if line.startswith("seq"))
     place = cell_len(heading[: heading.index("text")])
     rows = lines[lines.index(heading) + 1 :]
-    for row in rows:
+    for row in (each for each in rows if each.strip()[:1].isdigit() and " entries; " not in each):
         seen = 0
         for at, char in enumerate(row):
             if seen == place:
@@ -138,7 +138,7 @@ def test_show_says_in_plain_words_how_much_of_a_session_is_sent(
         opened.session("one").fold(summary="A greeting.", keep_turns=0)
     assert "with a summary" in invoke(["show", "one", "--store", store], width=100).stdout
     monkeypatch.setenv("TURNFOLD_LANG", "zh")
-    assert "带摘要 · 1 轮次" in invoke(["show", "one", "--store", store], width=100).stdout
+    assert "带摘要 · 1 轮" in invoke(["show", "one", "--store", store], width=100).stdout
 
 
 def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
@@ -162,12 +162,12 @@ def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
     assert drawn.splitlines()[2].split()[:3] == [added.id, "-", "preference"]
     assert all(text in drawn for text in said)
     chinese = invoke(["rules", "ruled", "--store", store], TURNFOLD_LANG="zh").stdout
-    assert chinese.splitlines()[0] == "ruled · 3 规则"
+    assert chinese.splitlines()[0] == "ruled · 3 条规则"
     assert chinese.splitlines()[1].split() == ["id", "序号", "种类", "内容"]
     assert "偏好" in chinese
     for width in (30, 59, 60):
         lines = invoke(["rules", "ruled", "--store", store], width=width).stdout.splitlines()
-        assert len(lines) == 5
+        assert len(lines) >= 5  # what does not fit a line is wrapped, never cut
         assert max(cell_len(line) for line in lines) <= width
     assert invoke(["rules", "bare", "--store", store]).stdout == "bare · 0 rules\n"
     assert invoke(["rules", "nobody", "--store", store]).exit_code == 3
@@ -212,7 +212,7 @@ def test_ended_rules_say_when_and_by_which_rule(tmp_path: Path) -> None:
     assert row.split()[:5] == [day["id"], "1", "decision", "superseded", "7"]
     assert active[said[3]] in row
     chinese = invoke(["rules", "ended", "--all", "--store", store], TURNFOLD_LANG="zh").stdout
-    assert f"{len(ended)} 已结束的规则" in chinese
+    assert f"{len(ended)} 条已结束的规则" in chinese
     assert "已被取代" in chinese
 
 
@@ -441,8 +441,9 @@ def test_replay_runs_every_budget_and_strategy(store: str) -> None:
 def test_replay_reads_an_export_of_turnfold(store: str, tmp_path: Path) -> None:
     file = str(tmp_path / "chat.jsonl")
     assert invoke(["export", "--all", "--output", file, "--store", store]).exit_code == 0
-    exported = invoke_json(["replay", file, "--session", LONG, "--budget", "900"])
-    stored = invoke_json(["replay", LONG, "--store", store, "--budget", "900"])
+    model = ["--model", "gpt-4o"]  # an export does not say for which model a session was
+    exported = invoke_json(["replay", file, "--session", LONG, "--budget", "900", *model])
+    stored = invoke_json(["replay", LONG, "--store", store, "--budget", "900", *model])
     assert exported["entries"] == stored["entries"] > 0
     assert exported["rows"] == stored["rows"]
 

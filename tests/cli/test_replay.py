@@ -178,5 +178,5 @@ def test_what_check_finds_is_in_the_step(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_budget_below_the_tools_is_refused_with_the_arithmetic() -> None:
-    with pytest.raises(BudgetTooSmall, match=r"tools \d+"):
+    with pytest.raises(BudgetTooSmall, match=r"tools: \d+"):
         next(replay(SAMPLE, Budget(max_tokens=500), COUNTER))

@@ -21,9 +21,9 @@ _GOODS = ("slate", "gravel", "瓷砖", "timber", "石板", "copper pipe", "roof 
 _MOST = 2.2
 """Of what was said: each message once, each summary once against its limit and once as the message it becomes, and the
 new lines of each. It was 4.3 before counts were remembered."""
-_MOST_WITH_RULES = 6.0
+_MOST_WITH_RULES = 7.0
 """The same where every message lays down a rule: the block of rules, which is then another one in each context, is
-counted in the tail, and each rule once against the limit."""
+counted in the tail, and each rule once against the limit, with the words it is shown with."""
 
 
 def _lines(number: int) -> list[str]:

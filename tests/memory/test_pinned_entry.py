@@ -25,7 +25,9 @@ def tail(session: Session) -> str:
     return "\n".join(message.text for message in context.section(Section.TAIL))
 
 
-@pytest.mark.parametrize("text", ["Ship to dock 7,\nnot dock 8.", "发到 7 号码头，\n不是 8 号。"])
+@pytest.mark.parametrize(
+    "text", ["The parcel came to dock 7,\nsays Dana.", "发到 7 号码头，\n不是 8 号。"]
+)
 def test_its_words_are_shown_after_it_has_left_the_window(session: Session, text: str) -> None:
     seq = session.user(text).first
     session.assistant("ok")

@@ -72,7 +72,9 @@ def test_the_tail_stands_still_while_a_tool_loop_runs(memory: Memory) -> None:
 def test_a_pin_that_cannot_be_shown_whole_is_refused_with_the_arithmetic(memory: Memory) -> None:
     session = memory.session("one")
     session.pin("be brief")
-    with pytest.raises(BudgetTooSmall, match=r"1 current pin [0-9,]+ \+ this pin [0-9,]+\)") as no:
+    with pytest.raises(
+        BudgetTooSmall, match=r"1 current pin: [0-9,]+ \+ this pin: [0-9,]+\)"
+    ) as no:
         session.pin("a long rule " * 200)
     assert sum(no.value.parts.values()) == no.value.needed > no.value.allowed
     assert no.value.allowed == memory.budget.share("tail")

@@ -134,6 +134,7 @@ class ExplanationForm(_Answer):
     costs: tuple[int, ...] = ()
     seqs: tuple[int, ...] = ()
     ends: tuple[int, int, int, int] = (0, 0, 0, 0)
+    tail: dict[str, int] = {}
 
 
 class DifferenceForm(_Answer):
@@ -281,6 +282,7 @@ def explanation_form(found: Explanation, form: Form) -> ExplanationForm:
         costs=found.costs,
         seqs=found.seqs,
         ends=found.ends,
+        tail=found.tail,
     )
 
 

@@ -9,7 +9,7 @@ import json
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -159,6 +159,17 @@ def demo(
     show(budget, language=shown_in, fast=fast, keep=keep)
 
 
+class ChatOptions(NamedTuple):
+    """The options of `turnfold chat`, by the names that `turnfold.cli.chat` gives them."""
+
+    model: str | None
+    base_url: str | None
+    store: str | None
+    session: str | None
+    system: str
+    tokens: int | None
+
+
 @app.command()
 def chat(
     name: Annotated[
@@ -201,41 +212,33 @@ def chat(
     ] = False,
 ) -> None:
     """Chat with a model in a stored session; without a model, search the session's memory."""
-    from turnfold.cli.chat import say_once, talk
+    from turnfold.cli.chat import talk
 
     with report_errors():
         if name is not None and session is not None:
             raise InvalidOption("give the session once: as an argument or with --session")
-        session = name or session
+        options = ChatOptions(model, base_url, store, name or session, system, budget)
         if once is not None or as_json:
-            if once is None:
-                raise typer.BadParameter("--json needs --once TEXT")
-            text = say_once(
-                once,
-                model=model,
-                base_url=base_url,
-                store=store,
-                session=session,
-                system=system,
-                tokens=budget,
-            )
-            if as_json:
-                typer.echo(text)
-                return
-            turn = json.loads(text)
-            typer.echo(_answer_text(turn))
-            if session is None:
-                again = f"turnfold chat {turn['session']}"
-                typer.echo(translated(f"to continue: {again}"), err=True)
-            return
-        talk(
-            model=model,
-            base_url=base_url,
-            store=store,
-            session=session,
-            system=system,
-            tokens=budget,
-        )
+            _say_once(once, options, as_json=as_json)
+        else:
+            talk(**options._asdict())
+
+
+def _say_once(once: str | None, options: ChatOptions, *, as_json: bool) -> None:
+    """Send one message, and print the answer; with `as_json` as JSON, else with how to continue a new session."""
+    from turnfold.cli.chat import say_once
+
+    if once is None:
+        raise typer.BadParameter("--json needs --once TEXT")
+    text = say_once(once, **options._asdict())
+    if as_json:
+        typer.echo(text)
+        return
+    turn = json.loads(text)
+    typer.echo(_answer_text(turn))
+    if options.session is None:
+        again = f"turnfold chat {turn['session']}"
+        typer.echo(translated(f"to continue: {again}"), err=True)
 
 
 def _answer_text(turn: dict[str, str | None]) -> str:

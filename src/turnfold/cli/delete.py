@@ -14,7 +14,7 @@ from turnfold.cli.store import find_session, open_at, open_session
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.memory import ErasureCheck, ErasureReceipt, Memory
 from turnfold.runtime import drive
-from turnfold.stores import Erasure
+from turnfold.stores import Erasure, derived_conversations
 
 __all__ = (
     "check_receipt",
@@ -41,7 +41,8 @@ def erase(
     with open_at(store, tenant) as opened:
         memory = Memory(opened.store, scope=opened.scope)
         if session is not None:
-            if not drive(opened.store.head(opened.scope, session)).generation:
+            known = drive(opened.store.head(opened.scope, session)).generation
+            if not known and not drive(derived_conversations(opened.store, opened.scope, session)):
                 found = find_session(opened, session)  # raises if there is none
                 raise InvalidOption(f"to delete, give the whole id of the session: {found}")
             _confirm("session {name}", session, asked=asked)

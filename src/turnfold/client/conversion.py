@@ -101,6 +101,7 @@ def to_explanation(form: ExplanationForm) -> Explanation:
         costs=form.costs,
         seqs=form.seqs,
         ends=form.ends,
+        tail=form.tail,
     )
 
 

@@ -50,7 +50,7 @@ _PLAIN_TOKENS = 1_600
 """Most tokens of recalled entries that rank well but share too few words with the query (`relevant_places`)."""
 _QUESTION_WITHIN = 64
 """The newest entries among which `recall` looks for the user's message that is its query."""
-_OPENING = 30
+_OPENING = 100
 """A long entry stands in the log where these first tokens of it end: near what it answers, however long it is."""
 _JUDGED = 3
 """Number of best matches by words that are read, to see how many terms of the query one of them has."""
@@ -168,11 +168,8 @@ class Recaller:
         terms = await terms_of_query(query, self.config.runtime)
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
-        hits = [
-            (seq, score)
-            for seq, score in await self._hits(terms, _MAX_HITS, within)
-            if after < seq < stop and seq != question
-        ]
+        every = await self._hits(terms, _MAX_HITS, within)
+        hits = [hit for hit in every if after < hit[0] < stop and hit[0] != question]
         parts: dict[int, int] = {}
         if within == ALL_ENTRIES:
             hits, parts = await self._with_meaning(
@@ -185,17 +182,14 @@ class Recaller:
         )
         entries.pop(question, None)
         newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
+        known = [(entries[seq], part) for seq, part in parts.items() if seq in entries]
         choose = partial(
             self._choose,
             places,
             {seq: entries[seq] for seq, _ in hits if seq in entries},
             entries | {entry.seq: entry for entry in newest},
             [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest],
-            near={
-                seq: parts_of(entries[seq].message.text)[part]
-                for seq, part in parts.items()
-                if seq in entries
-            },
+            near={entry.seq: parts_of(entry.message.text)[part] for entry, part in known},
             terms=terms,
             tokens=tokens,
             measure=measure,

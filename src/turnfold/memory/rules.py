@@ -40,7 +40,6 @@ __all__ = ("RuleLedger", "rules_as_of", "rules_without")
 
 _PAGE = 512
 """Most entries before the window that one context searches for rules; the next context continues."""
-_ENDED = ("superseded", "dropped")
 _SHARE = 20
 """The rules shown may take 1/20 of the budget's tokens."""
 _LEAST_TOKENS = 320
@@ -117,23 +116,40 @@ class RuleLedger:
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
         """Return the texts of the rules that the user changed or took back, up to the end of the window."""
         await self._catch_up(window)
-        return tuple(rule.text for rule in self._note().rules if rule.state in _ENDED)
+        return tuple(rule.text for rule in self._taken_back())
 
     def is_outdated(self, entry: Entry) -> bool:
         """Return True if an entry says nothing but a rule that the user later changed or took back."""
         text = entry.message.text.strip()
         return any(
-            rule.seq == entry.seq and rule.state in _ENDED and rule.text.strip() == text
-            for rule in self._note().rules
+            rule.seq == entry.seq and rule.text.strip() == text for rule in self._taken_back()
         )
 
     def replaced(self) -> dict[int, str]:
         """Return a remark by seq for each searched entry with a rule that the user changed or took back."""
         return {
             rule.seq: f"changed later, see entry {rule.ended}" if rule.ended else "no longer valid"
-            for rule in self._note().rules
-            if rule.state in _ENDED and rule.seq
+            for rule in self._taken_back()
+            if rule.seq
         }
+
+    def _taken_back(self) -> list[StandingRule]:
+        """Return the rules that ended in so many words ("make it 2 pm instead"), as far as the log was searched.
+
+        A rule that a plain statement replaced is not among them: another contract number may be another contract.
+        """
+        rules = self._note().rules
+        later = {old: rule for rule in rules for old in rule.supersedes}
+
+        def is_taken_back(rule: StandingRule) -> bool:
+            while rule.state == "superseded":
+                after = later.get(rule.id)
+                if after is None or after.act != "state" or after.seq <= rule.seq:
+                    return True
+                rule = after
+            return rule.state == "dropped"
+
+        return [rule for rule in rules if is_taken_back(rule)]
 
     def forget_counts(self) -> None:
         """Drop the cached token counts of rules, because tokens are counted with another counter from now on."""

@@ -776,5 +776,5 @@ class AsyncSession:
 
 async def own_head(session: AsyncSession) -> Head | None:
     """Return the head of the log if only this handle changed the conversation since its last context, else None."""
-    async with session._lock:  # noqa: SLF001 (of this module)
-        return await session._cache.own_head()  # noqa: SLF001
+    async with session._lock:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
+        return await session._cache.own_head()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)

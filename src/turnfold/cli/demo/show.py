@@ -31,8 +31,8 @@ __all__ = (
 
 
 _READING = 2.0
-_CALL = 0.13
-_EVENT = 1.0
+_CALL = 0.12
+_EVENT = 0.95
 
 
 def show(
