@@ -17,6 +17,7 @@ from turnfold.records import Snapshot
 from turnfold.service import ServiceOptions
 from turnfold.service.inspector import screen_types as asked
 from turnfold.service.inspector.html import address
+from turnfold.service.inspector.page import as_curl
 from turnfold.service.inspector.screens import SCREENS
 from turnfold.stores import LANGGRAPH_HOMES, new_home
 
@@ -133,3 +134,9 @@ def test_a_wrong_address_is_told_in_the_language_of_the_reader(client: httpx2.Cl
     english = client.get("/ui/sessions/a/calls/nosuch").text
     assert "no call &#x27;nosuch&#x27; in session &#x27;a&#x27;" in english
     assert "calls()" not in english
+
+
+def test_a_known_model_is_named_in_the_command_to_copy() -> None:
+    body: dict[str, object] = {"messages": [{"role": "user", "content": "Hello 你好"}]}
+    assert '"model": "gpt-4o"' in as_curl("openai", body, "gpt-4o")
+    assert '"model": "MODEL"' in as_curl("openai", body)
