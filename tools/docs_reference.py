@@ -79,12 +79,17 @@ def module_tree(module: str) -> ast.Module | None:
 
 
 def exported(module: str) -> tuple[str, ...]:
-    """The public names of a module, as its `__all__` has them."""
+    """The public names of a module: those of its `__all__`, and those it imports from its packages `as` themselves."""
     tree = module_tree(module)
-    for node in tree.body if tree else ():
+    names: list[str] = []
+    for node in _statements(tree.body) if tree else ():
         if isinstance(node, ast.Assign) and _names(node) == ["__all__"]:
-            return tuple(ast.literal_eval(node.value))
-    return ()
+            names += ast.literal_eval(node.value)
+        elif isinstance(node, ast.ImportFrom) and node.module != module:
+            names += [alias.name for alias in node.names if alias.asname == alias.name]
+    return tuple(
+        sorted(set(names), key=lambda each: (not each.isupper(), not each[0].isupper(), each))
+    )
 
 
 def find(module: str, name: str) -> Defined | None:

@@ -55,6 +55,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from turnfold._argument_hints import hinted
 from turnfold.budget import Budget
 from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
@@ -65,7 +66,7 @@ from turnfold.rules import RuleKind, StandingRule
 from turnfold.memory.config import CompactionMode, FoldMode
 from turnfold.memory.folding import FoldCall
 from turnfold.memory.embedding_index import MeaningStatus
-from turnfold.memory.memory import AsyncMemory, make_config
+from turnfold.memory.memory import AsyncMemory, make_config, option_advice
 from turnfold.memory.memory_search import SearchResult
 from turnfold.memory.pins_and_state import AsyncState
 from turnfold.memory.session import AsyncSession, SessionStatus
@@ -79,13 +80,6 @@ from turnfold.stores import Appended, ConversationInfo, EncryptionKey, Erasure, 
 from turnfold.telemetry import Meter
 from turnfold.tokens import Calibration, TokenCounter
 from turnfold.window import Context, Strategy, oldest_first
-
-__all__ = (
-    "Memory",
-    "Session",
-    "State",
-)
-
 
 if TYPE_CHECKING:
     from turnfold.snapshots import Snapshots
@@ -126,7 +120,7 @@ from turnfold.runtime import drive
 from collections.abc import Callable, Sequence
 
 from turnfold.agent.events import AgentReply, Event
-from turnfold.agent.loop import AsyncAgent, Workspace, awaiting_memory
+from turnfold.agent.loop import AsyncAgent, Workspace, blocking_memory
 from turnfold.agent.function_tools import Tool
 from turnfold.findings import FindingRule, RuleSource
 from turnfold.memories import MemoryModule
@@ -137,7 +131,7 @@ from turnfold.runtime import drive
         classes=(("loop.py", "AsyncAgent", "Agent"),),
         constructors={
             "Agent": "self._memory_module = memory_module\n"
-            "self._awaiting = AsyncAgent(awaiting_memory(memory), model, {options})"
+            "self._awaiting = AsyncAgent(blocking_memory(memory), model, {options})"
         },
         extra={
             "Agent": "def get_memory_module(self) -> MemoryModule | None:\n"
@@ -250,7 +244,7 @@ from typing import Self
 
 from turnfold.api import Provider
 from turnfold.budget import Budget
-from turnfold.client._snapshots_sync import RemoteSnapshots
+from turnfold.client._workspace_snapshots_sync import RemoteSnapshots
 from turnfold.client.conversion import RemoteContext
 from turnfold.client.memory import AsyncRemoteMemory
 from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
@@ -287,13 +281,13 @@ from turnfold.wire import WireFormat
     ),
     Face(
         folder="client",
-        target="_snapshots_sync.py",
+        target="_workspace_snapshots_sync.py",
         docstring="Snapshots behind a service, for programs without an event loop; written by tools/faces.py, "
         "do not edit.",
         imports="""
 from collections.abc import Mapping
 
-from turnfold.client.snapshots import AsyncRemoteSnapshots
+from turnfold.client.workspace_snapshots import AsyncRemoteSnapshots
 from turnfold.records import Snapshot
 from turnfold.runtime import drive
 from turnfold.snapshots import (
@@ -305,7 +299,7 @@ from turnfold.snapshots import (
     TakenSnapshot,
 )
 """,
-        classes=(("snapshots.py", "AsyncRemoteSnapshots", "RemoteSnapshots"),),
+        classes=(("workspace_snapshots.py", "AsyncRemoteSnapshots", "RemoteSnapshots"),),
         constructors={},
     ),
     Face(
@@ -375,6 +369,7 @@ def _class(
         lines += _attributes(init)
     else:
         options = ", ".join(_option(arg, renamed) for arg in init.args.kwonlyargs)
+        lines += [f"    @{ast.unparse(each)}" for each in init.decorator_list]
         lines.append(f"    def __init__({_renamed(ast.unparse(init.args), renamed)}) -> None:")
         body = constructor.format(options=options)
         lines += [f"        {line}" for line in body.splitlines()]

@@ -7,6 +7,9 @@ they are first used, so `import turnfold` costs a millisecond and `from turnfold
 This module exports the classes that most programs create and the errors they catch. All other names are reached through
 their package, which needs no import of its own: `turnfold.window.Context`, `turnfold.stores.Scope`,
 `turnfold.tokens.counter_for`, `turnfold.wire.openai_chat`.
+
+`from turnfold import *` leaves out the clients that need an optional package (`Anthropic`, `OpenAIChat`,
+`OpenAIResponses`, `RemoteMemory`, `AsyncRemoteMemory`), so that it works on every installation: import these by name.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ if TYPE_CHECKING:
     from turnfold import wire as wire
     from turnfold.agent import Agent, AsyncAgent
     from turnfold.budget import Budget
-    from turnfold.client import AsyncRemoteMemory, RemoteMemory
+    from turnfold.client import AsyncRemoteMemory as AsyncRemoteMemory
+    from turnfold.client import RemoteMemory as RemoteMemory
     from turnfold.errors import (
         BudgetTooSmall,
         Conflict,
@@ -72,7 +76,9 @@ if TYPE_CHECKING:
         TruncateStrategy,
     )
     from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
-    from turnfold.models import Anthropic, OpenAIChat, OpenAIResponses
+    from turnfold.models import Anthropic as Anthropic
+    from turnfold.models import OpenAIChat as OpenAIChat
+    from turnfold.models import OpenAIResponses as OpenAIResponses
     from turnfold.records import (
         Checkpoint,
         Entry,
@@ -87,10 +93,8 @@ if TYPE_CHECKING:
 __all__ = (
     "Agent",
     "AgentMemory",
-    "Anthropic",
     "AsyncAgent",
     "AsyncMemory",
-    "AsyncRemoteMemory",
     "AsyncSession",
     "Budget",
     "BudgetTooSmall",
@@ -109,9 +113,6 @@ __all__ = (
     "MessageMemoryConfig",
     "ModelFailed",
     "NotFound",
-    "OpenAIChat",
-    "OpenAIResponses",
-    "RemoteMemory",
     "Session",
     "ShortMemory",
     "StepsExhausted",

@@ -38,7 +38,7 @@ def late_names(
 
     def names() -> list[str]:
         version = ("__version__",) if hasattr(module, "__version__") else ()
-        return sorted((*module.__all__, *version))
+        return sorted({*module.__all__, *home_of, *version})
 
     return get, names
 

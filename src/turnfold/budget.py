@@ -9,10 +9,12 @@ when the budget is created, not at the first long conversation. Ratios are compu
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
+from turnfold._argument_hints import hinted
 from turnfold.errors import InvalidBudget
 
 __all__ = (
@@ -119,9 +121,9 @@ class Budget:
                 raise InvalidBudget(
                     f"{name}={value!r} must be a whole number, at least 0; use 0 for no limit"
                 )
-        if not 0.0 <= self.reserve_ratio < 1.0:
+        if isinstance(self.reserve_ratio, str) or not 0.0 <= self.reserve_ratio < 1.0:
             raise InvalidBudget(
-                f"reserve_ratio={self.reserve_ratio} must be at least 0 and below 1: "
+                f"reserve_ratio={self.reserve_ratio!r} must be at least 0 and below 1: "
                 "it is the part of the window kept for the answer"
             )
         if not (self.context_window or self.max_tokens):
@@ -165,6 +167,23 @@ class Budget:
             return f"max_tokens {self.max_tokens:,}"
         text = f"{self.context_window:,} x (1 - {self.reserve_ratio})"
         return f"min({text}, max_tokens {self.max_tokens:,})" if self.max_tokens else text
+
+
+def _advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+    """Return the right call for a budget that is given as a number, or as the tokens of one."""
+    if given:
+        return f"Budget takes its numbers by name, got {given[0]!r}: write Budget(max_tokens={given[0]!r})"
+    if "tokens" in unknown:
+        tokens = unknown["tokens"]
+        return (
+            f"tokens is computed by Budget and cannot be given: write Budget(max_tokens={tokens!r})"
+        )
+    return ""
+
+
+Budget.__init__ = hinted("Budget", _advice)(
+    Budget.__init__
+)  # the constructor that `dataclass` wrote
 
 
 def _decimal(ratio: float | Fraction) -> Fraction:

@@ -47,7 +47,7 @@ _Work = Callable[[], Coroutine[object, None, None]]
 
 
 class _OwnedLock(Protocol):
-    """A lock that raises RuntimeError if a thread that does not hold it releases it."""
+    """A lock that raises RuntimeError if it is released by a thread that does not hold it."""
 
     def release(self) -> None: ...
 

@@ -82,9 +82,11 @@ def test_runs_are_deleted_from_the_end_and_not_from_under_a_delta_channel() -> N
         graph = talk(saver, turns=3)
         saver.delete_for_runs(["2"])
         assert told(graph)[0] == ["0", "echo", "1", "echo"]
-        with pytest.raises(InvalidOption, match="DeltaChannel"):
+        with pytest.raises(InvalidOption, match="delete run 1 as well, or keep run 0"):
             saver.delete_for_runs(["0"])
         assert told(graph)[0] == ["0", "echo", "1", "echo"]
+        saver.delete_for_runs(["0", "1"])
+        assert saver.get_tuple({"configurable": {"thread_id": "t"}}) is None
 
 
 @pytest.mark.parametrize("at", range(4))

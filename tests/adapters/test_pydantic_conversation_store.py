@@ -25,7 +25,14 @@ from pydantic_ai.conversation_store import (
     InMemoryConversationStore,
 )
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    UserPromptPart,
+)
 
 from tests.adapters.model_messages import messages as any_message
 from tests.adapters.pydantic_agents import Watched, answering, dumped
@@ -78,13 +85,19 @@ async def shown(store: ConversationStore) -> list[object]:
     return seen
 
 
+def as_loaded(message: ModelMessage) -> ModelMessage:
+    """A message as it is after JSON: PydanticAI then makes a `BinaryImage` of an image, which equals no content."""
+    return ModelMessagesTypeAdapter.validate_json(dumped([message]))[0]
+
+
+MESSAGES = st.lists(any_message.map(as_loaded), max_size=2)
 CALLS = st.lists(
     st.one_of(
-        st.tuples(st.just("say"), st.sampled_from("ab"), st.lists(any_message, max_size=2)),
+        st.tuples(st.just("say"), st.sampled_from("ab"), MESSAGES),
         st.tuples(st.just("branch"), st.sampled_from("ab"), st.integers(0, 4)),
         st.tuples(st.just("fork"), st.sampled_from("ab"), st.sampled_from("abc")),
         st.tuples(st.just("delete"), st.sampled_from("abc"), st.none()),
-        st.tuples(st.just("rewrite"), st.sampled_from("ab"), st.lists(any_message, max_size=2)),
+        st.tuples(st.just("rewrite"), st.sampled_from("ab"), MESSAGES),
     ),
     max_size=6,
 )

@@ -204,7 +204,7 @@ def test_bad_lines_are_named_and_nothing_is_imported(tmp_path: Path) -> None:
     for line in (2, 4, 6):
         assert f"line {line}:" in refused.stderr
     assert "Nothing was imported" in refused.stderr
-    assert invoke_json(["sessions", "--store", str(other)])["total"] == 0
+    assert not other.exists()
     skipped = invoke(["import", str(file), "--skip-bad", "--store", str(other), "--json"])
     assert skipped.exit_code == 1
     done = json.loads(skipped.stdout)
@@ -212,6 +212,39 @@ def test_bad_lines_are_named_and_nothing_is_imported(tmp_path: Path) -> None:
     assert [bad["line"] for bad in done["bad"]] == [2, 4, 6]
     with Memory(f"sqlite:///{other}") as memory:
         assert len(memory.session("talk").history()) == 4
+
+
+@pytest.mark.parametrize("given", ["import os\n", '{"role": "user"\n'])
+def test_a_failed_import_leaves_no_new_store(tmp_path: Path, given: str) -> None:
+    file, kept = tmp_path / "e.py", tmp_path / "kept.db"
+    file.write_text(given, encoding="utf-8")
+    done = invoke(["import", str(file), "--store", str(tmp_path / "new.db")])
+    assert done.exit_code != 0
+    assert [each.name for each in tmp_path.iterdir()] == ["e.py"]
+    with Memory(f"sqlite:///{kept}") as memory:
+        memory.session("a").user("hi")
+    assert invoke(["import", str(file), "--store", str(kept)]).exit_code != 0
+    with Memory(f"sqlite:///{kept}") as memory:  # a store that was there before stays
+        assert len(memory.session("a").history()) == 1
+
+
+def test_a_dry_run_leaves_no_new_store(tmp_path: Path) -> None:
+    file = tmp_path / "talk.json"
+    file.write_text('[{"role": "user", "content": "你好"}]', encoding="utf-8")
+    words = ["import", str(file), "--session", "a", "--store", str(tmp_path / "new.db")]
+    assert invoke_json([*words, "--dry-run"])["new"] == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["talk.json"]
+    assert invoke_json(words)["new"] == 1
+    assert (tmp_path / "new.db").exists()
+
+
+def test_a_dry_run_of_an_export_names_the_option_to_leave_out(tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    assert invoke(["export", "--all", "--store", seed(tmp_path), "-o", str(file)]).exit_code == 0
+    done = invoke(["import", str(file), "--dry-run", "--store", str(tmp_path / "new.db")])
+    assert done.exit_code == 2
+    assert "leave out --dry-run" in done.stderr
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_a_file_that_grew_is_imported_again(tmp_path: Path) -> None:
@@ -224,7 +257,7 @@ def test_a_file_that_grew_is_imported_again(tmp_path: Path) -> None:
     file.write_text("\n".join(said[:4]))
     trial = invoke_json(["import", str(file), "--dry-run", "--store", store])
     assert (trial["entries"], trial["written"]) == (4, False)
-    assert invoke_json(["sessions", "--store", store])["total"] == 0
+    assert not (tmp_path / "new.db").exists()
     assert invoke_json(["import", str(file), "--store", store])["new"] == 1
     file.write_text("\n".join(said))
     grown = invoke_json(["import", str(file), "--store", store])

@@ -144,6 +144,29 @@ def test_which_model_is_talked_to(monkeypatch: pytest.MonkeyPatch) -> None:
         pick_model(None, "http://localhost:1/v1", {})
 
 
+@pytest.mark.parametrize(
+    ("model", "key"), [("gpt-4o", "OPENAI_API_KEY"), ("claude-sonnet-4-5", "ANTHROPIC_API_KEY")]
+)
+def test_a_missing_key_is_told_before_anything_is_typed(
+    model: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in list(os.environ):
+        if name.startswith(("OPENAI_", "ANTHROPIC_")):
+            monkeypatch.delenv(name)
+    words = ["chat", "--model", model, "--store", address(tmp_path)]
+    for typed in (words, [*words, "--once", "hi"]):
+        done = RUN.invoke(app, typed, input="hello\n")
+        assert done.exit_code == 2
+        assert f"{model} needs a key: set {key}" in done.output
+        assert "entries" not in done.output
+    assert not (tmp_path / "chat.db").exists()
+    chinese = RUN.invoke(app, words, env={"LC_ALL": "zh_CN.UTF-8"})
+    assert f"{model} 需要密钥：请设置 {key}" in chinese.output
+    assert pick_model(model, None, {key: "k"}) is not None
+    assert pick_model(model, "http://localhost:1/v1", {}) is not None
+
+
 def test_chats_are_kept_in_the_users_folder(tmp_path: Path) -> None:
     assert default_store({"TURNFOLD_STORE": "sqlite:///x.db"}) == "sqlite:///x.db"
     found = default_store({"XDG_DATA_HOME": str(tmp_path)})

@@ -84,6 +84,20 @@ def test_a_pipe_gets_plain_lines_that_fit(width: str) -> None:
     assert any("6 / 6" in line for line in lines)
 
 
+def test_a_pipe_without_a_width_gets_whole_lines() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "turnfold", "demo"],
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+        env=environment(),
+    )
+    lines = done.stdout.splitlines()
+    assert "…" not in done.stdout
+    assert any(line.endswith("as people do.") for line in lines)
+    assert max(map(len, lines)) > 150
+
+
 def test_every_label_can_be_chinese() -> None:
     english, chinese = piped("100", "en").stdout, piped("100", "zh").stdout
     for row in TEXTS["zh"].rows:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.cli.seeded import LONG, SHORT, invoke, invoke_json, seed
+from turnfold import Memory
 from turnfold.cli.exit_codes import ExitCode
 
 
@@ -96,3 +100,28 @@ def test_colours_mark_what_was_asked_for(store: str, monkeypatch: pytest.MonkeyP
     assert "[下雨]" not in shown
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in invoke(["search", "下雨", "--store", store]).stdout
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("量子计算机", []),  # 机 is in 手机, 算 in 打算
+        ("不存在的词xyz", []),
+        ("xyzzy", []),
+        ("手机", ["phone"]),
+        ("机", ["phone"]),  # a character by itself is a word
+        ("计算手机费用", ["phone"]),
+        ("trips", ["trip"]),
+    ],
+)
+def test_single_characters_of_other_words_are_no_match(
+    tmp_path: Path, query: str, found: list[str]
+) -> None:
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    with Memory(store) as memory:
+        memory.session("phone").user("我的手机丢了，存了很多照片。")
+        memory.session("plan").user("周末打算去爬山，词典也带上。")
+        memory.session("trip").user("The trip to the lake.")
+    done = invoke(["search", query, "--store", store, "--json"])
+    assert [each["conversation"] for each in json.loads(done.stdout)["found"]] == found
+    assert done.exit_code == (0 if found else 3)

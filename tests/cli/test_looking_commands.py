@@ -579,3 +579,26 @@ def test_times_have_their_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("lang", "told"),
+    [("C.UTF-8", "shortened to fit: entries 3;"), ("zh_CN.UTF-8", "缩短：第 3 条记录")],
+)
+def test_explain_names_the_entries_that_were_shortened(
+    tmp_path: Path, lang: str, told: str
+) -> None:
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    with Memory(store, budget=Budget(max_tokens=600)) as memory:
+        session = memory.session("a")
+        session.user("Read the file 读文件")
+        call = {"name": "read", "arguments": "{}"}
+        session.assistant(tool_calls=[{"id": "c1", "type": "function", "function": call}])
+        session.tool("line of text " * 900, tool_call_id="c1")
+        session.context()
+    shown = invoke(["explain", "a", "--store", store], LC_ALL=lang).stdout
+    assert told in shown
+    assert "shrunk" not in shown
+    assert "shrunk" not in invoke(["context", "a", "--store", store]).stdout
+    items = invoke_json(["explain", "a", "--store", store])["items"]
+    assert [item["seq"] for item in items if item["fate"] == "shrunk"] == [3]

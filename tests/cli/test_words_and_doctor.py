@@ -332,3 +332,15 @@ def test_a_budget_that_is_too_small_is_told_in_chinese(monkeypatch: pytest.Monke
     assert "1 条系统消息的外框: " in error_text(refused.value)
     assert "正文，每段截到 8 token: " in error_text(refused.value)
     assert not re.search("[a-z]+ [a-z]+", error_text(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("lang", "told"), [("C.UTF-8", "To undo a fold"), ("zh_CN.UTF-8", "要撤销折叠")]
+)
+@pytest.mark.parametrize("name", ["unfold", "undo"])
+def test_the_way_to_undo_a_fold_is_named(name: str, lang: str, told: str) -> None:
+    done = invoke([name, "@last"], width=300, LC_ALL=lang)
+    assert done.exit_code == 2
+    assert told in done.output
+    assert "turnfold checkpoints SESSION --drop ID" in done.output
+    assert "Did you mean" not in done.output

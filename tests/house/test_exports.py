@@ -73,6 +73,39 @@ def test_dir_shows_what_the_package_offers() -> None:
     assert set(turnfold.__all__) <= set(dir(turnfold))
 
 
+BARE = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in {*sys.stdlib_module_names, "turnfold", "apsw", "msgspec", "splintr"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from turnfold import *
+import turnfold
+names = set(globals())
+print(*sorted(set(turnfold.__all__) - names))
+print(*sorted(set(dir(turnfold)) - names - {"__version__"}))
+"""
+
+
+def test_a_star_import_works_without_any_extra() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BARE], capture_output=True, check=False, encoding="utf-8"
+    )
+    assert done.stderr == ""
+    imported, by_name = done.stdout.split("\n")[:2]
+    assert imported == ""
+    assert by_name.split() == [  # clients that need an extra: listed, and imported by name only
+        "Anthropic",
+        "AsyncRemoteMemory",
+        "OpenAIChat",
+        "OpenAIResponses",
+        "RemoteMemory",
+    ]
+
+
 @pytest.mark.parametrize(
     ("exported", "fault"),
     [

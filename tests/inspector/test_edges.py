@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import httpx2
 import pytest
@@ -16,7 +16,8 @@ from turnfold.memory import Memory
 from turnfold.records import Snapshot
 from turnfold.service import ServiceOptions
 from turnfold.service.inspector import screen_types as asked
-from turnfold.service.inspector.html import address
+from turnfold.service.inspector.html import address, to_html
+from turnfold.service.inspector.labels import Language, PageLabels
 from turnfold.service.inspector.page import as_curl
 from turnfold.service.inspector.screens import SCREENS
 from turnfold.stores import LANGGRAPH_HOMES, new_home
@@ -140,3 +141,14 @@ def test_a_known_model_is_named_in_the_command_to_copy() -> None:
     body: dict[str, object] = {"messages": [{"role": "user", "content": "Hello 你好"}]}
     assert '"model": "gpt-4o"' in as_curl("openai", body, "gpt-4o")
     assert '"model": "MODEL"' in as_curl("openai", body)
+
+
+@pytest.mark.parametrize(("language", "more"), [("en", "… and 68 more"), ("zh", "……还有 68 条")])
+def test_a_long_list_of_recalled_entries_is_cut(language: Language, more: str) -> None:
+    shown = vars(home_of("call"))["_recalled"]
+    seen = SimpleNamespace(recalled=[(seq, 0.5) for seq in range(1, 81)])
+    text = to_html(shown(seen, "a", PageLabels(language)))
+    assert text.count("<a ") == 12
+    assert more in text
+    seen.recalled = seen.recalled[:12]
+    assert "…" not in to_html(shown(seen, "a", PageLabels(language)))

@@ -21,10 +21,15 @@ from turnfold.service.inspector.html import address
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
 WRITERS = [
-    *("window/strategies.py", "window/context.py", "window/assembly.py", "window/overhead.py"),
+    *(
+        "window/strategies.py",
+        "window/context.py",
+        "window/assembly.py",
+        "window/prompt_sections.py",
+    ),
     *(
         "memory/live_window.py",
-        "memory/conversation_cache.py",
+        "memory/cached_conversation.py",
         "memory/call_log.py",
         "inspect/views.py",
     ),

@@ -110,7 +110,9 @@ def test_sessions_are_those_of_the_store(client: httpx2.Client, session: Session
     assert found[1][2:5] == [f"{status.turns:,}", f"{status.entries:,}", f"{status.tokens:,}"]
     [narrowed] = rows(page(client, address(name="talk/")).one("tbody"))
     assert narrowed[0] == TALK
-    assert page(client, address(name="nobody")).all("tbody") == []
+    none = page(client, address(name="nobody"))
+    assert none.all("tbody") == []
+    assert "no session has such a name" in none.one("main").text
 
 
 def test_the_timeline_draws_every_call(client: httpx2.Client, session: Session) -> None:
@@ -156,6 +158,11 @@ def test_calls_are_numbered_from_the_first(client: httpx2.Client, session: Sessi
     assert made.seq != 4
     found = page(client, address("sessions", TALK, "calls", made.call))
     assert found.one("h1").text == f"call 4 of {len(calls)} · what the model saw"
+    numbered = page(
+        client, address("sessions", TALK, "calls", "4")
+    )  # as `turnfold explain` takes it
+    assert numbered.one("h1").text == found.one("h1").text
+    assert client.get(address("sessions", TALK, "calls", "9999")).status_code == 404
     listed = rows(page(client, address("sessions", TALK)).one("table", class_="calls"))
     assert [row[0] for row in listed] == [str(number) for number in range(len(calls), 0, -1)]
     compared = address("sessions", TALK, "diff", before=calls[2].call, after=made.call)
@@ -236,7 +243,10 @@ def test_counted_stands_beside_reported(client: httpx2.Client, session: Session)
     assert made.usage is not None
     said = page(client, address("sessions", TALK, "calls", made.call)).one("main").text
     off = made.tokens / made.usage.input - 1
-    assert f"the provider counted {made.usage.input:,} (0 cached); we are {off:+.1%} off" in said
+    assert (
+        f"the provider counted {made.usage.input:,} (0 cached); turnfold's count differs by {off:+.1%}"
+        in said
+    )
 
 
 @pytest.mark.parametrize(("form", "wire"), [("openai", openai_chat), ("anthropic", anthropic)])

@@ -17,12 +17,15 @@ __all__ = (
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 NO_SPEAKER = ""
-_TURN = re.compile(r"\[turn (\d+)(?:, \d{4}-\d\d-\d\d \d\d:\d\d)?\]")
+_TURN = re.compile(r"\[(?:turn |第 )(\d+)(?: 轮)?(?:(?:, |，)\d{4}-\d\d-\d\d \d\d:\d\d)?\]")
 _NOTE = re.compile(r"\[… [0-9,]+ tokens in full …\]|…")
 _SIGN = re.compile(r"\n\[… [0-9,]+ tokens in full …\]\n|…")
 _TAG = re.compile(r"<([A-Za-z0-9_-]+) ([0-9a-f]{8,})>")
-_REMARK = r"(?: \[(?:changed later, see entry \d+|no longer valid)\])?"
-_SPEAKER = re.compile(rf"((?:user|assistant|tool)(?: \([^():]*\))?){_REMARK}: ")
+_REMARK = r"(?: \[(?:changed later to \"[^\[\]:：\"“”]*\"|后来改为“[^\[\]:：\"“”]*”|no longer valid|已作废)\])?"
+_SPEAKER = re.compile(
+    rf"((?:user|assistant|tool|用户|助手|工具)(?: \([^():]*\))?){_REMARK}(?:: |：)"
+)
+_ROLES = {"用户": "user", "助手": "assistant", "工具": "tool"}
 _FINDING = re.compile(r"## \[(\d+)\] (.*)", re.DOTALL)
 _SECTIONS = (
     "# Already found",
@@ -142,7 +145,10 @@ def _spoken(items: Iterable[str], pattern: re.Pattern[str]) -> Iterable[Spoken]:
         else:
             said = pattern.match(item)
             assert said is not None, f"nobody said it: {item!r}"
-            yield Spoken(turn, said[1], back(item[said.end() :]), item)
+            role, *name = said[1].split(" ", 1)
+            yield Spoken(
+                turn, " ".join([_ROLES.get(role, role), *name]), back(item[said.end() :]), item
+            )
 
 
 def read_findings(body: str) -> list[tuple[str, str, str]]:

@@ -21,7 +21,9 @@ from turnfold.window import Context, Omission, Outcome, Section, check
 
 __all__ = ("Books", "Judged", "faults")
 
-_CUT = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
+_CUT = re.compile(
+    r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n(?:(?P<middle>(?:[^\n]+\n)+?)\[…\]\n)?|…"
+)
 _MISPLACED = ("its call", "tool result without", "second result", "it has no content")
 """Beginnings of reasons for which a message of a broken log cannot be shown to any provider."""
 
@@ -114,7 +116,9 @@ def _left_of(shown: Message, logged: Message) -> bool:
     if text == whole:
         return True
     return any(
-        whole.startswith(text[: cut.start()]) and whole.endswith(text[cut.end() :])
+        whole.startswith(text[: cut.start()])
+        and whole.endswith(text[cut.end() :])
+        and all(line in whole.split("\n") for line in (cut["middle"] or "").split("\n")[:-1])
         for cut in _CUT.finditer(text)
     )
 

@@ -26,6 +26,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
+import pytest
+
 from tests.memory.fold_actors import COUNTER, NOW, SCOPE
 from tests.memory.oracle import Books, Judged, faults
 from tests.memory.store_copies import copied
@@ -33,7 +35,7 @@ from turnfold.budget import Budget
 from turnfold.errors import Conflict, NotFound
 from turnfold.fold import summary_input as reading
 from turnfold.inspect import audit
-from turnfold.memory import AsyncSession, Memory, Session, SummaryTask, make_config
+from turnfold.memory import AsyncSession, Memory, Session, SummaryTask, make_config, session_rules
 from turnfold.memory.call_log import CALL, read_manifest
 from turnfold.records import (
     CLEARED,
@@ -53,6 +55,7 @@ from turnfold.records import (
 )
 from turnfold.runtime import Runtime, drive
 from turnfold.stores import MemoryStore, Scope, Store
+from turnfold.stores import memory as memory_store
 from turnfold.stores.log_semantics import row_entry
 from turnfold.stores.memory import _Conversation
 
@@ -118,24 +121,25 @@ class _Store(MemoryStore):
         return [_entry(row) for row in rows[after:upto][:limit]]
 
 
-_entry = lru_cache(maxsize=8_192)(row_entry)
+_entry = lru_cache(maxsize=65_536)(row_entry)
+_REMEMBERED = (
+    (reading, "find_hits", lru_cache(maxsize=8_192)(reading.find_hits)),
+    (reading, "split_sentences", lru_cache(maxsize=8_192)(
+        lambda text, *, gap="", _split=reading.split_sentences: tuple(_split(text, gap=gap))
+    )),
+    (session_rules, "extract_rules", lru_cache(maxsize=65_536)(session_rules.extract_rules)),
+    (memory_store, "row_entry", _entry),
+)  # fmt: skip
+"""Pure functions of texts and rows, where they are used: the same few texts come back in every schedule."""
 
 
 @contextmanager
 def _texts_read_once() -> Iterator[None]:
-    """Remember the sentences and facts of texts: the same few are folded in every schedule."""
-    hits, sentences = reading.find_hits, reading.split_sentences
-    reading.find_hits, reading.split_sentences = _hits, _sentences
-    try:
+    """Remember what was found in the texts of earlier schedules."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, remembering in _REMEMBERED:
+            patch.setattr(module, name, remembering)
         yield
-    finally:
-        reading.find_hits, reading.split_sentences = hits, sentences
-
-
-_hits = lru_cache(maxsize=8_192)(reading.find_hits)
-_sentences = lru_cache(maxsize=8_192)(
-    lambda text, *, gap="", _split=reading.split_sentences: tuple(_split(text, gap=gap))
-)
 
 
 @cache
@@ -328,6 +332,7 @@ class _Handle:
             else _Model(model, world.dice, patience=50 if world.mode == "inline" else 1_000_000),
             fold=world.mode,
             keep_turns=world.dice.randrange(3),
+            recall=world.recall,
             backoff=0.0,
             clock=lambda: NOW,
         )
@@ -356,6 +361,7 @@ class _World:
             drive(store.append(SCOPE, self.name, [NewEntry(entry.message) for entry in said]))
         self.mode, self.model = self.dice.choice(kind.modes), self.dice.choice(kind.models)
         self._calm = self.dice.choice(_CALM)
+        self.recall = self.dice.choice(("automatic", "off"))
         self.tasks: list[_Task] = []
         self._running = kind.handles
         """Programs that have not ended."""

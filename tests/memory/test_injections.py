@@ -143,7 +143,7 @@ def judge_state(body: str, planted: Planted) -> None:
 def judge_rules(body: str, planted: Planted) -> None:
     """Every rule is the words of the user, in the entry that it names; tools and models lay down nothing."""
     for item in read_items(body):
-        if MORE.fullmatch(item):
+        if MORE.fullmatch(item) or is_note(item):
             continue
         found = RULE.match(item)
         assert found is not None, item

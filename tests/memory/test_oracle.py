@@ -20,10 +20,10 @@ from tests.memory.schedules import Kind, run_schedule, run_schedules
 from tests.sizes import SCHEDULES
 from tests.stores.epochs import draw_one_epoch
 from turnfold.budget import Budget
-from turnfold.memory import AsyncMemory, ConversationCache, conversation_cache, folding
+from turnfold.memory import AsyncMemory, ConversationCache, cached_conversation, folding
+from turnfold.memory.cached_conversation import StateLock
 from turnfold.memory.call_log import CALL
 from turnfold.memory.context import ContextBuilder
-from turnfold.memory.conversation_cache import StateLock
 from turnfold.memory.folding import FoldManager
 from turnfold.records import Document, Usage
 from turnfold.runtime import drive
@@ -161,7 +161,7 @@ def test_c1_a_huge_result_that_empties_the_context_is_found(
             return False
         return ask and await before(self, request, context, prompt, ask=ask)
 
-    monkeypatch.setattr(conversation_cache, "_largest", uncapped)
+    monkeypatch.setattr(cached_conversation, "_largest", uncapped)
     monkeypatch.setattr(ContextBuilder, "_fold_before", waits)
     assert "nowhere" in found_with("huge")
 

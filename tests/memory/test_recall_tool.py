@@ -74,13 +74,26 @@ def test_what_does_not_fit_is_named_so_that_it_can_be_asked_for(session: Session
         assert f"Buoy {number} lies {number * 3} degrees" in shown
 
 
-def test_an_entry_too_long_for_the_limit_is_cut_and_says_so(session: Session) -> None:
+def test_a_long_entry_is_read_page_by_page(session: Session) -> None:
+    """By its turn, then as the end of each answer says, until all of it was shown once."""
     text = asked(session, turn_numbers=[7], max_tokens=300)
-    assert "For the rest ask first_seq=" in text
-    cut = asked(session, first_seq=28, last_seq=28, max_tokens=300)
-    assert "more than fit: ask by query" in cut
-    assert "The tide table of Bergen" in cut
-    assert session.counter.count_text(cut) <= 300
+    assert "The tide table of Bergen" in text
+    pages, asks = [text], {}
+    while "For the rest ask " in text:
+        asks = dict(pair.split("=") for pair in text.rpartition("ask ")[2].rstrip(".").split(", "))
+        text = asked(session, **asks, max_tokens=300)
+        assert session.counter.count_text(text) <= 300
+        pages.append(text)
+    assert asks["first_seq"] == "28"
+    parts = [page.partition("tool (find): ")[2].partition("\nassistant: ")[0] for page in pages]
+    shown = [part.partition("\n</recalled")[0].strip("…") for part in parts]
+    assert "".join(shown).split() == LONG.split()
+    assert "Buoy 7 lies 21 degrees" in pages[-1]
+
+
+def test_an_offset_behind_the_end_is_refused(session: Session) -> None:
+    assert "is behind" in asked(session, first_seq=28, offset=10_000_000)
+    assert "must be a whole number" in asked(session, first_seq=28, offset=-1)
 
 
 @pytest.mark.parametrize(

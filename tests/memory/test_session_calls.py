@@ -9,7 +9,7 @@ import pytest
 
 from tests.memory.talking import SMALL, talk
 from turnfold import Budget, Memory, Message, assistant, system, user
-from turnfold.errors import BudgetTooSmall, InvalidOption, InvalidRecord
+from turnfold.errors import BudgetTooSmall, InvalidOption, InvalidRecord, NotFound
 from turnfold.inspect import call_point
 from turnfold.memory import Session
 from turnfold.memory.call_log import CALL, read_manifest
@@ -286,10 +286,27 @@ def test_a_report_of_a_newer_release_names_the_remedy() -> None:
             read_manifest(Document(CALL, "c1", damaged, 1))
 
 
+def test_a_call_is_given_by_its_number(memory: Memory) -> None:
+    session = memory.session("one")
+    for number in range(3):
+        session.user(f"question {number}")
+        session.context()
+    calls = session.calls()
+    for number, call in enumerate(calls, 1):
+        assert session.explain(number).manifest == call
+    assert session.diff(1, 3) == session.diff(calls[0].call, calls[2].call)
+    with pytest.raises(NotFound, match=r"no call 17 in 'one': calls are numbered from 1 to 3"):
+        session.explain(17)
+    with pytest.raises(InvalidOption, match="the oldest call is 1"):
+        session.explain(0)
+
+
 def test_a_call_is_given_by_its_name(memory: Memory) -> None:
     session = memory.session("one")
     session.user("hello 你好")
     session.context()
-    with pytest.raises(InvalidOption, match=r"call=12 must be the name of a call: session\.calls"):
-        session.explain(12)  # pyright: ignore[reportArgumentType] (that is the mistake)
+    with pytest.raises(
+        InvalidOption, match=r"call=1\.5 must be the name or the number of a call: session\.calls"
+    ):
+        session.explain(1.5)  # pyright: ignore[reportArgumentType] (that is the mistake)
     assert session.explain(session.calls()[-1].call).messages[0].text == "hello 你好"

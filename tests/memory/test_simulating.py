@@ -220,7 +220,6 @@ def test_a_fold_by_a_model_is_priced_beside_the_calls() -> None:
     assert found.folds.by_fresh_prompts == pytest.approx((2_800 * 10 + 100 * 20) / 1e6)
     assert found.folds.cached_share == 1_600 / 3_100
     assert found.total == plain.cost("auto", TABLE).total
-    assert found.with_folds == found.total + found.folds.total
     # The call before set a mark at 1,800: all but the instruction is read, and nothing written again.
     marked = run.cost("marked", TABLE).folds
     assert (marked.read, marked.written, marked.fresh) == (1_800, 0, 100 + 1_400)

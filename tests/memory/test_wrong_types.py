@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from turnfold import AsyncMemory, Memory, system, user
-from turnfold.errors import InvalidOption, InvalidRecord, TurnfoldError
+from turnfold import Agent, AsyncMemory, Budget, Memory, system, user, wire
+from turnfold._argument_hints import hinted
+from turnfold.agent import as_tool
+from turnfold.errors import InvalidOption, InvalidRecord, TurnfoldError, UnknownModel
+from turnfold.testing import ScriptedModel
 
 OPTIONS: dict[str, tuple[dict[str, object], str]] = {
     "budget as a number": ({"budget": 8000}, "budget=Budget(max_tokens=8000)"),
@@ -22,6 +26,10 @@ OPTIONS: dict[str, tuple[dict[str, object], str]] = {
     "strategy": ({"strategy": "oldest"}, "strategy=oldest_first"),
     "threshold": ({"threshold": "75%"}, "threshold=0.75"),
     "keep_turns": ({"keep_turns": "8"}, "keep_turns=8"),
+    "retries": ({"retries": "3"}, "retries=3"),
+    "backoff": ({"backoff": "1s"}, "backoff=1.0"),
+    "fold_lease": ({"fold_lease": "2m"}, "fold_lease=120.0"),
+    "stand_in": ({"stand_in": "no"}, "stand_in=False"),
     "rules": ({"rules": "off"}, "rules=False"),
     "meter": ({"meter": 3}, "meter=Meter()"),
     "clock": ({"clock": 3}, "clock="),
@@ -39,6 +47,15 @@ def test_an_option_of_the_wrong_type(case: str, face: Callable[..., object]) -> 
     with pytest.raises(InvalidOption) as caught:
         face(**options)
     assert right in str(caught.value)
+
+
+def weather(city: str) -> str:
+    """Return the weather of a city."""
+    return city
+
+
+def asked(**options: Any) -> Callable[[Memory], object]:
+    return lambda memory: memory.session("a").context(**options)
 
 
 CALLS: dict[str, tuple[Callable[[Memory], object], str]] = {
@@ -60,6 +77,35 @@ CALLS: dict[str, tuple[Callable[[Memory], object], str]] = {
     "recall": (
         lambda memory: memory.session("a").recall(cast("str", 42)),
         "query=42 has the wrong type int",
+    ),
+    "function as a tool": (asked(tools=[weather]), "tools=[as_tool(weather).schema]"),
+    "function instead of tools": (asked(tools=weather), "tools=[as_tool(weather).schema]"),
+    "tool of an agent": (asked(tools=[as_tool(weather)]), "tools=[weather.schema]"),
+    "name of a tool": (asked(tools=["weather"]), 'tools=[{"type": "function"'),
+    "name instead of tools": (asked(tools="天气"), "tools is the str '天气'"),
+    "one tool, not in a list": (asked(tools=as_tool(weather).schema), "write tools=[schema]"),
+    "tool of a preview": (
+        lambda memory: memory.session("a").preview(tools=cast("Any", [weather])),
+        "tools=[as_tool(weather).schema]",
+    ),
+    "tokens as text": (asked(max_tokens="500"), "max_tokens='500' has the wrong type str"),
+    "notes as text": (asked(notes="x"), 'notes={"name": "text"}'),
+    "workspace as a path": (asked(workspace=Path("x")), 'workspace="text"'),
+    "name of a model": (
+        lambda memory: Agent(memory, cast("Any", "gpt-4o")),
+        "OpenAIChat('gpt-4o')",
+    ),
+    "name of a Claude model": (
+        lambda memory: Agent(memory, cast("Any", "claude-x")),
+        "Anthropic('claude-x')",
+    ),
+    "class of a model": (
+        lambda memory: Agent(memory, cast("Any", ScriptedModel)),
+        "model=ScriptedModel cannot answer",
+    ),
+    "memory with an event loop": (
+        lambda _: Agent(cast("Any", AsyncMemory()), ScriptedModel(["x"])),
+        "write AsyncAgent(memory, model)",
     ),
 }
 
@@ -85,3 +131,78 @@ def test_a_session_says_what_it_is() -> None:
     with Memory() as memory:
         shown = repr(memory.session("会话"))
     assert shown == "Session('会话', store=sqlite://, scope='default')"
+
+
+FORMATS = [wire.openai_chat, wire.openai_responses, wire.anthropic, wire.gemini]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.parametrize("face", FORMATS, ids=lambda face: face.__name__.rpartition(".")[2])
+def test_a_request_is_made_from_a_context(face: Any) -> None:
+    with Memory() as memory:
+        with pytest.raises(InvalidOption, match=r"got Session.*request\(session\.context\(\)\)"):
+            face.request(memory.session("a"))
+        with pytest.raises(InvalidOption, match=r"got AsyncSession.*await session\.context\(\)"):
+            face.request(memory.session("a").awaiting)
+        with pytest.raises(InvalidOption, match=r"got coroutine.*await it first"):
+            face.request(AsyncMemory().session("a").context())
+        with pytest.raises(InvalidOption, match=r"got str.*list of Message objects"):
+            face.request("你好")
+        with pytest.raises(InvalidOption, match=r"as_tool\(weather\)\.schema"):
+            face.request([user("hi")], tools=[weather])
+
+
+UNKNOWN: dict[str, tuple[Callable[[], object], str]] = {
+    "budget by position": (lambda: cast("Any", Budget)(8000), "write Budget(max_tokens=8000)"),
+    "tokens of a budget": (lambda: cast("Any", Budget)(tokens=9), "write Budget(max_tokens=9)"),
+    "misspelt in a budget": (
+        lambda: cast("Any", Budget)(max_token=9),
+        "did you mean max_tokens=?",
+    ),
+    "budget of a memory": (
+        lambda: cast("Any", Memory)(max_tokens=8000),
+        "write Memory(..., budget=Budget(max_tokens=8000))",
+    ),
+    "window of a memory": (
+        lambda: cast("Any", AsyncMemory)(context_window=99, reserve_ratio=0.1),
+        "budget=Budget(context_window=99, reserve_ratio=0.1)",
+    ),
+    "misspelt in a memory": (lambda: cast("Any", Memory)(modell="x"), "did you mean model=?"),
+    "unlike any option": (lambda: cast("Any", Memory)(zzz=1), "no option 'zzz'"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_an_argument_that_does_not_exist(case: str) -> None:
+    call, right = UNKNOWN[case]
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert right in str(caught.value)
+
+
+def test_hints_leave_signatures_and_other_errors_as_they_are() -> None:
+    parameters = inspect.signature(Memory).parameters
+    assert "budget" in parameters
+    assert "max_tokens" in inspect.signature(Budget).parameters
+    kinds = {each.kind for face in (Memory, AsyncMemory, Budget) for each in signature_of(face)}
+    assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    with pytest.raises(TypeError, match="'int' object is not iterable"):
+        Failing(3)
+
+
+class Failing:
+    @hinted("Failing", lambda given, unknown: f"never shown: {given} {unknown}")
+    def __init__(self, given: Any) -> None:
+        list(given)
+
+
+def signature_of(face: Callable[..., object]) -> list[inspect.Parameter]:
+    return list(inspect.signature(face).parameters.values())
+
+
+def test_an_unknown_model_needs_a_budget() -> None:
+    with pytest.raises(UnknownModel, match=r"budget=Budget\(max_tokens=8000\)") as caught:
+        Memory(model="gpt-99-ultra")
+    assert "context_window" not in str(caught.value)
+    with Memory(model="gpt-99-ultra", budget=Budget(max_tokens=8000)) as memory:
+        assert memory.budget.tokens == 8000

@@ -68,6 +68,15 @@ CHANGES: dict[str, list[tuple[str, str]]] = {
     each["language"]: [(before, after) for before, after in each["pairs"]]
     for each in _DATA["changes"]
 }
+FITTING: dict[str, list[tuple[list[str], list[str]]]] = {
+    language: [
+        (each["attributes"], each["values"])
+        for each in _DATA["fitting"]
+        if each["language"] == language
+    ]
+    for language in ("en", "zh")
+}
+"""Attributes with values that they can have: nobody changes a price to a weekday."""
 LANGUAGES: dict[str, list[str]] = _DATA["languages"]
 TALK: dict[str, list[str]] = _DATA["talk"]
 QUOTES: dict[str, list[str]] = _DATA["quotes"]
@@ -102,10 +111,12 @@ def changes(half: Half, *, seed: int = 1, each: int = 4) -> Iterator[Change]:
 
 
 def _change(before: str, after: str, language: str, half: Half, rng: random.Random) -> Change:
-    value, other = rng.sample(_half(VALUES["value" if language == "en" else "值"], half), 2)
-    first, second = rng.sample(LANGUAGES[language], 2)
     name = "attribute" if language == "en" else "属性"
     attribute = rng.choice(_half(VALUES[name], half))
+    value, other = rng.sample(
+        next(values for named, values in FITTING[language] if attribute in named), 2
+    )
+    first, second = rng.sample(LANGUAGES[language], 2)
     filled = [
         text.replace("{value}", value).replace("{other}", other).replace("{值}", value).replace("{另}", other)
         .replace("{language2}", second).replace("{language}", first).replace("{语2}", second).replace("{语}", first)

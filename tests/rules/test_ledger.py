@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rules.generator import HALVES, changes, planted, read_pairs
-from turnfold.rules import LedgerChange, StandingRule, extract_rules, ledger, update_ledger
+from turnfold.rules import (
+    LedgerChange,
+    StandingRule,
+    extract_rules,
+    ledger,
+    taken_back,
+    update_ledger,
+)
 from turnfold.rules.record import RuleTrust
 
 ROOM = 100_000
@@ -96,7 +103,7 @@ def test_a_change_of_mind_ends_the_old_rule_and_no_other(before: str, after: str
         ("Remind me to call the bank.", "Remind me to call the dentist."),
         ("Reply in French.", "Reply to Anna in English."),
         ("Never order anything without asking me first.", "Please order it, quote NH-4410."),
-        ("Don't open the window until I am back.", "Please open the window in the bath."),
+        ("Don't open the window until I am back.", "Please open the window in the bath every day."),
         ("The standup is on Monday.", "The standup is at 9:30."),
         (
             "Never sell item 4 to the shop in street 28.",
@@ -359,3 +366,29 @@ def test_what_goes_on_with_a_rule_does_not_end_it() -> None:
         "I want the white kettle.",
         "Not in grey.",
     ]
+
+
+@settings(max_examples=60)
+@given(st.lists(MESSAGES, max_size=12))
+def test_a_rule_is_taken_back_if_the_last_that_replaced_it_was_no_plain_statement(
+    texts: list[str],
+) -> None:
+    rules = said(*texts)
+
+    def is_taken_back(rule: StandingRule) -> bool:
+        if rule.state != "superseded":
+            return rule.state == "dropped"
+        after = [each for each in rules if rule.id in each.supersedes][-1:]
+        if not after or after[0].act != "state" or after[0].seq <= rule.seq:
+            return True
+        return is_taken_back(after[0])
+
+    assert taken_back(rules) == tuple(filter(is_taken_back, rules))
+
+
+def test_a_change_in_so_many_words_takes_back_and_another_value_does_not() -> None:
+    changed = said(
+        "We decided to use Postgres 15.", "Actually, make it SQLite instead of Postgres."
+    )
+    assert [rule.text for rule in taken_back(changed)] == ["We decided to use Postgres 15."]
+    assert taken_back(said("My phone number is 12345.", "My phone number is 67890.")) == ()

@@ -58,3 +58,10 @@ def test_every_place_is_in_the_log_and_where_it_was_asked_for(
     backwards = list(reversed(found.items()))
     again = ranked_places(backwards, newest=60, mean_tokens=mean, after=after, before=before)
     assert again == places
+
+
+def test_an_entry_between_matches_does_not_rank_above_them_by_its_place_alone() -> None:
+    """What stands beside three matches was ranked above a match elsewhere, and shown in its place."""
+    hits = [(20, 6.0), (22, 6.0), (24, 6.0), (40, 5.6)]
+    places = [seq for seq, _ in ranked_places(hits, newest=50, mean_tokens=10)]
+    assert set(places[:4]) == {20, 22, 24, 40}

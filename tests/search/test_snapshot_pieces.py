@@ -239,7 +239,7 @@ def test_what_is_no_snapshot_is_refused_with_the_place(
 
 
 def test_a_snapshot_too_large_is_refused_with_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnfold.records.snapshots.LARGEST_SNAPSHOT", 100)
+    monkeypatch.setattr("turnfold.records.workspace_snapshots.LARGEST_SNAPSHOT", 100)
     with pytest.raises(InvalidRecord, match=r"101 bytes.*100"):
         Snapshot(context="x" * 60, files={"a": b"y" * 41})
     assert LARGEST_SNAPSHOT > 100_000_000

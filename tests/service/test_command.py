@@ -106,6 +106,7 @@ def test_a_taken_port_is_said_in_a_sentence(tmp_path: Path) -> None:
 def test_without_its_packages_the_service_names_the_extra(
     missing: str, wanted: str, extra: str
 ) -> None:
+    command = {"service": "turnfold ui", "mcp": "turnfold mcp"}[extra]
     code = (
         "import importlib.util, sys\n"
         f"sys.modules[{missing!r}] = None\n"
@@ -114,6 +115,7 @@ def test_without_its_packages_the_service_names_the_extra(
         "from turnfold.errors import MissingExtra\n"
         f"try:\n    from turnfold.service import {wanted}\n"
         f"except MissingExtra as error:\n    assert 'turnfold[{extra}]' in str(error), error\n"
+        f"    assert {command!r} in str(error), error\n"
         "else:\n    raise SystemExit(1)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(SOURCE)}

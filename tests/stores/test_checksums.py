@@ -22,6 +22,7 @@ from turnfold.records import Checkpoint, Document, NewEntry, assistant, user
 from turnfold.search import Within
 from turnfold.stores import SqliteStore, Store, checksums, log_mark
 from turnfold.stores.sqlite import erasure as sqlite_erasure
+from turnfold.stores.sqlite.file import FIRST_STEP
 
 TALK = "talk"
 MARK = log_mark("alice", TALK)
@@ -274,6 +275,17 @@ def test_a_damaged_file_never_shows_another_text(tmp_path: Path, files: int) -> 
     assert outcomes["less"] <= files // 100
     assert outcomes["told"] > files // 20
     assert outcomes["as it was"] > files // 20
+
+
+def test_a_damaged_name_of_a_migration_is_told(tmp_path: Path) -> None:
+    """The names are the first thing that is read: before any setting, and by every connection that opens the file."""
+    path = tmp_path / "chat.db"
+    settled(SqliteStore(path, blocking=True).close())
+    name = FIRST_STEP.encode()
+    damaged = path.read_bytes().replace(name, b"\xb6" * len(name))
+    path.write_bytes(damaged)
+    with pytest.raises(StoreError, match="the file is damaged"):
+        SqliteStore(path, blocking=True)
 
 
 def _spoil(path: Path, dice: random.Random) -> None:

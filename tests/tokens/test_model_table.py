@@ -107,9 +107,7 @@ def test_an_unknown_name_is_counted_by_the_estimator_and_has_no_window(name: str
     with pytest.raises(UnknownModel) as caught:
         context_window_for(name)
     assert repr(name) in str(caught.value)
-    assert "pass context_window, or add the model with turnfold.tokens.register_model" in str(
-        caught.value
-    )
+    assert str(caught.value).endswith("add the model with turnfold.tokens.register_model")
 
 
 @pytest.fixture

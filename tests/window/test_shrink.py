@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,9 +20,10 @@ from turnfold.records import (
     ToolResult,
     user,
 )
+from turnfold.text import unusual_lines
 from turnfold.tokens import TokenCounter, counter_for
-from turnfold.window import common_cap, shrink_message, shrink_text
-from turnfold.window.shrink import SMALLEST_CAP, shrinkable_costs
+from turnfold.window import common_cap, shrink, shrink_message, shrink_text
+from turnfold.window.shrink import SMALLEST_CAP, may_be_shrunk_from, shrinkable_costs
 
 CHEAP = TokenCounter(CharacterText())
 EXACT = counter_for("gpt-4o")
@@ -59,6 +61,86 @@ class TestText:
     def test_the_same_text_and_cap_give_the_same_bytes(self, text: str, cap: int) -> None:
         once = shrink_text(text, cap, CHEAP.count_text, reference="#1")
         assert once == shrink_text(text.encode().decode(), cap, CHEAP.count_text, reference="#1")
+
+
+def records(language: str, *, odd: str = "") -> str:
+    """A log that repeats itself, with one odd line in the middle."""
+    usual = {
+        "en": "INFO gate {gate} opened by {name}, humidity {value} %",
+        "zh": "工地打卡 工种={name} 状态=正常 湿度={value}%",
+    }[language]
+    names = ("Ann", "Bob") if language == "en" else ("水电", "木工")
+    lines = [
+        f"2026-04-{day:02} 08:{day * 7 % 60:02} "
+        + usual.format(gate=day % 4, name=names[day % 2], value=40 + day)
+        for day in range(1, 29)
+    ] * 4
+    return "\n".join([*lines[:61], odd, *lines[61:]] if odd else lines)
+
+
+ODD = {
+    "en": "2026-04-06 08:42 INFO gate 2 jammed, a lorry blocks the ramp until noon",
+    "zh": "2026-04-06 08:42 工地打卡 工种=水电 状态=楼下天花渗水，已停工 湿度=46%",
+}
+
+
+class TestUnusualLines:
+    @pytest.mark.parametrize("language", ODD)
+    @pytest.mark.parametrize("cap", [200, 400, 1_000])
+    def test_the_odd_line_of_a_log_is_shown_between_its_two_ends(
+        self, language: str, cap: int
+    ) -> None:
+        text = records(language, odd=ODD[language])
+        message = shrink_message(answers("a", text=text), cap, EXACT, reference="#7")
+        shown = message.text.split("\n")
+        assert ODD[language] in shown
+        assert set(shown) - set(text.split("\n")) == {
+            f"[… {EXACT.count_text(text):,} tokens in full, see #7 …]",
+            "[…]",
+        }
+        assert shown[0] == text.split("\n")[0]
+        assert shown[-1] == text.split("\n")[-1]
+        assert 0.7 * cap <= EXACT.count_text(message.text) <= cap
+        assert may_be_shrunk_from(message.text, text)
+        assert not may_be_shrunk_from(message.text.replace(ODD[language], "all is well"), text)
+
+    @pytest.mark.parametrize("language", ODD)
+    def test_without_looking_for_it_nobody_would_see_it(
+        self, language: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(shrink, "unusual_lines", lambda *_: [])
+        text = records(language, odd=ODD[language])
+        assert ODD[language] not in shrink_message(answers("a", text=text), 400, EXACT).text
+
+    @pytest.mark.parametrize(
+        "line", ["  raise ValueError: connection refused by db-2", "    # 失败：无法连接数据库"]
+    )
+    def test_of_a_text_that_does_not_repeat_itself_a_failure_is_found(self, line: str) -> None:
+        code = Path(shrink.__file__).read_text("utf-8").replace("error", "mistake").split("\n")
+        text = "\n".join([*code[:120], line, *code[120:]])
+        found = unusual_lines(text, 0, len(text))
+        assert [text[each.start : each.stop] for each in found] == [line]
+
+    @pytest.mark.parametrize("language", ODD)
+    def test_a_log_of_nothing_but_usual_lines_has_none(self, language: str) -> None:
+        text = records(language)
+        assert unusual_lines(text, 0, len(text)) == []
+        assert "[…]" not in shrink_message(answers("a", text=text), 300, EXACT).text
+
+    @settings(deadline=None)
+    @given(
+        lines=st.lists(
+            st.sampled_from(["a b", "a c 1", "x error", "异常 了", "\r", "…", "[…]", ""]) | texts()
+        ),
+        cap=st.integers(0, 300),
+    )
+    def test_no_text_is_ever_above_its_cap_and_every_line_is_its_own(
+        self, lines: list[str], cap: int
+    ) -> None:
+        text = "\n".join(lines * 4)
+        shown = shrink_text(text, cap, CHEAP.count_text, unusual=True)
+        assert CHEAP.count_text(shown) <= cap
+        assert may_be_shrunk_from(shown, text)
 
 
 class TestArguments:

@@ -369,8 +369,8 @@ def test_a_cut_leaves_half_of_what_the_system_prompt_leaves(share: float) -> Non
     assert 0.4 * room <= kept <= 0.5 * room
 
 
-def test_parallel_results_fill_the_room_when_half_of_it_would_leave_nothing_readable() -> None:
-    ids = [f"c{number}" for number in range(6)]
+def test_parallel_results_fill_the_room_when_less_would_leave_nothing_readable() -> None:
+    ids = [f"c{number}" for number in range(7)]
     log = Transcript(COUNTER, [system("s" * 3_300), user("compare them"), asks(*ids)])
     for call_id in ids:
         log.add(answers(call_id, text="r" * 900))

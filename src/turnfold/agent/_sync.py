@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from turnfold.agent.events import AgentReply, Event
 from turnfold.agent.function_tools import Tool
-from turnfold.agent.loop import AsyncAgent, Workspace, awaiting_memory
+from turnfold.agent.loop import AsyncAgent, Workspace, blocking_memory
 from turnfold.findings import FindingRule, RuleSource
 from turnfold.memories import MemoryModule
 from turnfold.memory import Memory, RecallMode
@@ -42,7 +42,7 @@ class Agent:
     ) -> None:
         self._memory_module = memory_module
         self._awaiting = AsyncAgent(
-            awaiting_memory(memory),
+            blocking_memory(memory),
             model,
             tools=tools,
             system=system,

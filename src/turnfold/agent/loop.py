@@ -64,6 +64,7 @@ __all__ = (
     "Workspace",
     "WorkspaceMemory",
     "awaiting_memory",
+    "blocking_memory",
     "failure",
 )
 
@@ -278,6 +279,34 @@ def awaiting_memory(memory: object) -> AsyncMemory:
     return cast("AsyncMemory", found)
 
 
+def blocking_memory(memory: object) -> AsyncMemory:
+    """Return the asynchronous form of a blocking memory; raises `InvalidOption` for one that needs an event loop."""
+    if hasattr(memory, "session") and not hasattr(memory, "awaiting"):
+        name = type(memory).__name__
+        plain = name.removeprefix("Async")
+        raise InvalidOption(
+            f"Agent needs a {plain}, got {name}: write AsyncAgent(memory, model) and await its run(), or make the "
+            f"memory with {plain}(...)"
+        )
+    return awaiting_memory(memory)
+
+
+def _check_model(model: object) -> None:
+    """Raise `InvalidOption` if a model cannot answer: a name instead of a client, or a class instead of an object."""
+    if callable(getattr(model, "complete", None)) and not isinstance(model, type):
+        return
+    if isinstance(model, str):
+        client = "Anthropic" if "claude" in model else "OpenAIChat"
+        raise InvalidOption(
+            f"model={model!r} is a name, but an agent needs a client: write {client}({model!r}), from turnfold"
+        )
+    name = model.__name__ if isinstance(model, type) else type(model).__name__
+    raise InvalidOption(
+        f'model={name} cannot answer an agent: write OpenAIChat("gpt-4o"), Anthropic("claude-sonnet-4-5") '
+        "or another object with the methods of turnfold.models.ChatModel"
+    )
+
+
 async def _stored_answer(session: AsyncSession, asked: int) -> Message | None:
     """Return the first answer without tool calls after the entry `asked`; None if there is none yet."""
     while page := await session.history(after=asked, limit=_PAGE):
@@ -327,6 +356,7 @@ class AsyncAgent:
     ) -> None:
         if max_steps < 1 or parallel < 1:
             raise InvalidOption(f"max_steps={max_steps} and parallel={parallel} must be at least 1")
+        _check_model(model)
         self._memory = awaiting_memory(memory)
         self._model = model
         self._to = model if isinstance(model, WireFormat) else None

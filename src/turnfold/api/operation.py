@@ -38,12 +38,12 @@ class Operation(Generic[_Body, _Query, _Answer]):
     path: str
     description: str
     right: Right | None
-    """Main right that the token needs (see `rights` for all of them); None for endpoints that need no token."""
+    """Main right that the access token needs (`rights` has all); None for endpoints that need no access token."""
     body: type[_Body]
     query: type[_Query]
     answer: type[_Answer]
     grows: bool
-    """True if the operation appends to a log; it is refused once the tenant's token quota is used up."""
+    """True if the operation appends to a log; refused once the tenant's quota of (model) tokens is used up."""
     frees: bool
     """True if the operation only removes data. Other writes are refused once the tenant's byte quota is used up."""
     keyed: bool

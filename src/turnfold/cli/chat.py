@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -73,12 +74,36 @@ def pick_model(
     if chosen.startswith("claude") and base_url is None:
         from turnfold.models import Anthropic
 
+        _require_key(chosen, "ANTHROPIC_API_KEY", environment)
         return Anthropic(chosen)
     from turnfold.models import OpenAIChat
 
+    if base_url is None:
+        _require_key(chosen, "OPENAI_API_KEY", environment)
     # Local servers need no key, but the SDK refuses to start without one.
     key = environment.get("OPENAI_API_KEY") or ("none" if base_url else None)
     return OpenAIChat(chosen, base_url=base_url, api_key=key)
+
+
+def _require_key(model: str, name: str, environment: Mapping[str, str]) -> None:
+    """Raise `InvalidOption` if the provider's SDK has no credentials, before anything is typed.
+
+    An SDK may find other credentials than the key `name`: they are named by a variable with the same beginning, or lie
+    in the folder of Anthropic's profiles.
+    """
+    provider = name.partition("_")[0]
+    credentials = ("KEY", "TOKEN", "PROFILE", "CONFIG_DIR", "ID")
+    if any(
+        value and each.startswith(f"{provider}_") and each.endswith(credentials)
+        for each, value in environment.items()
+    ):
+        return
+    if provider == "ANTHROPIC" and (Path.home() / ".config" / "anthropic").exists():
+        return
+    raise InvalidOption(
+        f"{model} needs a key: set {name}, or name a server of your own with --base-url; without --model, chat works "
+        "offline"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +254,7 @@ def budget_line(receipt: Receipt) -> str:
     """Return one line about a call: tokens used and allowed, messages left out, share of the last prompt kept."""
     if not is_chinese():
         share = f", {receipt.prefix_share:.0%} of the last prompt kept" if receipt.previous else ""
-        return with_singulars(f"{receipt}{share}")
+        return with_singulars(f"{receipt}{share}").replace(" shrunk", " shortened")
     counts = [
         f"{known_label(str(outcome))} {receipt.count(outcome):,}"
         for outcome in (Outcome.FOLDED, Outcome.DROPPED, Outcome.SHRUNK)

@@ -104,13 +104,13 @@ COMMANDS: Final[Mapping[str, str]] = {
     "Create, list, rotate and revoke access tokens of a service.": (
         "创建、列出、更换和收回服务的访问令牌。"
     ),
-    "Create a token and show it once; only its hash is stored.": (
+    "Create an access token and show it once; only its hash is stored.": (
         "创建一个访问令牌并显示一次：只保存其散列值。"
     ),
     "List the tokens: name, tenant, rights, expiry and last use.": (
         "列出访问令牌：名称、租户、权限、有效期与上次使用时间。"
     ),
-    "Give a token a new secret and show it once; its name, tenant and rights stay.": (
+    "Give an access token a new secret and show the token once; its name, tenant and rights stay.": (
         "为访问令牌更换密钥并显示一次；名称、租户与权限不变。"
     ),
     "Revoke a token; a running service notices within a second, and ends its event streams.": (
@@ -241,7 +241,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Print every call and the totals as JSON, nothing else.": "只以 JSON 输出每次调用与总计。",
     "Print the results as JSON.": "以 JSON 输出找到的内容。",
     "Read and check; write nothing.": "只读取和检查，什么也不写。",
-    "Requests per second and token; 0 for no limit.": "每个访问令牌每秒的请求数；0 表示不限。",
+    "Requests per second and access token; 0 for no limit.": "每个访问令牌每秒的请求数；0 表示不限。",
     "Requests allowed at once before the rate applies.": "速率起作用之前可一次发出的请求数。",
     "The call, as the argument.": "要看的调用，与参数相同。",
     "Number or id of a call, @last or @prev. Default: @last.": (

@@ -18,6 +18,8 @@ _ERRORS: Final[Mapping[str, str]] = {
     "--base-url needs --model, because it names only the server": (
         "--base-url 只指明服务器，须同时给出 --model"
     ),
+    "{model} needs a key: set {name}, or name a server of your own with --base-url; without --model, chat works "
+    "offline": "{model} 需要密钥：请设置 {name}，或用 --base-url 指明自己的服务器；不带 --model 时 chat 可离线使用",
     "/recall needs words: /recall spare key": "/recall 后面要有词语，例如：/recall 备用钥匙",
     "give exactly one of: a session, --user, --all, --verify": "请只给出其中一个：会话、--user、--all、--verify",
     "--entry and --reason erase one entry: give the session and --entry": (
@@ -155,6 +157,11 @@ _USAGE: Final[Mapping[str, str]] = {
     "Missing argument {name}.": "请给出 {name}",
     "Missing option {name}.": "请给出选项 {name}",
     "No such command {name}.": "没有命令 {name}",
+    "No such command {name}. To undo a fold, `turnfold checkpoints SESSION` lists the summaries and "
+    "`turnfold checkpoints SESSION --drop ID` drops one": (
+        "没有命令 {name}。要撤销折叠：`turnfold checkpoints SESSION` 列出摘要，"
+        "`turnfold checkpoints SESSION --drop ID` 弃用其中一个"
+    ),
     "No such command {name}. Did you mean {near}?": "没有命令 {name}，是不是 {near}？",
     "No such option: {name}": "{name} 不是这个命令的选项",
     "No such option: {name} (Possible options: {near})": "{name} 不是这个命令的选项，相近的有：{near}",

@@ -23,6 +23,8 @@ from turnfold.cli.labels import is_chinese, translated
 __all__ = ("TranslatedGroup",)
 
 
+_UNDO: Final = frozenset({"undo", "undo-fold", "unfold"})
+"""Names under which readers look for the way to undo a fold."""
 _KEY_FILE: Final = "encryption_key_file"
 _UsageError: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 _HEADINGS: Final[Mapping[str, str]] = {
@@ -65,6 +67,15 @@ class TranslatedGroup(TyperGroup):
         """Run the command, with usage errors in the reader's language."""
         with _usage_errors():
             return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: Any) -> Any:  # noqa: ANN401 (passed through)
+        """Return the command that the arguments name; a name for undoing a fold gets an answer of its own."""
+        if args and args[0] in _UNDO:
+            raise _UsageError(
+                f"No such command {args[0]!r}. To undo a fold, `turnfold checkpoints SESSION` lists the summaries and "
+                "`turnfold checkpoints SESSION --drop ID` drops one"
+            )
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 (passed through)
         """Return the named command, with its help in the reader's language."""

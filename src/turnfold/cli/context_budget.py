@@ -230,7 +230,7 @@ def _facts(view: ContextView) -> Iterator[Text]:
             )
         yield _fact("cache", text)
     if view.folded or view.dropped or view.shrunk:
-        text = label("{folded:,} folded, {dropped:,} dropped, {shrunk:,} shrunk").format(
+        text = label("{folded:,} folded, {dropped:,} dropped, {shrunk:,} shortened").format(
             folded=view.folded, dropped=view.dropped, shrunk=view.shrunk
         )
         reasons = "; ".join(dict.fromkeys(reason_label(one.reason) for one in view.left_out))

@@ -10,13 +10,14 @@ from rich.text import Text
 
 from turnfold.cli.labels import known_label, translated
 from turnfold.cli.output import as_json, make_console
-from turnfold.cli.store import address_of, all_conversations, file_of, open_at, require_store
+from turnfold.cli.store import address_of, file_of, open_at, require_store
 from turnfold.errors import InvalidOption
 from turnfold.runtime import drive
 from turnfold.stores import (
     EncryptedStore,
     SqliteStatus,
     SqliteStore,
+    all_conversations,
     shown_address,
     sqlite_status,
 )
@@ -89,7 +90,7 @@ def database_status(store: str | None, tenant: str) -> DatabaseStatus:
             return _outdated(address, found)
     with open_at(store, tenant) as opened:
         health = drive(opened.store.health())
-        infos = all_conversations(opened)
+        infos = drive(all_conversations(opened.store, opened.scope))
     return DatabaseStatus(
         store=shown_address(address),
         backend=health.backend,

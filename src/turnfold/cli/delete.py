@@ -123,8 +123,11 @@ def show_check(check: ErasureCheck, *, json: bool) -> None:
         return
     console = make_console()
     if check.ok:
-        text = label("the store has nothing of what was erased; sessions searched: {searched:,}")
-        console.print(Text(text.format(searched=check.searched)))
+        text = label(
+            "checked {named:,} sessions of the receipt: none of them is among the {searched:,} sessions of the store"
+        )
+        text = text.format(named=check.named, searched=check.searched)
+        console.print(Text(with_singulars(text)))
     if not check.named:
         console.print(Text(label("the receipt names no session, so it proves nothing"), "bold"))
     if not check.intact:

@@ -36,6 +36,7 @@ _COMMANDS = {
     "checkpoints() lists them": "`turnfold checkpoints` lists them",
     "rules() lists them": "`turnfold rules` lists them",
     "conversations() lists them": "`turnfold sessions` lists them",
+    "leave out trial=True": "leave out --dry-run",
 }
 """What errors of the library name as a remedy -> the command that does the same."""
 

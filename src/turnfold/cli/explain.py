@@ -48,6 +48,8 @@ __all__ = (
 )
 
 
+_SHOWN = {"shrunk": "shortened"}
+"""Outcomes as they are stored -> the word that is shown."""
 _FATES = {"kept": "", "shrunk": "yellow", "moved": "cyan", "injected": "magenta"}
 
 
@@ -175,7 +177,9 @@ def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[Rend
     yield legend(parts, plain=plain)
     if point.reported_input is not None:
         off = point.tokens / point.reported_input - 1 if point.reported_input else 0.0
-        text = label("the provider counted {counted:,} ({cached:,} cached); we are {off:+.1%} off")
+        text = label(
+            "the provider counted {counted:,} ({cached:,} cached); turnfold's count differs by {off:+.1%}"
+        )
         cached = point.reported_cached or 0
         yield Text(text.format(counted=point.reported_input, cached=cached, off=off), "dim")
     if line := _price_line(point):
@@ -191,6 +195,9 @@ def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[Rend
         yield from _whole_items(view.items)
     else:
         yield _items(console, view.items)
+    if shortened := [str(item.seq) for item in view.items if item.fate == "shrunk"]:
+        text = label("shortened to fit: entries {entries}; each keeps its beginning and its end")
+        yield Text(text.format(entries=", ".join(shortened)), "dim", overflow="fold")
     for left in view.left_out:
         span = f"{left.first}" if left.first == left.last else f"{left.first}-{left.last}"
         yield Text(
@@ -216,7 +223,7 @@ def _items(console: Console, items: Sequence[SentItem]) -> RenderableType:
             known_label(item.section),
             known_label(item.label),
             f"{item.tokens:,}",
-            Text(known_label(item.fate), _FATES.get(item.fate, "")),
+            Text(known_label(_SHOWN.get(item.fate, item.fate)), _FATES.get(item.fate, "")),
             f"[{reason_label(item.reason)}] {item.text}" if item.reason else item.text,
         )
         for item in items

@@ -134,7 +134,11 @@ _WORDS: Final[Mapping[str, str]] = {
     "session": "会话",
     "sessions": "会话",
     "share": "占比",
+    "shortened": "缩短",
     "shrunk": "缩短",
+    "shortened to fit: entries {entries}; each keeps its beginning and its end": (
+        "为放进预算而缩短：第 {entries} 条记录，各保留开头和结尾"
+    ),
     "state": "状态",
     "strategy": "策略",
     "superseded": "已被取代",
@@ -173,8 +177,8 @@ _SENTENCES: Final = (
         "未能验证是当时发送的消息",
     ),
     (
-        "the provider counted {counted:,} ({cached:,} cached); we are {off:+.1%} off",
-        "服务商计为 {counted:,}（缓存 {cached:,}）；我们的偏差为 {off:+.1%}",
+        "the provider counted {counted:,} ({cached:,} cached); turnfold's count differs by {off:+.1%}",
+        "服务商计为 {counted:,}（缓存 {cached:,}）；turnfold 的计数相差 {off:+.1%}",
     ),
     (
         "{cost} {currency} for {model}, list prices of {date}",
@@ -198,7 +202,7 @@ _SENTENCES: Final = (
     ),
     ("no model: name one with --model for costs", "没有模型：要看费用请用 --model 指明"),
     (
-        "{folded:,} folded, {dropped:,} dropped, {shrunk:,} shrunk",
+        "{folded:,} folded, {dropped:,} dropped, {shrunk:,} shortened",
         "折叠 {folded:,}，丢弃 {dropped:,}，缩短 {shrunk:,}",
     ),
     (
@@ -231,8 +235,8 @@ _SENTENCES: Final = (
     ),
     ("not erased, may contain the same text: {name}", "未删除，可能含有相同内容：{name}"),
     (
-        "the store has nothing of what was erased; sessions searched: {searched:,}",
-        "存储中已没有这些内容：查看了 {searched:,} 个会话",
+        "checked {named:,} sessions of the receipt: none of them is among the {searched:,} sessions of the store",
+        "已核对回执中的 {named:,} 个会话：都不在存储现有的 {searched:,} 个会话之中",
     ),
     (
         "the receipt names no session, so it proves nothing",

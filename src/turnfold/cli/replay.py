@@ -14,7 +14,7 @@ from rich.text import Text
 from turnfold.budget import Budget
 from turnfold.cli.labels import entries_and_turns, label, with_singulars
 from turnfold.cli.output import as_json, make_console, printable, progressing, tables
-from turnfold.cli.store import Opened, all_conversations, counter_of, log_pages, open_session
+from turnfold.cli.store import counter_of, log_pages, open_session
 from turnfold.errors import InvalidExport, InvalidOption, NotFound, UnknownModel
 from turnfold.importers import (
     TURNFOLD,
@@ -27,7 +27,7 @@ from turnfold.importers import (
 from turnfold.inspect import Cost, Simulation, simulate
 from turnfold.records import Message
 from turnfold.runtime import drive
-from turnfold.stores import Scope, import_from, open_store
+from turnfold.stores import Scope, all_conversations, all_entries, import_from, open_store
 from turnfold.tokens import PriceTable, TokenCounter, load_prices, shipped_prices
 
 __all__ = (
@@ -112,7 +112,7 @@ def read_file(path: Path, format_name: str) -> dict[str, list[ImportedMessage]]:
     require_messages(path)
     chosen = detect(path) if format_name == "auto" else format_name
     if chosen == TURNFOLD:
-        return _exported(path)
+        return drive(_exported(path))
     found: dict[str, list[ImportedMessage]] = {}
     at = ""
     for piece in read_histories(path, chosen, branches=False):
@@ -132,23 +132,21 @@ def require_messages(path: Path) -> None:
         raise NotFound(f"there are no messages in {path}: give a file with a conversation")
 
 
-def _exported(path: Path) -> dict[str, list[ImportedMessage]]:
+async def _exported(path: Path) -> dict[str, list[ImportedMessage]]:
     """Return the conversations of a turnfold export, by importing it into a temporary store in memory."""
     scope = Scope("export")
     store = open_store("sqlite://", blocking=True)
     try:
-        drive(import_from(store, scope, path))
-        opened = Opened(store, scope, "sqlite://")
-        found: dict[str, list[ImportedMessage]] = {}
-        for info in all_conversations(opened):
-            messages = found.setdefault(info.conversation, [])
-            after = 0
-            while page := drive(store.read(scope, info.conversation, after=after)):
-                after = page[-1].seq
-                messages += [ImportedMessage(each.message, 0, each.created) for each in page]
-        return found
+        await import_from(store, scope, path)
+        return {
+            info.conversation: [
+                ImportedMessage(each.message, 0, each.created)
+                async for each in all_entries(store, scope, info.conversation)
+            ]
+            for info in await all_conversations(store, scope)
+        }
     finally:
-        drive(store.close())
+        await store.close()
 
 
 def _from_file(path: Path, session: str, format_name: str) -> tuple[str, list[Message]]:

@@ -142,7 +142,9 @@ def search_store(
     with open_at(store, tenant) as opened:
         conversation = None if session is None else find_session(opened, session)
         memory = Memory(opened.store, scope=opened.scope)
-        found = memory.search(query, conversation=conversation, within=within, limit=limit)
+        results = memory.search(query, conversation=conversation, within=within, limit=limit)
+        # A result without a marked word shares only single characters of Chinese words with the query.
+        found = [each for each in results if each.snippet.marks]
         return SearchScreen(store=opened.address, tenant=tenant, query=query, found=tuple(found))
 
 

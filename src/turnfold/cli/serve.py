@@ -45,7 +45,7 @@ _Model = Annotated[str, typer.Option(help="Model to count tokens for.")]
 _Tokens = Annotated[int | None, typer.Option(help="Default token budget of a call.")]
 _Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
 _Connections = Annotated[int, typer.Option(help="Most open connections.")]
-_Rate = Annotated[float, typer.Option(help="Requests per second and token; 0 for no limit.")]
+_Rate = Annotated[float, typer.Option(help="Requests per second and access token; 0 for no limit.")]
 _Burst = Annotated[int, typer.Option(help="Requests allowed at once before the rate applies.")]
 _Quota = Annotated[int, typer.Option(help="Tokens in all logs of a tenant; 0 for no limit.")]
 _QuotaBytes = Annotated[int, typer.Option(help="Bytes a tenant may store; 0 for no limit.")]
@@ -176,7 +176,7 @@ def create(
     ] = "read,write",
     days: Annotated[float, typer.Option(help="Days until it expires; 0 for never.")] = 0,
 ) -> None:
-    """Create a token and show it once; only its hash is stored."""
+    """Create an access token and show it once; only its hash is stored."""
     from turnfold.service import TokenFile, new_token
 
     wanted = [each.strip() for each in rights.split(",") if each.strip()]
@@ -213,7 +213,7 @@ def rotate(
         float, typer.Option(help="Hours the old secret is still accepted; 0 ends it now.")
     ] = 0,
 ) -> None:
-    """Give a token a new secret and show it once; its name, tenant and rights stay."""
+    """Give an access token a new secret and show the token once; its name, tenant and rights stay."""
     from turnfold.service import TokenFile
 
     typer.echo(TokenFile(file).rotate(name, now=time.time(), overlap=overlap_hours * 3_600))

@@ -50,7 +50,6 @@ __all__ = (
     "Opened",
     "OpenedSession",
     "address_of",
-    "all_conversations",
     "counter_of",
     "default_store",
     "encryption_keys",
@@ -235,18 +234,6 @@ def counter_of(head: Head) -> TokenCounter:
         )
         return cautious_counter()
     return known
-
-
-def all_conversations(opened: Opened) -> list[ConversationInfo]:
-    """Return all conversations of the tenant, ordered by id."""
-    found: list[ConversationInfo] = []
-    while page := drive(
-        opened.store.conversations(
-            opened.scope, after=found[-1].conversation if found else "", limit=_PAGE
-        )
-    ):
-        found.extend(page)
-    return found
 
 
 def sessions_in(opened: Opened, prefix: str = "") -> list[ConversationInfo]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json as json_lines
 import os
+import sqlite3
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
@@ -17,13 +18,27 @@ from rich.text import Text
 
 from turnfold.cli.labels import label, with_singulars
 from turnfold.cli.output import Reporter, as_json, make_console, printable, progressing
-from turnfold.cli.store import Opened, all_conversations, default_store, find_session, open_at
+from turnfold.cli.store import (
+    Opened,
+    address_of,
+    default_store,
+    file_of,
+    find_session,
+    open_at,
+)
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.importers import PROVIDERS, Imported, import_file
 from turnfold.records import Entry, Message
 from turnfold.redaction import Redactor
 from turnfold.runtime import drive
-from turnfold.stores import Progress, RedactingStore, Store, export_to
+from turnfold.stores import (
+    Progress,
+    RedactingStore,
+    Store,
+    all_conversations,
+    all_entries,
+    export_to,
+)
 from turnfold.tokens import counter_for
 
 __all__ = (
@@ -38,7 +53,6 @@ __all__ = (
 
 
 EXPORTS = ("turnfold", *PROVIDERS, "markdown")
-_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +90,7 @@ def export_sessions(
         progressing("exporting") as reporter,
     ):
         found = (
-            [info.conversation for info in all_conversations(opened)]
+            [info.conversation for info in drive(all_conversations(opened.store, opened.scope))]
             if every
             else list(dict.fromkeys(find_session(opened, name) for name in names))
         )
@@ -147,7 +161,7 @@ def _translate(
     changes: Counter[str] = Counter()
     entries = 0
     for number, name in enumerate(names, 1):
-        log = _log(opened, name)
+        log = drive(_log(opened, name))
         entries += len(log)
         if target.name == "markdown":
             file.writelines(_markdown(name, log))
@@ -164,11 +178,8 @@ def _body(name: str, messages: list[Message], target: _Target, changes: Counter[
     return json_lines.dumps({"conversation_id": name, **request.kwargs}, ensure_ascii=False)
 
 
-def _log(opened: Opened, name: str) -> list[Entry]:
-    found: list[Entry] = []
-    while page := drive(opened.store.read(opened.scope, name, after=len(found), limit=_PAGE)):
-        found += page
-    return found
+async def _log(opened: Opened, name: str) -> list[Entry]:
+    return [entry async for entry in all_entries(opened.store, opened.scope, name)]
 
 
 def _markdown(name: str, log: list[Entry]) -> Iterator[str]:
@@ -217,6 +228,7 @@ def import_path(
         default_store()  # creates its folder
     counter = counter_for(model) if model else None
     with (
+        _removing_new_store(address_of(store), keep=not trial),
         open_at(store, tenant, counter=counter, make=True) as opened,
         progressing("importing") as bar,
     ):
@@ -240,6 +252,34 @@ def import_path(
                 progress=report,
             )
         )
+
+
+@contextmanager
+def _removing_new_store(address: str, *, keep: bool) -> Generator[None]:
+    """Remove the SQLite file that the import created, if it fails; without `keep`, also if it does not.
+
+    A file in which something was stored is never removed.
+    """
+    path = file_of(address)
+    new = path is not None and not path.exists()
+    try:
+        yield
+    except BaseException:
+        keep = False
+        raise
+    finally:
+        # A write-ahead log that is still there after closing belongs to another process, which uses the file now.
+        if new and path is not None and not keep and not Path(f"{path}-wal").exists():
+            with suppress(sqlite3.Error):  # in doubt it stays
+                _remove_if_empty(path)
+
+
+def _remove_if_empty(path: Path) -> None:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        is_empty = connection.execute("SELECT count(*) FROM conversation").fetchone() == (0,)
+    if is_empty:
+        for end in ("", "-wal", "-shm"):
+            Path(f"{path}{end}").unlink(missing_ok=True)
 
 
 def show_imported(done: Imported, *, json: bool) -> None:

@@ -7,13 +7,13 @@ from turnfold._late_names import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.client._short_memory_sync import RemoteShortMemory
-    from turnfold.client._snapshots_sync import RemoteSnapshots
     from turnfold.client._sync import RemoteFindings, RemoteMemory, RemoteSession, RemoteState
+    from turnfold.client._workspace_snapshots_sync import RemoteSnapshots
     from turnfold.client.conversion import RemoteContext
     from turnfold.client.memory import AsyncRemoteMemory
     from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
     from turnfold.client.short_memory import AsyncRemoteShortMemory
-    from turnfold.client.snapshots import AsyncRemoteSnapshots
+    from turnfold.client.workspace_snapshots import AsyncRemoteSnapshots
 
 __all__ = (
     "AsyncRemoteFindings",
@@ -33,13 +33,13 @@ __all__ = (
 
 _HOMES = {
     "turnfold.client._short_memory_sync": "RemoteShortMemory",
-    "turnfold.client._snapshots_sync": "RemoteSnapshots",
+    "turnfold.client._workspace_snapshots_sync": "RemoteSnapshots",
     "turnfold.client._sync": "RemoteFindings RemoteMemory RemoteSession RemoteState",
     "turnfold.client.conversion": "RemoteContext",
     "turnfold.client.memory": "AsyncRemoteMemory",
     "turnfold.client.session": "AsyncRemoteFindings AsyncRemoteSession AsyncRemoteState",
     "turnfold.client.short_memory": "AsyncRemoteShortMemory",
-    "turnfold.client.snapshots": "AsyncRemoteSnapshots",
+    "turnfold.client.workspace_snapshots": "AsyncRemoteSnapshots",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -8,7 +8,7 @@ from typing import Self
 
 from turnfold.api import Provider
 from turnfold.budget import Budget
-from turnfold.client._snapshots_sync import RemoteSnapshots
+from turnfold.client._workspace_snapshots_sync import RemoteSnapshots
 from turnfold.client.conversion import RemoteContext
 from turnfold.client.memory import AsyncRemoteMemory
 from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
@@ -366,12 +366,15 @@ class RemoteSession:
         """Return the reports of up to `limit` model calls of this conversation after the call `after`, oldest first."""
         return drive(self._awaiting.calls(after=after, limit=limit))
 
-    def explain(self, call: str | None = None) -> Explanation:
-        """Return what a model call sent and why, rebuilt from the log; by default this object's last call."""
+    def explain(self, call: str | int | None = None) -> Explanation:
+        """Return what a model call sent and why, rebuilt from the log; by default this object's last call.
+
+        `call` is its name, or its number, from 1 for the oldest.
+        """
         return drive(self._awaiting.explain(call))
 
-    def diff(self, before: str, after: str) -> Difference:
-        """Compare the messages that two calls sent; `before` and `after` are ids of calls."""
+    def diff(self, before: str | int, after: str | int) -> Difference:
+        """Compare the messages that two calls sent; `before` and `after` are names or numbers of calls."""
         return drive(self._awaiting.diff(before, after))
 
     def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:

@@ -60,8 +60,8 @@ from turnfold.client.conversion import (
     to_explanation,
     to_recalled,
 )
-from turnfold.client.snapshots import AsyncRemoteSnapshots
 from turnfold.client.transport import RequestSender, check_positive, new_key, read_pages
+from turnfold.client.workspace_snapshots import AsyncRemoteSnapshots
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.findings import (
     FindingRule,
@@ -77,6 +77,7 @@ from turnfold.memory import (
     RecallMode,
     SessionStatus,
     list_client_ids,
+    numbered_call,
 )
 from turnfold.records import (
     Checkpoint,
@@ -554,16 +555,26 @@ class AsyncRemoteSession:
 
         return await read_pages(page, after, limit)
 
-    async def explain(self, call: str | None = None) -> Explanation:
-        """Return what a model call sent and why, rebuilt from the log; by default this object's last call."""
-        call = self._call_or_last(call)
+    async def explain(self, call: str | int | None = None) -> Explanation:
+        """Return what a model call sent and why, rebuilt from the log; by default this object's last call.
+
+        `call` is its name, or its number, from 1 for the oldest.
+        """
+        name = await self._named(call)
         return to_explanation(
-            await self._sender.call(api.operations.EXPLAIN, self.id, call, query=_RECORD)
+            await self._sender.call(api.operations.EXPLAIN, self.id, name, query=_RECORD)
         )
 
-    async def diff(self, before: str, after: str) -> Difference:
-        """Compare the messages that two calls sent; `before` and `after` are ids of calls."""
-        query = DiffQuery(form="record", before=before, after=after)
+    async def _named(self, call: str | int | None) -> str:
+        """Return the name of a call that is given by its name or number; by default the last of this object."""
+        if not isinstance(call, int):
+            return self._call_or_last(call)
+        return await numbered_call(lambda after: self.calls(after=after), call, self.id)
+
+    async def diff(self, before: str | int, after: str | int) -> Difference:
+        """Compare the messages that two calls sent; `before` and `after` are names or numbers of calls."""
+        first, second = await self._named(before), await self._named(after)
+        query = DiffQuery(form="record", before=first, after=second)
         return to_difference(await self._sender.call(api.operations.DIFF, self.id, query=query))
 
     async def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:

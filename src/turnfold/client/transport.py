@@ -168,9 +168,9 @@ class BlockingTransport:
 
 
 def _checked(url: str) -> tuple[str, tuple[str, str] | None]:
-    """Return the address of a service without its credentials, and these; httpx2 would log them.
+    """Return the address of a service without user name and password, and these two; httpx2 would log them.
 
-    Raises `InvalidOption` if it is no HTTP address.
+    Raises `InvalidOption` if `url` is no HTTP address.
     """
     try:
         parts = urlsplit(url)

@@ -111,7 +111,10 @@ def rules_in(sent: Sequence[Message], rules: Iterable[str]) -> int:
 
 
 class AtomIndex:
-    """The atoms (hard facts) of a conversation without system messages, each with its first message."""
+    """The hard facts (atoms: names, numbers, dates) of a conversation, each with the first message that states it.
+
+    System messages are not read.
+    """
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._reading = ReadCache()
@@ -126,7 +129,7 @@ class AtomIndex:
         self._first = {(each[0].kind, each[0].key): (seq, each) for seq, each in reversed(said)}
 
     def kept(self, sent: Sequence[Message], seq: int) -> tuple[int, int]:
-        """Return how many atoms (hard facts) of the first `seq` messages are in `sent`, and how many there are."""
+        """Return how many of the hard facts (atoms) in the first `seq` messages are in `sent`, and their number."""
         known = tuple(graded for first, graded in self._first.values() if first <= seq)
         text = context_text(sent)
         lost = check_fidelity(SourceFacts(known), text, reading=self._reading).missing

@@ -52,7 +52,7 @@ __all__ = (
 )
 
 _MOST_POINTS = 20
-"""Most calls of a conversation in which rules and atoms are counted; of more calls, evenly spaced ones are taken."""
+"""Most calls of a conversation in which rules and hard facts are counted; of more calls, evenly spaced ones."""
 _BEST = 5
 """Number of best search results that are scored for each question."""
 OnCall = Callable[[], object]

@@ -70,7 +70,7 @@ class Findings:
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Mark results as stale that a run of this tool invalidates. Call it before the tool runs and after it."""
+        """Mark results as stale that a run of this tool invalidates; to be called before the run and after it."""
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:

@@ -181,7 +181,7 @@ class FindingRule:
     serve: bool = False
     """True if an identical call is answered from memory instead of being made."""
     score: Callable[[str], float | None] = score_in_json
-    """Returns the relevance of a result, 0 to 1, from its text; None if the text does not state it."""
+    """Returns the relevance (0 to 1) that the text of a result states; None if it states none."""
     relevance: float = NEUTRAL
     """Relevance of a result for which `score` returns None."""
     min_relevance: float = 0.0

@@ -121,7 +121,7 @@ class _FindingStorage:
             await self.drop(key)
 
     async def drop(self, key: str) -> bool:
-        """Delete a finding, if it is still the version last read; return True if it was deleted."""
+        """Delete a finding, unless another process has changed it since it was read; return True if it was deleted."""
         owner = self.owner
         _, version = owner.findings.by_key.pop(key)
         try:
@@ -397,7 +397,7 @@ class AsyncFindings:
         return await self.get(called.name, arguments)
 
     async def ran(self, tool: str) -> None:
-        """Mark results as stale that a run of this tool invalidates. Call it before the tool runs and after it."""
+        """Mark results as stale that a run of this tool invalidates; to be called before the run and after it."""
         async with self._lock:
             await self._owner.refresh()
             await self._note_run(tool)

@@ -19,14 +19,17 @@ import math
 from bisect import bisect, insort
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from turnfold._late_names import late_pattern
+from turnfold.fold.changes import CHANGED_MARKS, ToldSentence, find_changes, is_marked, restates
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
+from turnfold.fold.fragments import SummaryPiece, idle_rows, own_words, short_answers
 from turnfold.fold.sentence_scores import form_of, is_question, proper_names, without_lead
 from turnfold.fold.speakers import (
     ANNEX_HEADINGS,
+    is_call,
     is_tool,
     line_of,
     prefix_of,
@@ -105,6 +108,12 @@ _LEAST_STRESS = 0.12
 """A sentence with a lower factor, such as a greeting, is kept only if there is nothing else."""
 _MOST_ALIKE = 3
 """Most questions in a summary that differ only in their numbers and ids ("where is order 17?")."""
+_CHANGED = 0.5
+"""Factor for a sentence of which a later one changed a part."""
+_IDLE = 0.05
+"""Factor for a row of tool output that nobody took up, and for a fragment that the answer repeats."""
+_CALL = 0.5
+"""Factor for the arguments of a tool call."""
 _NUMBERS = late_pattern(r"[A-Za-z]*\d[\w.,:-]*")
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
@@ -133,13 +142,18 @@ class _Candidate:
     voice: float
     """Weight of the speaker's words, 0 to 1; see `voice_of`."""
     stress: float
-    """Factor for its position in the message and its form."""
+    """Factor for the sentence's position in its message, and for its form."""
     tool: bool
     """True if the sentence is output of a tool."""
     spaced: bool
-    """True if there is a space before it in its line of the previous summary."""
+    """True if there is a space before the sentence in its line of the previous summary."""
+    role: str
+    """The speaker's role, or `call` for the arguments of a tool call."""
+    hits: tuple[FactMatch, ...]
     pattern: str = ""
     """A question without its numbers and ids; empty for other sentences."""
+    needs: int | None = None
+    """Index of the sentence that is shown before it, such as the question of a short answer."""
 
 
 def _render(candidates: Iterable[tuple[_Candidate, str]], *, unchanged: bool = False) -> str:
@@ -240,27 +254,43 @@ class _Cover:
         """True once tool output fills its share of the limit."""
         self._patterns: Tally[str] = Tally()
         """How many questions of each pattern were chosen."""
+        self._chosen: set[int] = set()
 
     def value(self, at: int) -> float:
         """Return the value of a sentence: the weight of the facts and terms that no chosen one has, per token."""
-        candidate = self._candidates[at]
+        candidate, cost = self._candidates[at], self._costs[at]
         facts, terms = self._worth.facts, self._worth.terms
+        with_needed = candidate.terms
+        if candidate.needs is not None and candidate.needs not in self._chosen:
+            with_needed |= self._candidates[candidate.needs].terms
+            needed = self._costs[candidate.needs]
+            cost = (cost ** (1 / _LENGTH_POWER) + needed ** (1 / _LENGTH_POWER)) ** _LENGTH_POWER
         new_facts = sorted(candidate.facts.keys() - self._stated_facts)
-        new_terms = sorted(candidate.terms - self._stated_terms)
+        new_terms = sorted(with_needed - self._stated_terms)
         new = sum(facts[name] for name in new_facts)
         new += _TERM_SHARE * candidate.voice**2 * sum(terms[term] for term in new_terms)
         if candidate.message < 0:
             new *= _EARLIER_CROWDED if self.crowded else _EARLIER_PRIOR
         if candidate.tool and self.tools_crowded:
             new *= _TOOL_CROWDED
-        return (new * candidate.stress + _LEAST_WORTH) / self._costs[at]
+        return (new * candidate.stress + _LEAST_WORTH) / cost
 
     def is_repeated(self, at: int) -> bool:
         """Return True if enough questions were chosen that differ from candidate `at` only in their numbers and ids."""
         return self._patterns[self._candidates[at].pattern] >= _MOST_ALIKE
 
+    def has(self, at: int) -> bool:
+        """Return True if candidate `at` was chosen."""
+        return at in self._chosen
+
+    def missing(self, at: int) -> list[int]:
+        """Return `at`, after the sentence that it needs if that was not chosen yet."""
+        needs = self._candidates[at].needs
+        return [at] if needs is None or needs in self._chosen else [needs, at]
+
     def add(self, at: int) -> None:
         chosen = self._candidates[at]
+        self._chosen.add(at)
         self._stated_facts |= chosen.facts.keys()
         self._stated_terms |= chosen.terms
         if chosen.pattern:
@@ -279,6 +309,19 @@ class _Room:
         self._prefixes: dict[str, int] = {}
         self._kept: list[int] = []
         self.left = limit
+
+    def take_all(self, indexes: Sequence[int]) -> list[int]:
+        """Choose all these sentences and return their tokens; empty, and no change, if there is no room for one."""
+        left, costs = self.left, list[int]()
+        for number, at in enumerate(indexes):
+            cost = self.take(at)
+            if not cost:
+                for taken in indexes[:number]:
+                    self._kept.remove(taken)
+                self.left = left
+                return []
+            costs.append(cost)
+        return costs
 
     def take(self, at: int) -> int:
         """Choose the sentence with index `at` and return its tokens; 0, and no change, if there is no room for it."""
@@ -323,14 +366,15 @@ def _choose(
         value = cover.value(at)
         if heap and -heap[0][0] > value:
             heapq.heappush(heap, (-value, at))
-        elif cover.is_repeated(at):
+        elif cover.is_repeated(at) or cover.has(at):
             continue
-        elif cost := room.take(at):
+        elif costs := room.take_all(group := cover.missing(at)):
             misfits = 0
-            chosen.append(at)
-            cover.add(at)
-            earlier_spent += cost if candidates[at].message < 0 else 0
-            tools_spent += cost if candidates[at].tool else 0
+            chosen.extend(group)
+            for each, cost in zip(group, costs, strict=True):
+                cover.add(each)
+                earlier_spent += cost if candidates[each].message < 0 else 0
+                tools_spent += cost if candidates[each].tool else 0
             cover.crowded = earlier_spent > _EARLIER_ROOM * limit
             cover.tools_crowded = tools_spent > _TOOL_ROOM * limit
         else:
@@ -411,11 +455,11 @@ def extract_summary(
     ordered = sorted(map(as_read, passages), key=lambda passage: passage.position)
     chinese = language == "zh" or (language == "auto" and _speak_chinese(ordered, previous))
     found = _candidates(ordered, previous, reading or ReadCache(), chinese=chinese)
-    candidates = list(_distinct(found))
-    outdated = set(map(sentence_key, without))
-    candidates = [c for c in candidates if sentence_key(c.whole) not in outdated] or candidates
+    candidates = _without_outdated(list(_distinct(found)), without)
     if not candidates:
         return ""
+    if ordered:  # a previous summary alone stays as it is
+        candidates = _with_needs(_with_changes(candidates, chinese=chinese))
 
     def render(indexes: Sequence[int]) -> str:
         return _render((candidates[at], candidates[at].text) for at in sorted(indexes))
@@ -429,6 +473,70 @@ def extract_summary(
     ranked = _choose(candidates, limit=limit, count=count)
     kept = best_that_fit(ranked, render, limit=limit, count=count)
     return kept or _cut(render(ranked[:1]), limit=limit, count=count, chinese=chinese)
+
+
+def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> list[_Candidate]:
+    """Return the candidates without those that state or restate one of these rules; all if none would be left."""
+    rules = [(sentence_key(rule), frozenset(content_terms(rule))) for rule in without]
+    if not rules:
+        return candidates
+    exact = {rule for rule, _ in rules}
+    return [
+        c
+        for c in candidates
+        if sentence_key(c.whole) not in exact and (c.tool or not restates(c.text, rules))
+    ] or candidates
+
+
+def _with_changes(candidates: list[_Candidate], *, chinese: bool) -> list[_Candidate]:
+    """Return the candidates without those that a later one changed; one that tells more is marked instead."""
+    asked = [is_question(c.whole) for c in candidates]
+    statements: list[ToldSentence] = []
+    speaker, message = "", None
+    for c, asks in zip(candidates, asked, strict=True):
+        if c.message != message and c.role in ("user", "assistant"):
+            corrects = speaker == "assistant" and c.role == "user" and c.message >= 0
+            speaker, message = c.role, c.message
+        else:
+            corrects = bool(statements) and statements[-1].corrects and c.message == message
+        hits = () if asks or c.role == "call" else c.hits
+        statements.append(ToldSentence(c.whole, hits, c.message, c.role, corrects))
+    changed = find_changes(statements)
+    mark = CHANGED_MARKS["zh" if chinese else "en"]
+    kept: list[_Candidate] = []
+    for at, c in enumerate(candidates):
+        if at not in changed:
+            kept.append(c)
+        elif not changed[at].whole:
+            stress = c.stress * _CHANGED
+            kept.append(
+                replace(c, text=mark + c.text, whole=mark + c.whole, stress=stress, joins=False)
+            )
+    return kept or candidates
+
+
+def _with_needs(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Return the candidates with what each needs before it; those that say nothing alone get almost no weight."""
+    pieces = [
+        SummaryPiece(
+            c.whole,
+            frozenset(c.facts),
+            c.message,
+            c.role,
+            own_words(c.whole, c.hits) if c.role != "call" else 0,
+        )
+        for c in candidates
+    ]
+    for at, alone in short_answers(pieces).items():
+        c = candidates[at]
+        needs = alone.needs
+        if needs is not None and candidates[needs].stress < _LEAST_STRESS:
+            needs = None  # "Is there anything else?" explains no answer
+        stress = c.stress * _IDLE if alone.idle else c.stress
+        candidates[at] = replace(c, needs=needs, stress=stress)
+    for at in idle_rows(pieces):
+        candidates[at] = replace(candidates[at], stress=candidates[at].stress * _IDLE)
+    return candidates
 
 
 def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
@@ -495,6 +603,11 @@ def _candidate(
     spaced: bool = True,
 ) -> _Candidate:
     whole, prose, tool = sentence.text, sentence.kind == "prose", is_tool(speaker)
+    role = "call" if is_call(speaker) else "tool" if tool else role_of(speaker)
+    if role == "call":
+        stress *= _CALL
+    if is_marked(whole):
+        stress *= _CHANGED
     terms = frozenset(content_terms(whole))
     rules = _rule_share(whole, hits, role_of(speaker))
     facts = {
@@ -505,7 +618,7 @@ def _candidate(
     text = whole
     if prose and not tool:
         facts.update((f"proper\0{name}", _PROPER_NAME) for name in proper_names(whole))
-        text = without_lead(whole)
+        text = without_lead(whole).rstrip("；") or whole
         if text is not whole and starts_with_label(text):
             text = whole  # of "Oh, user: pay", the rest would read as words of the user
     if rules <= _LEAST_RULE and len(terms) <= _FEW_TERMS and len(facts) == 1:
@@ -525,6 +638,8 @@ def _candidate(
         stress=stress * form.factor,
         tool=tool,
         spaced=spaced,
+        role=role,
+        hits=hits,
         pattern=_NUMBERS.sub("0", text) if prose and not tool and is_question(text) else "",
     )
 

@@ -15,7 +15,7 @@ from turnfold._late_names import late_pattern
 from turnfold.fold.facts import FactMatch
 from turnfold.text import Sentence
 
-__all__ = ("Form", "form_of", "is_question", "proper_names", "without_lead")
+__all__ = ("Form", "form_of", "is_outcome", "is_question", "proper_names", "without_lead")
 
 
 _LEAD = late_pattern(
@@ -146,6 +146,11 @@ class Form(NamedTuple):
     """1.0 for a plain statement, less for a sentence that is hardly ever needed later, more for one that often is."""
     statement: float = 0.0
     """Weight of a statement about the speaker (who they are, what they like), which counts as a fact; else 0."""
+
+
+def is_outcome(words: str) -> bool:
+    """Return True if a line of tool output tells an error or a result."""
+    return _OUTCOME.search(words) is not None
 
 
 def form_of(

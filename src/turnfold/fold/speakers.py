@@ -16,6 +16,7 @@ from turnfold.text import clean_text, is_chinese, single_line
 __all__ = (
     "ANNEX_HEADINGS",
     "as_summary",
+    "is_call",
     "is_role",
     "is_tool",
     "line_of",
@@ -66,6 +67,11 @@ def is_role(name: str) -> bool:
 def is_tool(speaker: str) -> bool:
     """Return True if the speaker is a tool or function."""
     return role_of(speaker) in ("tool", "function")
+
+
+def is_call(speaker: str) -> bool:
+    """Return True if the speaker is a message that calls a tool, such as `assistant calls search`."""
+    return " calls " in speaker or " 调用 " in speaker
 
 
 def voice_of(speaker: str) -> float:

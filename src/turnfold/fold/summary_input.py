@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
+
+import msgspec
 
 from turnfold.fold.facts import FactMatch, find_hits
 from turnfold.fold.speakers import is_role, tool_name
@@ -41,6 +44,8 @@ _READ_FROM_THE_START = 3 / 4
 _LONGEST_WORD_CUT = 200
 _WORD_ENDS = "\n 。，"
 _LANGUAGE_SAMPLE = 4_000
+_LONGEST_ARGUMENTS = 300
+"""Most characters of the arguments of a tool call that are written as `key=value`, which then stay one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +150,33 @@ def _passages(message: Message, position: int, names: dict[str, str]) -> Iterato
         yield Passage(speaker, text, position)
     for call in message.calls:
         names[call.id] = call.name
-        yield Passage(f"{speaker} calls {tool_name(call.name)}", call.arguments, position)
+        yield Passage(
+            f"{speaker} calls {tool_name(call.name)}", _arguments(call.arguments), position
+        )
     for part in message.parts:
         if isinstance(part, ToolResult) and (result := _text_of(part.content)).strip():
             name = tool_name(names.get(part.call_id, message.name or ""))
             yield Passage(f"tool:{name}" if name else "tool", result, position)
+
+
+def _arguments(written: str) -> str:
+    """Return the arguments of a tool call as `key=value, key=value` if they are few and short, else as they are."""
+    if len(written) > _LONGEST_ARGUMENTS:
+        return written
+    try:
+        found: object = msgspec.json.decode(written)
+    except (ValueError, RecursionError):
+        return written
+    if not isinstance(found, dict) or not found:
+        return written
+    pairs = cast("dict[str, object]", found)
+    if any(isinstance(value, dict | list) or "\n" in str(value) for value in pairs.values()):
+        return written
+    return ", ".join(f"{key}={_argument(value)}" for key, value in pairs.items())
+
+
+def _argument(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _speaker(message: Message) -> str:

@@ -62,7 +62,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class _MissingParts:
-    """The parts of an answer that the store does not have yet, because it was imported while it was being written."""
+    """The parts of an answer that the store lacks: an earlier import read the answer before it was complete."""
 
     seq: int
     message: Message
@@ -248,7 +248,8 @@ async def _import_own(
 ) -> Imported:
     if trial:
         raise InvalidOption(
-            "an export of turnfold is always checked before it is written: import it without trial"
+            "an export of turnfold is checked as a whole before anything is written, so it has no dry run: "
+            "leave out trial=True"
         )
     with path.open("rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"

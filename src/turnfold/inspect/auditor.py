@@ -30,7 +30,6 @@ __all__ = (
 )
 
 
-_PAGE = 500
 _MAX_LEADING = 8
 
 
@@ -71,7 +70,7 @@ class AuditFault:
 
 @dataclass(frozen=True, slots=True)
 class _StoredState:
-    """Log, checkpoints and notes of a conversation, as read from the store."""
+    """Log, checkpoints and session notes (stored state) of a conversation, as read from the store."""
 
     entries: Sequence[Entry]
     checkpoints: Sequence[Checkpoint]
@@ -138,9 +137,7 @@ async def _audit(session: AsyncSession, context: Context | None) -> list[AuditFa
 
 
 async def _read_state(session: AsyncSession) -> _StoredState:
-    entries: list[Entry] = []
-    while page := await session.history(after=len(entries), limit=_PAGE):
-        entries.extend(page)
+    entries = await session.history()
     cleared = await _note(session, "cleared")
     system = await _note(session, "system")
     heading = (
@@ -164,7 +161,7 @@ async def _stand_in(session: AsyncSession) -> tuple[int, str]:
 
 
 def _leading_system(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Return the system messages at the start of the log; they are current if no note lists others."""
+    """Return the system messages at the start of the log; they are current if no stored session note lists others."""
     return takewhile(lambda entry: entry.message.role == "system", entries[:_MAX_LEADING])
 
 

@@ -178,11 +178,6 @@ class Cost:
         """Share of the prompt tokens of all calls that came from the provider's cache."""
         return _share(self.read, self.written, self.fresh)
 
-    @property
-    def with_folds(self) -> float:
-        """Cost of the calls, and of the folds if a model writes the summaries."""
-        return self.total + self.folds.total
-
 
 def _share(read: int, written: int, fresh: int) -> float:
     prompt = read + written + fresh

@@ -6,14 +6,13 @@ not sent are listed with outcome and reason.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turnfold.errors import InvalidOption
 from turnfold.memory import AsyncSession, Explanation, Manifest, SessionStatus, call_key
-from turnfold.records import Checkpoint, Message, ToolCall, encode_message
+from turnfold.records import Checkpoint, Message, ToolCall, message_digest
 from turnfold.window import Context, Outcome, Section
 
 __all__ = (
@@ -186,7 +185,7 @@ def _rows(
             tokens=cost,
             fate=fate,
             reason=reason,
-            digest=hashlib.blake2b(encode_message(message), digest_size=8).hexdigest(),
+            digest=message_digest(message, size=8).hex(),
             text=excerpt(message),
         )
 
@@ -259,7 +258,7 @@ class CallPoint:
     call: str
     """Id of the call."""
     number: int = 0
-    """Which call of its session it is, from 1 (`call_numbers`); 0 if that was not asked for."""
+    """Number of the call in its session, from 1 (`call_numbers`); 0 if the numbers were not requested."""
     seq: int
     """Seq of the newest entry when the call was made."""
     created: int
@@ -349,7 +348,7 @@ def call_point(manifest: Manifest, number: int = 0) -> CallPoint:
 
 
 def call_view(explained: Explanation, numbers: Mapping[str, int] | None = None) -> CallView:
-    """Return the messages of a call, and the parts of the log that were left out; `numbers` are those of all calls."""
+    """Return the messages of a call, and what was left out of the log; `numbers` are the call numbers, by call id."""
     manifest, numbers = explained.manifest, numbers or {}
     return CallView(
         point=call_point(manifest, numbers.get(manifest.call, 0)),

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 
-from turnfold.records import Message, encode_message
+from turnfold.records import Message, message_digest
 
 __all__ = ("count_known", "count_known_in_order", "digest_of")
 
 
 def digest_of(message: Message) -> bytes:
     """Return the digest by which a passed message is recognised as one that is stored already."""
-    return blake2b(encode_message(message), digest_size=12).digest()
+    return message_digest(message, size=12)
 
 
 def count_known(known: Sequence[bytes], passed: Sequence[bytes]) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from turnfold._caches import SizedCache
 from turnfold.memory import AsyncSession
 from turnfold.rules import render_rules, shown_rules
 from turnfold.stores import State
@@ -27,19 +27,16 @@ class RulesTexts:
     """Cache of the user's rules as text: one per conversation, valid for one state of it and one window size."""
 
     def __init__(self) -> None:
-        self._texts: OrderedDict[str, tuple[State, int, str]] = OrderedDict()
+        self._texts: SizedCache[str, tuple[State, int, str]] = SizedCache(limit=_MAX_TEXTS)
 
     def get(self, conversation: str, state: State, window: int) -> str | None:
         """Return the cached rules text of a conversation if it was rendered for this state and window, else None."""
-        *made_for, text = self._texts.get(conversation, (None, 0, ""))
+        *made_for, text = self._texts.get(conversation) or (None, 0, "")
         return text if made_for == [state, window] else None
 
     def put(self, conversation: str, state: State, window: int, *, text: str) -> None:
         """Cache the rules text of a conversation, rendered for this state and window."""
-        self._texts[conversation] = (state, window, text)
-        self._texts.move_to_end(conversation)
-        while len(self._texts) > _MAX_TEXTS:
-            self._texts.popitem(last=False)
+        self._texts.put(conversation, (state, window, text))
 
 
 async def rules_text(

@@ -82,7 +82,7 @@ class TokenMemory:
 
     @property
     def counter(self) -> TokenCounter:
-        """The counter of single messages: the model driver if it can count, else the model's tokenizer."""
+        """The counter of single messages: the `model_driver` (a model's client) if it can count, else a tokenizer."""
         return self._driver or self._local
 
     @property
@@ -91,7 +91,7 @@ class TokenMemory:
         return None if self._last is None else self._last.receipt
 
     def count_message_tokens(self, message: object) -> int:
-        """Return the tokens of one message, framing included; counted by the model driver if there is one.
+        """Return the tokens of one message, framing included; the `model_driver` (a model's client) counts, if given.
 
         Inside an event loop the driver is called in the thread pool, and this call blocks until it returns.
         """

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from inspect import isawaitable
 from typing import Any, Final, cast
 
@@ -31,7 +30,7 @@ from turnfold.records import (
     SystemNote,
     as_messages,
     decode_struct,
-    encode_message,
+    message_digest,
     plain_text,
     write_note,
 )
@@ -61,7 +60,7 @@ class StoredSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _name(message: Message) -> str:
-    return blake2b(encode_message(message), digest_size=8).hexdigest()
+    return message_digest(message, size=8).hex()
 
 
 def _digests(messages: Iterable[Message]) -> list[bytes]:

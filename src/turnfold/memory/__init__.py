@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.memories import SummaryTokenMemory, TokenMemory
     from turnfold.memory._sync import Memory, Session, State
+    from turnfold.memory.cached_conversation import ConversationCache
     from turnfold.memory.call_log import (
         Difference,
         Explanation,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         budget_of,
         call_key,
         compare,
+        numbered_call,
     )
     from turnfold.memory.config import (
         CompactionMode,
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
         MemoryMode,
         RecallMode,
     )
-    from turnfold.memory.conversation_cache import ConversationCache
     from turnfold.memory.embedding_index import Meanings, MeaningStatus
     from turnfold.memory.erasure import ErasedConversation, ErasureCheck, ErasureReceipt
     from turnfold.memory.folding import FoldCall, Folder, FoldRange
@@ -93,6 +94,7 @@ __all__ = (
     "compare",
     "list_client_ids",
     "make_config",
+    "numbered_call",
     "own_head",
     "pins_text",
     "recall_parameters",
@@ -103,9 +105,9 @@ __all__ = (
 
 _HOMES = {
     "turnfold.memory._sync": "Memory Session State",
-    "turnfold.memory.call_log": "Difference Explanation Manifest budget_of call_key compare",
+    "turnfold.memory.call_log": "Difference Explanation Manifest budget_of call_key compare numbered_call",
     "turnfold.memory.config": "CompactionMode FoldMode MemoryConfig MemoryMode RecallMode",
-    "turnfold.memory.conversation_cache": "ConversationCache",
+    "turnfold.memory.cached_conversation": "ConversationCache",
     "turnfold.memory.erasure": "ErasedConversation ErasureCheck ErasureReceipt",
     "turnfold.memory.folding": "FoldCall FoldRange Folder",
     "turnfold.memory.embedding_index": "MeaningStatus Meanings",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from turnfold._argument_hints import hinted
 from turnfold.budget import Budget
 from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
@@ -14,7 +15,7 @@ from turnfold.memory.context import Tools
 from turnfold.memory.embedding_index import MeaningStatus
 from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
 from turnfold.memory.folding import FoldCall
-from turnfold.memory.memory import AsyncMemory, make_config
+from turnfold.memory.memory import AsyncMemory, make_config, option_advice
 from turnfold.memory.memory_search import SearchResult
 from turnfold.memory.pins_and_state import AsyncState
 from turnfold.memory.session import AsyncSession, SessionStatus
@@ -29,13 +30,6 @@ from turnfold.stores import Appended, ConversationInfo, EncryptionKey, Erasure, 
 from turnfold.telemetry import Meter
 from turnfold.tokens import Calibration, TokenCounter
 from turnfold.window import Context, Strategy, oldest_first
-
-__all__ = (
-    "Memory",
-    "Session",
-    "State",
-)
-
 
 if TYPE_CHECKING:
     from turnfold.snapshots import Snapshots
@@ -158,7 +152,7 @@ class Session:
         return drive(self._awaiting.system(content))
 
     def user(self, content: object, *, name: str | None = None, client_id: str = "") -> Appended:
-        """Append a user message; it starts a turn."""
+        """Append a user message; it starts a turn. An empty one is stored, and not sent to providers that refuse it."""
         return drive(self._awaiting.user(content, name=name, client_id=client_id))
 
     def assistant(
@@ -177,7 +171,11 @@ class Session:
     def tool(
         self, content: object, *, tool_call_id: str, name: str | None = None, client_id: str = ""
     ) -> Appended:
-        """Append the result of the tool call `tool_call_id`."""
+        """Append the result of the tool call `tool_call_id`.
+
+        If no assistant message before it has a call with this id, the result stays in the log and is sent to no model:
+        `context()` logs a warning, and its receipt lists the result as dropped.
+        """
         return drive(
             self._awaiting.tool(content, tool_call_id=tool_call_id, name=name, client_id=client_id)
         )
@@ -345,15 +343,16 @@ class Session:
         """Return the reports of up to `limit` model calls of this conversation after the call `after`, oldest first."""
         return drive(self._awaiting.calls(after=after, limit=limit))
 
-    def explain(self, call: str | None = None) -> Explanation:
+    def explain(self, call: str | int | None = None) -> Explanation:
         """Return what a model call sent and why, rebuilt from the log; by default the last call of this session object.
 
+        `call` is its name (`session.calls()[0].call`), or its number, from 1, as `turnfold explain` shows it.
         Raises `NotFound` if there is no such call, `InvalidOption` if none was made yet.
         """
         return drive(self._awaiting.explain(call))
 
-    def diff(self, before: str, after: str) -> Difference:
-        """Compare the contexts of two calls, given by name: messages, tokens by section, and why they differ."""
+    def diff(self, before: str | int, after: str | int) -> Difference:
+        """Compare the contexts of two calls, by name or number: messages, tokens by section, and why they differ."""
         return drive(self._awaiting.diff(before, after))
 
     def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
@@ -455,6 +454,7 @@ class Memory:
     - `clock`: returns microseconds since 1970.
     """
 
+    @hinted("Memory", option_advice)
     def __init__(
         self,
         store: str | Store = "sqlite://",

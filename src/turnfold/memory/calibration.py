@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from turnfold.errors import Conflict
+from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.call_log import Manifest
 from turnfold.memory.config import MemoryConfig
-from turnfold.memory.conversation_cache import ConversationCache
 from turnfold.records import CALIBRATION, SESSION, CalibrationNote, read_note, write_note
 from turnfold.tokens import can_correct, correction_of
 

@@ -6,7 +6,7 @@ messages of the call can be rebuilt from the manifest and the log; a digest prov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from turnfold.budget import Budget, Shares, WaterMarks
-from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord, NotFound
-from turnfold.memory.conversation_cache import ConversationCache, erased
+from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord, NotFound
+from turnfold.memory.cached_conversation import ConversationCache, erased
 from turnfold.memory.dropped_checkpoints import DROPPED_CHECKPOINT, read_dropped
 from turnfold.memory.live_window import LiveWindow, PromptParts, StoredMessage
 from turnfold.memory.prompt_tail import tail_message
@@ -29,7 +29,7 @@ from turnfold.records import (
     StandIn,
     Usage,
     WindowNote,
-    encode_message,
+    message_digest,
 )
 from turnfold.tokens import TokenCounter, corrected_counter, correction_of
 from turnfold.window import Choice, Context, Outcome, Room, SpanView, Wired, shared_messages
@@ -43,6 +43,7 @@ __all__ = (
     "budget_of",
     "call_key",
     "compare",
+    "numbered_call",
     "read_manifest",
     "write_manifest",
 )
@@ -208,7 +209,7 @@ class MessageDigests:
         known = self._known.get(id(message))
         if known is not None and known[0] is message:
             return known[1]
-        digest = blake2b(encode_message(message), digest_size=_DIGEST_SIZE).digest()
+        digest = message_digest(message, size=_DIGEST_SIZE)
         # Keep the message too: while it lives, no other object can have its id.
         self._known[id(message)] = (message, digest)
         return digest
@@ -311,6 +312,20 @@ class _ManifestVersion(msgspec.Struct):
     v: int = 1
 
 
+async def numbered_call(
+    page: Callable[[str], Awaitable[Sequence[Manifest]]], number: int, conversation: str
+) -> str:
+    """Return the name of the call with this number, from 1 for the oldest; `page` reads the calls after a name."""
+    if number < 1:
+        raise InvalidOption(f"call={number} is no number of a call: the oldest call is 1")
+    seen, after = 0, ""
+    while found := await page(after):
+        if number <= seen + len(found):
+            return found[number - seen - 1].call
+        seen, after = seen + len(found), found[-1].call
+    raise NotFound(f"no call {number} in {conversation!r}: calls are numbered from 1 to {seen}")
+
+
 def compare(before: Explanation, after: Explanation) -> Difference:
     """Return what differs between the contexts of two calls: messages, tokens per section, and the reasons."""
     shared = shared_messages(before.messages, after.messages)
@@ -341,7 +356,7 @@ def _reasons(first: Manifest, second: Manifest) -> Iterable[str]:
 
 
 _call_here: ContextVar[tuple[object, str]] = ContextVar("turnfold_call", default=(None, ""))
-"""The last call of this task or thread: the `_mark` of its session handle, and its name."""
+"""The last call of this task or thread: `_mark` of the session handle that made it, and the id of the call."""
 
 
 @dataclass(slots=True)
@@ -495,9 +510,9 @@ class CallLog:
             stand_in=await self._stand_in(manifest.stand_in),
             cleared=manifest.cleared,
         )
-        head = await self._message(manifest.head, counter) if manifest.head else None
+        opener = await self._message(manifest.head, counter) if manifest.head else None
         note = WindowNote(anchor=manifest.anchor, head=manifest.head, caps=manifest.caps)
-        window = LiveWindow(counter, note, head=head)
+        window = LiveWindow(counter, note, opener=opener)
         while window.seq < manifest.seq:
             window.extend(await self._messages(window.seq, manifest.seq, counter))
         context = window.build(budget_of(manifest), prompt, _keep_all)

@@ -23,9 +23,9 @@ import msgspec
 from turnfold.budget import RECALL_TOKENS, Budget
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFailed
 from turnfold.findings import TailFindings
+from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.call_log import CallLog
 from turnfold.memory.config import CompactionMode, FoldMode, MemoryConfig, RecallMode
-from turnfold.memory.conversation_cache import ConversationCache
 from turnfold.memory.folding import STEP_TOKENS, FoldManager, FoldRange
 from turnfold.memory.live_window import LiveWindow, PromptParts
 from turnfold.memory.prompt_tail import (
@@ -37,7 +37,7 @@ from turnfold.memory.prompt_tail import (
     with_notes,
 )
 from turnfold.memory.recall import Recaller
-from turnfold.memory.rules import RuleLedger
+from turnfold.memory.session_rules import RuleLedger
 from turnfold.memory.summary_writers import SentPrompt
 from turnfold.records import Checkpoint, Entry, Finding
 from turnfold.search import Recalled
@@ -76,7 +76,7 @@ _MIN_SUMMARY = 32
 
 
 _LONG_TEXT = 10_000
-"""Most characters of notes and workspace that are counted on an event loop; more are counted in a thread."""
+"""Most characters of `notes` and `workspace` that are counted on an event loop; more are counted in a thread."""
 _LONG_TOOLS = 32_000
 """Most bytes of tool schemas that are counted on an event loop; they are counted again only if they change."""
 _Result = TypeVar("_Result")
@@ -106,7 +106,7 @@ class ContextRequest:
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Texts by name, shown after the window, marked as data, in this call only; they are not logged."""
     workspace: str = ""
-    """Text shown after the notes in this call only; it is not logged."""
+    """Text shown in this call only, after the caller's `notes`; it is not logged."""
     to: WireFormat | None = None
     """The provider's wire format, if known: `max_bytes` then limits the request body, and the receipt lists the
     changes."""
@@ -210,11 +210,11 @@ class ContextBuilder:
         tries, budget = 1, request.budget
         while True:
             try:
-                context, prompt, tail = await self._build(request)
+                context, prompt = await self._build(request)
                 window = await self.cache.window(budget)
-                frozen = self.cache.frozen_tail(budget, window.turn)
+                frozen = self.cache.frozen_tail(budget, window.turn_seq)
                 query = request.query or (frozen.query if frozen else "")
-                note = window.note(query=query, tail=tail, prompt=prompt)
+                note = window.note(query=query, prompt=prompt)
                 await self.cache.save_window(budget, note)
             except (Conflict, BudgetTooSmall) as refusal:
                 # With fresh state the prompt may fit: another process may have cleared messages or unpinned a text.
@@ -245,11 +245,11 @@ class ContextBuilder:
             await self.rules.outdated(window),
         )
 
-    async def prompt_parts(self, request: ContextRequest) -> tuple[PromptParts, str]:
-        """Return the prompt's parts outside the window, and the tail (pins, rules, recalled text) without notes."""
+    async def prompt_parts(self, request: ContextRequest) -> PromptParts:
+        """Return the prompt's parts outside the window: system messages, summary, tail and tool schemas."""
         cache, budget, query = self.cache, request.budget, request.query
         window = await cache.window(budget)
-        frozen = cache.frozen_tail(budget, window.turn)
+        frozen = cache.frozen_tail(budget, window.turn_seq)
         # Within a turn the tail stays the same, unless the caller gives another query.
         rules = await self.rules.text(window, budget)
         if frozen is not None and query in ("", frozen.query) and rules in frozen.tail:
@@ -257,9 +257,8 @@ class ContextBuilder:
             prompt = self._prompt_with(request, kept)
             # If a running turn needs room, recalled passages are dropped before the window is cut.
             if not kept.room or await self._compute(request, self._room_left, window, prompt) >= 0:
-                return prompt, kept.text
-        tail = await self._tail(request, window, rules)
-        return self._prompt_with(request, tail), tail.text
+                return prompt
+        return self._prompt_with(request, await self._tail(request, window, rules))
 
     async def _compute(
         self,
@@ -271,11 +270,6 @@ class ContextBuilder:
         """Call `work(request, ...)`; in a thread if the request is `long`, so that counting blocks no event loop."""
         call = partial(work, request, *args, **options)
         return await self.config.runtime.compute(call) if request.long else call()
-
-    def _build_window(
-        self, request: ContextRequest, window: LiveWindow, prompt: PromptParts
-    ) -> Context:
-        return self._built(request, request.budget, window, prompt)
 
     def _built(
         self, request: ContextRequest, budget: Budget, window: LiveWindow, prompt: PromptParts
@@ -300,6 +294,7 @@ class ContextBuilder:
         return PromptParts(
             system=cache.system,
             tail=tail_message(with_notes(tail.text, request.notes, request.workspace)),
+            tail_text=tail.text,
             tools=request.tools,
             checkpoint=cache.shown_checkpoint,
             stand_in=cache.stand_in,
@@ -310,36 +305,34 @@ class ContextBuilder:
             rules_left_out=self.rules.left_out,
         )
 
-    async def _build(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
+    async def _build(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context within the budget, `max_tokens` and the provider's limits.
 
         Messages that leave the window because of a limit of this call or its provider are folded if possible.
         """
-        first, prompt, tail = await self._build_within_limits(request)
+        first, prompt = await self._build_within_limits(request)
         smaller = first.budget != request.budget or (first.wired and first.wired.rebuilt)
         if not smaller or self.config.policy.mode is FoldMode.MANUAL:
-            return first, prompt, tail
-        context, prompt, tail = await self._build_within_limits(request)
+            return first, prompt
+        context, prompt = await self._build_within_limits(request)
         context.moved = True
         if first.wired and context.wired:
             rebuilt = first.wired.rebuilt + context.wired.rebuilt
             context.wired = context.wired._replace(rebuilt=rebuilt)
-        return context, prompt, tail
+        return context, prompt
 
-    async def _build_within_limits(
-        self, request: ContextRequest
-    ) -> tuple[Context, PromptParts, str]:
+    async def _build_within_limits(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context within the budget, then a smaller one if `max_tokens` or the provider's limits require it."""
-        context, prompt, tail = await self._build_folded(request)
+        context, prompt = await self._build_folded(request)
         if request.to is None and context.tokens <= (request.max_tokens or context.tokens):
-            return context, prompt, tail
+            return context, prompt
         window = await self.cache.window(request.budget)
         try:
             context = await self._compute(request, self._build_smaller, context, window, prompt)
         except BudgetTooSmall:
             self.cache.drop_window(request.budget)  # it may have moved before the error
             raise
-        return context, prompt, tail
+        return context, prompt
 
     def _build_smaller(
         self, request: ContextRequest, context: Context, window: LiveWindow, prompt: PromptParts
@@ -359,37 +352,36 @@ class ContextBuilder:
 
         return fitted(context, request.to, tools=request.tools, rebuild=build)
 
-    async def _build_folded(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
+    async def _build_folded(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context; while a fold (compaction) is due, fold and build it again, at most `_MAX_FOLDS` times."""
-        context, prompt, tail = await self._build_once(request)
+        context, prompt = await self._build_once(request)
         for _ in range(_MAX_FOLDS):
-            if not await self._fold_before(
-                request, context, prompt, ask=not self._summarizer_asked
-            ):
+            ask = not self._summarizer_asked
+            if not await self._fold_before(request, context, prompt, ask=ask):
                 break
             await self.cache.refresh()
-            context, prompt, tail = await self._build_once(request)
+            context, prompt = await self._build_once(request)
             context.moved = True  # by the fold, before this context was built
-        return context, prompt, tail
+        return context, prompt
 
-    async def _build_once(self, request: ContextRequest) -> tuple[Context, PromptParts, str]:
+    async def _build_once(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context from cached state, with recalled passages that match the window as it is after the build.
 
         The tail shows what the window does not: findings (remembered tool results) and passages from before it, and
         results it shortens. If the build moved the window, a tail that is not frozen yet is made again for it.
         """
-        prompt, tail = await self.prompt_parts(request)
-        window = await self.cache.window(request.budget)
+        budget, prompt = request.budget, await self.prompt_parts(request)
+        window = await self.cache.window(budget)
         begins = window.anchor, window.caps
-        context = await self._compute(request, self._build_window, window, prompt)
+        context = await self._compute(request, self._built, budget, window, prompt)
         if begins == (window.anchor, window.caps):
-            return context, prompt, tail
-        again, remade = await self.prompt_parts(request)
-        if remade != tail:
-            context = await self._compute(request, self._build_window, window, again)
-            prompt, tail = again, remade
-            context.moved = True
-        return context, prompt, tail
+            return context, prompt
+        again = await self.prompt_parts(request)
+        if again.tail_text == prompt.tail_text:
+            return context, prompt
+        context = await self._compute(request, self._built, budget, window, again)
+        context.moved = True
+        return context, again
 
     async def _fold_before(
         self, request: ContextRequest, context: Context, prompt: PromptParts, *, ask: bool
@@ -483,7 +475,7 @@ class ContextBuilder:
 
     @staticmethod
     def _in_tool_loop(window: LiveWindow) -> bool:
-        return window.turn != window.seq
+        return window.turn_seq != window.seq
 
     async def _fold(self, fold: FoldRange) -> Checkpoint | None:
         """Fold one step and return its checkpoint, None if it failed; in background mode, only start it."""
@@ -504,7 +496,7 @@ class ContextBuilder:
         """Make the text that follows the window in this turn: pins, rules, state, findings and recalled passages."""
         cache, budget = self.cache, request.budget
         query = self._recall_query(request, window)
-        turn = window.turn or cache.head.seq + 1
+        turn = window.turn_seq or cache.head.seq + 1
         pins = pinned_at(cache.pins, turn)
         state = state_at(cache.state, turn)
         if not (query or pins or rules or state or cache.findings.by_key):
@@ -608,7 +600,9 @@ class ContextBuilder:
         # If a running turn takes room from the passages, keep some of it free, so that the next message does not again.
         running = self._in_tool_loop(window)
         loop = budget.tokens // (4 if request.tools or window.uses_tools else 8 if running else 32)
-        return min(max(left - loop, min(left, share)), RECALL_TOKENS)
+        most = min(max(left - loop, min(left, share)), RECALL_TOKENS)
+        # A shortened message of the running turn needs the room more than passages do.
+        return min(most, budget.tokens // 16) if window.shortens_turn else most
 
     @staticmethod
     def _room_left(request: ContextRequest, window: LiveWindow, prompt: PromptParts) -> int:

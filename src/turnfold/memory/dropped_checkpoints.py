@@ -21,7 +21,7 @@ import msgspec
 
 from turnfold.errors import Conflict, InvalidRecord, NotFound
 from turnfold.records import SESSION, STAND_IN, WINDOW, Checkpoint, Document
-from turnfold.stores import Scope, Store
+from turnfold.stores import Scope, Store, all_documents
 
 __all__ = ("DROPPED_CHECKPOINT", "drop_checkpoint", "dropped_checkpoints", "read_dropped")
 
@@ -32,7 +32,6 @@ _MAX_TRIES: Final = 64
 _STRICT_TRIES: Final = 8
 """Number of first attempts to drop a checkpoint that fail if anything in the conversation changes meanwhile. Later
 attempts allow other writes, so that a busy writer cannot block the drop for ever."""
-_PAGE: Final = 500
 
 
 @dataclass(slots=True)
@@ -110,13 +109,7 @@ async def _drop_later(store: Store, scope: Scope, conversation: str) -> None:
 
 async def dropped_checkpoints(store: Store, scope: Scope, conversation: str) -> list[Checkpoint]:
     """Return the dropped checkpoints (summaries that no context shows any more) of a conversation, oldest first."""
-    found: list[Document] = []
-    after = ""
-    while page := await store.documents(
-        scope, conversation, DROPPED_CHECKPOINT, after=after, limit=_PAGE
-    ):
-        found += page
-        after = page[-1].key
+    found = await all_documents(store, scope, conversation, DROPPED_CHECKPOINT)
     return sorted(map(read_dropped, found), key=lambda each: (each.created, each.upto))
 
 

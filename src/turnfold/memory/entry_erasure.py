@@ -23,7 +23,7 @@ from turnfold.errors import Conflict, InvalidOption, NotFound
 from turnfold.memory.call_log import CALL, read_manifest, write_manifest
 from turnfold.memory.dropped_checkpoints import DROPPED_CHECKPOINT, read_dropped
 from turnfold.memory.embedding_index import has_vector_of
-from turnfold.memory.rules import rules_without
+from turnfold.memory.session_rules import rules_without
 from turnfold.records import (
     FINDING,
     PIN,

@@ -33,11 +33,13 @@ from turnfold.records import Document, encode_message
 from turnfold.stores import (
     ITEM_HOMES,
     AdapterHomes,
-    ConversationInfo,
     Erasure,
     Scope,
     Store,
     adapters_in,
+    all_conversations,
+    all_documents,
+    all_entries,
     check_name,
     derived_conversations,
     erase_derived,
@@ -58,7 +60,6 @@ ErasureKind: TypeAlias = Literal["session", "user", "tenant"]
 _USER: Final = "user_id"
 _OWNER: Final = "short-memory"
 """Kind of the documents in which a `ShortMemory` notes the owner of a conversation."""
-_PAGE: Final = 500
 _SALT: Final = late_pattern("[0-9a-f]{32}")
 _PASSES: Final = 10
 """Most rounds of listing and erasing a tenant's conversations, if others write new ones meanwhile."""
@@ -137,7 +138,7 @@ async def erase_session(
     store: Store, scope: Scope, conversation: str, *, now: int
 ) -> ErasureReceipt:
     """Erase a conversation and everything derived from it; return a receipt. `NotFound` if it never existed."""
-    listed = await _all_conversations(store, scope)
+    listed = await all_conversations(store, scope)
     adapters = await adapters_in(store, scope, [info.conversation for info in listed])
     kept = await derived_conversations(store, scope, conversation, adapters)
     if not (await store.head(scope, conversation)).generation and not kept:
@@ -183,7 +184,7 @@ async def erase_tenant(
     """
     salt, erased = secrets.token_hex(16), list[ErasedConversation]()
     for _ in range(_PASSES):
-        names = [info.conversation for info in await _all_conversations(store, scope)]
+        names = [info.conversation for info in await all_conversations(store, scope)]
         if not names and not erased:
             raise NotFound(
                 f"tenant {scope.tenant!r} has no sessions, so nothing was erased: check the tenant's name"
@@ -203,7 +204,7 @@ async def verify_erasure(store: Store, scope: Scope, receipt: ErasureReceipt) ->
     """Read the store again and check that it has none of the conversations that a receipt names."""
     erased = {each.id_digest for each in receipt.conversations}
     found: list[str] = []
-    names = [info.conversation for info in await _all_conversations(store, scope)]
+    names = [info.conversation for info in await all_conversations(store, scope)]
     derived = await _derived_of_erased(store, scope, receipt, names)
     for name in names:
         users = await _users_of(store, scope, name) if receipt.kind == "user" else set[str]()
@@ -247,12 +248,9 @@ async def _derived_of_erased(
             owner = each.owner_of(name)
             if is_erased(owner):
                 found.update(await derived_conversations(store, scope, owner, [each]))
-            after = ""
-            while each.is_index(name) and (
-                page := await store.documents(scope, name, each.kind, after=after, limit=_PAGE)
-            ):
-                found.update(name for document in page if is_erased(each.owner_in(document.key)))
-                after = page[-1].key
+            if each.is_index(name):
+                listed = await all_documents(store, scope, name, each.kind)
+                found.update(name for document in listed if is_erased(each.owner_in(document.key)))
     return found
 
 
@@ -273,7 +271,7 @@ async def _erase(
     async def erase_home(home: str) -> None:
         erased.append(replace(await _erase_one(store, scope, home, salt), derived=True))
 
-    present = [info.conversation for info in await _all_conversations(store, scope)]
+    present = [info.conversation for info in await all_conversations(store, scope)]
     adapters = await adapters_in(store, scope, present)
     for name in names:
         forget(name)
@@ -336,10 +334,9 @@ async def _contents(store: Store, scope: Scope, name: str) -> tuple[str, int, Co
     captured = await store.capture(scope, name, take)
     for checkpoint in captured.checkpoints if captured is not None else ():
         _add(digest, checkpoint.text.encode("utf-8", "surrogatepass"))
-    while page := await store.read(scope, name, after=entries, limit=_PAGE):
-        for entry in page:
-            _add(digest, encode_message(entry.message))
-        entries = page[-1].seq
+    async for entry in all_entries(store, scope, name):
+        _add(digest, encode_message(entry.message))
+        entries = entry.seq
     return digest.hexdigest(), entries, documents
 
 
@@ -354,7 +351,7 @@ async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list
     Forks come first: after an interruption they can only be found while their originals still exist.
     """
     mine, others = list[str](), list[str]()
-    listed = [info.conversation for info in await _all_conversations(store, scope)]
+    listed = [info.conversation for info in await all_conversations(store, scope)]
     adapters = await adapters_in(store, scope, listed)
     # A thread that only an adapter stored has no conversation with its own id in the store.
     owners = dict.fromkeys(each.owner_of(name) for name in listed for each in adapters)
@@ -379,12 +376,10 @@ async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list
 async def _namespaces(store: Store, scope: Scope) -> list[tuple[AdapterHomes, str]]:
     """Return all namespaces of LangGraph's long-term stores, each with the names that its store uses."""
     found: list[tuple[AdapterHomes, str]] = []
-    listed = [info.conversation for info in await _all_conversations(store, scope)]
+    listed = [info.conversation for info in await all_conversations(store, scope)]
     for each in await adapters_in(store, scope, listed, [ITEM_HOMES]):
-        index, after = f"{each.name}:{each.index}", ""
-        while page := await store.documents(scope, index, each.kind, after=after, limit=_PAGE):
-            found += [(each, document.key) for document in page]
-            after = page[-1].key
+        documents = await all_documents(store, scope, f"{each.name}:{each.index}", each.kind)
+        found += [(each, document.key) for document in documents]
     return found
 
 
@@ -410,10 +405,8 @@ def _parents(name: str) -> list[str]:
 async def _users_of(store: Store, scope: Scope, name: str) -> set[str]:
     """Return the ids of the users that a conversation belongs to, by its id or by labels."""
     users = {name, *_parents(name)}
-    after = 0
-    while page := await store.read(scope, name, after=after, limit=_PAGE):
-        users.update(str(entry.message.metadata.get(_USER, "")) for entry in page)
-        after = page[-1].seq
+    async for entry in all_entries(store, scope, name):
+        users.add(str(entry.message.metadata.get(_USER, "")))
     for document in await store.documents(scope, name, _OWNER):
         users.add(msgspec.json.decode(document.body, type=_OwnerNote).user_id)
     return users - {""}
@@ -440,15 +433,6 @@ async def _beginning(store: Store, scope: Scope, name: str) -> tuple[tuple[int, 
     except WrongKey:
         return ()
     return tuple((each.created, each.client_id, encode_message(each.message)) for each in found)
-
-
-async def _all_conversations(store: Store, scope: Scope) -> list[ConversationInfo]:
-    found: list[ConversationInfo] = []
-    while page := await store.conversations(
-        scope, after=found[-1].conversation if found else "", limit=_PAGE
-    ):
-        found += page
-    return found
 
 
 def _conversation_digest(salt: str, scope: Scope, name: str) -> str:

@@ -55,8 +55,8 @@ from turnfold.fold import (
     with_annex,
     without_annex,
 )
+from turnfold.memory.cached_conversation import erased
 from turnfold.memory.config import FoldPolicy, MemoryMode
-from turnfold.memory.conversation_cache import erased
 from turnfold.memory.summary_writers import (
     CALLER,
     ChatWriter,
@@ -115,7 +115,7 @@ _LONGEST_PAUSE = 300.0
 """Most seconds to wait after a failed attempt."""
 _MICRO = 1_000_000
 _MAX_SEEN = 8
-"""Number of leases and pauses (by their end) for which this process remembers when it first saw them."""
+"""Most leases and pauses (by end time) of which this process remembers when it first saw each."""
 _TRUST = ("system", "assistant", "user", "tool")
 """Roles, most trusted first. A summary is no more trusted than the least trusted role it covers."""
 
@@ -185,7 +185,7 @@ class Folder:
         object.__setattr__(self, "counted", MemoizedCounter(self.counter.count_text))
 
     async def step(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold the first step of a range; return its checkpoint, None if another process was faster or it is gone."""
+        """Fold the first step of a range; return its checkpoint, None if another process did or no entries are left."""
         prefix, entries = await self._read_sent(fold)
         entries = entries or await self._read(fold)
         if not entries:
@@ -442,7 +442,7 @@ def _summary_passages(fold: FoldRange) -> list[Passage]:
 
 @dataclass(slots=True)
 class FoldManager:
-    """Makes the folds of one conversation: lease, retries, stand-in, background work."""
+    """Makes the folds of one conversation: lease, retries, stand-in (temporary extract), background work."""
 
     folder: Folder
     policy: FoldPolicy

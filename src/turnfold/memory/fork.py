@@ -14,8 +14,8 @@ from hashlib import blake2b
 import msgspec
 
 from turnfold.errors import Conflict, WrongKey
-from turnfold.memory.conversation_cache import erased
-from turnfold.memory.rules import rules_as_of
+from turnfold.memory.cached_conversation import erased
+from turnfold.memory.session_rules import rules_as_of
 from turnfold.records import (
     CALIBRATION,
     CLEARED,
@@ -80,7 +80,7 @@ def id_digest(salt: str, scope: Scope, conversation: str) -> str:
 
 
 def _origin(notes: list[Document], scope: Scope, source: str) -> Document:
-    """Return the note for a fork that names its originals as digests: `source`, and what `source` was forked from."""
+    """Return the origin note of a fork: digests of `source`, and of what `source` was forked from."""
     known = next((note for note in notes if (note.kind, note.key) == (SESSION, ORIGIN)), None)
     before = read_note(known, OriginNote).ancestors if known else ()
     salt = secrets.token_hex(16)
@@ -108,7 +108,7 @@ async def forks_among(
 
 
 def _as_of(note: Document, upto: int, turn: int) -> Document | None:
-    """Return a note as it was when entry `upto` of turn `turn` was the newest; None if a fork does not copy it."""
+    """Return a session note as it was when entry `upto` of turn `turn` was the newest; None if a fork leaves it out."""
     place = note.kind, note.key
     body = note.body
     if note.kind in (SNAPSHOT, SNAPSHOT_SUMMARY):

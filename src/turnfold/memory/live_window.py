@@ -61,6 +61,8 @@ class PromptParts:
 
     system: Sequence[StoredMessage] = ()
     tail: Sequence[Message] = ()
+    tail_text: str = ""
+    """The tail without what is shown in one call only (notes, workspace); it is stored for the rest of the turn."""
     tools: Sequence[Mapping[str, object]] = ()
     checkpoint: Checkpoint | None = None
     """The checkpoint whose summary is shown; None before the first, or if everything it covers was cleared."""
@@ -106,16 +108,16 @@ def _rule_omissions(prompt: PromptParts) -> list[Omission]:
 class LiveWindow:
     """The loaded entries from an anchor (the first one shown verbatim) to the end of the log."""
 
-    __slots__ = ("_system_seqs", "_transcript", "anchor", "caps", "counter", "head", "reason", "seq")  # fmt: skip
+    __slots__ = ("_system_seqs", "_transcript", "anchor", "caps", "counter", "opener", "reason", "seq")  # fmt: skip
 
     def __init__(
-        self, counter: TokenCounter, note: WindowNote, *, head: StoredMessage | None = None
+        self, counter: TokenCounter, note: WindowNote, *, opener: StoredMessage | None = None
     ) -> None:
         self.counter = counter
         self.anchor = note.anchor
         """Seq of the first entry shown verbatim."""
-        self.head = head
-        """The user message of the turn that the anchor is inside of; None if the anchor begins a turn."""
+        self.opener = opener
+        """The user message that opened the turn which the anchor is inside of; None if the anchor begins a turn."""
         self.caps = dict(note.caps)
         """Seq of a shortened entry -> the most tokens of a single part of it."""
         self.reason = note.reason
@@ -124,8 +126,8 @@ class LiveWindow:
         """Seq of the newest entry loaded."""
         self._system_seqs = array("q")
         self._transcript = Transcript(counter)
-        if head is not None:
-            self._transcript.add(head.message, head.tokens, number=head.seq)
+        if opener is not None:
+            self._transcript.add(opener.message, opener.tokens, number=opener.seq)
 
     def extend(self, entries: Iterable[StoredMessage]) -> None:
         """Add the entries that follow the newest one in the window; the caller must leave none out."""
@@ -142,12 +144,17 @@ class LiveWindow:
         return self._transcript.held_bytes
 
     @property
-    def turn(self) -> int:
+    def turn_seq(self) -> int:
         """Log position of the user message that opened the newest turn; 0 before the first turn."""
         transcript = self._transcript
         if not transcript.grouper.turns:
             return 0
         return transcript.numbers[transcript.position_of(transcript.grouper.turns[-1])]
+
+    @property
+    def shortens_turn(self) -> bool:
+        """True if a message of the newest turn is shown shortened."""
+        return any(seq >= self.turn_seq for seq in self.caps)
 
     def tokens(self, *, largest: int) -> int:
         """Return the tokens of the entries that the window shows, each counted as at most `largest`."""
@@ -186,18 +193,17 @@ class LiveWindow:
                 return self._transcript.numbers[at]
         return 0
 
-    def note(self, *, query: str, tail: str, prompt: PromptParts) -> WindowNote:
-        """Return the note to store from which another process builds the same window."""
-        head = self.head.seq if self.head else 0
+    def note(self, *, query: str, prompt: PromptParts) -> WindowNote:
+        """Return the `WindowNote` to store, from which another process builds the same window."""
         caps = tuple(sorted(self.caps.items()))
         return WindowNote(
             anchor=self.anchor,
-            head=head,
+            head=self.opener.seq if self.opener else 0,
             caps=caps,
             reason=self.reason,
-            turn=self.turn if tail else 0,
-            query=query if tail else "",
-            tail=tail,
+            turn=self.turn_seq if prompt.tail_text else 0,
+            query=query if prompt.tail_text else "",
+            tail=prompt.tail_text,
             recalled=prompt.recalled,
             recall_room=prompt.recall_room,
             recall_tokens=prompt.recall_tokens,
@@ -216,8 +222,8 @@ class LiveWindow:
             tools=prompt.tools,
             recall_room=prompt.recall_room,
         )
-        shows_question = self.head is not None and 0 in context.positions
-        question = self.head.seq if self.head and shows_question else 0
+        shows_question = self.opener is not None and 0 in context.positions
+        question = self.opener.seq if self.opener and shows_question else 0
         before = self._before_anchor(prompt, question=question)
         fates = (
             *before,
@@ -225,9 +231,9 @@ class LiveWindow:
             *self._system_omissions(prompt),
             *_rule_omissions(prompt),
         )
-        anchor, head = context.anchor, context.head
+        anchor, opener = context.anchor, context.head
         self._use_seqs(context, prompt, tuple(sorted(fates)))
-        self._move(anchor, head)
+        self._move(anchor, opener)
         return context
 
     def summary_limit(self, budget: Budget, prompt: PromptParts) -> int:
@@ -264,9 +270,8 @@ class LiveWindow:
         due = due_tokens - (budget.tokens - tokens)
         usual = int(threshold * budget.tokens) - (budget.tokens - tokens)
         low = int(tokens * min(marks.low, marks.folded))
-        if (
-            due < usual
-        ):  # room is kept free for recalled passages: what stays beside the summary shrinks in proportion
+        if due < usual:
+            # Room is kept free for recalled passages: what stays beside the summary shrinks in proportion.
             aside = min(room.aside, due)
             low = aside + max(low - aside, 0) * max(due - aside, 1) // max(usual - aside, 1)
         room = room._replace(tokens=tokens, low=max(low, 1))
@@ -322,7 +327,7 @@ class LiveWindow:
         position = self._position_of(self.anchor)
         return Anchor(position, caps, prompt.summary, 0, self.reason)
 
-    def _move(self, anchor: Anchor, head: int) -> None:
+    def _move(self, anchor: Anchor, opener: int) -> None:
         """Let this window begin at the anchor (first entry) of a context that was built, and drop older messages."""
         position, start = anchor.position, self._seq_of(anchor.position)
         self.caps = {self._seq_of(at): cap for at, cap in anchor.caps}
@@ -330,14 +335,14 @@ class LiveWindow:
         if position <= self._position_of(self.anchor):
             return
         old = self._transcript
-        self.head = self._entry(head) if head >= 0 else None
+        self.opener = self._entry(opener) if opener >= 0 else None
         self._transcript = Transcript(self.counter)
         self._transcript.memo.update(old.memo)  # token counts of the prompt outside the window
-        if self.head is not None:
-            self._transcript.add(self.head.message, self.head.tokens, number=self.head.seq)
+        if self.opener is not None:
+            self._transcript.add(self.opener.message, self.opener.tokens, number=self.opener.seq)
         for at in range(position, len(old.messages)):
             self._transcript.add(old.messages[at], old.costs[at], number=old.numbers[at])
-        first = self.head.seq if self.head else start
+        first = self.opener.seq if self.opener else start
         self.caps = {seq: cap for seq, cap in self.caps.items() if seq >= start or seq == first}
         self.anchor, self.reason = start, anchor.reason
         self.seq = max(self.seq, start - 1)
@@ -401,7 +406,7 @@ class LiveWindow:
         if context.head >= 0:
             return self._seq_of(context.head)
         alone = context.anchor.position < self._position_of(self.anchor)
-        return self.head.seq if self.head and alone else -1
+        return self.opener.seq if self.opener and alone else -1
 
     def _use_seqs(self, context: Context, prompt: PromptParts, fates: tuple[Omission, ...]) -> None:
         """Replace positions in this window by seqs (log positions) in a context that was just built."""

@@ -12,12 +12,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from types import NoneType, TracebackType
 from typing import Any, Final, Self, cast
 
+from turnfold._argument_hints import hinted
 from turnfold.budget import Budget
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.memory import erasure
 from turnfold.memory.config import (
     CompactionMode,
@@ -68,6 +70,7 @@ __all__ = (
     "AsyncMemory",
     "SessionCache",
     "make_config",
+    "option_advice",
 )
 
 
@@ -216,6 +219,10 @@ _TYPES: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "meter": ((Meter, NoneType), "meter=Meter()"),
     "threshold": ((int, float), "threshold=0.75"),
     "keep_turns": ((int,), "keep_turns=8"),
+    "retries": ((int,), "retries=3"),
+    "backoff": ((int, float), "backoff=1.0"),
+    "fold_lease": ((int, float), "fold_lease=120.0"),
+    "stand_in": ((bool,), "stand_in=True or stand_in=False"),
     "rules": ((bool,), "rules=True or rules=False"),
     "strategy": ((Callable,), "strategy=oldest_first, from turnfold.window"),
     "clock": ((Callable, NoneType), "clock=a function that returns microseconds since 1970"),
@@ -284,7 +291,24 @@ def _open(
 
 
 def _budget_of(model: str) -> Budget:
-    return Budget(context_window=context_window_for(model) if model else _WINDOW)
+    try:
+        return Budget(context_window=context_window_for(model) if model else _WINDOW)
+    except UnknownModel:
+        raise UnknownModel(
+            f"the context window of {model!r} is not known: write Memory(..., model={model!r}, "
+            "budget=Budget(max_tokens=8000)) with the tokens that a prompt may have, or add the model with "
+            "turnfold.tokens.register_model"
+        ) from None
+
+
+def option_advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+    """Return the right call for options of `Budget` that are given to a memory; empty if there are none."""
+    del given
+    moved = [each.name for each in fields(Budget) if each.init and each.name in unknown]
+    if not moved:
+        return ""
+    right = ", ".join(f"{name}={unknown[name]!r}" for name in moved)
+    return f"{' and '.join(moved)} belongs to Budget: write Memory(..., budget=Budget({right}))"
 
 
 def _counter_of(model: str) -> TokenCounter:
@@ -395,6 +419,7 @@ class AsyncMemory:
     - `clock`: returns microseconds since 1970.
     """
 
+    @hinted("Memory", option_advice)
     def __init__(
         self,
         store: str | Store = "sqlite://",

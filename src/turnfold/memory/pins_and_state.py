@@ -12,7 +12,7 @@ import msgspec
 
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, NotFound
-from turnfold.memory.conversation_cache import ConversationCache
+from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.prompt_tail import check_pins, entry_pin_text
 from turnfold.records import (
     PIN,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from turnfold.errors import InvalidOption
+from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.config import MemoryConfig
-from turnfold.memory.conversation_cache import ConversationCache
 from turnfold.memory.embedding_index import Meanings, parts_of
 from turnfold.memory.prompt_tail import recalled_text
 from turnfold.records import Entry

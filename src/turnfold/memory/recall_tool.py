@@ -50,6 +50,11 @@ _FIELDS: Mapping[str, Mapping[str, object]] = {
         "minimum": 1,
         "description": "Last entry of a stretch. 末尾记录",
     },
+    "offset": {
+        "type": "integer",
+        "minimum": 0,
+        "description": "Character of entry first_seq to continue from. 从该记录的第几个字符继续",
+    },
     "max_tokens": {
         "type": "integer",
         "minimum": 64,
@@ -59,6 +64,8 @@ _FIELDS: Mapping[str, Mapping[str, object]] = {
 _PAGE = 200
 _SPARE = 64
 """Tokens reserved for the note that says what did not fit."""
+_LEAST_PART = 128
+"""Fewest tokens of room in which the beginning of an entry is shown that does not fit whole."""
 _NOTHING = "Nothing was found. 没有找到相关内容。"
 
 
@@ -110,7 +117,8 @@ class RecallTool:
         if "turn_numbers" in given:
             return await self._turns(given["turn_numbers"], limit)
         if "first_seq" in given or "last_seq" in given:
-            return await self._range(given.get("first_seq"), given.get("last_seq"), limit)
+            first, last = given.get("first_seq"), given.get("last_seq")
+            return await self._range(first, last, given.get("offset", 0), limit)
         return await self._words(given.get("query", ""), limit)
 
     async def _words(self, query: object, limit: int) -> str:
@@ -129,7 +137,7 @@ class RecallTool:
             entries += await self._session.turn(turn)
         return self._shown(entries, limit)
 
-    async def _range(self, first: object, last: object, limit: int) -> str:
+    async def _range(self, first: object, last: object, offset: object, limit: int) -> str:
         start = _whole(1 if first is None else first, least=1)
         stop = _whole(start if last is None else last, least=1)
         if start is None or stop is None or stop < start:
@@ -137,6 +145,9 @@ class RecallTool:
                 f"error: first_seq={first!r} and last_seq={last!r} must be whole numbers from 1 on, last_seq not below "
                 "first_seq"
             )
+        skipped = _whole(offset, least=0)
+        if skipped is None:
+            return f"error: offset={offset!r} must be a whole number from 0 on"
         count = self._session.counter.count_text
         entries: list[Entry] = []
         spent = 0
@@ -147,22 +158,38 @@ class RecallTool:
             entries += page
             spent += sum(count(entry.message.text) for entry in page)
             start = page[-1].seq + 1
-        return self._shown(entries, limit, last=stop)
+        return self._shown(entries, limit, last=stop, offset=skipped)
 
-    def _shown(self, entries: Sequence[Entry], limit: int, *, last: int = 0) -> str:
+    def _shown(
+        self, entries: Sequence[Entry], limit: int, *, last: int = 0, offset: int = 0
+    ) -> str:
         passages = [found for entry in entries if (found := _as_recalled(entry)) is not None]
         if not passages:
             return _NOTHING
+        first, length = passages[0].seq, len(passages[0].shown)
+        if offset and offset >= length:
+            return f"error: offset={offset:,} is behind the end of entry {first}, which has {length:,} characters"
+        if offset:
+            passages[0] = replace(passages[0], excerpt=f"…{passages[0].shown[offset:]}")
         count = self._session.counter.count_text
         whole = recalled_text(passages)
         if count(whole) <= limit:
             return whole
-        shown, notes = _fitting(passages, limit - _SPARE, count)
-        left = passages[len(shown) :]
-        if left:
-            upto = max(last, left[-1].seq)
-            notes.append(f"For the rest ask first_seq={left[0].seq}, last_seq={upto}.")
-        return "\n".join([text for text in (recalled_text(shown), *notes) if text])
+        shown, part = _fitting(passages, limit - _SPARE, count)
+        left, upto = passages[len(shown) :], max(last, passages[-1].seq)
+        if not part:
+            note = f"For the rest ask first_seq={left[0].seq}, last_seq={upto}."
+            return "\n".join(filter(None, (recalled_text(shown), note)))
+        cut = left[0]
+        skipped = (
+            offset - 1 if cut is passages[0] and offset else 0
+        )  # the mark before it is no part of the entry
+        note = (
+            f"Entry {cut.seq} does not fit whole. For the rest ask first_seq={cut.seq}, "
+            f"offset={skipped + part}, last_seq={upto}."
+        )
+        beginning = replace(cut, excerpt=f"{cut.shown[:part]}…")
+        return "\n".join((recalled_text([*shown, beginning]), note))
 
 
 def recall_parameters(*, max_tokens: int) -> dict[str, object]:
@@ -203,8 +230,8 @@ def _as_recalled(entry: Entry) -> Recalled | None:
 
 def _fitting(
     passages: Sequence[Recalled], room: int, count: Callable[[str], int]
-) -> tuple[list[Recalled], list[str]]:
-    """Return the first recalled entries that fit `room`, and notes for the model; a too long first one is cut."""
+) -> tuple[list[Recalled], int]:
+    """Return the first recalled entries that fit `room`, and how many characters of the next one fit beside them."""
     low, high = 0, len(passages)
     while low < high:
         middle = (low + high + 1) // 2
@@ -212,18 +239,20 @@ def _fitting(
             low = middle
         else:
             high = middle - 1
-    if low:
-        return list(passages[:low]), []
-    first = passages[0]
-    note = f"Entry {first.seq} has {count(first.shown):,} tokens, more than fit: ask by query for a part of it."
-    left_tokens = room - count(recalled_text([replace(first, excerpt="…")]))
-    while left_tokens > 0:
-        shorter = replace(first, excerpt=f"{clip(first.shown, left_tokens, count)}…")
-        over = count(recalled_text([shorter])) - room
+    shown = list(passages[:low])
+    cut = passages[low]
+    left = room - count(recalled_text([*shown, replace(cut, excerpt="…")]))
+    if shown and left < _LEAST_PART:
+        return shown, 0
+    while left > 0:
+        part = clip(cut.shown, left, count)
+        line = part.rfind("\n")
+        part = part[: line + 1] if line > len(part) // 2 else part
+        over = count(recalled_text([*shown, replace(cut, excerpt=f"{part}…")])) - room
         if over <= 0:
-            return [shorter], [note]
-        left_tokens -= over
-    return [], [note]
+            return shown, len(part)
+        left -= over
+    return shown, 0
 
 
 def _whole(value: object, *, least: int) -> int | None:

@@ -10,17 +10,25 @@ entries, turns and tokens.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
 
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings
+from turnfold.memory.cached_conversation import ConversationCache, StateLock
 from turnfold.memory.calibration import SessionCalibration
-from turnfold.memory.call_log import CallLog, Difference, Explanation, Manifest, compare
+from turnfold.memory.call_log import (
+    CallLog,
+    Difference,
+    Explanation,
+    Manifest,
+    compare,
+    numbered_call,
+)
 from turnfold.memory.config import (
     CompactionMode,
     FoldMode,
@@ -31,7 +39,6 @@ from turnfold.memory.config import (
     check_type,
 )
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools, brings_much
-from turnfold.memory.conversation_cache import ConversationCache, StateLock
 from turnfold.memory.dropped_checkpoints import drop_checkpoint, dropped_checkpoints
 from turnfold.memory.embedding_index import Meanings, MeaningStatus
 from turnfold.memory.entry_erasure import erase_entry
@@ -40,7 +47,7 @@ from turnfold.memory.folding import FoldCall, Folder, FoldManager
 from turnfold.memory.fork import copy_conversation
 from turnfold.memory.pins_and_state import AsyncState, Pins
 from turnfold.memory.recall import Recaller
-from turnfold.memory.rules import RuleLedger
+from turnfold.memory.session_rules import RuleLedger
 from turnfold.records import (
     CLEARED,
     SESSION,
@@ -53,9 +60,9 @@ from turnfold.records import (
     SystemNote,
     Usage,
     assistant,
-    encode_message,
     entries_of,
     has_compaction,
+    message_digest,
     system,
     tool,
     user,
@@ -71,7 +78,9 @@ from turnfold.stores import (
     Head,
     Scope,
     Store,
+    all_entries,
     check_name,
+    log_mark,
     redaction_of,
 )
 from turnfold.telemetry import (
@@ -99,8 +108,11 @@ if TYPE_CHECKING:
     from turnfold.wire import WireFormat
 
 
-_PAGE = 1_000
-"""Number of entries that `history()` reads from the store at once."""
+_log = logging.getLogger(__name__)
+_NO_CALL = "tool result without a call"
+"""Beginning of the reason with which a context leaves such a result out."""
+_CALLS = 1_000
+"""Number of calls that are read from the store at once to find one by its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +147,19 @@ def list_client_ids(given: object) -> list[str]:
         check_name(name, "client id")
         checked[name] = None
     return list(checked)
+
+
+def _check_request(
+    tools: object, notes: object = None, workspace: object = "", max_tokens: object = 0
+) -> None:
+    """Raise `InvalidOption` for an argument of `context()` that has the wrong type."""
+    if tools:
+        from turnfold.wire import check_tools
+
+        check_tools(tools)
+    check_type("notes", notes or {}, (Mapping,), 'notes={"name": "text"}')
+    check_type("workspace", workspace, (str,), 'workspace="text"')
+    check_type("max_tokens", max_tokens, (int,), "max_tokens=500")
 
 
 class AsyncSession:
@@ -175,6 +200,8 @@ class AsyncSession:
         self._pins = Pins(self._cache, self._lock, config.budget, config.runtime)
         self._findings = AsyncFindings(self._cache, self._lock, config.clock)
         self._snapshots: AsyncSnapshots | None = None
+        self._lost_results: set[int] = set()
+        """Log positions of tool results without a call, of which a warning was logged."""
 
     def __repr__(self) -> str:
         return (
@@ -237,7 +264,7 @@ class AsyncSession:
     async def system(self, content: object) -> Appended | None:
         """Set the system message of later contexts, in place of the current one; None if it is the same already."""
         message = (await self._redact_messages([system(content)]))[0][0]
-        digest = blake2b(encode_message(message), digest_size=8).hexdigest()
+        digest = message_digest(message, size=8).hex()
         async with self._lock:
             while True:
                 await self._cache.refresh()
@@ -253,7 +280,7 @@ class AsyncSession:
     async def user(
         self, content: object, *, name: str | None = None, client_id: str = ""
     ) -> Appended:
-        """Append a user message; it starts a turn."""
+        """Append a user message; it starts a turn. An empty one is stored, and not sent to providers that refuse it."""
         return await self.add(user(content, name=name), client_id=client_id)
 
     async def assistant(
@@ -271,7 +298,11 @@ class AsyncSession:
     async def tool(
         self, content: object, *, tool_call_id: str, name: str | None = None, client_id: str = ""
     ) -> Appended:
-        """Append the result of the tool call `tool_call_id`."""
+        """Append the result of the tool call `tool_call_id`.
+
+        If no assistant message before it has a call with this id, the result stays in the log and is sent to no model:
+        `context()` logs a warning, and its receipt lists the result as dropped.
+        """
         message = tool(content, tool_call_id=tool_call_id, name=name)
         return await self.add(message, client_id=client_id)
 
@@ -353,6 +384,7 @@ class AsyncSession:
             check_budget(budget)
         if query:
             check_type("query", query, (str,), 'context("what to recall")')
+        _check_request(tools, notes, workspace, max_tokens)
         if self._redaction is not None:  # the tail and its query are stored with the call
             place = self._scope, self.id
             shown = await self._redaction.value(*place, [query or "", dict(notes or {}), workspace])
@@ -378,7 +410,23 @@ class AsyncSession:
                     context.receipt, call=self._calls.current, model=config.model
                 )
             )
+        self._warn_of_lost_results(context)
         return context
+
+    def _warn_of_lost_results(self, context: Context) -> None:
+        """Log a warning for each tool result without a call, once: it is in the log, but is not sent."""
+        lost = [fate for fate in context.fates if fate.reason.startswith(_NO_CALL)]
+        for seq in (seq for fate in lost for seq in range(fate.start, fate.stop)):
+            if seq not in self._lost_results:
+                self._lost_results.add(seq)
+                mark = log_mark(self.config.scope.tenant, self.id)
+                _log.warning(
+                    "entry %d of conversation %s is a tool result without a call and is not sent: tool_call_id must "
+                    "be the id of a tool call in an assistant message before it",
+                    seq,
+                    mark,
+                    extra={"event": "result_without_call", "conversation": mark, "seq": seq},
+                )
 
     async def preview(
         self,
@@ -389,6 +437,8 @@ class AsyncSession:
         to: WireFormat | None = None,
     ) -> Context:
         """Build the context that `context()` would build now, without storing anything and without folding."""
+        check_budget(budget)
+        _check_request(tools)
         request = ContextRequest(
             budget=budget or self.config.budget,
             query=query or "",
@@ -434,7 +484,7 @@ class AsyncSession:
             await self._cache.refresh()
             await self._use_calibration()
             window = await self._cache.window(budget)
-            prompt, _ = await self._builder.prompt_parts(ContextRequest(budget=budget))
+            prompt = await self._builder.prompt_parts(ContextRequest(budget=budget))
             upto = window.before_turns(keep)
             if summary is not None and upto <= self._cache.folded:
                 upto = window.turn_end(1)
@@ -552,11 +602,8 @@ class AsyncSession:
         """Return the log: entries with seq > `after`, oldest first, folded or not; all of them, or at most `limit`."""
         if limit is not None:
             return await self._store.read(self._scope, self.id, after=after, limit=limit)
-        entries: list[Entry] = []
-        while page := await self._store.read(self._scope, self.id, after=after, limit=_PAGE):
-            entries += page
-            after = page[-1].seq
-        return entries
+        entries = all_entries(self._store, self._scope, self.id, after=after)
+        return [entry async for entry in entries]
 
     async def turn(self, number: int) -> list[Entry]:
         """Return the entries of one turn, folded or not; turn 0 is everything before the first user message."""
@@ -574,16 +621,26 @@ class AsyncSession:
         """Return the reports of up to `limit` model calls of this conversation after the call `after`, oldest first."""
         return await self._calls.page(after=after, limit=limit)
 
-    async def explain(self, call: str | None = None) -> Explanation:
+    async def explain(self, call: str | int | None = None) -> Explanation:
         """Return what a model call sent and why, rebuilt from the log; by default the last call of this session object.
 
+        `call` is its name (`session.calls()[0].call`), or its number, from 1, as `turnfold explain` shows it.
         Raises `NotFound` if there is no such call, `InvalidOption` if none was made yet.
         """
-        return await self._calls.explain(self._call_name(call))
+        return await self._calls.explain(await self._named(call))
 
-    async def diff(self, before: str, after: str) -> Difference:
-        """Compare the contexts of two calls, given by name: messages, tokens by section, and why they differ."""
-        return compare(await self._calls.explain(before), await self._calls.explain(after))
+    async def diff(self, before: str | int, after: str | int) -> Difference:
+        """Compare the contexts of two calls, by name or number: messages, tokens by section, and why they differ."""
+        first, second = await self._named(before), await self._named(after)
+        return compare(await self._calls.explain(first), await self._calls.explain(second))
+
+    async def _named(self, call: str | int | None) -> str:
+        """Return the name of a call that is given by its name or number; by default the last of this object."""
+        if not isinstance(call, int):
+            return self._call_name(call)
+        return await numbered_call(
+            lambda after: self.calls(after=after, limit=_CALLS), call, self.id
+        )
 
     async def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
         """Store the token usage that the provider reported for a call, by default the last one; return its manifest.
@@ -716,13 +773,10 @@ class AsyncSession:
         if factor == self._calibration.used or not can_correct(self.config.counter):
             return
         counter = corrected_counter(self.config.counter, factor)
-        config = replace(self.config, counter=counter)
         self._calibration.used = factor
         self._cache.use_counter(counter)
         self._rules.forget_counts()
         self._folds.folder = replace(self._folds.folder, counter=counter)
-        self._recaller = Recaller(config, self._cache, self._meanings)
-        self._builder.config, self._builder.recaller = config, self._recaller
         self._builder.last.clear()
 
     def _reset(self) -> None:
@@ -739,7 +793,8 @@ class AsyncSession:
             )
         if not isinstance(cast("object", name), str):
             raise InvalidOption(
-                f"call={name!r} must be the name of a call: session.calls()[-1].call is that of the newest"
+                f"call={name!r} must be the name or the number of a call: session.calls()[-1].call is the name of "
+                "the newest"
             )
         return name
 
@@ -765,7 +820,7 @@ class AsyncSession:
         return replace(done, redacted=redacted) if redacted else done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
-        """Store a note about the log up to the entry `seen` (seq, epoch); False if the store lost that entry."""
+        """Store a note made from the log up to the entry `seen` (seq, epoch); False if the store lost that entry."""
         document = write_note(SESSION, key, note)
         try:
             await self._store.put_document(self._scope, self.id, document, seen=seen)

@@ -173,8 +173,8 @@ class SummaryTask:
     reading: ReadCache = field(default_factory=ReadCache, compare=False, repr=False)
     """Cache of the sentences of the passages and the facts found in them."""
     prefix: Context | None = field(default=None, compare=False, repr=False)
-    """The agent's own prompt up to the end of the passages, with the instruction to summarise it; None if it cannot be
-    used."""
+    """The agent's own prompt up to the end of the passages, and the instruction to summarise; None if this prompt
+    cannot be used."""
     tools: Sequence[Mapping[str, object]] = field(default=(), compare=False, repr=False)
     """The tool schemas that the agent's prompt was sent with."""
     outdated: Sequence[str] = ()

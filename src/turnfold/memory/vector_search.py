@@ -183,7 +183,7 @@ class _Joined(NamedTuple):
     starts: NDArray[np.intp]
     """Index of each entry's first vector."""
     lengths: Rows
-    """Length of each entry's first vector with those of its neighbours added."""
+    """Norm of the sum of each entry's first vector and the first vectors of its neighbours."""
 
 
 def _starts(numbers: ArrayLike) -> NDArray[np.intp]:

@@ -117,7 +117,7 @@ class LoopClients(Generic[Client]):
 
 
 async def _closed_at_end(client: _Closable) -> AsyncGenerator[None, None]:
-    """Close the client when the event loop shuts down its async generators, just before it ends."""
+    """Close the client when the event loop shuts down its async generators, which it does just before it ends."""
     try:
         yield
     finally:

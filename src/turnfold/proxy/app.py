@@ -192,7 +192,7 @@ class ProxyApp:
     async def _stored(
         self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
     ) -> tuple[asyncio.Future[UpstreamResponse], PreparedCall | None, str]:
-        """Store the history of a model call and send it; return its response, the call and a note about it."""
+        """Store the history of a model call and send the call; return response, call and the text of `_SWITCH`."""
         sending: asyncio.Future[UpstreamResponse] | None = None
 
         def begin() -> None:
@@ -218,7 +218,7 @@ class ProxyApp:
         tenant: str,
         begin: Callable[[], None],
     ) -> tuple[PreparedCall | None, str]:
-        """Return the prepared call and a note about it; None and the reason if the request is passed through.
+        """Return the prepared call and the text of `_SWITCH`; None and the reason if the request is passed through.
 
         Calls `begin` first if the body can be sent as it came before anything is stored.
         """

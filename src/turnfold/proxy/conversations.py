@@ -10,13 +10,13 @@ so that every process finds it.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Final, TypeVar
+from typing import Final
 from weakref import WeakValueDictionary, ref
 
+from turnfold._caches import SizedCache
 from turnfold.budget import Budget
 from turnfold.errors import Conflict
 from turnfold.memory import AsyncSession, MemoryConfig, SessionCache, own_head
@@ -29,16 +29,14 @@ from turnfold.records import (
     longest_overlap,
     read_note,
 )
-from turnfold.stores import Head, Scope
+from turnfold.stores import Head, Scope, all_entries
 from turnfold.tokens import CalibrationLog, counter_for
 
 __all__ = ("Conversations", "PlacedHistory", "WholeLog")
 
 
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 _PAGE: Final = 500
-"""Entries that are read or appended at a time."""
+"""Entries that are appended at a time."""
 _MOST_LOGS: Final = 256
 """The most conversations whose message keys are cached."""
 _MOST_MODELS: Final = 32
@@ -95,27 +93,26 @@ class Conversations:
 
     def __init__(self, config: MemoryConfig) -> None:
         self.config = config
-        self._handles: OrderedDict[tuple[str, str, Budget], tuple[MemoryConfig, SessionCache]] = (
-            OrderedDict()
-        )
-        self._logs: OrderedDict[tuple[str, str], _KnownLog] = OrderedDict()
-        self._newest: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._handles: SizedCache[tuple[str, str, Budget], tuple[MemoryConfig, SessionCache]]
+        self._handles = SizedCache(limit=_MOST_MODELS)
+        self._logs: SizedCache[tuple[str, str], _KnownLog] = SizedCache(limit=_MOST_LOGS)
+        self._newest: SizedCache[tuple[str, str], str] = SizedCache(limit=_MOST_LOGS)
         """The conversation that each session used last, which is tried first."""
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        self._whole: OrderedDict[tuple[str, str], WholeLog] = OrderedDict()
+        self._whole: SizedCache[tuple[str, str], WholeLog] = SizedCache(limit=_MOST_LOGS)
         """What each session showed last, if that was the whole log and nothing else."""
-        self._refused: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._refused: SizedCache[tuple[str, str], bool] = SizedCache(limit=_MOST_REFUSED)
 
     def refused(self, tenant: str, keys: Iterable[str]) -> frozenset[str]:
         """Return which of these keys are of messages with an item that the provider refused."""
         if not self._refused:
             return frozenset()
-        return frozenset(key for key in keys if (tenant, key) in self._refused)
+        return frozenset(key for key in keys if self._refused.get((tenant, key)))
 
     def note_refused(self, tenant: str, keys: Iterable[str]) -> None:
-        """Note the keys of messages with an item that the provider refused: it is not sent again."""
+        """Remember the keys of messages with an item that the provider refused, so that the item is not sent again."""
         for key in keys:
-            _remember(self._refused, (tenant, key), None, most=_MOST_REFUSED)
+            self._refused.put((tenant, key), value=True)
 
     def session(
         self, tenant: str, conversation: str, *, model: str, budget: Budget
@@ -132,10 +129,8 @@ class Conversations:
                 counter=counter_for(model) if model else self.config.counter,
                 calibrating=CalibrationLog(),
             )
-            known = self._handles[place] = own, SessionCache(most_bytes=_MOST_BYTES)
-            while len(self._handles) > _MOST_MODELS:
-                self._handles.popitem(last=False)
-        self._handles.move_to_end(place)
+            known = own, SessionCache(most_bytes=_MOST_BYTES)
+            self._handles.put(place, known)
         return known[1].get(conversation, known[0])
 
     async def whole(
@@ -169,10 +164,10 @@ class Conversations:
     ) -> None:
         """Note whether a context showed the whole log and nothing else."""
         if not whole or not placed.from_start:
-            self._whole.pop((tenant, name), None)
+            self._whole.drop((tenant, name))
             return
         log = _KnownLog(Head(seq=placed.head), 0, list(placed.keys), list(placed.seqs))
-        _remember(self._whole, (tenant, name), WholeLog(ref(placed.session), system, log))
+        self._whole.put((tenant, name), WholeLog(ref(placed.session), system, log))
 
     def note_answer(self, tenant: str, name: str, placed: PlacedHistory, answer: Message) -> None:
         """Note the answer that was stored after a history."""
@@ -182,7 +177,7 @@ class Conversations:
         log, seq = known.log, placed.head + 1
         keys = [*log.keys, message_key(answer)]
         log = _KnownLog(Head(seq=seq), 0, keys, [*log.seqs, seq])
-        self._whole[tenant, name] = replace(known, log=log)
+        self._whole.put((tenant, name), replace(known, log=log))
 
     async def read_ahead(self, session: AsyncSession) -> None:
         """Read what was stored last, so that the next request of the session need not."""
@@ -218,7 +213,7 @@ class Conversations:
                 except Conflict:
                     continue  # another process was faster: look again
                 if placed is not None:
-                    _remember(self._newest, (tenant, name), conversation)
+                    self._newest.put((tenant, name), conversation)
                     return placed
         raise Conflict(
             f"the request was not sent: other requests changed session {name!r} {_TRIES} times meanwhile; try again"
@@ -253,7 +248,7 @@ class Conversations:
         self, tenant: str, name: str, keys: Sequence[str]
     ) -> tuple[str, _KnownLog]:
         """Return the conversation that a history continues; create a fork if it continues none of the session's."""
-        newest = self._newest.get((tenant, name), name)
+        newest = self._newest.get((tenant, name)) or name
         if newest != name and _continues((log := await self._log(tenant, newest)).keys, keys):
             return newest, log
         conversation = name
@@ -286,13 +281,13 @@ class Conversations:
         store, scope = self.config.store, Scope(tenant)
         place = tenant, conversation
         head = await self._head(tenant, conversation)
-        log = self._logs.get(place, _KnownLog())
+        log = self._logs.get(place) or _KnownLog()
         if log.head.state != head.state:
             note = await store.get_document(scope, conversation, SESSION, CLEARED)
             cleared = read_note(note, ClearedNote).upto
             log = await self._reread(tenant, conversation, log, cleared)
             log = replace(log, head=head)
-        _remember(self._logs, place, log)
+        self._logs.put(place, log)
         return log
 
     async def _reread(
@@ -307,11 +302,10 @@ class Conversations:
             log = _KnownLog(cleared=cleared)
         keys, seqs = list(log.keys), list(log.seqs)  # others may be reading the log meanwhile
         after = seqs[-1] if seqs else cleared
-        while page := await store.read(scope, conversation, after=after, limit=_PAGE):
-            shown = [entry for entry in page if entry.message.role != "system"]
-            keys += [message_key(entry.message) for entry in shown]
-            seqs += [entry.seq for entry in shown]
-            after = page[-1].seq
+        async for entry in all_entries(store, scope, conversation, after=after):
+            if entry.message.role != "system":
+                keys.append(message_key(entry.message))
+                seqs.append(entry.seq)
         return replace(log, keys=keys, seqs=seqs)
 
 
@@ -330,12 +324,3 @@ def _overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
 def _fork_id(name: str, conversation: str, at: int, after: str) -> str:
     digest = blake2b(f"{conversation}\n{at}\n{after}".encode(), digest_size=8).hexdigest()
     return f"{name}{_MARK}{digest}"
-
-
-def _remember(
-    cache: OrderedDict[_Key, _Value], key: _Key, value: _Value, *, most: int = _MOST_LOGS
-) -> None:
-    cache[key] = value
-    cache.move_to_end(key)
-    while len(cache) > most:
-        cache.popitem(last=False)

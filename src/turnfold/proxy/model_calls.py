@@ -136,7 +136,7 @@ class PreparedCall:
         return body, keys
 
     def note_refused(self, keys: Iterable[str]) -> None:
-        """Note that the provider took these messages without their items only: they are not sent again."""
+        """Remember that the provider refuses the opaque items of these messages, so that they are not sent again."""
         self.conversations.note_refused(self.tenant, keys)
 
     async def store_answer(

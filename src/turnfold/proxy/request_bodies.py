@@ -8,7 +8,6 @@ bytes of the client as well.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypedDict, cast
 import msgspec
 
 from turnfold import wire
+from turnfold._caches import SizedCache
 from turnfold.errors import InvalidRecord
 from turnfold.models import (
     ChatStream,
@@ -96,9 +96,9 @@ class GivenMessage(NamedTuple):
     counts: dict[str, int]
     """Tokens of the record by the name of a counter; filled when they are counted."""
     pieces: int = 1
-    """Number of messages that it is for the provider."""
+    """Number of messages in the provider's form that make up this one."""
     riders: tuple[Message, ...] = ()
-    """System messages after it that hold for one request only: sent together with it, and not stored."""
+    """System messages after this message that hold for one request only: sent together with it, and not stored."""
     rider_items: tuple[bytes, ...] = ()
     """The client's JSON of all system messages that are sent together with it."""
 
@@ -127,8 +127,8 @@ class ReadMessages:
         self._old: dict[_Place, GivenMessage] = {}
         self._size = 0
         """Bytes of the JSON of the young generation."""
-        self._tools: OrderedDict[bytes, GivenTools] = OrderedDict()
-        self._system: OrderedDict[tuple[str, Part], int] = OrderedDict()
+        self._tools: SizedCache[bytes, GivenTools] = SizedCache(limit=_MOST_CACHED)
+        self._system: SizedCache[tuple[str, Part], int] = SizedCache(limit=_MOST_CACHED)
 
     def system_tokens(self, message: Message, counter: TokenCounter) -> int:
         """Return the tokens of a system message; each of its parts is counted once, as some differ in every request."""
@@ -140,12 +140,11 @@ class ReadMessages:
 
     def _part_tokens(self, part: Part, counter: TokenCounter) -> int:
         key = counter.name, part
-        if key not in self._system:
-            self._system[key] = counter.count_part(part)
-            if len(self._system) > _MOST_CACHED:
-                self._system.popitem(last=False)
-        self._system.move_to_end(key)
-        return self._system[key]
+        tokens = self._system.get(key)
+        if tokens is None:
+            tokens = counter.count_part(part)
+            self._system.put(key, tokens)
+        return tokens
 
     def tools(self, raw: msgspec.Raw) -> GivenTools:
         """Return the tool schemas of a request; a client sends the same ones each time."""
@@ -153,14 +152,12 @@ class ReadMessages:
         found = self._tools.get(key)
         if found is None:
             schemas = [] if raw == _NULL else msgspec.json.decode(raw, type=list[object])
-            found = self._tools[key] = GivenTools(tuple(objects_of(schemas)), {})
-            if len(self._tools) > _MOST_CACHED:
-                self._tools.popitem(last=False)
-        self._tools.move_to_end(key)
+            found = GivenTools(tuple(objects_of(schemas)), {})
+            self._tools.put(key, found)
         return found
 
     def get(self, form: BodyFormat, model: str, items: tuple[bytes, ...]) -> GivenMessage:
-        """Return the message of these JSON items; it is read if it is not cached."""
+        """Return the message of these JSON items, from the cache or parsed."""
         place = form.provider, model, items
         found = self._young.get(place)
         if found is not None:

@@ -42,7 +42,7 @@ from turnfold.records.frozen_json import (
     thaw_object,
 )
 from turnfold.records.message_groups import Grouper, Misplaced, Placement, Span, group_spans
-from turnfold.records.message_identity import content_key, longest_overlap
+from turnfold.records.message_identity import content_key, longest_overlap, message_digest
 from turnfold.records.messages import (
     ROLES,
     Message,
@@ -100,7 +100,8 @@ from turnfold.records.session_state import (
     stand_in_document,
     write_note,
 )
-from turnfold.records.snapshots import (
+from turnfold.records.usage import Usage
+from turnfold.records.workspace_snapshots import (
     LARGEST_SNAPSHOT,
     LATEST_TIME,
     LATEST_TURN,
@@ -110,7 +111,6 @@ from turnfold.records.snapshots import (
     content_digest,
     snapshot_id,
 )
-from turnfold.records.usage import Usage
 
 __all__ = (
     "CALIBRATION",
@@ -199,6 +199,7 @@ __all__ = (
     "is_compaction",
     "is_erased",
     "longest_overlap",
+    "message_digest",
     "plain_text",
     "read_note",
     "snapshot_id",

@@ -23,7 +23,7 @@ from turnfold.errors import InvalidRecord
 from turnfold.records.block_conversion import accept_content, as_fields, is_modelled
 from turnfold.records.frozen_json import freeze_object, plain_text
 from turnfold.records.messages import Message, Origin, Role
-from turnfold.records.parts import Part
+from turnfold.records.parts import Part, ToolResult
 
 __all__ = (
     "SCHEMA_VERSION",
@@ -40,6 +40,7 @@ __all__ = (
 
 
 _FIELDS = ("content", "name", "tool_calls", "tool_call_id", "metadata")
+_KNOWN = frozenset({"role", *_FIELDS})
 
 
 def as_message(value: object) -> Message:
@@ -112,13 +113,43 @@ def entries_of(messages: object, client_id: str) -> list[NewEntry]:
             return list(cast("Sequence[NewEntry]", items))
     if isinstance(messages, str | Mapping) or not isinstance(messages, Iterable):
         accepted = [as_message(cast("object", messages))]
+        _require_content(cast("object", messages), accepted[0], "")
     else:
-        accepted = as_messages(cast("Iterable[object]", messages))
+        items = list(cast("Iterable[object]", messages))
+        accepted = as_messages(items)
+        for at, (item, message) in enumerate(zip(items, accepted, strict=True)):
+            _require_content(item, message, f"messages[{at}]")
     numbered = client_id and len(accepted) > 1
     return [
         NewEntry(message, f"{client_id}.{at}" if numbered else client_id)
         for at, message in enumerate(accepted, 1)
     ]
+
+
+_OTHER_KEYS = frozenset(
+    {"body", "contents", "message", "messages", "msg", "output", "result", "text"}
+)
+"""Keys under which programs put the content of a message by mistake."""
+
+
+def _require_content(given: object, message: Message, path: str) -> None:
+    """Raise `InvalidRecord` for a dictionary whose content is under a key that is not read as content.
+
+    A model's answer may consist of fields that turnfold keeps and does not read, such as `audio`; results may be empty.
+    """
+    if not isinstance(given, Mapping) or "content" in given:
+        return
+    if any(not isinstance(part, ToolResult) or part.content for part in message.parts):
+        return
+    unknown = [str(key) for key in cast("Mapping[object, object]", given) if key not in _KNOWN]
+    if message.role in ("assistant", "tool"):
+        unknown = [key for key in unknown if key.lower() in _OTHER_KEYS]
+    if unknown:
+        raise InvalidRecord(
+            f"the message has no content, only {', '.join(map(repr, unknown))}",
+            path=path,
+            remedy=f'Write the text under "content": {{"role": {given["role"]!r}, "content": "..."}}',
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,9 +62,9 @@ class Finding(
     created: int = 0
     """Microseconds since 1970."""
     expires: int = 0
-    """Microseconds since 1970 from which it is no longer valid; 0 for never."""
+    """Microseconds since 1970 from which the finding is no longer valid; 0 for never."""
     invalidated_by: tuple[str, ...] = ()
-    """Tools that make it stale when they run."""
+    """Tools that make the finding stale when they run."""
 
     def __post_init__(self) -> None:
         if not self.tool:

@@ -21,7 +21,12 @@ from turnfold.records.parts import (
     ToolResult,
 )
 
-__all__ = ("content_key", "longest_overlap")
+__all__ = ("content_key", "longest_overlap", "message_digest")
+
+
+def message_digest(message: Message, *, size: int) -> bytes:
+    """Return a digest of `size` bytes of a message as it is stored, with everything but its place in the log."""
+    return blake2b(encode_message(message), digest_size=size).digest()
 
 
 def content_key(message: Message) -> str:

@@ -88,7 +88,7 @@ class ThinkingPart(_Part, frozen=True, tag="thinking"):
     """The encrypted block of redacted thinking."""
     extra: str = ""
     provider: str = ""
-    """The provider that signed it, the only one it may be sent to; empty if unknown."""
+    """The provider that signed the part, the only one that it may be sent to; empty if unknown."""
     model: str = ""
     """The model that wrote it: the signature is valid for no other model."""
 
@@ -98,7 +98,7 @@ class OpaquePart(_Part, frozen=True, tag="opaque"):
 
     json: str
     provider: str = ""
-    """The provider that sent it, the only one it may be sent back to; empty if unknown."""
+    """The provider that sent the part, the only one that it may be sent back to; empty if unknown."""
     model: str = ""
     """The model that wrote it, if known."""
 

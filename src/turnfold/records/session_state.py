@@ -143,9 +143,9 @@ class PinNote(_Note, frozen=True, forbid_unknown_fields=True):
 
     text: str = ""
     since: int = 0
-    """The newest seq when it was pinned: it is shown from the next user turn on."""
+    """The newest seq when the text was pinned: the pin is shown from the next user turn on."""
     until: int = 0
-    """The newest seq when it was unpinned: it is shown until the next user turn; 0 while it is pinned."""
+    """The newest seq when the text was unpinned: the pin is shown until the next user turn; 0 while it is pinned."""
     order: int = 0
     """Number by which pins are sorted: the order in which they were made."""
     seq: int = 0
@@ -161,7 +161,7 @@ class StateNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class FindingsNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note that the session has findings (remembered tool results); without it they need not be read."""
+    """Note that the session has findings (remembered tool results); without this note no finding needs to be read."""
 
     ran: dict[str, int] = {}
     """Tool that invalidates findings -> the newest seq when it last ran."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnfold.rules.classifier import likely_rule
 from turnfold.rules.display import render_rules, shown_rules
 from turnfold.rules.extract import extract_rules
-from turnfold.rules.ledger import LedgerChange, replacements, update_ledger
+from turnfold.rules.ledger import LedgerChange, replacements, taken_back, update_ledger
 from turnfold.rules.record import (
     LONGEST_RULE,
     RuleAct,
@@ -30,5 +30,6 @@ __all__ = (
     "render_rules",
     "replacements",
     "shown_rules",
+    "taken_back",
     "update_ledger",
 )

@@ -75,7 +75,7 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
         (
             "change",
             re.compile(
-                "改|换|不.{0,12}了|不在.{1,8}了|还是.{1,20}(?:吧|好|，)|算了|推迟|推到|延到|延长|延期|挪|提前到|提到|迁|升级"
+                "改|换|不[^,，。]{0,12}了|不在.{1,8}了|还是.{1,20}(?:吧|好|，)|算了|推迟|推到|延到|延长|延期|挪|提前到|提到|迁|升级"
                 "|涨到|砍到|加到|降到|不对|等等|不好意思|想了想|取消|(?:退|卖|满|没|弃|腻)了|离职|搬到|接手|变了|要走了"
                 "|不是.{1,12}(?:是|[，,]|$)|别(?:用|放|分|叫).{1,10}[，,].|重新|^新|新(?:日期|电话|地址|号)"
                 "|太[贵远吵小大慢晚早难忙].{0,3}[，,]|(?:订|坐|客)满了?|就够|什么.{1,4}都行|不行[，,]|开始吃|收回|作废|更正"
@@ -83,6 +83,12 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
         ),
     ),
 }
+_FORBIDDEN_MOVE = re.compile(
+    r"\b(?:never|don't|do\s+not|must\s+not|mustn't|cannot|can't|shouldn't)\s+(?:ever\s+|you\s+|let\s+(?:me|us)\s+)?(?:\w+ly\s+)?(?:push|move|change|switch|drop|cut"
+    r"|raise|replace|swap|extend|rename|forget|postpone)\b|\b(?:every|any|each|no|per)\s+(?:\w+\s+)?(?:changes?|moves?|switch|push|cut)\b",
+    _I,
+)
+"""Matches words of change that change no rule: "never push to main", "every change needs a ticket"."""
 _WEAK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\bnow\b|\bfrom\s+now\s+on\b|\bthese\s+days\b|\blately\b|\bagain\b|\bgoing\s+forward\b|\bstarting\b|\bas\s+of\b"
@@ -116,7 +122,7 @@ _NEGATIVE: dict[Language, re.Pattern[str]] = {
         r"|stop|skip|refrain|banned|forbidden|prohibited|off[\s-]limits|hate|dislike|quit)\b",
         _I,
     ),
-    "zh": re.compile("不|别|勿|禁|严禁|避免|没|讨厌|拒绝|免"),
+    "zh": re.compile("不|(?<![级特区类性个分识])别(?![的人处名])|勿|禁|严禁|避免|没|讨厌|拒绝|免"),
 }
 
 
@@ -150,12 +156,12 @@ _TAKES_BACK: dict[Language, re.Pattern[str]] = {
 
 
 def says_it_stays(text: str, language: Language) -> bool:
-    """Return True if a clause says that something stays as it is: it changes nothing."""
+    """Return True if a clause says that something stays as it is, so that the clause changes no rule."""
     return _STAYS[language].search(text) is not None
 
 
 def names_nothing(clause: str, language: Language) -> bool:
-    """Return True if a clause that something stays as it is does not name it: "no change there", 不变."""
+    """Return True if a clause says that something stays, without naming what: "no change there", 不变."""
     return _NAMES.search(_STAYS[language].sub("", clause)) is None
 
 
@@ -166,6 +172,7 @@ def only_cancels(text: str) -> bool:
 
 def act_of(text: str, language: Language) -> RuleAct:
     """Return what a user's sentence does to an earlier rule (change, permit, cancel, done); "state" if nothing."""
+    text = _FORBIDDEN_MOVE.sub("never", text)
     for act, pattern in _ACTS[language]:
         if pattern.search(text):
             return act

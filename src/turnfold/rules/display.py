@@ -4,7 +4,9 @@ While all rules fit, all are shown in the order in which they were said: a new r
 before it stays the same for the provider's prompt cache. If they do not fit, they are ranked so that no kind of rule
 and no single message takes all the room:
 
-- Rules with explicit words ("never", "we decided", "allergic", 必须, 过敏) come before sentences without such words.
+- What does harm if it is forgotten comes first: prohibitions, "must", health and safety, who the user is, contacts.
+  Then other rules with explicit words ("we decided", "prefer", 决定), then sentences without such words and those whose
+  pronoun nothing explains ("run it at night"). Plans for a day long before those that were named later come last.
 - Each kind has a share of the room; room that a kind does not use goes to the others in order of rank.
 - Within a kind the newest and the oldest rules are taken in turns, so that early rules stay, however many are said
   later, and so do the newest ones.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Literal
 
@@ -36,6 +39,9 @@ _KINDS: tuple[tuple[tuple[RuleKind, ...], int], ...] = (
     (("task",), 10),
 )
 """Kinds of rules by rank, each with its share of the room in percent."""
+_TIERS = (0, 1, 2)
+_SHARE_OF_VITAL_FACTS = 30
+"""Share of the room for facts of the first tier: allergies, names, telephone numbers."""
 _FROM_ONE_MESSAGE = 3
 """Number of rules of one message and kind that are ranked as usual; further ones come last."""
 _ALIKE = 6
@@ -45,12 +51,41 @@ _BEGINNING = late_pattern(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W
 _IN_SO_MANY_WORDS = late_pattern(
     r"\b(?:never|always|must|mustn't|don't|do\s+not|cannot|can't|no|not|only|avoid|stop|every|each|from\s+now\s+on|decid\w+"
     r"|agreed|settled|chose|go(?:ing)?\s+with|instead|actually|prefer\w*|hate|allerg\w+|intoleran\w+|vegan|vegetarian"
-    r"|diabet\w+|pregnant|call\s+me|my\s+name|remind|deadline|at\s+most|at\s+least|no\s+more\s+than"
+    r"|diabet\w+|pregnant|call\s+me|my\s+name|remind|deadline|need\s+to|have\s+to|due|at\s+most|at\s+least|no\s+more\s+than"
     r"|address|moved|ship|deliver\w*|phone|birthday|e-?mail)\b"
     r"|不|别|勿|禁|必须|务必|一定|只|都要|每次|以后|今后|决定|定下|改成|改为|换成|选|过敏|忌|素食|吃素|孕|糖尿|喜欢|讨厌|叫我|我叫"
-    r"|提醒|截止|最多|至少|以内|地址|搬家|[寄送发]到|住在|电话|手机号|邮箱|抬头|税号|生日",
+    r"|提醒|待办|得[把去给交]|之前|截止|最多|至少|以内|地址|搬家|[寄送发]到|住在|电话|手机号|邮箱|抬头|税号|生日",
     re.IGNORECASE,
 )
+
+_VITAL = late_pattern(
+    r"\b(?:never|must|mustn't|always|do\s+not|don't|cannot|can't|no\s+\w+\s+(?:on|in|without|before|after)|forbidden|not\s+allowed"
+    r"|allerg\w+|intoleran\w+|vegan|vegetarian|halal|kosher|diabet\w+|pregnan\w+|asthma\w*|epilep\w+|coeliac|celiac|medication|medicine"
+    r"|safety|emergency|ask(?:ing)?\s+me|without\s+my|my\s+name|name\s+is|call\s+me|i'm\s+(?-i:[A-Z])\w+|phone|e-?mail|address|contacts?)\b"
+    r"|[\w.+-]+@[\w-]+\.\w+|\b\d{3,4}[- ]\d{3,4}(?:[- ]\d{3,4})?\b"
+    r"|必须|务必|严禁|禁止|绝对|千万|不要|不得|不许|不准|不能|(?<![级特区类性个分])别(?![的人处])|勿|过敏|敏感|忌口|怀孕|孕妇|糖尿|哮喘|吃药|用药|安全|紧急"
+    r"|我叫|叫我|电话|手机|邮箱|地址|联系人|先问我|未经|一律",
+    re.IGNORECASE,
+)
+"""Matches what does harm if it is forgotten: demands, health and safety, who the user is, how to reach people."""
+_UNEXPLAINED = late_pattern(
+    r"\W*(?:(?:please|just|and|but|so|also|then|don't|do\s+not|never|always)\s+)*(?:(?:it|that|they|them|this|those|he|she)\b"
+    r"|\w+\s+(?:it|them|this|that|those)\b)|\W*(?:就|把|那)?(?:它|这个|那个|他|她)",
+    re.IGNORECASE,
+)
+"""Matches a rule that begins with a pronoun."""
+_DATE = late_pattern(
+    r"(?P<month>\d{1,2})\s?月\s?(?P<day>\d{1,2})\s?[号日]"
+    r"|\b(?P<day1>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<name1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
+    r"|\b(?P<name2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\s+(?P<day2>\d{1,2})\b",
+    re.IGNORECASE,
+)
+_MONTHS: Sequence[str] = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_DAYS_OF_MONTH = 31
+_LONG_BEFORE, _HALF_A_YEAR = 14, 183
+"""Days between a plan and dates named later from which the plan is past; beyond half a year the year may be another."""
+_LATER_DATES = 2
+"""Number of later messages with such dates."""
 
 _HEADINGS = {
     "en": "Laid down earlier in this conversation, word for word (number: log entry; a later line "
@@ -123,22 +158,72 @@ def rank_rules(
     rules: Sequence[StandingRule], *, limit_tokens: int, cost: Callable[[StandingRule], int]
 ) -> list[StandingRule]:
     """Return all rules, the most important first; `cost` returns the tokens of a rule."""
-    plain = {rule.id for rule in rules if rule.supersedes or _IN_SO_MANY_WORDS.search(rule.text)}
-    ordered: list[StandingRule] = []
+    past = _past_plans(rules)
+    tiers = {rule.id: _tier(rule) for rule in rules}
+    first: dict[int, list[StandingRule]] = {tier: [] for tier in _TIERS}
+    later: dict[int, list[StandingRule]] = {tier: [] for tier in _TIERS}
     crowd: list[StandingRule] = []
-    for said in (True, False):
-        first: list[StandingRule] = []
-        later: list[StandingRule] = []
+    for tier in _TIERS:
         for kinds, share in _KINDS:
-            of_kind = [each for each in rules if each.kind in kinds and (each.id in plain) is said]
+            of_kind = [
+                each
+                for each in rules
+                if each.kind in kinds and tiers[each.id] == tier and each.id not in past
+            ]
             usual, crowding = _in_turns(of_kind)
-            room = limit_tokens * share // 100
+            vital = tier == 0 and "fact" in kinds
+            room = limit_tokens * (_SHARE_OF_VITAL_FACTS if vital else share) // 100
             for rule in usual:
                 room -= cost(rule)
-                (first if room >= 0 else later).append(rule)
+                (first if room >= 0 else later)[tier].append(rule)
             crowd += crowding
-        ordered += [*first, *later]
-    return [*ordered, *sorted(crowd, key=lambda rule: not rule.weak)]
+    explicit = [*first[0], *first[1], *later[0], *later[1]]
+    return [
+        *explicit,
+        *first[2],
+        *later[2],
+        *sorted(crowd, key=lambda rule: not rule.weak),
+        *(rule for rule in rules if rule.id in past),
+    ]
+
+
+def _tier(rule: StandingRule) -> int:
+    """Return the rank of a rule: 0 for what does harm if it is forgotten, 1 for other explicit rules, else 2."""
+    explained = rule.lead or rule.continues or rule.about or rule.supersedes
+    if not explained and _UNEXPLAINED.match(rule.text):
+        return 2
+    if rule.kind != "preference" and _VITAL.search(rule.text):
+        return 0
+    return 1 if rule.supersedes or _IN_SO_MANY_WORDS.search(rule.text) else 2
+
+
+def _past_plans(rules: Sequence[StandingRule]) -> set[str]:
+    """Return the ids of plans for a day that lies clearly before the dates of several later messages."""
+    dated = [(rule, _days(rule.text)) for rule in rules if rule.kind not in ("rule", "prohibition")]
+    named = [(rule.seq, min(days)) for rule, days in dated if days]
+    past: set[str] = set()
+    for rule, days in dated:
+        if not days or _VITAL.search(rule.text):
+            continue
+        later = {
+            seq
+            for seq, day in named
+            if seq > rule.seq and _LONG_BEFORE <= day - max(days) <= _HALF_A_YEAR
+        }
+        if len(later) >= _LATER_DATES:
+            past.add(rule.id)
+    return past
+
+
+@lru_cache(maxsize=1024)
+def _days(text: str) -> tuple[int, ...]:
+    """Return the dates in a text, as days since the beginning of a year."""
+    found: list[int] = []
+    for date in _DATE.finditer(text):
+        name = date["name1"] or date["name2"]
+        month = _MONTHS.index(name.lower()) + 1 if name else int(date["month"])
+        found.append(month * _DAYS_OF_MONTH + int(date["day"] or date["day1"] or date["day2"]))
+    return tuple(found)
 
 
 def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[StandingRule]]:

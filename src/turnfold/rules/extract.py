@@ -8,7 +8,7 @@ small talk. The text of a rule is an unchanged slice of the message.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,6 +26,7 @@ from turnfold.rules.classifier import Language, kind_of, score
 from turnfold.rules.features import is_passing
 from turnfold.rules.own_words import BLANK, OwnSentence, own_sentences
 from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
+from turnfold.rules.subjects import is_fragment
 from turnfold.rules.topics import rule_terms
 
 __all__ = ("extract_rules",)
@@ -43,7 +44,9 @@ _CHANGE = 0.7
 """Subtracted from the needed score of a sentence that says that it changes something."""
 _OUTRIGHT = 2.0
 """The same, of a sentence that sets something anew and says what: 把预算改为五千."""
-_SETS_ANEW = late_pattern("把(?![^改换]*[这那第段页句])[^改换]{1,12}[改换](?:成|为|到).")
+_SETS_ANEW = late_pattern(
+    "^(?:更正|纠正)(?:一下)?[,，:：]|把(?![^改换]*[这那第段页句])[^改换]{1,12}[改换](?:成|为|到)."
+)
 _WEAK = 0.7
 """A rule whose score is less than this above the needed one is `weak`: it is shown after the others."""
 _REPORTED = 2.0
@@ -60,6 +63,62 @@ _OTHERS_SAID: dict[Language, re.Pattern[str]] = {
     "zh": re.compile(
         "^(?:我)?(?:老板|领导|妈妈?|爸爸?|老师|朋友|同事|他们?|她们?|人家|别人|有人|网上|书上|书里|文章|文档|教程|牌子上|医生|专家)"
         "[^,，。我]{0,3}(?:说|讲|告诉|认为|建议|写着|要求|规定)(?!.*我)"
+    ),
+}
+_NO_RULE: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        # what somebody else asks, says or wants
+        r"^\W*(?:and\s+|but\s+|so\s+)?(?!(?:I|We|You|It|That|This|Please|Everyone|Everybody|Nobody|Legal|Always|Never|Only)\b)"
+        r"(?:my\s+|the\s+|our\s+)?[A-Za-z][\w'’-]+(?:\s+[A-Z][\w'’-]+)?\s+(?:just\s+|also\s+|still\s+)?(?:asks?|asked|wonders?|wondered"
+        r"|thinks?|believes?|wants?\s+to\s+know)\b"
+        # where somebody is for some days
+        r"|^\W*(?!(?:It|That|This)\b)[A-Z][\w-]+(?:\s+[A-Z][\w-]+)?(?:['’]s|\s+is|\s+will\s+be)\s+(?:on\s+(?:leave|holidays?|vacation)|off\s+(?:sick|today|this)"
+        r"|away|out\s+(?:of\s+office|sick|today)|ill|sick|travel\w+)\b"
+        # an id alone
+        r"|^\W*(?:(?:the|see|it's|this\s+is)\s+)?(?:ticket|case|invoice|order|issue|task|pr|mr|ref(?:erence)?|receipt|booking|claim|file)"
+        r"(?:\s+(?:number|no\.?|id|is))*\s*[:#]?\s*[A-Z]{0,6}[-#/]?\d[\w/-]*\W*$"
+        r"|^\W*(?:ok(?:ay)?\W+|hmm?\W+)*let\s+me\s+(?:think|see|check|look|know|ask|guess)\b"
+        r"|^\W*i(?:'m|\s+am)\s+(?:all\s?right|alright|fine|good|ok(?:ay)?|great|well)\W*$"
+        r"|^\W*(?:now|next)\s+(?:the|to|for|about)\s+(?:[\w-]+\s*){1,4}\W*$",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?!我|我们|咱|你|您|请|以后|老板|领导)[^,，。\\s我你先没未不]{1,5}(?:问(?:我们?|咱们?|你|他|她)?(?:为什么|为啥|怎么|能不能|要不要"
+        "|可不可以|是不是|有没有|多少|什么|哪|几)|想知道|觉得|认为)"
+        "|^[^,，。我你每都]{1,5}?(?:从|在)?(?:今天|明天|后天|下?周[一二三四五六日天]?|这周|本周)?(?:开始|起|之?前|之?后)?(?:休假|请假|出差|不在)(?:了|中)?[。！!]?$"
+        "|^(?:这是|就是)?(?:案号|工单号?|发票号码?|订单号?|单号|流水号|收据号?|编号|票号|快递单号?)(?:是|为)?[:： ]*"
+        "[A-Za-z]{0,6}[-#/]?\\d[\\w/-]*[。.]?$"
+        "|^(?:我们?|咱们?)?(?:昨天|昨晚|前天|上周末?|上个?月|去年|刚才?|前几天)(?!.*(?:搬|换|改|决定|入职|离职|定了|选|以后)).*(?:了|过)"
+    ),
+}
+"""Matches what is no rule whatever its words: what others ask, an absence, an id alone, past events."""
+_ONCE: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:(?:please|pls|ok(?:ay)?|so|and|then|now|next|just|also|right|great|good|yes)\b\W*)*"
+        r"(?:(?:give|show|send|tell|get|find|make|write|bring|read|recommend|suggest|list)\s+(?:me|us)\b"
+        r"|(?:recommend|suggest|find|list|show)\s+(?:(?:two|three|four|five|\d+|some|a\s+few|another|more)\b)"
+        r"|(?:write|draft|prepare|create|compose|generate|port|deploy|run|re-?run|fix|check|put|add|load[- ]?test|try"
+        r"|print|summari[sz]e|translate|explain|compare|review|open|merge|retry|repeat|schedule|plan)\s+(?:the|a|an|it|that|this|these|those|another|up)\b"
+        r"(?!\s+[\w-]+s\s+(?:in|with|as|like|to|by)\b)(?!.*\b(?:in|as|to)\s+(?:[\w-]+\s+)?(?:style|format|case)\b))"
+        r"|^\W*(?:and|then|but)\s+(?:[\w-]+\s+){0,3}[\w-]+\W*$",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?:好的?[,，]|行[,，]|那|现在|先|再|请|麻烦|你|快|然后|接着)*(?:(?:帮|给|替)我(?!打电话)(?:再)?(?:推荐|找|看|查|写|列|订|读|讲|算|选|做|画|翻译|总结|整理|发|打个|一[个份下条])"
+        "|推荐[一二两三四五几\\d]|(?:给|替|帮)[^,，。我]{1,12}(?:写|发|打)[个一封张份条]|写[一个]|(?:查|看|翻译|总结|检查|列|读|跑|试|算|确认|改)(?:一|下|两|三|个)"
+        "|把[^,，。]{1,12}(?:翻译|总结|整理|列|读|看|查|写|发给我)(?:一|下|出|$|。))"
+        "|再(?:跑|试|查|看|给我|来|写|推荐)[^,，。]{0,8}(?:[一两二三]|看)[次遍个家下份]?"
+    ),
+}
+"""Matches a request for one thing now; with a word such as "always" (`_LASTING`) it holds for good."""
+_LASTING: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"\b(?:always|never|every|each|all|any|when|whenever|before|after|unless|from\s+now|until|only|must|future|remind|don't|do\s+not|instead"
+        r"|due|by\s+(?:\w+day|eod|tomorrow|noon|tonight)|no|mornings?|daily|weekly|monthly|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "以后|今后|每|都|一律|统一|必须|务必|一定|不要|别|提醒|记得|只|凡|之前|前先|默认|尽量|的时候|改[成为到用在]|换[成到为]|[设定调]为|不再|所有|任何|比[^,，]*[强好]"
     ),
 }
 _SMALL_TALK: dict[Language, re.Pattern[str]] = {
@@ -91,6 +150,24 @@ _CHATTER = late_pattern(
     r"|！|哈哈|开心|好玩|太棒|加油|可爱|幸福|喜欢你|羡慕|感动|真好",
     re.IGNORECASE,
 )
+_GREETING = late_pattern(
+    r"\W*(?:hi|hello|hey|good\s+(?:morning|evening|afternoon)|你好|您好|早上好|嗨)(?:\s+(?:there|all|everyone))?\W*$",
+    re.IGNORECASE,
+)
+_INSTRUCTS: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:(?:and|so|also|but)\s+)?(?:please\s+(?:always\s+|never\s+|only\s+)?|always\s+|never\s+|don't\s+|do\s+not\s+|)"
+        r"(?:answer|reply|respond|write|use|keep|address|speak|format|cite|quote|show|give|list|avoid|call)\b"
+        r"(?=.*\b(?:answers?|repl(?:y|ies)|always|never|only|briefly|short|in\s+(?:\w+\s+)?[A-Z]\w+|every|no)\b)"
+        r"|^(?:Please\s+)?(?:[Nn]ever|[Aa]lways|[Dd]on't|[Dd]o\s+not)\s+(?!ever|give\s+up|quit|stop|let|lose|be)[a-z]+\s+[^!]*[^!?]$",
+    ),
+    "zh": re.compile(
+        "^(?:请|麻烦)?(?:以后|今后)?(?:回答|回复|说话|答复|报价|价格)|^(?:请|以后|今后)[^,，]{0,6}(?:不要|别|一律|都|用)"
+    ),
+}
+"""Matches an instruction to the assistant, which stands out from whatever else its message says."""
+_MOST_ABOVE = 0.8
+"""Most that the other sentences of a message add to the score that such an instruction needs."""
 _OPENING = late_pattern(
     r"(?:(?:hi|hello|hey|oh|well|ok(?:ay)?|alright|actually|wait|sorry|no|by\s+the\s+way|btw|also|on\s+second\s+thoughts?"
     r"|one\s+more\s+thing)\b(?:\s+there)?|你好|您好|嗨|对了|另外|还有|算了|等等|不对|不好意思|想了想|那个|哦|好的?|行|嗯)[,，:：!！.]\s*(?=\w\w)",
@@ -161,7 +238,7 @@ _SHORT_TEXT: dict[Language, int] = {"en": 60, "zh": 14}
 _GOES_ON: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"(?:(?:please|and|but|so|also|just)\W+)*(?:not\b|only\b|or\b|it\b|it's\b|that\b|they\b|them\b|those\b|he\b|she\b"
-        r"|same\b|otherwise\b|no\s+exceptions?\b|(?:do\s+not|don't|never|always)\s+\w+\s+(?:it|them|that|those|him|her)\b)",
+        r"|\w+\s+(?:it|them|this|that|those|these)\b|same\b|otherwise\b|no\s+exceptions?\b|(?:do\s+not|don't|never|always)\s+\w+\s+(?:it|them|that|those|him|her)\b)",
         re.IGNORECASE,
     ),
     "zh": re.compile(
@@ -246,12 +323,21 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
             if goes_on and before and 0 <= start - last <= _LONGEST_JOINT:
                 rule = msgspec.structs.replace(rule, continues=before.id, joint=text[last:start])
             elif goes_on and first and number and _can_lead(read[number - 1]):
-                lead = text[read[number - 1].sentence.start : start]
-                if "\n" not in lead and len(lead) + len(rule.text) <= LONGEST_RULE:
-                    rule = msgspec.structs.replace(rule, lead=lead)
+                rule = msgspec.structs.replace(rule, lead=_lead(text, read[:number], start, rule))
             first, last = False, start + len(rule.text)
             rules.append(rule)
     return tuple(rules)
+
+
+def _lead(text: str, before: Sequence[_Read], start: int, rule: StandingRule) -> str:
+    """Return the one or two sentences before a rule that may name what it is about; "" if they are too long."""
+    found = ""
+    for each in reversed(before[-2:]):
+        lead = text[each.sentence.start : start]
+        if not _can_lead(each) or "\n" in lead or len(lead) + len(rule.text) > LONGEST_RULE:
+            break
+        found = lead
+    return found
 
 
 def _goes_on(text: str, language: Language) -> bool:
@@ -279,6 +365,10 @@ def _read(sentence: OwnSentence) -> _Read:
         or _SMALL_TALK[language].search(text)
     ):
         return _Read(sentence, language, -9.0, 0)
+    if _is_no_rule(text, language) and not sentence.heading:
+        return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
+    if _GREETING.match(text):
+        return _Read(sentence, language, -3.0, 1)
     plain = _demanded(text, language) if _QUESTION[language].search(text) else text
     if not plain:
         return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
@@ -290,6 +380,13 @@ def _read(sentence: OwnSentence) -> _Read:
     return _Read(
         sentence, language, likely, chinese // 2 + words, _CHATTER.search(text) is not None
     )
+
+
+def _is_no_rule(text: str, language: Language) -> bool:
+    """Return True if a sentence is no rule by its form: what others ask, a past event, a request for one thing now."""
+    if _NO_RULE[language].search(text):
+        return True
+    return _ONCE[language].search(text) is not None and not _LASTING[language].search(text)
 
 
 def _demanded(text: str, language: Language) -> str:
@@ -370,7 +467,7 @@ def _demand(text: str, language: Language, wanted: float) -> str:
 
 def _wanted(each: _Read, around: _Around | None) -> float:
     """Return the score that a sentence needs to be a rule, given the other sentences of its message."""
-    wanted = _ALONE[each.language]
+    alone = wanted = _ALONE[each.language]
     if around is None or around.sentences < 2:
         text = each.sentence.text
         if _SETS_ANEW.search(text):
@@ -382,6 +479,8 @@ def _wanted(each: _Read, around: _Around | None) -> float:
     if around.chatter:
         share = (around.chatter - each.is_chatter) / (around.sentences - 1)
         wanted += _AMONG_CHATTER * min(1.0, 0.3 + share)
+    if _INSTRUCTS[each.language].search(each.sentence.text):
+        return min(wanted, alone + _MOST_ABOVE)
     return wanted
 
 
@@ -398,7 +497,11 @@ def _clauses(text: str, language: Language) -> Iterator[_Part]:
     found = [
         span
         for number, span in enumerate(found)
-        if not number or not _sets_off(text[slice(*span)], text[slice(*found[number - 1])])
+        if not number
+        or not (
+            is_fragment(text[slice(*span)])
+            or _sets_off(text[slice(*span)], text[slice(*found[number - 1])])
+        )
     ]
     if len(found) < 2:
         return

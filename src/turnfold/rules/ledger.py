@@ -1,9 +1,9 @@
 """Updates the ledger (list) of standing rules: adds new rules, and ends those that new ones replace or cancel.
 
 A later sentence ends an earlier rule only on evidence: it restates the rule, gives another value for the same
-attribute, forbids what the rule asks for (or the reverse), or refers to it by name or with a word of change
-("actually", "instead", 改成). In every case both share terms of their scope. Rules of the system message are ended only
-by the system message, never by a user.
+attribute, forbids what the rule asks for (or the reverse), or changes it ("actually", "instead", 改成). In every case
+both are about the same thing (see `subjects`); in doubt both stay, since a rule that is ended wrongly misleads a model,
+and of two that are shown the later one overrides. Rules of the system message are ended only by the system message.
 """
 
 from __future__ import annotations
@@ -18,10 +18,18 @@ from turnfold._late_names import late_pattern
 from turnfold.rules.act_classifier import is_negative, only_cancels
 from turnfold.rules.display import rank_rules
 from turnfold.rules.record import RuleKind, RuleState, StandingRule
+from turnfold.rules.subjects import (
+    begins_alike,
+    common_terms,
+    is_fragment,
+    is_wish_of_others,
+    parts_of,
+    subject_of,
+)
 from turnfold.rules.topics import facets, without_values
 from turnfold.text import require_limit
 
-__all__ = ("LedgerChange", "replacements", "update_ledger")
+__all__ = ("LedgerChange", "replacements", "taken_back", "update_ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +49,20 @@ _RESTATED = 0.8
 """Share of common terms from which two rules count as the same."""
 _SAME_TOPIC = 0.6
 """Share of common words from which two rules count as being about the same thing, without a word of change."""
-_SAME_NOW = 0.5
-"""Share of common words from which a sentence that says what holds now replaces an earlier rule."""
-_NAMED = 0.3
-"""Share of the terms of the shorter rule that must be common for a sentence with a word of change to refer to it."""
+_HALF, _THIRD = 0.5, 0.33
+"""Share of the words of an earlier rule that a change must name; less is asked if it also gives another value."""
 _SAME_CLASS = 0.2
-"""Score for a sentence with a word of change and a rule that share only the class of a value ("make it Thursday")."""
+"""Score for a change that names no subject, and a rule with another value of the same class ("make it Thursday")."""
+_RECENT_ENTRIES = 16
+"""Log entries back to which such a change may refer: a few turns, with the calls of tools in them."""
+_RECENT_MESSAGES = 3
+"""Messages with rules back to which such a change may refer."""
 _DONE = 0.5
 """Share of a task's terms that a report must contain to close the task."""
 _REPORTED = 0.75
 """Share of a report's terms that a task must contain for the report to close it."""
-_FEW_WORDS = 2
-"""Words (Chinese: pairs of characters) up to which a sentence may leave it open what it is about."""
 _LONGEST_ABOUT = 80
 """Most characters of `StandingRule.about`."""
-_STEM = 4
-"""Least number of letters that two forms of a word have in common."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet"})
 """Attributes of a person that have one value at a time, so that a new value replaces the old one."""
 _LIMIT = late_pattern(
@@ -65,27 +71,31 @@ _LIMIT = late_pattern(
     re.IGNORECASE,
 )
 """Matches words of a prohibition that sets a limit; another limit for the same thing replaces it."""
+_NAME_OF = late_pattern(
+    r"\W*(?:The|Our|My)\s(?:[a-z][\w-]*\s){1,3}is\s(?:the\s)?[A-Z][\w-]+(?:\s[A-Z][\w-]+)*\W*$"
+)
+"""Matches a sentence that says who or which one something is: "The main contact is Laura."."""
 _CONDITION = late_pattern(
     r"\b(?:without|unless|until|before|except|only\s+(?:if|when|after|with))\b|除非|未经|没有?.{0,8}前|之前|以前|先.{0,10}再",
     re.IGNORECASE,
 )
 """Matches words of a prohibition with a condition under which the thing is allowed."""
-_ELLIPTIC = late_pattern(
-    r"(?:\W|\b(?:ok(?:ay)?|no|wait|sorry|actually|on\s+second\s+thoughts?|hmm|well|oh|and|but|so|then|please|could|can|you|we|i"
-    r"|correction|change\s+of\s+plans?)\b)*(?:make\s+(?:it|that)|change\s+(?:it|that)|move\s+(?:it|that)|push\s+it|switch|let's"
-    r"|rather|instead|now|not|it's|from\s+now|better|use|take|go\s+with|\d)"
-    r"|(?:那|就|请|我|想了想|我改主意了|不好意思|等等|不对|算了|\W)*(?:改|换|还是|推迟|提前|延|挪|不是|不要|不用|不|用|定)",
-    re.IGNORECASE,
-)
-"""Matches the beginning of a change that does not name its topic: "make it Thursday", 改成周四."""
 _STOPS = late_pattern(
     r"\b(?:stop|quit|no\s+need|no\s+longer|any\s?more|don't\s+(?:need|have)\s+to)\b|不用.{0,8}了|不必|不需要.{0,8}了|别再|停",
     re.IGNORECASE,
 )
 """Matches words that end something that was asked for."""
 _MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
+_DATES = frozenset({"@day", "@date", "@month"})
 _NO_TOPIC = frozenset({"@number", "@reply", "@count"})
 """Classes of values that do not show the topic of a sentence."""
+_NAMES_OF_MONEY = frozenset({"=budget", "=price"})
+"""Words that say no more than the value beside them does: an amount of money is a price."""
+_NAMED_CLASSES = frozenset(
+    "@database @cache @code @framework @cloud @indent @packager @phone @chat @ci @payment @editor @carrier"
+    " @spelling @script @transport @language @theme @unit".split()
+)
+"""Classes whose values name what they are: MySQL is a database; a Thursday may be the day of anything."""
 
 
 def update_ledger(
@@ -141,6 +151,25 @@ def replacements(rules: Iterable[StandingRule]) -> dict[str, StandingRule]:
     return {ended: rule for rule in rules for ended in rule.supersedes}
 
 
+def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
+    """Return the rules that ended in so many words ("make it 2 pm instead"), in the order of `rules`.
+
+    A rule that a plain statement replaced is not among them: another contract number may be another contract.
+    """
+    later = {old: rule for rule in rules for old in rule.supersedes}
+    found: dict[str, bool] = {}
+    # A rule is replaced by a newer one, whose own end then decides: the newest first.
+    for rule in sorted(rules, key=lambda rule: -rule.seq):
+        after = later.get(rule.id)
+        if rule.state != "superseded":
+            found[rule.id] = rule.state == "dropped"
+        elif after is None or after.act != "state" or after.seq <= rule.seq:
+            found[rule.id] = True
+        else:
+            found[rule.id] = found[after.id]
+    return tuple(rule for rule in rules if found[rule.id])
+
+
 def _targets(
     rule: StandingRule, active: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
@@ -169,25 +198,38 @@ def _going_on(
     """Return what goes on with a rule that ends and sets it off: "not in grey" after "the kettle in white"."""
     state_of: dict[str, RuleState] = {rule.id: state for rule, state in ended}
     heads = {rule.id: rule for rule, _ in ended}
-    return [
-        (each, state_of[each.continues])
-        for each in active
-        if each.continues in heads
-        and each.id not in heads
-        and each.negative != heads[each.continues].negative
-        and not each.terms.isdisjoint(heads[each.continues].terms)
-    ]
+    going: list[tuple[StandingRule, RuleState]] = []
+    for each in sorted(active, key=lambda rule: rule.seq):
+        head = heads.get(each.continues)
+        if head is None or each.id in heads:
+            continue
+        sets_off = each.negative != head.negative and not each.terms.isdisjoint(head.terms)
+        if sets_off or is_fragment(each.text):
+            state_of[each.id] = state_of[head.id]
+            heads[each.id] = each  # what goes on with it ends too
+            going.append((each, state_of[each.id]))
+    return going
 
 
 def _about(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> str:
     """Return the topic of the rule that a change replaces, if the change itself shares no word with it."""
     for target, state in targets:
-        if state == "superseded" and not _common(_words(rule), _words(target)):
-            return (
-                target.about
-                or without_values(target.lead + target.text, rule.text)[:_LONGEST_ABOUT]
+        if state == "superseded" and not common_terms(_words(rule), _words(target)):
+            old = target.lead + target.text
+            return target.about or _shortened(
+                without_values(old, rule.text) or without_values(old, "")
             )
     return ""
+
+
+def _shortened(text: str) -> str:
+    """Return a text of at most `_LONGEST_ABOUT` characters, cut between two words."""
+    if len(text) <= _LONGEST_ABOUT:
+        return text
+    cut = text[: _LONGEST_ABOUT - 1]
+    if text[_LONGEST_ABOUT - 1].isascii() and text[_LONGEST_ABOUT - 1].isalnum():
+        cut = cut[: cut.rfind(" ") + 1] or cut
+    return cut.rstrip(" ,，…") + "…"
 
 
 def _kind(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> RuleKind:
@@ -208,49 +250,19 @@ def _classes(rule: StandingRule) -> set[str]:
     return {term for term in rule.scope if term.startswith("@")}
 
 
-def _common(first: set[str], second: set[str]) -> set[str]:
-    """Return the terms of the first set that the second set has too, in the same form or with the same stem."""
-    shared = first & second
-    rest = [term for term in second - shared if _has_stem(term)]
-    if not rest:
-        return shared
-    return shared | {
-        term
-        for term in first - shared
-        if _has_stem(term) and any(_alike(term, other) for other in rest)
-    }
-
-
-def _has_stem(term: str) -> bool:
-    return len(term) >= _STEM and term.isascii() and term.isalpha()
-
-
-def _alike(term: str, other: str) -> bool:
-    if term[:_STEM] != other[:_STEM]:
-        return False
-    shorter, longer = sorted((term, other), key=len)
-    stem = shorter[:-1] if len(shorter) > _STEM and shorter[-1] in "eiy" else shorter
-    return longer.startswith(stem)
-
-
 def _is_done(rule: StandingRule, task: StandingRule) -> bool:
     """Return True if a report has enough terms in common with a task to close it."""
-    about, told = _parts(_words(task) or task.terms), _parts(_words(rule) or rule.terms)
-    common = _common(about, told)
+    if not _ONE_AT_A_TIME.isdisjoint(task.scope):
+        return False  # "please call me Alexander" is no task
+    about, told = parts_of(_words(task) or task.terms), parts_of(_words(rule) or rule.terms)
+    common = common_terms(about, told)
     return bool(common) and (
         len(common) >= _DONE * len(about) or len(common) >= _REPORTED * len(told)
     )
 
 
-def _parts(terms: Iterable[str]) -> set[str]:
-    """Return English terms whole and Chinese ones as single characters, since pairs of characters rarely match."""
-    return {
-        part for term in terms for part in ([term] if term.isascii() or term[0] == "=" else term)
-    }
-
-
 def _similar(first: set[str], second: set[str]) -> float:
-    common = len(_common(first, second))
+    common = len(common_terms(first, second))
     return common / (len(first) + len(second) - common) if common else 0.0
 
 
@@ -262,6 +274,8 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     words, others = _words(rule), _words(other)
     if rule.value == other.value and rule.negative == other.negative:
         same = rule.scope == other.scope and bool(words or rule.value)
+        if _NAME_OF.match(rule.text) and _NAME_OF.match(other.text):
+            same = same or any(term.startswith("@is:") for term in _classes(rule) & _classes(other))
         return same or _similar(set(rule.terms), set(other.terms)) >= _RESTATED
     if rule.negative != other.negative:
         return _is_opposite(rule, other)
@@ -270,7 +284,7 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     if any(term.startswith("@is:") for term in _classes(rule) & _classes(other)):
         # "The standup is on Monday", "the standup is at 9:30": a day and an hour do not contradict each other.
         moments, others = _classes(rule) & _MOMENTS, _classes(other) & _MOMENTS
-        return not (moments and others) or not moments.isdisjoint(others)
+        return not (moments and others) or bool(_contested(rule, other) & _MOMENTS)
     if not _conflict(rule, other):
         return False
     if rule.negative and not _LIMIT.search(rule.text):
@@ -278,9 +292,14 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     if not words and not others:
         # "Reply in French", "answer in English": they have no words besides the values they set.
         return "@reply" in rule.scope and "@reply" in other.scope
-    if rule.act == "renew":
-        return bool(_common(words, others))
-    return _similar(words, others) >= _SAME_TOPIC
+    own = _own(subject_of(rule.text).topic, others)
+    return not own and _similar(words, others) >= _SAME_TOPIC
+
+
+def _own(words: Iterable[str], others: Iterable[str]) -> set[str]:
+    """Return the words that only the first sentence has: it is about another thing, or about a special case."""
+    mine = parts_of(words)
+    return mine - common_terms(mine, parts_of(others))
 
 
 def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
@@ -290,74 +309,130 @@ def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
     NH-4410" does not lift "never order anything without asking me first".
     """
     words, others = _words(rule), _words(other)
-    if not _common(words, others):
+    if not common_terms(words, others):
         return False
     if other.negative and rule.act == "state":
         return not _CONDITION.search(other.text) and _similar(words, others) >= _SAME_TOPIC
     if rule.negative and _STOPS.search(rule.text):
-        return len(_common(others, words)) >= _SAME_TOPIC * len(others)
-    return _common(others, words) == others or _similar(words, others) >= _RESTATED
+        return len(common_terms(others, words)) >= _SAME_TOPIC * len(others)
+    if _similar(words, others) >= _RESTATED:
+        return True
+    own = _own(subject_of(rule.text, changes=True).topic, others)
+    return common_terms(others, words) == others and not own
 
 
 def _conflict(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if both rules give a value of the same class (such as a weekday), and the values differ."""
+    return bool(_contested(rule, other))
+
+
+def _contested(rule: StandingRule, other: StandingRule) -> set[str]:
+    """Return the classes of which both rules give a value, if their values differ."""
     shared = {
         term for term in _classes(rule) & _classes(other) if not term.startswith(("@is:", "@reply"))
     }
-    return bool(shared) and bool(rule.value and other.value) and rule.value != other.value
+    if _DATES & _classes(rule) and _DATES & _classes(other):
+        shared.add("@day")  # "on Friday" and "on 3 March" both say when
+    return shared if rule.value and other.value and rule.value != other.value else set()
 
 
 def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the active rule that a change ("actually", "instead") most likely refers to, as a list; empty if none."""
-    scored = [(_aimed(rule, each), each.seq, each) for each in active]
-    likely = [each for each in scored if each[0] > 0]
-    if not likely:
+    """Return the active rule that a change ("actually", "instead") refers to, as a list; empty if that is in doubt."""
+    scored = [(_aimed(rule, each), each) for each in active]
+    best = max((score for score, _ in scored), default=0.0)
+    likely = [each for score, each in scored if score == best]
+    if best > 0 and len(likely) > 1:
+        # Two rules are as likely: the change means the last one only if that has just been said.
+        newest = max(each.seq for each in likely)
+        likely = [each for each in likely if each.seq == newest or _is_recent(rule, each, active)]
+    if best <= 0 or len(likely) != 1:
         return []
-    return [max(likely, key=lambda each: each[:2])[2]]
+    if best <= _SAME_CLASS and not _has_just_been_said(rule, likely[0], active):
+        return []
+    return likely
+
+
+def _has_just_been_said(
+    rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]
+) -> bool:
+    """Return True if a change without a subject ("make it Thursday") can mean the other rule.
+
+    Either the rule was said in one of the last few messages, or the change names what only one kind of thing can be
+    ("MySQL" is a database).
+    """
+    if not _contested(rule, other).isdisjoint(_NAMED_CLASSES):
+        return True
+    # With other sentences before it in its message, these say what it is about.
+    alone = not (rule.lead or rule.continues) and not any(each.seq == rule.seq for each in active)
+    return alone and _is_recent(rule, other, active)
+
+
+def _is_recent(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
+    between = {each.seq for each in active if other.seq < each.seq < rule.seq}
+    return rule.seq - other.seq <= _RECENT_ENTRIES and len(between) < _RECENT_MESSAGES
 
 
 def _aimed(rule: StandingRule, other: StandingRule) -> float:
     """Return a score for how likely a change ("actually", "instead") refers to the other rule; 0 if not at all."""
-    if rule.act == "permit" and not other.negative and not _conflict(rule, other):
+    contested = _contested(rule, other)
+    if rule.act == "permit" and not other.negative and not contested:
         return 0.0
-    mine, theirs = _words(rule) | set(rule.value), _words(other) | set(other.value)
-    shared = _common(theirs, mine)
-    classes = _classes(rule) & _classes(other) - _NO_TOPIC
-    if rule.act == "renew" and not _conflict(rule, other):
-        # "... now" may also state something new: it must share most of its words with the other rule.
-        share = len(shared) / max(1, len(theirs), len(mine) - 1)
-        return share if share >= _SAME_NOW else 0.0
-    if other.negative and rule.act == "change" and not _is_negative(rule):
-        other_value = _conflict(rule, other) and not set(rule.value) <= set(other.value)
-        if not (other_value or _names_what_is_forbidden(shared, theirs)):
-            return 0.0
     sides, others = facets(rule.text), facets(other.text)
     if sides and others and sides.isdisjoint(others):
         return 0.0  # "send the desk to my office" does not change its colour
-    if not shared:
-        same = classes and _conflict(rule, other)
-        other_topic = min(len(_words(rule)), len(_words(other))) > _FEW_WORDS and (
-            len(_parts(_words(rule)) & _parts(_words(other))) < _FEW_WORDS
-        )
-        return _SAME_CLASS if same and (not other_topic or _ELLIPTIC.match(rule.text)) else 0.0
-    # Terms that are the same in both languages ("=deadline") are frequent topics of rules: they count twice.
-    known = sum(term.startswith("=") for term in shared)
-    share = (len(shared) + known) / max(1, min(len(mine), len(theirs)))
-    return share + 0.1 * len(classes) if share >= _NAMED else 0.0
+    mine, theirs = subject_of(rule.text, changes=True), subject_of(other.text)
+    words = _words(other)
+    topic = mine.topic - _NAMES_OF_MONEY if "@money" in contested else mine.topic
+    own = _own(topic, words)
+    about = parts_of(words if other.negative else theirs.topic or words)
+    covered = _share(about, parts_of(mine.words))
+    if topic and parts_of(topic) <= parts_of(begins_alike(rule.text, other.text)):
+        covered = max(covered, _HALF)
+    if other.negative and not _is_negative(rule) and own:
+        return 0.0  # a prohibition ends only by what speaks of the same action
+    if rule.act in ("change", "renew") and not (
+        mine.given or mine.left or rule.value or _words(rule) - mine.topic
+    ):
+        return 0.0  # it says nothing that could hold instead
+    old = words | {each for each in other.value if not each[0].isdigit()}
+    left = common_terms(mine.left, old)
+    if left and _share(parts_of(old), parts_of(mine.words)) >= (_HALF if own else _THIRD):
+        return 2.0 + covered + len(left)
+    if rule.act == "cancel" and other.value and set(other.value) <= set(rule.value) and not own:
+        return _HALF + covered  # "scrap the 10 am thing"
+    if not (mine.topic or common_terms(mine.given, words)):
+        return _aimed_without_subject(other, mine.left, contested)
+    if own or (_valued(rule) and not contested and rule.act in ("change", "renew")):
+        return 0.0
+    return covered + bool(contested) if covered >= (_THIRD if contested else _HALF) else 0.0
+
+
+def _aimed_without_subject(other: StandingRule, left: Iterable[str], contested: set[str]) -> float:
+    """Return the score of a change that does not name what it changes: "make it 14 days instead of 7"."""
+    if not contested or is_wish_of_others(other.text):
+        return 0.0
+    if other.negative and not _LIMIT.search(other.text):
+        return 0.0
+    gone = {each for each in left if each[0].isdigit()}
+    if any(not each[0].isdigit() for each in left):
+        return 0.0  # what it leaves behind is something else: "forget the dentist on the 12th"
+    if gone:
+        return _SAME_CLASS if not gone.isdisjoint(other.value) else 0.0
+    return _SAME_CLASS / 2 if contested - _NO_TOPIC else 0.0
+
+
+def _share(wanted: set[str], there: set[str]) -> float:
+    return len(common_terms(wanted, there)) / len(wanted) if wanted else 0.0
+
+
+def _valued(rule: StandingRule) -> set[str]:
+    """Return the classes of the values that a rule gives, as far as they show what it is about."""
+    return {term for term in _classes(rule) - _NO_TOPIC if not term.startswith("@is:")}
 
 
 def _is_negative(rule: StandingRule) -> bool:
     """Return True if a rule forbids with an explicit word; its kind alone may be a wrong guess."""
     return rule.negative and (is_negative(rule.text, "en") or is_negative(rule.text, "zh"))
-
-
-def _names_what_is_forbidden(shared: set[str], forbidden: set[str]) -> bool:
-    """Return True if the shared terms include most of the specific terms of a prohibition, not only its general topic.
-
-    "Book another hotel" shares the topic of "no hotel in Chaoyang", but does not lift it.
-    """
-    special = {term for term in forbidden if not term.startswith("=")}
-    return 2 * len(shared & special) >= len(special) and (bool(special) or shared == forbidden)
 
 
 def _evicted(

@@ -44,7 +44,7 @@ class StandingRule(
     """The words of the rule: a slice of the message, unchanged."""
     kind: RuleKind
     seq: int
-    """Seq (log position) of the message it was said in; 0 if it was not said in the log."""
+    """Seq (log position) of the message that states the rule; 0 if no message of the log does."""
     trust: RuleTrust = "user"
     act: RuleAct = "state"
     negative: bool = False
@@ -54,7 +54,7 @@ class StandingRule(
     value: tuple[str, ...] = ()
     """Sorted terms of the values it gives: numbers, and members of a class such as weekdays."""
     continues: str = ""
-    """Id of the rule directly before it in the message if this one goes on with it, as a clause or a short sentence."""
+    """Id of the rule directly before in the message, if this rule continues that one as a clause or short sentence."""
     joint: str = ""
     """The text between that rule and this one."""
     lead: str = ""
@@ -65,7 +65,7 @@ class StandingRule(
     """True if the sentence hardly scored as a rule: it is the first to be left out if there is no room."""
     state: RuleState = "active"
     ended: int = 0
-    """The log entry that ended it; 0 if it is active or was dropped by hand."""
+    """Seq of the message that ended the rule; 0 if the rule is active or was dropped with `drop_rule()`."""
     supersedes: tuple[str, ...] = ()
     """Ids of the rules it replaced, restated, cancelled or lifted."""
 

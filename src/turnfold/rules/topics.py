@@ -135,10 +135,10 @@ title 标题
 code 代码
 """)
 _classes("""
-day monday|mon|周一|星期一|礼拜一|mondays tuesday|tue|tues|周二|星期二|礼拜二|tuesdays
-day wednesday|wed|周三|星期三|礼拜三|wednesdays thursday|thu|thurs|周四|星期四|礼拜四|thursdays
-day friday|fri|周五|星期五|礼拜五|fridays saturday|sat|周六|星期六|礼拜六|saturdays
-day sunday|sun|周日|周天|星期天|星期日|礼拜天|sundays
+day monday|mon|周一|每周一|星期一|礼拜一|mondays tuesday|tue|tues|周二|每周二|星期二|礼拜二|tuesdays
+day wednesday|wed|周三|每周三|星期三|礼拜三|wednesdays thursday|thu|thurs|周四|每周四|星期四|礼拜四|thursdays
+day friday|fri|周五|每周五|星期五|礼拜五|fridays saturday|sat|周六|每周六|星期六|礼拜六|saturdays
+day sunday|sun|周日|每周日|周天|星期天|星期日|礼拜天|sundays
 month january|jan|一月|1月 february|feb|二月|2月 march|三月|3月 april|apr|四月|4月 june|jun|六月|6月
 month july|jul|七月|7月 august|aug|八月|8月 september|sep|sept|九月|9月 october|oct|十月|10月
 month november|nov|十一月|11月 december|dec|十二月|12月

@@ -10,10 +10,11 @@ long entry is taken as an excerpt first, and whole if there is room when its tur
 of it than half of the limit. Equal texts are shown once. The text that is
 really sent is counted at the end, headings included, so the limit holds whatever was estimated before.
 
-Text: entries next to each other in the log are shown together, under a line with their turn and time, so that the model
-sees who answered whom and a reader can find the place. A line with the time also stands where another day begins. The
-time is left out if it is within an hour of the one before, to save tokens. That line and the first line of each message
-begin at the margin, every other line is indented, so that no text can imitate a message of another speaker.
+Text: entries next to each other in the log, or of one turn, are shown together, under a line with their turn and time,
+so that the model sees who answered whom and a reader can find the place. A line with the time also stands where another
+day begins. The time is left out if it is within an hour of the one before, to save tokens. That line and the first line
+of each message begin at the margin, every other line is indented, so that no text can imitate a message of another
+speaker.
 
 Excerpts and snippets show the part of a long text that matches a query. An excerpt is cut by tokens, for a model: the
 beginning of a tool result or a pasted file is rarely what is needed, so the sentences around the best match are taken.
@@ -39,6 +40,7 @@ from turnfold.text import (
     count_upto,
     indented,
     is_character,
+    is_chinese,
     is_cjk,
     plain_name,
     plain_text,
@@ -281,33 +283,59 @@ class Recalled:
         return self.excerpt or self.message.text
 
 
+class _Words(NamedTuple):
+    """The words around recalled entries, in one language."""
+
+    turn: str
+    dated_turn: str
+    speakers: Mapping[str, str]
+    colon: str
+
+
+_WORDS = {
+    False: _Words("[turn {turn}]", "[turn {turn}, {time:%Y-%m-%d %H:%M}]", {}, ": "),
+    True: _Words(
+        "[第 {turn} 轮]",
+        "[第 {turn} 轮，{time:%Y-%m-%d %H:%M}]",
+        {"user": "用户", "assistant": "助手", "tool": "工具"},
+        "：",
+    ),
+}
+
+
 def passages_text(recalled: Sequence[Recalled]) -> str:
-    """Return the text that shows these entries to a model, in log order, with their turns and times."""
-    return "\n".join(_lines(sorted(recalled, key=lambda entry: entry.seq)))
+    """Return the text that shows these entries to a model, in log order, with their turns and times.
+
+    Turns and speakers are named in Chinese if most of the text is.
+    """
+    words = _WORDS[is_chinese(" ".join(entry.shown[:_LONGEST_QUERY] for entry in recalled))]
+    return "\n".join(_lines(sorted(recalled, key=lambda entry: entry.seq), words))
 
 
-def _entry_text(recalled: Recalled) -> str:
+def _entry_text(recalled: Recalled, words: _Words) -> str:
     """Return the text that shows one entry: its speaker and what was said."""
     message = recalled.message
     name = plain_name(message.name) if message.name else ""
-    who = f"{message.role} ({name})" if name else message.role
+    role = words.speakers.get(message.role, message.role)
+    who = f"{role} ({name})" if name else role
     if recalled.outdated:
         who = f"{who} [{recalled.outdated}]"
-    return f"{who}: {indented(recalled.shown)}"
+    return f"{who}{words.colon}{indented(recalled.shown)}"
 
 
-def _lines(recalled: Sequence[Recalled]) -> Iterator[str]:
-    last, shown = -1, None
+def _lines(recalled: Sequence[Recalled], words: _Words) -> Iterator[str]:
+    last, turn, shown = -1, -1, None
     for entry in recalled:
         time = _EPOCH + timedelta(microseconds=entry.created)
         near = shown is not None and time.date() == shown.date() and abs(time - shown) < _HOUR
-        if entry.seq != last + 1 and near:
-            yield f"[turn {entry.turn}]"
-        elif entry.seq != last + 1 or shown is None or time.date() != shown.date():
-            yield f"[turn {entry.turn}, {time:%Y-%m-%d %H:%M}]"
+        goes_on = entry.seq == last + 1 or (near and entry.turn == turn)
+        if not goes_on and near:
+            yield words.turn.format(turn=entry.turn)
+        elif not goes_on or shown is None or time.date() != shown.date():
+            yield words.dated_turn.format(turn=entry.turn, time=time)
             shown = time
-        last = entry.seq
-        yield _entry_text(entry)
+        last, turn = entry.seq, entry.turn
+        yield _entry_text(entry, words)
 
 
 _ENOUGH = 2
@@ -494,7 +522,7 @@ def _offers(
             continue
         seen.add(text)
         found = Recalled(entry.seq, entry.turn, entry.message, entry.created, score)
-        whole = count_upto(_entry_text(found), most, count) + 1
+        whole = count_upto(_entry_text(found, _WORDS[False]), most, count) + 1
         if whole > min(_LONG_ENTRY, most):
             cut = min(_EXCERPT, most)
             offers.append(_Offer(found, cut + _SPEAKER, _value(score, cut), cut))

@@ -200,6 +200,8 @@ _FURTHEST = 10
 """Most neighbours on either side that get a share of a match's score."""
 _SHARPNESS = 0.5
 """Exponent: a match at a quarter of the best score gives half of its share. Many weak matches are not a strong one."""
+_MOST_BESIDE = 0.8
+"""Most of a match's score that an entry beside it can have without a match of its own, however many there are."""
 _RECENCY = 0.1
 """How much higher the newest entry scores than the first one, as a share of the score."""
 
@@ -251,6 +253,7 @@ def worth_of_places(
         for distance in range(_FURTHEST + 1)
     ]
     worth: defaultdict[int, float] = defaultdict(float)
+    beside: dict[int, float] = {}  # the best match beside each entry
     found = sorted(hits)  # float sums depend on their order
     best = max((score for _, score in found), default=0.0)
     for seq, score in found:
@@ -261,11 +264,16 @@ def worth_of_places(
         for neighbour in range(first, last):
             if neighbour == seq:
                 worth[seq] += score
-            elif positions is None:
+                continue
+            if positions is None:
                 worth[neighbour] += shares[abs(neighbour - seq)] * given
             elif neighbour in positions:
                 distance = abs(positions[neighbour] - positions[seq])
                 worth[neighbour] += _SHARE * math.exp(-distance / _REACH_TOKENS) * given
+            beside[neighbour] = max(beside.get(neighbour, 0.0), score)
+    matches = {seq for seq, _ in found}
+    for seq in worth.keys() - matches:
+        worth[seq] = min(worth[seq], _MOST_BESIDE * beside[seq])
     return worth
 
 

@@ -89,5 +89,5 @@ def __getattr__(name: str) -> object:
         if package not in {"starlette", "uvicorn"}:
             raise
         raise MissingExtra(
-            package=package, extra="service", purpose=f"{__name__}.{name}"
+            package=package, extra="service", purpose="the service (turnfold serve, turnfold ui)"
         ) from missing

@@ -367,7 +367,7 @@ class LocalAccess:
         """Called after a link was used, to show the next one."""
 
     def caller(self, token: str) -> Caller:
-        """Return tenant and rights of the one token of this service; raises `AccessDenied` for any other token."""
+        """Return tenant and rights of the only access token of this service; raises `AccessDenied` for any other."""
         given = _hashed(token.rpartition("_")[2])
         if not self._line.accepts(given, 0.0):
             raise AccessDenied(
@@ -419,7 +419,7 @@ class RequestGate:
     """Authorizes requests by their headers: Host, Origin, token and rate limit."""
 
     ring: TokenRing | LocalAccess | None = None
-    """Checks tokens. None: no token is needed, and every caller has all rights of `tenant`; loopback only."""
+    """Checks access tokens. None: none is needed, and every caller has all rights of `tenant`; loopback only."""
     tenant: str = "default"
     hosts: Collection[str] = LOOPBACK
     """Accepted values of the Host header, without port; "*" for any."""

@@ -51,7 +51,7 @@ _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"
 _NO_BODY: Final = Limits(body=1_024)
-"""Limits of operations that take no body; some need no token, and none of them waits for its turn with others."""
+"""Limits of operations that take no body; some need no access token, and none waits for other requests."""
 _LARGE: Final = 64 * 1024
 """Most bytes of a request body that is decoded on the event loop; a larger one is decoded in a thread."""
 _HEAVY: Final = frozenset(

@@ -1,16 +1,18 @@
-"""Limits of a service: body size, request rate per token, and the stored tokens and bytes of a tenant.
+"""Limits of a service: size of a body, requests per access token, and tokens and bytes of the messages of a tenant.
 
-Each error shows the numbers and, if waiting helps, how long to wait. The rate is limited per token and process.
+Each error shows the numbers and, if waiting helps, how long to wait. The rate is limited per access token and
+process.
 
-The token quota is checked against the token totals in the listing of conversations, without reading messages. The byte
-quota covers messages, summaries and the documents stored with them (pins, state, snapshots, findings, manifests, stored
-responses), each with `ROW_BYTES` added. The bytes are found by a scan, at most once a minute: it reads the new entries
-and the documents of changed conversations; only the first scan of a tenant after startup reads everything. Services
-without a byte quota do not scan.
+The quota of (model) tokens is checked against the totals in the listing of conversations, without reading messages. The
+byte quota covers messages, summaries and the documents stored with them (pins, state, snapshots, findings, manifests,
+stored responses), each with `ROW_BYTES` added. The bytes are found by a scan, at most once a minute: it reads the new
+entries and the documents of changed conversations; only the first scan of a tenant after startup reads everything.
+Services without a byte quota do not scan.
 
-Between two scans a process adds the bytes that it writes itself: `Quota.metered` wraps the store, and the store behind
-its cache, so that every write counts. Several processes together may exceed the quota by what they write between two
-scans. The usage of a bounded number of tenants is cached; the least recently used is evicted.
+Between two scans a process adds the bytes that it writes itself: `Quota.metered` wraps the store that the
+service opened and, if that is a cache, the durable store it caches, which some writes reach directly. Several processes
+together may exceed the quota by what they write between two scans. The usage of a bounded number of tenants is cached;
+the least recently used is evicted.
 """
 
 from __future__ import annotations
@@ -476,7 +478,7 @@ class _MeteredStore:
         """Copies of sessions in Redis, if there is a cache; they expire, so the quota does not count them."""
         durable = cast("Store | None", getattr(inner, "durable", None))
         self.durable = None if durable is None else _MeteredStore(durable, quota)
-        """The store behind a cache, to which `ShortMemory` writes."""
+        """The durable store that `inner` caches, if `inner` is a cache; `ShortMemory` writes to it directly."""
         for name in _READS:
             setattr(self, name, getattr(inner, name))
         for name, record in _METERED.items():

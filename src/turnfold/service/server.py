@@ -83,7 +83,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """Options of a service: store, address, tokens, memory options and limits."""
+    """Options of a service: store, address, access tokens, memory options and limits."""
 
     store: str = "sqlite://"
     cache: str | None = None
@@ -91,7 +91,7 @@ class ServiceOptions:
     port: int = 8787
     tokens_file: Path | None = None
     local: LocalAccess | None = None
-    """Token and links for a service without a tokens file; None admits every user and program of this machine."""
+    """Access token and links of a service without a tokens file; None admits every user and program of this machine."""
     tenant: str = "default"
     """Tenant of all requests if there is no tokens file."""
     allow_hosts: tuple[str, ...] = ()

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
+from turnfold._caches import SizedCache
 from turnfold.errors import TurnfoldError
 from turnfold.memories import AsyncShortMemory
 from turnfold.memory import AsyncMemory, AsyncSession, MemoryConfig, SessionCache
@@ -61,7 +62,7 @@ class ChangeSignal:
 
 @dataclass(slots=True)
 class ServiceState:
-    """Everything that the requests of a running service share: store, memories, tokens, limits, caches."""
+    """Everything that the requests of a running service share: store, memories, access tokens, limits, caches."""
 
     config: MemoryConfig
     gate: RequestGate = field(default_factory=RequestGate)
@@ -77,8 +78,10 @@ class ServiceState:
     slots: RequestSlots = field(init=False)
     quota: Quota = field(init=False)
     replies: IdempotentReplies = field(init=False)
-    _memories: OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]] = field(
-        default_factory=OrderedDict[str, tuple[AsyncMemory, AsyncShortMemory]]
+    _memories: SizedCache[str, tuple[AsyncMemory, AsyncShortMemory]] = field(
+        default_factory=lambda: SizedCache[str, tuple[AsyncMemory, AsyncShortMemory]](
+            limit=_MOST_TENANTS
+        )
     )
     _signals: WeakValueDictionary[str, ChangeSignal] = field(
         default_factory=WeakValueDictionary[str, ChangeSignal]
@@ -152,8 +155,8 @@ class ServiceState:
     def _runtime(self, tenant: str) -> LimitedRuntime:
         """Return the runtime of a tenant, which computes one thing at a time.
 
-        Two threads of a tenant would share the interpreter lock, not the work, and the event loop has to wait for it
-        with them.
+        Two threads of a tenant would be no faster, because only one at a time holds the interpreter lock; and the event
+        loop would wait longer for that lock.
         """
         runtime = self._runtimes.get(tenant)
         if runtime is None:
@@ -172,8 +175,5 @@ class ServiceState:
             )
             memory = AsyncMemory.over(own, owns=False, handles=self.handles)
             known = memory, AsyncShortMemory.over(own, owns=False)
-            self._memories[tenant] = known
-            while len(self._memories) > _MOST_TENANTS:
-                self._memories.popitem(last=False)
-        self._memories.move_to_end(tenant)
+            self._memories.put(tenant, known)
         return known

@@ -34,11 +34,12 @@ if TYPE_CHECKING:
         split_address,
         with_cache,
     )
-    from turnfold.stores.encryption.keyless import refuse_encrypted
     from turnfold.stores.encryption.keys import EncryptionKey, read_key_file
+    from turnfold.stores.encryption.refuse_encrypted import refuse_encrypted
     from turnfold.stores.encryption.store import EncryptedStore
     from turnfold.stores.export_format import FORMAT
     from turnfold.stores.export_import import Progress, Transferred, digest, export_to, import_from
+    from turnfold.stores.listings import all_conversations, all_documents, all_entries
     from turnfold.stores.log_semantics import log_mark
     from turnfold.stores.memory import MemoryStore
     from turnfold.stores.protocol import (
@@ -98,6 +99,9 @@ __all__ = (
     "View",
     "Written",
     "adapters_in",
+    "all_conversations",
+    "all_documents",
+    "all_entries",
     "check_name",
     "derived_conversations",
     "digest",
@@ -132,9 +136,10 @@ _HOMES = {
     "derived_conversations document_name erase_derived is_adapter_conversation is_home list_sessions "
     "name_digest new_home short_name",
     "turnfold.stores.encryption.keys": "EncryptionKey read_key_file",
-    "turnfold.stores.encryption.keyless": "refuse_encrypted",
+    "turnfold.stores.encryption.refuse_encrypted": "refuse_encrypted",
     "turnfold.stores.encryption.store": "EncryptedStore",
     "turnfold.stores.export_format": "FORMAT",
+    "turnfold.stores.listings": "all_conversations all_documents all_entries",
     "turnfold.stores.log_semantics": "log_mark",
     "turnfold.stores.memory": "MemoryStore",
     "turnfold.stores.protocol": "Ability Appended Captured ConversationInfo ConversationOpening Erasure Head Health "

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 from turnfold._late_names import late_pattern
 from turnfold.errors import Conflict
+from turnfold.stores.listings import all_conversations, all_documents
 from turnfold.stores.protocol import ConversationInfo, Scope, Store
 
 __all__ = (
@@ -41,12 +42,11 @@ __all__ = (
     "short_name",
 )
 
-_PAGE: Final = 500
 _PASSES: Final = 10
 _LONGEST: Final = 200
 """The most characters of a name that is used unchanged; a longer one is replaced by its digest."""
 _LONGEST_PREFIX: Final = 480
-"""The most characters of a home's id before its 32 digits: an id has at most 512 characters."""
+"""The most characters before the 32 digits in the id of a home (conversation with adapter data); 512 in all."""
 _UNIQUE: Final = late_pattern("[0-9a-f]{32}")
 _UNIQUE_LENGTH: Final = 32
 _SUBKEY: Final = "\x1f"
@@ -129,7 +129,7 @@ PYDANTIC_AI_HOMES: Final = AdapterHomes(
 )
 CLAUDE_HOMES: Final = AdapterHomes("claude-agent-sdk", "project:", "claude-transcript", short_name)
 ADAPTER_HOMES: Final = (LANGGRAPH_HOMES, PYDANTIC_AI_HOMES, CLAUDE_HOMES)
-"""All adapters that keep data of sessions in homes, with their default names."""
+"""All adapters that keep data of sessions in conversations of their own (homes), with their default names."""
 ITEM_HOMES: Final = AdapterHomes(
     "langgraph-store", "namespaces", "langgraph-namespace", document_name, plain_keys=True
 )
@@ -219,7 +219,7 @@ async def erase_derived(
     erase: Callable[[str], Awaitable[object]],
     adapters: Iterable[AdapterHomes] = ADAPTER_HOMES,
 ) -> None:
-    """Erase the data that adapters keep for the session with this id; `erase` is called with the id of each home.
+    """Erase the data that adapters keep for the session with this id; `erase` is called with each conversation.
 
     Raises `Conflict` if other writers keep adding to the data.
     """
@@ -253,15 +253,10 @@ async def _index_documents(
     for each in indexes:
         if await store.get_document(scope, each, adapter.kind, key) is not None:
             found.append((each, key))
-        after = f"{key}{_SUBKEY}"
-        while several and (
-            page := await store.documents(scope, each, adapter.kind, after=after, limit=_PAGE)
-        ):
-            keys = [document.key for document in page]
-            found += [(each, name) for name in keys if name.startswith(f"{key}{_SUBKEY}")]
-            after = keys[-1]
-            if not after.startswith(f"{key}{_SUBKEY}"):
-                break
+        if several:
+            prefix = f"{key}{_SUBKEY}"
+            below = await all_documents(store, scope, each, adapter.kind, prefix=prefix)
+            found += [(each, document.key) for document in below]
     return found
 
 
@@ -284,13 +279,4 @@ async def _is_owned(store: Store, scope: Scope, adapter: AdapterHomes, home: str
 
 
 async def _with_prefix(store: Store, scope: Scope, prefix: str) -> list[str]:
-    """Return the ids of the conversations that begin with a prefix; reads no others."""
-    found: list[str] = []
-    after = prefix
-    while page := await store.conversations(scope, after=after, limit=_PAGE):
-        names = [info.conversation for info in page]
-        found += [name for name in names if name.startswith(prefix)]
-        after = names[-1]
-        if not after.startswith(prefix):
-            break
-    return found
+    return [info.conversation for info in await all_conversations(store, scope, prefix=prefix)]

@@ -33,6 +33,7 @@ from turnfold.stores.export_format import (
     write_line,
     write_piece,
 )
+from turnfold.stores.listings import all_conversations
 from turnfold.stores.process_guard import run_off_loop
 from turnfold.stores.protocol import Scope, Store, check_name
 from turnfold.stores.restore_checks import RepeatedId
@@ -47,7 +48,6 @@ __all__ = (
 
 
 _IN_MEMORY = 1 << 20
-_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +149,11 @@ async def _names(store: Store, scope: Scope, wanted: Iterable[str] | None) -> tu
     chosen = None if wanted is None else set(wanted)
     for name in chosen or ():
         check_name(name, "conversation id")
-    found: dict[str, int] = {}
-    after = ""
-    while page := await store.conversations(scope, after=after, limit=_PAGE):
-        after = page[-1].conversation
-        found.update(
-            (info.conversation, info.head.seq)
-            for info in page
-            if chosen is None or info.conversation in chosen
-        )
+    found = {
+        info.conversation: info.head.seq
+        for info in await all_conversations(store, scope)
+        if chosen is None or info.conversation in chosen
+    }
     missing = sorted((chosen or set()) - set(found))
     if missing:
         raise InvalidOption(

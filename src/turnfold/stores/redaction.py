@@ -17,7 +17,7 @@ import asyncio
 import re
 import secrets
 import zlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -25,6 +25,7 @@ from typing import Final, TypeVar, cast
 
 import msgspec
 
+from turnfold._caches import SizedCache
 from turnfold.errors import Conflict, IdReused, InvalidRecord, StoreError
 from turnfold.records import (
     STAND_IN,
@@ -50,6 +51,7 @@ from turnfold.redaction import (
     redact_value,
     redacted_text,
 )
+from turnfold.stores.listings import all_entries
 from turnfold.stores.protocol import (
     Ability,
     Appended,
@@ -74,7 +76,6 @@ _T = TypeVar("_T")
 _KIND: Final = "redaction"
 _KEY: Final = "labels"
 _TRIES: Final = 64
-_PAGE: Final = 500
 _MAX_LEDGERS: Final = 1_024
 _MAX_SNAPSHOT: Final = 256 << 20
 _METADATA: Final = "redacted"
@@ -132,7 +133,7 @@ class Redaction:
         self._store = store
         self._redactor = redactor
         self._key = blake2b(redactor.key or secrets.token_bytes(32)).digest()
-        self._ledgers: OrderedDict[tuple[str, str], _Ledger] = OrderedDict()
+        self._ledgers: SizedCache[tuple[str, str], _Ledger] = SizedCache(limit=_MAX_LEDGERS)
 
     async def apply(
         self, scope: Scope, conversation: str, change: Callable[[Redact], _T]
@@ -230,7 +231,7 @@ class Redaction:
 
     def forget(self, scope: Scope, conversation: str) -> None:
         """Drop the cached label numbers of a conversation; the stored ones stay."""
-        self._ledgers.pop((scope.tenant, conversation), None)
+        self._ledgers.drop((scope.tenant, conversation))
 
     async def _message(
         self, scope: Scope, conversation: str, message: Message
@@ -285,12 +286,12 @@ class Redaction:
                 if (kind, digest) not in ledger.numbers
             }
             if not missing or (ledger := await self._add(scope, conversation, ledger, missing)):
-                self._remember(place, ledger)
+                self._ledgers.put(place, ledger)
                 return {
                     (kind, value): ledger.numbers[kind, digest]
                     for (kind, value), digest in hashes.items()
                 }
-            self._ledgers.pop(place, None)
+            self._ledgers.drop(place)
         raise Conflict(
             f"other writers changed the numbers of the redaction labels {_TRIES} times in a row, and nothing was "
             "written: try again"
@@ -304,12 +305,9 @@ class Redaction:
             return _Ledger(labels, stored.version)
         # The values of the labels in a copied or restored conversation are not known: their numbers are not used again.
         highest: dict[str, int] = {}
-        after = 0
-        while page := await self._store.read(scope, conversation, after=after, limit=_PAGE):
-            after = page[-1].seq
-            for entry in page:
-                for kind, number in highest_numbers(encode_message(entry.message).decode()).items():
-                    highest[kind] = max(highest.get(kind, 0), number)
+        async for entry in all_entries(self._store, scope, conversation):
+            for kind, number in highest_numbers(encode_message(entry.message).decode()).items():
+                highest[kind] = max(highest.get(kind, 0), number)
         return _Ledger(_Labels(secrets.token_hex(16), highest))
 
     async def _add(
@@ -332,12 +330,6 @@ class Redaction:
         except Conflict:
             return None
         return _Ledger(labels, written.document.version)
-
-    def _remember(self, place: tuple[str, str], ledger: _Ledger) -> None:
-        self._ledgers[place] = ledger
-        self._ledgers.move_to_end(place)
-        while len(self._ledgers) > _MAX_LEDGERS:
-            self._ledgers.popitem(last=False)
 
     def _hash(self, salt: str, kind: str, value: str) -> str:
         same = f"{salt}\0{kind}\0{_same_value(kind, value)}"

@@ -19,16 +19,7 @@ from turnfold.text.data_fences import (
     plain_name,
     with_continuation_note,
 )
-from turnfold.text.limits import (
-    best_that_fit,
-    clip,
-    clip_end,
-    count_upto,
-    cut_to_fit,
-    joint_cost,
-    require_limit,
-    splits_word,
-)
+from turnfold.text.line_rarity import UnusualLine, unusual_lines
 from turnfold.text.paths import paths_in, plain_path
 from turnfold.text.sentences import (
     Sentence,
@@ -38,6 +29,16 @@ from turnfold.text.sentences import (
     split_sentences,
 )
 from turnfold.text.simplified_chinese import SIMPLIFIED
+from turnfold.text.token_cuts import (
+    best_that_fit,
+    clip,
+    clip_end,
+    count_upto,
+    cut_to_fit,
+    joint_cost,
+    require_limit,
+    splits_word,
+)
 from turnfold.text.words import (
     CHARACTERS,
     EDGES,
@@ -73,6 +74,7 @@ __all__ = (
     "Fenced",
     "Sentence",
     "SentenceKind",
+    "UnusualLine",
     "best_that_fit",
     "clean_text",
     "clip",
@@ -107,5 +109,6 @@ __all__ = (
     "terms_of",
     "terms_of_run",
     "terms_of_words",
+    "unusual_lines",
     "with_continuation_note",
 )

@@ -73,6 +73,7 @@ _RULE = late_pattern(r"[\s|:+=_*#>-]+$")
 _LINE_NUMBER = late_pattern(r"\s*\d{1,6}(?:→|\t)")
 _MARKER = late_pattern(r"(?:[-*•·▪]\s+|#{1,6}\s+|>\s+)+")
 _TABLE_ROW = late_pattern(r"\s*\||[^|]*\|[^|]*\||[^\t]+\t[^\t]+\t")
+_RECORD = late_pattern(r"[^=]*\w=[^\s=][^=]*\w=[^\s=]")  # a line with two pairs such as rate=200
 _CODE_LINE = late_pattern(
     r"(?:import|from)\s+[\w.]+(?:\s+import\b.*)?$"
     r"|(?:def|class|return|const|let|var|function|public|private|static|fn|func|elif|if|for|while)\b[^.?!。？！]*[(){}=:;]$"
@@ -166,7 +167,7 @@ def _classified(line: str, *, fenced: bool) -> tuple[SentenceKind, str]:
         content = content[marker.end() :]
     if _JSON_START.match(content) and content[-1:] in "}]":
         return "json", content
-    if _TABLE_ROW.match(content):
+    if _TABLE_ROW.match(content) or _RECORD.match(content):
         return "row", content
     is_code = content.endswith(_CODE_ENDS) or _CODE_LINE.match(content[:LONGEST_SENTENCE])
     return ("code" if is_code else "prose"), content

@@ -156,7 +156,7 @@ def calibrated(counter: TokenCounter, calibration: Calibration) -> TokenCounter:
 
 
 def can_correct(counter: TokenCounter) -> bool:
-    """Return True if reported usage can correct this counter: it estimates. False if it is exact or a model driver."""
+    """Return True if reported usage can correct this counter: it estimates, and is not a `DriverCounter`."""
     return counter.is_additive and counter.text.certainty is not Certainty.EXACT
 
 

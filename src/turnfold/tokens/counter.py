@@ -219,7 +219,7 @@ class TokenCounter:
 
     @property
     def is_additive(self) -> bool:
-        """True if a message costs the sum of its parts; False for a model driver, which counts whole messages only."""
+        """True if a message costs the sum of its parts; False for a `DriverCounter`, which counts whole messages."""
         return type(self).count_message is TokenCounter.count_message
 
     def count_text(self, text: str) -> int:

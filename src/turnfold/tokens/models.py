@@ -262,7 +262,7 @@ def context_window_for(model: str) -> int:
     info = find_model(model)
     if info is None:
         raise UnknownModel(
-            f"the context window of {model!r} is not known; pass context_window, or add the model with "
+            f"the context window of {model!r} is not known: add the model with "
             "turnfold.tokens.register_model"
         )
     return info.context_window

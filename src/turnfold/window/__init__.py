@@ -17,7 +17,7 @@ from turnfold.window.context import (
 )
 from turnfold.window.counted_log import NO_RESULT, Piece, Transcript
 from turnfold.window.invariants import Rule, Violation, check
-from turnfold.window.overhead import (
+from turnfold.window.prompt_sections import (
     PINNED,
     pins_too_large,
     price,

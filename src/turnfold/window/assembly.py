@@ -17,7 +17,7 @@ from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.records import Message
 from turnfold.window.context import Anchor, Context, Omission, Outcome, list_omissions
 from turnfold.window.counted_log import Piece, Transcript
-from turnfold.window.overhead import Overhead, price
+from turnfold.window.prompt_sections import Overhead, price
 from turnfold.window.shrink import READABLE, SMALLEST_CAP, common_cap
 from turnfold.window.strategies import Choice, Room, SpanView, Strategy, oldest_first
 
@@ -195,14 +195,12 @@ def _shorten(view: SpanView, start: int, overhead: Overhead, budget: Budget) -> 
 
 
 def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
-    """Yield the caps (most tokens of a part) to try: to fill the low mark, to fill all room, then smaller.
+    """Yield the caps (most tokens of a part) to try: to fill most of the room, to fill all of it, then smaller.
 
-    Smaller caps are needed under a byte limit, or if a message costs more than its parts counted one by one.
+    Smaller caps are needed under a byte limit, or if a message costs more than its parts counted one by one. All of the
+    room is filled first if there are so many parts that less would leave nothing readable of each.
     """
-    # After a long system prompt the low mark may be tiny; the newest turn may fill half the room all the same, and all
-    # of the room if it has so many parts that half would leave nothing readable of each.
-    low = max(room.low, room.tokens // 2)
-    cap = max(common_cap(costs, low - framing), SMALLEST_CAP)
+    cap = max(common_cap(costs, room.for_shortened - framing), SMALLEST_CAP)
     whole = max(common_cap(costs, room.tokens - framing), SMALLEST_CAP)
     yield from (cap, whole) if cap >= READABLE else (whole, cap)
     while cap > SMALLEST_CAP:
@@ -309,7 +307,7 @@ def _shown(
 
 
 def _live_caps(view: SpanView, first: int, head: Piece | None) -> tuple[tuple[int, int], ...]:
-    """Return the caps (most tokens of a part) of the messages that are shown: those from `first` on, and `head`."""
+    """Return the caps (most tokens of a part) of the messages shown: from `first` on, and the opener `head`."""
     if not view.caps:
         return ()
     shown = {head.position} if head is not None else set[int]()

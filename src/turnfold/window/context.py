@@ -380,7 +380,7 @@ _REASONS = {
 
 
 def list_omissions(view: SpanView, *, start: int, head: int, reason: str) -> tuple[Omission, ...]:
-    """List what a window that begins with span `start` leaves out, shortens or moves, with reasons, in log order."""
+    """List what a window from span (message group) `start` on leaves out, shortens or moves, and why, in log order."""
     transcript = view.transcript
     first = transcript.position_of(start)
     misplaced = list(_misplaced(transcript, start))

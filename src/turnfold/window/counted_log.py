@@ -81,7 +81,7 @@ class Transcript:
         self.system: list[Message] = []
         """System messages, which belong to no turn and are always sent first."""
         self.system_apart = system_apart
-        """True if system messages are kept apart; otherwise a system message is a span like any other."""
+        """True if system messages are kept apart; otherwise a system message is a span (group) like any other."""
         self.grouper = Grouper()
         self.misplaced: dict[int, Misplaced] = {}
         """Log position of a message that is not shown, or not entirely where it was logged -> why; in log order."""
@@ -90,21 +90,21 @@ class Transcript:
         self.irregular_from = -1
         """Index of the newest span that is shown differently than logged; -1 if there is none."""
         self.memo: dict[object, object] = {}
-        """Cache of `overhead.price`: token counts of system, summary, tail and tools."""
+        """Cache of `prompt_sections.price`: token counts of system, summary, tail and tools."""
         self.last_overhead: tuple[object, object, object] | None = None
-        """The last result of `overhead.price`: budget, key, result."""
+        """The last result of `prompt_sections.price`: budget, key, result."""
         self._sums = array("q", [0])
         """Running sums of the tokens shown, by span."""
         self._counts = array("q", [0])
         """Running sums of the messages shown, by span."""
         self._shown: dict[int, list[Piece]] = {}
-        """Span -> the pieces shown for it, if they differ from its logged messages."""
+        """Index of a span (group of messages) -> the messages shown for it, if they differ from the logged ones."""
         self._homes: dict[int, tuple[int, ...]] = {}
-        """Position of a late result -> the spans of its calls."""
+        """Position of a tool result that was logged too late -> the spans (groups of messages) with its calls."""
         self._placeholders: dict[str, int] = {}
         """Id of an unanswered call -> tokens of its placeholder result."""
         self._shrunk: dict[tuple[Message, int, int], Piece] = {}
-        """Cache of shortened pieces, by message, position and cap."""
+        """Cache of shortened messages, by message, position and cap (most tokens of a part)."""
         self._weighed = (0, 0)
         """Number of messages measured by `held_bytes`, and their bytes."""
         self._counters: dict[tuple[Message, int], TokenCounter] = {}

@@ -27,7 +27,7 @@ from turnfold.records import (
     ToolCall,
     ToolResult,
 )
-from turnfold.text import clip, clip_end, count_upto
+from turnfold.text import UnusualLine, clip, clip_end, count_upto, unusual_lines
 from turnfold.tokens import TokenCounter
 
 __all__ = (
@@ -50,13 +50,21 @@ READABLE = 64
 
 _HEAD_SHARE = 2 / 3
 """Share of a shortened text that its beginning gets; the rest is for its end."""
+_WHOLE_SHARE = 0.5
+"""Share of a cut text that must remain if it is cut further back, to a whole line or word."""
 _WORTH_CUTTING = 32
 """Least tokens that a cut item keeps. If half of the room is not more, the first item may take all of it."""
 _SMALLEST_NOTE = "…"
-_ANY_NOTE = re.compile(r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n|…")
+_ANY_NOTE = re.compile(
+    r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n(?:((?:[^\n]+\n)+?)\[…\]\n)?|…"
+)
+"""Matches a note, with the lines from the middle of the text that follow it."""
+_END_NOTE = "\n[…]\n"
+_MIDDLE_SHARE = 1 / 3
+"""Most of the room that unusual lines from the middle of a text get."""
 _CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
 """Matches at the beginning of a line that belongs to the item above it."""
-_HEADING = re.compile(r"# |\[turn ")
+_HEADING = re.compile(r"# |\[turn |\[第 ")
 """Matches at the beginning of a heading, to which the items below it belong."""
 _LABEL = re.compile(
     r"##? [^\n]*\n ?|(?:- )?(?:\[[^\]\n]{1,40}\]:? |[^\n:：]{1,160}(?::[\w.-]{1,80})?(?:: |：))|[^\n]*\n ?|- "
@@ -64,22 +72,82 @@ _LABEL = re.compile(
 """Matches the label of an item (name, source, date): up to the first colon, or a first line that is a heading."""
 
 
-def shrink_text(text: str, cap: int, count: Callable[[str], int], *, reference: str = "") -> str:
-    """Return `text` in at most `cap` tokens: its beginning and end around a note of its full length."""
+def shrink_text(
+    text: str, cap: int, count: Callable[[str], int], *, reference: str = "", unusual: bool = False
+) -> str:
+    """Return `text` in at most `cap` tokens: its beginning and end around a note of its full length.
+
+    With `unusual`, lines between them that differ from most lines, such as errors in a log, follow the note.
+    """
     total = count(text)
     if total <= cap:
         return text
     note = f"\n[… {total:,} tokens in full{f', see {reference}' if reference else ''} …]\n"
     if 2 * count(note) > cap:
-        note = _SMALLEST_NOTE
+        note, unusual = _SMALLEST_NOTE, False
 
     def cut(room: int) -> str:
-        head = clip(text, int(room * _HEAD_SHARE), count)
-        return f"{head}{note}{clip_end(text, room - count(head), count, start=len(head))}"
+        head, end = _ends(text, room, count)
+        return f"{text[:head]}{note}{text[end:]}"
+
+    def cut_with_middle(room: int) -> str:
+        most = int(room * _MIDDLE_SHARE)
+        lines = _fitting(text, _ends(text, room - most, count), most, count)
+        if not lines:
+            return ""
+        head, end = _ends(text, room - count(_joined(text, lines)), count)
+        lines = [line for line in lines if head <= line.start and line.stop <= end]
+        return f"{text[:head]}{note}{_joined(text, lines)}{text[end:]}" if lines else ""
 
     # One token less, because joining two texts may form an additional token.
-    shorter = _fit(cut, cap - count(note) - 1, cap, count)
+    room = cap - count(note) - 1
+    shorter = _fit(cut_with_middle, room, cap, count) if unusual else ""
+    shorter = shorter or _fit(cut, room, cap, count)
     return shorter or (note if count(note) <= cap else "")
+
+
+def _ends(text: str, room: int, count: Callable[[str], int]) -> tuple[int, int]:
+    """Return where the beginning of a text stops and its end starts, which have about `room` tokens together."""
+    head = _whole_lines(clip(text, int(room * _HEAD_SHARE), count))
+    end = clip_end(text, max(room - count(head), 0), count, start=len(head))
+    return len(head), _line_start(text, len(text) - len(end))
+
+
+def _fitting(
+    text: str, between: tuple[int, int], room: int, count: Callable[[str], int]
+) -> list[UnusualLine]:
+    """Return the most unusual lines of a part of the text that have at most `room` tokens together, in order."""
+    chosen: list[UnusualLine] = []
+    left = room - count(_END_NOTE)
+    for line in unusual_lines(text, *between):
+        cost = count(text[line.start : line.stop]) + 1
+        if cost <= left:
+            chosen.append(line)
+            left -= cost
+    return sorted(chosen)
+
+
+def _joined(text: str, lines: Sequence[UnusualLine]) -> str:
+    return "\n".join(text[line.start : line.stop] for line in lines) + _END_NOTE
+
+
+def _whole_lines(head: str) -> str:
+    """Return the beginning of a text up to its last whole line, if that is most of it; else up to its last word."""
+    for mark in ("\n", " "):
+        at = head.rfind(mark)
+        if at > len(head) * _WHOLE_SHARE:
+            return head[:at]
+    return head
+
+
+def _line_start(text: str, start: int) -> int:
+    """Return where the first whole line of `text[start:]` begins, if that leaves most of it; else its first word."""
+    latest = start + (len(text) - start) * (1 - _WHOLE_SHARE)
+    for mark in ("\n", " "):
+        at = start if text.endswith(mark, 0, start) else text.find(mark, start) + 1
+        if start <= at <= latest:
+            return at
+    return start
 
 
 def _fit(cut: Callable[[int], str], room: int, cap: int, count: Callable[[str], int]) -> str:
@@ -219,7 +287,9 @@ def may_be_shrunk_from(shown: str, text: str) -> bool:
     if shown in (text, ""):
         return True
     return any(
-        text.startswith(shown[: note.start()]) and text.endswith(shown[note.end() :])
+        text.startswith(shown[: note.start()])
+        and text.endswith(shown[note.end() :])
+        and all(line in text for line in (note[1] or "").split("\n"))
         for note in _ANY_NOTE.finditer(shown)
     )
 
@@ -276,7 +346,9 @@ def _costs(part: Part, counter: TokenCounter) -> list[int]:
 def _shrink_part(part: Part, cap: int, counter: TokenCounter, reference: str) -> Part | None:
     match part:
         case TextPart():
-            text = shrink_text(part.text, cap, counter.count_text, reference=reference)
+            text = shrink_text(
+                part.text, cap, counter.count_text, reference=reference, unusual=True
+            )
             return part if text == part.text else TextPart(text, part.extra)
         case ToolResult():
             inner = (_shrink_part(block, cap, counter, reference) for block in part.content)

@@ -60,6 +60,12 @@ class Room(NamedTuple):
     snap: float = 0.5
     """A cut moves forward to the next turn only if at least this share of the low mark remains."""
 
+    @property
+    def for_shortened(self) -> int:
+        """Tokens that messages may use together when the newest must be shortened; the rest is for the next steps."""
+        # After a long system prompt the low mark may be tiny. What is shortened gives way when more is said.
+        return max(self.low, self.tokens * 3 // 4)
+
 
 class _Use(NamedTuple):
     """Tokens, number and bytes of some messages, to compare with limits."""
@@ -108,7 +114,7 @@ class SpanView:
             position: self._saving(position, cap) for position, cap in self.caps.items()
         }
         self.saved = sum(self._savings.values())
-        """Tokens that all caps save together."""
+        """Tokens that all caps (limits of a message's parts) save together."""
 
     def choice(self) -> Choice:
         """Return the choice that sends exactly what this view shows."""
@@ -130,7 +136,7 @@ class SpanView:
         return self.transcript.spans - 1
 
     def head(self, start: int) -> Piece | None:
-        """Return the user message that opened the turn of span `start`; None if the turn begins with `start`."""
+        """Return the opener (user message that opened the turn of span `start`); None if the turn begins there."""
         turn = self.transcript.turn_of(start)
         if turn < 0 or turn == start:
             return None
@@ -143,7 +149,7 @@ class SpanView:
         return piece if cap is None else self.transcript.shrunk(piece, cap)
 
     def shortens(self, position: int) -> bool:
-        """Return True if the message at a log position is shortened: it has a cap, and a part above it."""
+        """Return True if the message at a log position is shortened: a part of it is longer than its cap allows."""
         piece = self._logged(position)
         return self.capped(piece).message is not piece.message
 
@@ -262,7 +268,7 @@ class Choice:
 
 
 Strategy: TypeAlias = Callable[[SpanView, Room], Choice]
-"""Chooses which spans a call sends, given the view of the log and the limits."""
+"""Chooses which spans (groups of messages) a call sends, given the view of the log and the limits."""
 
 
 class Summarizer(Protocol):
@@ -277,6 +283,9 @@ def oldest_first(view: SpanView, room: Room) -> Choice:
     """Strategy: leave out the oldest spans (groups of messages) when not all fit, down to the budget's low mark."""
     if view.start > view.last or view.fits(view.start, room):
         return view.choice()
+    shorter = _with_smaller_caps(view, room)
+    if shorter.fits(view.start, room):
+        return shorter.choice()
     reason = f"over budget: cut to the low mark of {room.low:,} tokens"
     start = cut_to_low(view, room)
     if start == view.last > view.start and not view.fits(start, room):
@@ -287,13 +296,13 @@ def oldest_first(view: SpanView, room: Room) -> Choice:
 def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
     """Shorten the newest messages if they are too large for the budget, so that earlier ones are shown too.
 
-    The earlier spans get up to half of the tokens that a cut keeps, and their huge parts get the same cap. If none of
+    The earlier spans get up to a third of the tokens that are used, and their huge parts get the same cap. If none of
     them fits, the view is returned unchanged, and `assemble` shortens the newest span to fill all the room.
     """
     costs, framing = view.part_costs(list(view.pieces(view.last)))
-    low = max(room.low, room.tokens // 2)
+    used = room.for_shortened
     earlier = view.tokens(view.start) - view.tokens(view.last)
-    target = low - min(earlier, low // 2) - framing
+    target = used - min(earlier, used // 3) - framing
     cap = common_cap([cost for each in costs.values() for cost in each], target)
     if cap < READABLE:
         return view, view.last
@@ -302,9 +311,16 @@ def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
     caps = {**view.caps, **{piece.position: cap for piece in longer}}
     shortened = view.applying(replace(view.choice(), caps=caps))
     start = shortened.first_within(
-        view.start, tokens=low, messages=room.low_messages, size=room.low_bytes
+        view.start, tokens=used, messages=room.low_messages, size=room.low_bytes
     )
     return (shortened, start) if start < view.last else (view, view.last)
+
+
+def _with_smaller_caps(view: SpanView, room: Room) -> SpanView:
+    """Return the view with what is shortened already cut to half of the low mark at most: it gives way first."""
+    least = max(room.low // 2, READABLE)
+    caps = {position: min(cap, least) for position, cap in view.caps.items()}
+    return view.applying(replace(view.choice(), caps=caps)) if caps != view.caps else view
 
 
 def sliding_window(*, messages: int = 0, turns: int = 0) -> Strategy:

@@ -29,7 +29,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from hashlib import blake2b
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -44,12 +43,12 @@ from turnfold.records import (
     Origin,
     Part,
     ThinkingPart,
-    encode_message,
     freeze_object,
+    message_digest,
     thaw_object,
 )
 from turnfold.window import Context
-from turnfold.wire.request import ChangeNotes
+from turnfold.wire.request import ChangeNotes, check_messages, check_tools
 from turnfold.wire.values import (
     JsonObject,
     list_at,
@@ -232,7 +231,7 @@ def _bare(model: str) -> str:
 
 def item_key(message: Message) -> bytes:
     """Return a digest of a message, to remember that a provider refused its signed or encrypted parts."""
-    return blake2b(encode_message(message), digest_size=16).digest()
+    return message_digest(message, size=16)
 
 
 class Recipient(ChangeNotes):
@@ -422,12 +421,15 @@ def tools_of(
     context: Context | Sequence[Message], tools: Sequence[Mapping[str, object]]
 ) -> Sequence[Mapping[str, object]]:
     """Return the tool schemas to send: those given, or if there are none, those that the context was built with."""
+    if tools:
+        check_tools(tools)
     return tools or (context.tool_schemas if isinstance(context, Context) else ())
 
 
 def messages_of(context: Context | Sequence[Message]) -> Sequence[Message]:
     """Return the messages of a context, or the given list; raises `InvalidRecord` for an item that is no `Message`."""
     messages = context.messages if isinstance(context, Context) else context
+    check_messages(messages)
     for index, message in enumerate(cast("Sequence[object]", messages)):
         if not isinstance(message, Message):
             raise InvalidRecord(

@@ -15,8 +15,9 @@ it. If it is too large, the context is rebuilt smaller by the excess bytes.
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
@@ -34,6 +35,8 @@ __all__ = (
     "WireFormat",
     "body_bytes",
     "by_rule",
+    "check_messages",
+    "check_tools",
     "chunks",
     "fitted",
     "require_size",
@@ -235,6 +238,48 @@ class WireFormat(Protocol):
         If `max_bytes` is None, the limit of the context's own budget applies.
         """
         ...
+
+
+def check_tools(tools: object) -> None:
+    """Raise `InvalidOption` if `tools` is no list of tool schemas; the error shows the right call."""
+    if isinstance(tools, Mapping):
+        raise InvalidOption(f"tools={tools!r} is one tool schema, not a list: write tools=[schema]")
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise _no_schema("tools", tools)
+    for index, tool in enumerate(cast("Iterable[object]", tools)):
+        if not isinstance(tool, Mapping) and not callable(getattr(tool, "model_dump", None)):
+            raise _no_schema(f"tools[{index}]", tool)
+
+
+def _no_schema(path: str, given: object) -> InvalidOption:
+    """Return the error for a name, a function or another value that is given where a tool schema belongs."""
+    kind, own = type(given).__name__, getattr(given, "name", "tool")
+    name = getattr(given, "__name__", own if hasattr(given, "schema") else repr(given))
+    if hasattr(given, "schema"):
+        right = f"tools=[{name}.schema]"
+    elif callable(given):
+        right = f"tools=[as_tool({name}).schema], with as_tool from turnfold.agent"
+    else:
+        right = 'tools=[{"type": "function", "function": {"name": ..., "parameters": {...}}}]'
+    return InvalidOption(f"{path} is the {kind} {name}, not a tool schema: write {right}")
+
+
+def check_messages(given: object) -> None:
+    """Raise `InvalidOption` for a session, a coroutine or another value that is no list of messages."""
+    kind = type(given)
+    if issubclass(kind, Iterable) and not issubclass(kind, str | Mapping | Message):
+        return
+    name = kind.__name__
+    if inspect.isawaitable(given):
+        right = "await it first: request(await session.context())"
+    elif hasattr(given, "context"):
+        wait = "await " if "Async" in name else ""
+        right = f"build its context first: request({wait}session.context())"
+    else:
+        right = "give session.context(), or a list of Message objects"
+    raise InvalidOption(
+        f"request() got {name}, which is neither a context nor a list of messages: {right}"
+    )
 
 
 def require_size(

@@ -30,7 +30,6 @@ from turnfold.adapters._common.sessions import (
     running_tool,
     session_of,
 )
-from turnfold.adapters._common.storage import SizedCache, all_documents
 from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
 from turnfold.records import content_key, longest_overlap
 from turnfold.stores import is_home, new_home, short_name
@@ -42,12 +41,10 @@ __all__ = (
     "HookRunner",
     "LoggedRecord",
     "PendingResults",
-    "SizedCache",
     "ThreadBridge",
     "VisibleEntry",
     "VisibleHistory",
     "added_messages",
-    "all_documents",
     "as_finding_text",
     "calling_session",
     "can_run",

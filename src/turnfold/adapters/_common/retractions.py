@@ -75,12 +75,7 @@ class VisibleHistory:
     async def entries(self) -> list[VisibleEntry]:
         """Return every entry of the log that is not hidden, oldest first."""
         retraction = await self.retraction()
-        found: list[VisibleEntry] = []
-        after = retraction.cleared
-        while page := await self._session.history(after=after, limit=_PAGE):
-            found += _visible(page, retraction)
-            after = page[-1].seq
-        return found
+        return _visible(await self._session.history(after=retraction.cleared), retraction)
 
     async def newest(
         self, wanted: int, pieces: Callable[[VisibleEntry], int]

@@ -26,24 +26,17 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
-from turnfold.adapters._common import (
-    ThreadBridge,
-    all_documents,
-    is_home,
-    new_home,
-    short_name,
-)
+from turnfold.adapters._common import ThreadBridge, is_home, new_home, short_name
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.records import Document, Message, NewEntry, OpaquePart, freeze, thaw_object
-from turnfold.stores import CLAUDE_HOMES
+from turnfold.stores import CLAUDE_HOMES, all_documents, all_entries
 
 __all__ = ("TurnfoldSessionStore",)
 
 
 _TRANSCRIPT: Final = CLAUDE_HOMES.kind
 _PROVIDER: Final = "claude_agent_sdk"
-_PAGE = 500
 
 _TRIES = 16
 """Attempts of one append; an attempt fails if another writer was first."""
@@ -245,11 +238,8 @@ class TurnfoldSessionStore(SessionStore):
         )
 
     async def _lines(self, home: str, *, after: int) -> list[SessionStoreEntry]:
-        found: list[SessionStoreEntry] = []
-        while page := await self._store.read(self._scope, home, after=after, limit=_PAGE):
-            found += [_line(entry.message) for entry in page]
-            after = page[-1].seq
-        return found
+        entries = all_entries(self._store, self._scope, home, after=after)
+        return [_line(entry.message) async for entry in entries]
 
     def _index(self, project_key: str) -> str:
         return f"{self._names.name}:{CLAUDE_HOMES.index}{short_name(project_key)}"

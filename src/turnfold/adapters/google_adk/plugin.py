@@ -25,13 +25,8 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from turnfold import wire
-from turnfold.adapters._common import (
-    HistoryView,
-    SizedCache,
-    ThreadBridge,
-    function_schema,
-    session_of,
-)
+from turnfold._caches import SizedCache
+from turnfold.adapters._common import HistoryView, ThreadBridge, function_schema, session_of
 from turnfold.memory import (
     RECALL_CONTEXT,
     AsyncMemory,

@@ -29,12 +29,12 @@ from langgraph.store.base import (
     tokenize_path,
 )
 
-from turnfold.adapters._common import HookRunner, all_documents, is_home, new_home
+from turnfold.adapters._common import HookRunner, is_home, new_home
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.records import Document
 from turnfold.search import Within
-from turnfold.stores import document_name
+from turnfold.stores import all_documents, document_name
 from turnfold.wire import object_of, text_at
 
 __all__ = ("TurnfoldStore",)
@@ -42,7 +42,6 @@ __all__ = ("TurnfoldStore",)
 
 _ITEM: Final = "langgraph-item"
 _NAMESPACE: Final = "langgraph-namespace"
-_PAGE: Final = 500
 _MOST_HITS: Final = 200
 """The most items of one namespace that a query ranks; the others follow without a score."""
 _TRIES: Final = 16
@@ -181,17 +180,14 @@ class _Items:
         """Return the namespaces that begin with these labels, and the conversation that holds the items of each."""
         path = _path_of(prefix) if prefix else ""
         found = [(prefix, home)] if path and (home := (await self._home(prefix))[0]) else []
-        begin = f"{path}/" if path else ""
-        after = begin
-        while page := await self.memory.store.documents(
-            self.memory.scope, self._index, _NAMESPACE, after=after, limit=_PAGE
-        ):
-            below = [one for one in page if one.key.startswith(begin)]
-            found += [(_labels_of(one.key), self._home_in(one)) for one in below]
-            if len(below) < len(page):
-                break
-            after = page[-1].key
-        return found
+        below = await all_documents(
+            self.memory.store,
+            self.memory.scope,
+            self._index,
+            _NAMESPACE,
+            prefix=f"{path}/" if path else "",
+        )
+        return found + [(_labels_of(one.key), self._home_in(one)) for one in below]
 
     @property
     def _index(self) -> str:

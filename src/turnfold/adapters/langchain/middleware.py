@@ -28,9 +28,9 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from turnfold._caches import SizedCache
 from turnfold.adapters._common import (
     HookRunner,
-    SizedCache,
     calling_session,
     nested_session,
     record_usage,

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from turnfold.adapters._common import GivenRecord, SizedCache, VisibleHistory, follow_history
+from turnfold._caches import SizedCache
+from turnfold.adapters._common import GivenRecord, VisibleHistory, follow_history
 from turnfold.adapters.langchain.messages import (
     content_digest,
     numbered,

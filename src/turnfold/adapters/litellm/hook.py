@@ -15,13 +15,8 @@ from typing import Final, cast
 from litellm.integrations.custom_logger import CustomLogger
 
 from turnfold import wire
-from turnfold.adapters._common import (
-    HistoryView,
-    SizedCache,
-    ThreadBridge,
-    function_schema,
-    session_of,
-)
+from turnfold._caches import SizedCache
+from turnfold.adapters._common import HistoryView, ThreadBridge, function_schema, session_of
 from turnfold.memory import AsyncMemory, AsyncSession, Memory
 from turnfold.records import Message, Origin, TextPart, freeze
 from turnfold.stores import short_name

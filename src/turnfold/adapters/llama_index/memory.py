@@ -20,13 +20,8 @@ from llama_index.core.memory import BaseMemory
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import BaseTool, FunctionTool
 
-from turnfold.adapters._common import (
-    SizedCache,
-    ThreadBridge,
-    VisibleHistory,
-    note_result,
-    session_of,
-)
+from turnfold._caches import SizedCache
+from turnfold.adapters._common import ThreadBridge, VisibleHistory, note_result, session_of
 from turnfold.adapters.llama_index.messages import chat_messages, record_of, sendable
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule, RuleSource, as_finding_rules
@@ -424,12 +419,14 @@ def recall_tool(
         turn_numbers: list[int] | None = None,
         first_seq: int | None = None,
         last_seq: int | None = None,
+        offset: int | None = None,
     ) -> str:
         arguments = {
             "query": query,
             "turn_numbers": turn_numbers,
             "first_seq": first_seq,
             "last_seq": last_seq,
+            "offset": offset,
         }
         return await off_loop(tool.call(arguments))
 

@@ -245,5 +245,5 @@ def _without_calls(
 
 
 def _client_id(record: Message, turns: int) -> str:
-    """Return the client id of a message, made of content and turn: a process that continues the run finds it by it."""
+    """Return the client id of a message, by which a process that continues the run finds it; from content and turn."""
     return f"{_STORED_AHEAD}{name_of(record)}:{turns}"

@@ -23,11 +23,12 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 
-from turnfold.adapters._common import SizedCache, all_documents, is_home, new_home
+from turnfold._caches import SizedCache
+from turnfold.adapters._common import is_home, new_home
 from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.records import Document
-from turnfold.stores import PYDANTIC_AI_HOMES
+from turnfold.stores import PYDANTIC_AI_HOMES, all_documents
 
 __all__ = ("TurnfoldConversationStore",)
 
@@ -169,7 +170,7 @@ class _Documents:
         self._names = replace(PYDANTIC_AI_HOMES, name=name)
         self._index = f"{name}:{PYDANTIC_AI_HOMES.index}"
         self._homes: SizedCache[str, str] = SizedCache(limit=_MOST_HOMES)
-        """Cache of the home of each entry, by entry id; entries never move."""
+        """Id of the store's conversation that holds an entry (its home), by entry id; entries never move."""
 
     def new_home(self, conversation_id: str) -> str:
         """Return a new unique id for the conversation that holds a PydanticAI conversation's messages."""

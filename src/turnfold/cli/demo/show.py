@@ -7,6 +7,7 @@ call is a line of plain text.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,9 +31,11 @@ __all__ = (
 )
 
 
+_UNCUT = 1_000_000
+"""Width of a console that cuts no line."""
 _READING = 2.0
 _CALL = 0.12
-_EVENT = 0.95
+_EVENT = 0.9
 
 
 def show(
@@ -114,9 +117,11 @@ def _as_lines(
 
 
 def _console() -> Console:
+    """Return a console as wide as the terminal or COLUMNS; in a pipe without COLUMNS no line is cut or broken."""
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _UNCUT
     if os.environ.get("NO_COLOR"):
-        return Console(color_system=None, highlight=False)
-    return Console(highlight=False)
+        return Console(color_system=None, highlight=False, width=width)
+    return Console(highlight=False, width=width)
 
 
 def _no_pause(seconds: float) -> None:

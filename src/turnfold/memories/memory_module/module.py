@@ -55,9 +55,9 @@ _Naming: TypeAlias = Literal["given", "open", "run", "several"]
 _UNNAMED: Final = "memory"
 """Name of the conversation as long as none is given."""
 _SUMMARIES: Final = "memory_summaries"
-"""Name of the note with the summaries of all turns."""
+"""Name of the prompt note (text for one call) with the summaries of all turns."""
 _RECALLED: Final = "recalled_context"
-"""Name of the note with the context that was recalled last."""
+"""Name of the prompt note (text for one call) with the context that was recalled last."""
 _MAX_HANDLES: Final = 256
 """Most conversations for which `within` keeps a module; the least recently used is dropped."""
 _SUMMARY_TOKENS: Final = 300

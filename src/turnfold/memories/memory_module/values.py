@@ -133,7 +133,7 @@ class ThinkingResult:
     stopped: str = ""
     """Why the rounds ended."""
     problems: tuple[str, ...] = ()
-    """Failures of the model during the phase; they did not stop it."""
+    """Failures of the model during the thinking phase, which went on nevertheless."""
     repeated: bool = False
     """True if the turn was processed before, so that no model was called and nothing written."""
 
@@ -220,7 +220,7 @@ FENCE_TOKENS: Final = 64
 
 
 def fence_recalled(text: str) -> str:
-    """Return recalled text between marks (a fence) that it cannot close, so that a model takes it for data."""
+    """Return recalled text between marks (a fence) that the text cannot imitate, so that a model takes it for data."""
     return fence(text, label="recalled", note=_RECALLED)
 
 

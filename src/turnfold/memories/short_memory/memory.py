@@ -492,7 +492,7 @@ class AsyncShortMemory:
         return session
 
     async def _write_key(self, conversation_id: str) -> SessionValue | None:
-        """Write the session value to Redis after a change in the store; errors are ignored: the next read writes it.
+        """Write the session value to Redis after a change in the store; errors are ignored: the next read tries again.
 
         If few entries are unread, they are cached for the next query too. Returns None without Redis or after an error.
         """
@@ -599,7 +599,7 @@ class AsyncShortMemory:
     async def _note_query(
         self, view: ConversationView, query: str, *, seen: int
     ) -> ConversationView | None:
-        """Store a query until a write answers it; if it requests a summary, also the newest entry it has `seen`.
+        """Store a query until a write answers it; if the query requests a summary, store also the newest entry `seen`.
 
         Returns the view after this change, or None if something else changed since `view`.
         """

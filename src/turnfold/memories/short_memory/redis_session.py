@@ -61,7 +61,7 @@ class FoundKey(Protocol):
 
     @property
     def deleted(self) -> bool:
-        """True if this store wrote a value and somebody deleted it before it expired."""
+        """True if this store wrote a value, and another program deleted the value before it expired."""
         ...
 
     @property
@@ -104,7 +104,7 @@ class SessionValues(Protocol):
     async def write_session(
         self, scope: Scope, conversation: str, value: bytes, state: State
     ) -> None:
-        """Write a session value to Redis under its documented key; it shows the conversation in this `state`."""
+        """Write a session value, made from this `state` of the conversation, to Redis under its documented key."""
         ...
 
 

@@ -84,7 +84,7 @@ def _lines(message: Message) -> list[str]:
 
 
 def render_history(*, summary: str, turns: Sequence[TurnText], hidden: int) -> str:
-    """Return a summary, a note on `hidden` turns, and turns as one fenced text (marked as data); "" without any."""
+    """Return a summary, a line about `hidden` turns, and turns as one fenced text (marked as data); "" for nothing."""
     sections: list[str] = []
     if summary:
         sections.append(f"{SUMMARY_LABEL}{indented(summary)}")

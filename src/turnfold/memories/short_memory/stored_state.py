@@ -356,7 +356,7 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
 
 
 def _current(note: _AnyNote, start: int) -> _AnyNote:
-    """Return the note, or what is left of it after a later restart (version `start`): its owner or its offers."""
+    """Return the note, or what a later restart (version `start`) left of it: the owner, or the offers of summaries."""
     if note.start == start:
         return note
     if isinstance(note, SessionNote):

@@ -419,7 +419,7 @@ class TurnWriter:
         return WrittenTurn(last.created, done.head)
 
     async def _claim(self, conversation: str, query: str, client_id: str) -> TurnNote:
-        """Reserve the stored query for this write, if it has a client id, so that no other write answers it."""
+        """Reserve the stored query for a write with a client id, so that no other write answers the query."""
 
         def claim(note: TurnNote) -> TurnNote:
             free = note.query and not note.taken and query in ("", note.query)

@@ -61,8 +61,9 @@ CHINESE: Final[Mapping[str, str]] = {
         "本会话各次调用的 token 数和标价费用，按日、按调用列出。"
     ),
     "call: its number in this session. used: share of the budget. prefix: share of the previous call that this "
-    "one repeats at its beginning. folded, dropped, shrunk: entries.": (
-        "调用：它在会话中的编号。已用：占预算的比例。前缀：与前一次调用开头相同的比例。折叠、丢弃、缩短：记录数。"
+    "one repeats at its beginning. folded, dropped, shortened: entries; a shortened one keeps its beginning "
+    "and its end.": (
+        "调用：它在会话中的编号。已用：占预算的比例。前缀：与前一次调用开头相同的比例。折叠、丢弃、缩短：记录数；缩短的记录保留开头和结尾。"
     ),
     "calls: share of the budget that the newest calls used; purple: after a fold": (
         "调用：最近几次各用了预算的多少；紫色：刚折叠之后"
@@ -237,7 +238,15 @@ CHINESE: Final[Mapping[str, str]] = {
     "rules": "规则",
     "superseded": "已被取代",
     "task": "任务",
+    "no session has such a name": "没有名称相符的会话",
     "no sessions yet": "还没有会话",
+    "… and {more:,} more": "……还有 {more:,} 条",
+    "This link was used before. Open the newest link that the command printed, or run turnfold ui again.": (
+        "这个链接已经用过。请打开命令最新给出的链接，或重新运行 turnfold ui。"
+    ),
+    "Without a token: open the newest link that the command printed, or run turnfold ui again.": (
+        "没有访问令牌：请打开命令最新给出的链接，或重新运行 turnfold ui。"
+    ),
     "no snapshots yet": "还没有快照",
     "not verified to be the messages sent": "未能验证是当时发送的消息",
     "nothing changed": "没有变化",
@@ -266,6 +275,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "session": "会话",
     "sessions": "会话",
     "show more": "显示更多",
+    "shortened": "缩短",
     "shrunk": "缩短",
     "side by side": "并排比较",
     "sign in": "登录",
@@ -328,8 +338,8 @@ CHINESE: Final[Mapping[str, str]] = {
     "calls from {first:,} on": "从第 {first:,} 次起的调用",
     "tokens shown to the model": "展示给模型的 token 数",
     "the newest {shown:,} calls": "最新的 {shown:,} 次调用",
-    "the provider counted {reported:,} ({cached:,} cached); we are {off:+.1%} off": (
-        "服务商计为 {reported:,}（缓存 {cached:,}）；我们的偏差为 {off:+.1%}"
+    "the provider counted {reported:,} ({cached:,} cached); turnfold's count differs by {off:+.1%}": (
+        "服务商计为 {reported:,}（缓存 {cached:,}）；turnfold 的计数相差 {off:+.1%}"
     ),
     "nothing was cached, although the first {shared:,} tokens are the same as in the previous call": (
         "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同"
@@ -351,6 +361,7 @@ _ENGLISH: Final[Mapping[str, str]] = {
     "bound": "at most",
     "caller": "the program",
     "estimate": "estimated",
+    "shrunk": "shortened",
 }
 """English labels for words in stored data that are unclear by themselves."""
 

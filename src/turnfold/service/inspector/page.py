@@ -136,8 +136,14 @@ def page(
     )
 
 
-def sign_in(words: PageLabels, *, refused: str) -> Element:
-    """Return the sign-in page; `refused` is shown if a token was refused, empty if none was tried."""
+def sign_in(words: PageLabels, *, refused: str, local: bool = False) -> Element:
+    """Return the sign-in page; `refused` is shown if a token was refused, empty if none was tried.
+
+    With `local` the service has no token file, and prints links that sign a browser in.
+    """
+    link = (
+        "Without a token: open the newest link that the command printed, or run turnfold ui again."
+    )
     return _html(
         words,
         words("sign in"),
@@ -157,6 +163,7 @@ def sign_in(words: PageLabels, *, refused: str) -> Element:
                 method="post",
                 action=address("sign-in"),
             ),
+            tag("p", words(link), class_="quiet") if local else None,
             id="content",
         ),
     )  # fmt: skip

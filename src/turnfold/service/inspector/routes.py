@@ -119,7 +119,8 @@ class _Route:
                 raise method_not_allowed(scope["method"], ", ".join(self._methods))
             response = await self._respond(self._state, request)
         except TurnfoldError as error:
-            response = _error_response(error, request)
+            local = isinstance(self._state.gate.ring, LocalAccess)
+            response = _error_response(error, request, local=local)
         for name, value in HEADERS.items():
             response.headers[name] = value
         await response(scope, receive, send)
@@ -172,7 +173,7 @@ class _Page(_Route):
 
 
 def _caller(state: ServiceState, request: Request, right: Right) -> Caller:
-    """Return the caller of a request, by the token in its header or cookie; `AccessDenied` if it lacks the right."""
+    """Return the caller of a request, by its access token (header or cookie); `AccessDenied` without the right."""
     headers: Mapping[str, str] = request.headers
     if "authorization" not in headers and (token := _cookie(request, COOKIE)):
         headers = Headers({"authorization": f"Bearer {token}"})
@@ -207,7 +208,7 @@ def _after(request: Request) -> str:
 
 
 async def _signed_in(state: ServiceState, request: Request) -> Response:
-    """Sign a browser in: check the token in the form and set it as a cookie; it is checked again at every request."""
+    """Sign a browser in: check the access token in the form and set it as a cookie; every request checks it again."""
     sent = b""
     async for piece in request.stream():
         sent += piece
@@ -259,13 +260,20 @@ def _content(name: str) -> bytes:
     return files("turnfold.service.inspector").joinpath("assets", name).read_bytes()
 
 
-def _error_response(error: TurnfoldError, request: Request) -> Response:
-    """Return an error page; if a token is missing, the sign-in page."""
+def _error_response(error: TurnfoldError, request: Request, *, local: bool) -> Response:
+    """Return an error page; if a token is missing, the sign-in page. `local`: the service prints sign-in links."""
     problem = problem_of(error)
     words = _words(request, "")
     if isinstance(error, AccessDenied) and problem.status == 401:
         tried = _cookie(request, COOKIE) or request.method == "POST" or request.query_params
-        return _html(sign_in(words, refused=problem.detail if tried else ""), 401)
+        detail = problem.detail if tried else ""
+        if local and request.url.path == f"{ROOT}/open":
+            detail = words(
+                "This link was used before. Open the newest link that the command printed, or run turnfold ui again."
+            )
+            shown = error_page(words, title=words("sign in"), detail=detail, request_id="")
+            return _html(shown, 401)
+        return _html(sign_in(words, refused=detail, local=local), 401)
     shown = error_page(words, title=problem.title, detail=problem.detail, request_id="")
     return _html(shown, problem.status)
 

@@ -1,7 +1,7 @@
-"""Access of one MCP request: the sessions it may read and write, and the token limit of its response.
+"""Access of one MCP request: the sessions it may read and write, and how many tokens its response may have.
 
-The tenant is that of the token, or of the process over stdin; a request cannot name another tenant. A session that does
-not exist and a session of another tenant give the same error.
+The tenant is that of the access token, or of the process over stdin; a request cannot name another tenant. A session
+that does not exist and a session of another tenant give the same error.
 
 A model may follow instructions that it found in a document (prompt injection), so its writes must not become
 instructions in later calls: unless the operator allows more (`McpPermission`), a model can only add notes to the

@@ -81,6 +81,17 @@ class RecallArguments(SessionArguments, kw_only=True):
     last_seq: (
         Annotated[_Seq, Meta(description="Last entry of that range. 末尾记录")] | msgspec.UnsetType
     ) = msgspec.UNSET
+    offset: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=(1 << 53),
+                description="Character of entry first_seq to continue from. 从该记录的第几个字符继续",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
     ref: (
         Annotated[
             str,

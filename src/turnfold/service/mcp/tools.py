@@ -109,7 +109,7 @@ def tool(
 
 _ERROR: Final = "error: "
 _LEAST_TOKENS: Final = 64
-_WAYS: Final = (("query",), ("turn_numbers",), ("first_seq", "last_seq"), ("ref",))
+_WAYS: Final = (("query",), ("turn_numbers",), ("first_seq", "last_seq", "offset"), ("ref",))
 
 
 @tool(

@@ -537,7 +537,7 @@ class EncryptedStore:
                 raise type(error)(told) from None
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
-        """Delete a conversation, and then its data key: copies of it in backups and old pages cannot be read any more.
+        """Delete a conversation, then its data key: its messages cannot be read in backups and old pages any more.
 
         The user's key need not be the right one: a conversation that cannot be decrypted can still be deleted.
         """

@@ -173,7 +173,7 @@ def _allow(named: Sequence[str]) -> Statement:
 
 
 def index_texts(place: ConversationKey, new: Sequence[IndexedText]) -> list[Statement]:
-    """Return statements that add texts of checkpoints and documents to the search index; they must not be in it yet."""
+    """Return statements that add texts of checkpoints and documents to the search index, which lacks them so far."""
     new = [each for each in new if each.text]
     if not new:
         return []
@@ -196,7 +196,7 @@ def index_texts(place: ConversationKey, new: Sequence[IndexedText]) -> list[Stat
 
 
 def unindex_text(place: ConversationKey, kind: str, key: str) -> list[Statement]:
-    """Return statements that remove the text of a checkpoint or document from the search index; it must be in it."""
+    """Return statements that remove the text of a checkpoint or document, which must be indexed, from the index."""
     return [
         allow_conversation(place),
         Statement(
@@ -277,7 +277,7 @@ def make_conversation(
     """Return the statement that inserts an empty conversation unless it exists.
 
     A writer must check afterwards that the conversation was not deleted (`find_erased`); with `unless_erased`, the
-    statement itself checks it.
+    statement checks that itself.
     """
     erased = f"WHERE NOT EXISTS (SELECT FROM turnfold_conversation WHERE {_ERASED}) "
     return Statement(

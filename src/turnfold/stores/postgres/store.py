@@ -654,7 +654,7 @@ def _erased_head(head: Head, old: Row, new: Row, checkpoint: str) -> Head:
 
 
 def _entry_changes(place: ConversationKey, rows: Sequence[Row], new: Row) -> list[Statement]:
-    """Return the statements that replace an entry; `rows` are the entries up to it, and it is the last of them."""
+    """Return the statements that replace the last entry of `rows` by `new`; the others have the names of its tools."""
     tools = ToolNames(after=rows[0].seq - 1)
     for row in rows[:-1]:
         tools.of(decode_message(row.body))

@@ -59,7 +59,7 @@ _MAX_NEW = 256
 
 
 class CachedStore:
-    """A durable store with a Redis cache in front of it. Closing it closes both.
+    """A durable store with a Redis cache in front of it. Closing this object closes both.
 
     `on_answer` is called after each request to Redis with the seconds it took and whether Redis responded.
     """

@@ -169,7 +169,7 @@ def drop_document(
     expect: int | None,
     clock: Callable[[], int],
 ) -> bool:
-    """Delete a document and record its version, so that no later document gets the same; return True if it existed."""
+    """Delete a document and record its version, so that no later one gets this version; return True if it existed."""
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     version = sql.document_version(connection, record.key, *place)
     check_version(expect, version, *place)

@@ -78,7 +78,7 @@ class _Erasing(NamedTuple):
     indexed: int
     """Seq of the newest entry that is in the index."""
     indexed_by: str
-    """Version of the rules that made its index terms; empty if nothing of it is indexed."""
+    """Version of the rules by which its index terms were made; empty if nothing of the conversation is indexed."""
     mode: str
     """How its texts are removed from the index: `_SECURE`, `_MERGE` or `_MERGING`."""
 

@@ -40,6 +40,7 @@ import apsw
 
 from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
 from turnfold.stores.process_guard import check_not_inherited
+from turnfold.stores.sqlite.failures import DAMAGE, damage_error
 from turnfold.stores.sqlite.queue import Connection
 
 __all__ = (
@@ -316,7 +317,7 @@ def copy_into(target: str, source: Connection) -> None:
 def file_address(path: str | Path) -> str:
     """Return the absolute path of a store's file; raise `InvalidOption` if it cannot be the path of one.
 
-    SQLite takes no absolute path for a special name, and it stays valid if the process changes its directory.
+    SQLite gives no absolute path a special meaning, and an absolute path stays valid if the process changes directory.
     """
     if str(path) in ("", ":memory:"):
         raise InvalidOption(
@@ -375,6 +376,8 @@ class SqliteFile:
                 if self.fault is not None:
                     raise self.fault from error
                 raise StoreUnavailable(f"cannot open {self.path!r}: {error}") from error
+            except DAMAGE as error:
+                raise damage_error(error) from None
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 (jitter)
 
     def check(self, connection: Connection) -> UnsafeStore | None:

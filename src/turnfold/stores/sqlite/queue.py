@@ -134,7 +134,7 @@ SINGLE = cast("JobKind[object, object]", _Single())
 ONCE = cast("JobKind[object, object]", _Single())
 """Like `SINGLE`, for functions that cannot run twice because they consume a stream."""
 BACKGROUND = cast("JobKind[object, object]", _Single())
-"""Like `SINGLE`, for functions that take long: each has a transaction of its own, and no other job waits in it."""
+"""Like `SINGLE`, for functions that take long: each has a transaction of its own, without other jobs."""
 OUTSIDE = cast("JobKind[object, object]", _Single())
 """Job kind of functions without arguments that the leader runs between two transactions."""
 

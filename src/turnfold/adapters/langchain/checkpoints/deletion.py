@@ -49,14 +49,14 @@ class _Move:
 
     storage: CheckpointStorage
     old: str
-    """The home from which the thread is moved."""
+    """The conversation (home) from which the thread is moved."""
     new: str
     decided: AbstractSet[_Name] = frozenset()
-    """Checkpoints that were in the old home when the choice was made; others were stored later."""
+    """Checkpoints that were in the old conversation when `_Choice` was called; others were stored later."""
     arrived: dict[_Name, StoredCheckpoint] = field(default_factory=dict[_Name, StoredCheckpoint])
-    """Copied checkpoints, as they are stored in the home they were copied from."""
+    """Copied checkpoints, as they are stored in the conversation that they were copied from."""
     newest: dict[str, StoredCheckpoint] = field(default_factory=dict[str, StoredCheckpoint])
-    """The last copied checkpoint of each namespace, as it is stored in the new home."""
+    """The last copied checkpoint of each namespace, as it is stored in the new conversation."""
     writes: dict[tuple[_Name, str], object] = field(default_factory=dict[tuple[_Name, str], object])
     """Copied writes by checkpoint and task."""
 
@@ -200,13 +200,23 @@ def without_runs(runs: set[str], codec: Codec) -> _Choice:
                 one for one in _delta_ancestors(stored, by_name, codec) if _name(one) not in names
             ]
             if lost:
-                raise InvalidOption(
-                    f"checkpoint {stored.id} has a DeltaChannel that needs {len(lost)} checkpoints of the runs to be "
-                    "deleted: delete the runs after it as well, or keep these"
-                )
+                raise InvalidOption(_kept_on_deleted(stored, lost, codec))
         return chosen
 
     return choose
+
+
+def _kept_on_deleted(
+    stored: StoredCheckpoint, lost: Sequence[StoredCheckpoint], codec: Codec
+) -> str:
+    """Return the error text for a checkpoint whose channels are rebuilt from checkpoints that are to be deleted."""
+    needed = sorted({str(codec.metadata(one).get("run_id")) for one in lost})
+    run = codec.metadata(stored).get("run_id")
+    remedy = f"delete run {run} as well, or keep" if run else "keep"
+    return (
+        f"checkpoint {stored.id} is not to be deleted, but a DeltaChannel of it is rebuilt from {len(lost)} of the "
+        f"checkpoints to delete: {remedy} {'runs' if needed[1:] else 'run'} {', '.join(needed)}"
+    )
 
 
 def _delta_ancestors(

@@ -24,7 +24,8 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from turnfold.adapters._common import SizedCache, all_documents, is_home, new_home
+from turnfold._caches import SizedCache
+from turnfold.adapters._common import is_home, new_home
 from turnfold.adapters.langchain.checkpoints.documents import (
     CHECKPOINT,
     REMEDY,
@@ -52,7 +53,14 @@ from turnfold.adapters.langchain.checkpoints.documents import (
 )
 from turnfold.errors import Conflict, InvalidRecord
 from turnfold.records import Document
-from turnfold.stores import LANGGRAPH_HOMES, Scope, Store, document_name
+from turnfold.stores import (
+    LANGGRAPH_HOMES,
+    Scope,
+    Store,
+    all_conversations,
+    all_documents,
+    document_name,
+)
 
 __all__ = (
     "ChannelValues",
@@ -224,7 +232,6 @@ def _digest(data: bytes) -> bytes:
 
 
 _THREAD: Final = LANGGRAPH_HOMES.kind
-_PAGE = 500
 _MOST_HOMES = 4096
 _TRIES = 16
 """Attempts to make one change; an attempt fails if another writer was first."""
@@ -236,7 +243,7 @@ class ThreadPlace(msgspec.Struct, frozen=True):
     thread: str
     home: str
     left: tuple[str, ...] = ()
-    """Other homes of a move that is in progress or was interrupted; to be erased."""
+    """Other conversations of a move that is in progress or was interrupted; to be erased."""
 
 
 class Threads:
@@ -248,7 +255,7 @@ class Threads:
         self._index = f"{name}:{LANGGRAPH_HOMES.index}"
         """The conversation of the store that holds one document per thread."""
         self._homes: SizedCache[str, str] = SizedCache(limit=_MOST_HOMES)
-        """The last known home of each thread."""
+        """The last known conversation (home) of each thread."""
 
     def known(self, thread: str) -> str:
         """Return the cached id of the conversation that holds a thread's data; empty if it is not cached."""
@@ -331,15 +338,9 @@ class Threads:
 
     async def _find_homes(self, thread: str) -> tuple[str, ...]:
         """Return the ids of all conversations in the store that are named like those of this thread's data."""
-        found: list[str] = []
-        after = prefix = self._home_prefix(thread)
-        while page := await self._store.conversations(self._scope, after=after, limit=_PAGE):
-            names = [info.conversation for info in page]
-            found += [name for name in names if is_home(name, prefix)]
-            after = names[-1]
-            if not after.startswith(prefix):
-                break
-        return tuple(found)
+        prefix = self._home_prefix(thread)
+        listed = await all_conversations(self._store, self._scope, prefix=prefix)
+        return tuple(one.conversation for one in listed if is_home(one.conversation, prefix))
 
     def _place(self, document: Document) -> ThreadPlace:
         """Decode the index document of a thread; raise `InvalidRecord` if its conversations are not this thread's."""
@@ -401,7 +402,7 @@ class CheckpointStorage:
         self._checkpoints: SizedCache[tuple[str, str], StoredCheckpoint] = SizedCache(
             limit=_MAX_DOCUMENT_BYTES
         )
-        """Cache by home and key. A document only grows, so everything in an old copy is still valid."""
+        """Cache by conversation (home) and key. A document only grows, so everything in an old copy is still valid."""
 
     async def checkpoint(
         self, home: str, namespace: str, checkpoint: str

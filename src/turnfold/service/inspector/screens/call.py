@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
@@ -55,6 +56,12 @@ _PROVIDERS: Final[tuple[tuple[Literal["openai", "anthropic"], str, WireFormat], 
 )
 
 
+_NUMBER: Final = re.compile("[0-9]{1,9}")
+"""The number of a call, as the command `turnfold explain` takes it."""
+_MOST_RECALLED: Final = 12
+"""Number of recalled entries that are listed; a call may have some hundred."""
+
+
 class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     form: _Form = "neutral"
 
@@ -63,7 +70,8 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
     """Render the page of one model call: messages sent, entries left out, the request for a provider."""
     words, view = request.words, await request.open()
-    explained = await view.session.explain(request.params["call"])
+    given = request.params["call"]
+    explained = await view.session.explain(int(given) if _NUMBER.fullmatch(given) else given)
     numbers = await call_numbers(view.session)
     seen, name = call_view(explained, numbers), view.session.id
     point = seen.point
@@ -143,7 +151,7 @@ def _figures(seen: CallView, view: OpenedConversation, words: PageLabels) -> Ele
     if seen.window:
         rows.append((words("window"), f"{seen.window:,} · {words('reserve')} {seen.reserve:.0%}"))
     if seen.recalled:
-        rows.append((words("recalled (entry, score)"), _recalled(seen, view.session.id)))
+        rows.append((words("recalled (entry, score)"), _recalled(seen, view.session.id, words)))
     if point.cache_missed:
         note = "nothing was cached, although the first {shared:,} tokens are the same as in the previous call"
         rows.append((words("warnings"), words(note, shared=point.shared)))
@@ -153,19 +161,23 @@ def _figures(seen: CallView, view: OpenedConversation, words: PageLabels) -> Ele
     return facts(rows)
 
 
-def _recalled(seen: CallView, name: str) -> Element:
+def _recalled(seen: CallView, name: str, words: PageLabels) -> Element:
+    """Return links to the first recalled entries, and the number of the others."""
     links: list[Node] = []
-    for seq, score in seen.recalled:
+    for seq, score in seen.recalled[:_MOST_RECALLED]:
         href = f"{address('sessions', name, 'log', after=seq - 1, upto=seq)}#entry-{seq}"
         links += [tag("a", f"#{seq}", href=href), f" {score:.1f}", ", "]
-    return tag("span", links[:-1])
+    more = len(seen.recalled) - _MOST_RECALLED
+    return tag(
+        "span", links[:-1], f" {words('… and {more:,} more', more=more)}" if more > 0 else None
+    )
 
 
 def _reported(point: CallPoint, words: PageLabels) -> str:
     if point.reported_input is None:
         return words("not recorded: session.record_usage() stores it")
     return words(
-        "the provider counted {reported:,} ({cached:,} cached); we are {off:+.1%} off",
+        "the provider counted {reported:,} ({cached:,} cached); turnfold's count differs by {off:+.1%}",
         reported=point.reported_input,
         cached=point.reported_cached or 0,
         off=point.tokens / point.reported_input - 1 if point.reported_input else 0.0,

@@ -90,7 +90,9 @@ async def _list(request: ScreenRequest[_Query]) -> list[Node]:
         None if all_read else tag("p", capped, class_="note"),
         table(_heads(request), rows, class_="sessions")
         if rows
-        else tag("p", words("no sessions yet")),
+        else tag(
+            "p", words("no session has such a name") if query.name else words("no sessions yet")
+        ),
         tag(
             "p",
             words("calls: share of the budget that the newest calls used; purple: after a fold"),

@@ -48,7 +48,7 @@ _HEADS: Final = (
     "prefix",
     "folded",
     "dropped",
-    "shrunk",
+    "shortened",
     "change",
     "created",
     "compare",
@@ -128,7 +128,8 @@ def _sections(
         "p",
         words(
             "call: its number in this session. used: share of the budget. prefix: share of the previous call that this "
-            "one repeats at its beginning. folded, dropped, shrunk: entries."
+            "one repeats at its beginning. folded, dropped, shortened: entries; a shortened one keeps its beginning "
+            "and its end."
         ),
         class_="quiet",
     )

@@ -1,4 +1,4 @@
-"""The overhead of a context, all that is not conversation: system, summary, tail, tool schemas, opening of the reply.
+"""The sections of a prompt beside the conversation (its overhead): system, summary, tail, tools, opening of the reply.
 
 Each section has a share of the budget and is shortened to it. Counts are cached with the transcript, because these
 parts stay the same call after call and a long system prompt is expensive to count.
@@ -91,7 +91,7 @@ class _Prices:
         return self.measure(joined_blocks(blocks)) if blocks else 0
 
     def frame(self, block: Fenced) -> int:
-        """Return the most tokens that the tags around a block can cost; their mark varies: one per character."""
+        """Return the most tokens that the tags around a block can cost: one per character of their random mark."""
         mark = fence_mark("")
         spare = 2 * max(len(mark) - self.count(mark), 0)
         return self.count(f"\n\n{replace(block, text='')}") + spare
@@ -207,7 +207,7 @@ class Overhead:
     tokens: int
     """Tokens of system, summary, tail, tools and the opening of the reply together."""
     fence: int
-    """Most tokens that the marks around a summary can cost."""
+    """Most tokens that the fence (marks) around a summary can cost."""
     shortened: tuple[str, ...]
     """A sentence for each message that was shortened to its share."""
 
@@ -476,7 +476,7 @@ def _summary_within(text: str, share: int, counter: TokenCounter) -> _Section:
 
 
 def summary_fence_cost(counter: TokenCounter) -> int:
-    """Return the most tokens that the marks around a summary can add: one per character, as the mark varies."""
+    """Return the most tokens that the fence of a summary can add: one per character of the random mark in it."""
     mark = fence_mark("")
     spare = 2 * max(len(mark) - counter.count_text(mark), 0)
     notes = (Message("user", fence("", label="summary", note=note)) for note in _SUMMARY_NOTE)

@@ -147,7 +147,7 @@ class _Write(NamedTuple):
 
 @dataclass(slots=True)
 class ConversationCache:
-    """Cache of one conversation as last read from the store: head, notes, checkpoint and windows."""
+    """Cache of one conversation as last read from the store: head, session notes, checkpoint and windows."""
 
     store: Store
     scope: Scope
@@ -160,7 +160,7 @@ class ConversationCache:
     calibration: CalibrationNote = field(default_factory=CalibrationNote)
     findings: FindingCache = field(default_factory=FindingCache)
     rules_document: Document | None = None
-    """The note with the rules that the user stated."""
+    """The stored document with the rules that the user stated."""
     cleared: int = 0
     """The last seq hidden by `clear()`; 0 for none."""
     checkpoint: Checkpoint | None = None
@@ -407,7 +407,7 @@ class ConversationCache:
         self._windows.pop(self._window_key(budget), None)
 
     def frozen_tail(self, budget: Budget, turn: int) -> WindowNote | None:
-        """Return the note with the tail (pins, rules, recalled passages) made when this turn began; None if none."""
+        """Return the stored tail (pins, rules, recalled passages) that was made when this turn began; None for none."""
         stored = self._windows[self._window_key(budget)].stored
         return stored if turn and stored.turn == turn else None
 
@@ -497,8 +497,8 @@ class ConversationCache:
         return _OpenWindow(window, stored, version, self.covered, self.head.seq)
 
     async def _load_window(self, note: WindowNote) -> LiveWindow:
-        head = self.stored_message(await self._entry(note.head)) if note.head else None
-        window = LiveWindow(self.counter, note, head=head)
+        opener = self.stored_message(await self._entry(note.head)) if note.head else None
+        window = LiveWindow(self.counter, note, opener=opener)
         await self._extend(window)
         return window
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnfold.client.snapshots import AsyncRemoteSnapshots
+from turnfold.client.workspace_snapshots import AsyncRemoteSnapshots
 from turnfold.records import Snapshot
 from turnfold.runtime import drive
 from turnfold.snapshots import (

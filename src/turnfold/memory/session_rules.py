@@ -9,7 +9,7 @@ own words never become rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,9 +17,10 @@ from typing import get_args
 
 import msgspec
 
+from turnfold._late_names import late_pattern
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
-from turnfold.memory.conversation_cache import ConversationCache
+from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.live_window import LiveWindow
 from turnfold.records import RULES, SESSION, Document, Entry, check_text, plain_text
 from turnfold.rules import (
@@ -29,11 +30,13 @@ from turnfold.rules import (
     extract_rules,
     new_rule,
     render_rules,
+    replacements,
     shown_rules,
+    taken_back,
     update_ledger,
 )
 from turnfold.runtime import Runtime
-from turnfold.text import fence
+from turnfold.text import fence, is_chinese, single_line
 
 __all__ = ("RuleLedger", "rules_as_of", "rules_without")
 
@@ -53,6 +56,10 @@ _COUNTED_RULES = 2_000
 """Most token counts that are cached."""
 _LONG_TEXT = 5_000
 """Characters of messages above which the search for rules runs off the event loop."""
+_LONGEST_REMARK = 60
+"""Most characters of the words that replaced a rule, where an entry with the old rule is shown."""
+_MARKS = late_pattern(r"[\[\]:：\"“”]+")
+"""Characters that have a meaning in the line of a recalled entry."""
 _MAX_TRIES = 5
 
 
@@ -78,7 +85,11 @@ class RuleLedger:
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
     """The stored document, `cache.history` when it was read, and the ledger with what this handle has found since."""
     _unsaved: bool = field(default=False, init=False)
-    """True if the note was changed since it was read from the store."""
+    """True if this process changed the rules document after it read it from the store."""
+    _ended: tuple[Sequence[StandingRule], tuple[StandingRule, ...]] = field(
+        default=((), ()), init=False
+    )
+    """The rules that `_taken_back` last looked at, and those of them that the user took back."""
     _texts: dict[tuple[object, ...], tuple[str, int]] = field(
         default_factory=dict[tuple[object, ...], tuple[str, int]], init=False
     )
@@ -94,7 +105,7 @@ class RuleLedger:
             if self._unsaved:
                 with suppress(Conflict):  # another process was faster: write with the next context
                     await self._write(self._note())
-        question = window.head.seq if window.head else 0
+        question = window.opener.seq if window.opener else 0
         hidden = tuple(
             rule
             for rule in self._note().rules
@@ -120,36 +131,20 @@ class RuleLedger:
 
     def is_outdated(self, entry: Entry) -> bool:
         """Return True if an entry says nothing but a rule that the user later changed or took back."""
-        text = entry.message.text.strip()
-        return any(
-            rule.seq == entry.seq and rule.text.strip() == text for rule in self._taken_back()
-        )
+        said = [rule.text.strip() for rule in self._taken_back() if rule.seq == entry.seq]
+        return bool(said) and entry.message.text.strip() in said
 
     def replaced(self) -> dict[int, str]:
         """Return a remark by seq for each searched entry with a rule that the user changed or took back."""
-        return {
-            rule.seq: f"changed later, see entry {rule.ended}" if rule.ended else "no longer valid"
-            for rule in self._taken_back()
-            if rule.seq
-        }
+        later = replacements(self._note().rules)
+        return {rule.seq: _remark(rule, later) for rule in self._taken_back() if rule.seq}
 
-    def _taken_back(self) -> list[StandingRule]:
-        """Return the rules that ended in so many words ("make it 2 pm instead"), as far as the log was searched.
-
-        A rule that a plain statement replaced is not among them: another contract number may be another contract.
-        """
+    def _taken_back(self) -> tuple[StandingRule, ...]:
+        """Return the rules that the user changed or took back in so many words, as far as the log was searched."""
         rules = self._note().rules
-        later = {old: rule for rule in rules for old in rule.supersedes}
-
-        def is_taken_back(rule: StandingRule) -> bool:
-            while rule.state == "superseded":
-                after = later.get(rule.id)
-                if after is None or after.act != "state" or after.seq <= rule.seq:
-                    return True
-                rule = after
-            return rule.state == "dropped"
-
-        return [rule for rule in rules if is_taken_back(rule)]
+        if rules is not self._ended[0]:
+            self._ended = rules, taken_back(rules)
+        return self._ended[1]
 
     def forget_counts(self) -> None:
         """Drop the cached token counts of rules, because tokens are counted with another counter from now on."""
@@ -305,6 +300,22 @@ class RuleLedger:
                 if attempt == _MAX_TRIES:
                     raise
                 await self.cache.refresh()
+
+
+def _remark(rule: StandingRule, later: Mapping[str, StandingRule]) -> str:
+    """Return what a model is told of an entry whose rule was changed: the newest words that replaced it."""
+    newest = rule
+    while (after := later.get(newest.id)) is not None and after.seq > newest.seq:
+        newest = after
+    is_zh = is_chinese(rule.text)
+    if newest is rule or newest.act == "cancel":
+        return "已作废" if is_zh else "no longer valid"
+    words = " ".join(_MARKS.sub(" ", single_line(newest.text)).split())
+    if len(words) > _LONGEST_REMARK:
+        words = (
+            words[: words.rfind(" ", 0, _LONGEST_REMARK) if not is_zh else _LONGEST_REMARK] + "…"
+        )
+    return f"后来改为“{words}”" if is_zh else f'changed later to "{words}"'
 
 
 def rules_as_of(document: Document, upto: int) -> bytes:

@@ -1,9 +1,4 @@
-"""Helpers for the documents that adapters keep in a store: reading all pages, a cache.
-
-The data that a framework stores under a name is kept in a home: a conversation of the store with a unique id. Deleting
-the home erases every byte, and the name can be used again afterwards. One small document maps the name to its home.
-The names of homes are made in `turnfold.stores`.
-"""
+"""A cache of limited size that drops what was not used for longest."""
 
 from __future__ import annotations
 
@@ -11,25 +6,11 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Generic, TypeVar
 
-from turnfold.records import Document
-from turnfold.stores import Scope, Store
-
-__all__ = ("SizedCache", "all_documents")
+__all__ = ("SizedCache",)
 
 
-_PAGE = 500
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-
-
-async def all_documents(store: Store, scope: Scope, conversation: str, kind: str) -> list[Document]:
-    """Return every document of a kind, page by page in the order of their keys."""
-    found: list[Document] = []
-    after = ""
-    while page := await store.documents(scope, conversation, kind, after=after, limit=_PAGE):
-        found += page
-        after = page[-1].key
-    return found
 
 
 class SizedCache(Generic[_Key, _Value]):
@@ -40,6 +21,9 @@ class SizedCache(Generic[_Key, _Value]):
         self._items: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
         self._size = 0
         self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     def get(self, key: _Key) -> _Value | None:
         """Return the cached value, or None."""

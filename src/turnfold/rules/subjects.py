@@ -1,0 +1,234 @@
+"""Finds what a sentence is about, apart from the value that it gives: "the log level" in "set the log level to DEBUG".
+
+A change ("actually", "instead", 改成) ends an earlier rule only if both are about the same thing. Words in the place of
+a value (after "to", "use", 改成) do not name the subject, nor do words of the change itself ("raise", 推迟). A word
+that only the later sentence has is a qualifier: it speaks of a special case ("the timeout of payments"), or of
+another thing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from turnfold._late_names import late_pattern
+from turnfold.rules.act_classifier import act_of
+from turnfold.rules.topics import rule_terms
+
+__all__ = (
+    "Subject",
+    "begins_alike",
+    "common_terms",
+    "is_fragment",
+    "is_wish_of_others",
+    "parts_of",
+    "subject_of",
+)
+
+
+class Subject(NamedTuple):
+    """The terms of a sentence by the part that they play in it."""
+
+    topic: frozenset[str]
+    """Words that name what the sentence is about."""
+    given: frozenset[str]
+    """Words in the place of the value that it gives."""
+    left: frozenset[str]
+    """Words and values that it names as no longer valid: "instead of Postgres", 不坐飞机了."""
+
+    @property
+    def words(self) -> frozenset[str]:
+        """All terms of the sentence."""
+        return self.topic | self.given | self.left
+
+
+_STEM = 4
+"""Least number of letters that two forms of a word have in common."""
+_CLAUSES = late_pattern(
+    r"[,;，；。]\s*|[:：](?!\d)\s*|\s+[-–—]+\s+|\s+(?:so|because|since)\s+", re.IGNORECASE
+)
+_HEADED = late_pattern(r"(?P<head>[^:：,，]{1,40})[:：](?!\d)\s*(?P<new>\S.*)", re.DOTALL)
+"""Matches a thing and what is laid down about it: "new tagline: ..."."""
+_STILL = late_pattern("还是(?=[^,，。]*?[把改换用订选坐去定])")
+_BEGINNING = late_pattern(r"^(?:\W|那|就|请|把|还是|我们的?|(?i:please|actually|the|our|my)\b)+")
+_ADDRESSED = late_pattern(
+    r"\b(?:ask|tell|have|let|get)\s+(?:(?:Mr|Mrs|Ms|Dr|Prof)\.?\s+)?[A-Z][\w'’-]+(?:\s+[A-Z][\w'’-]+)*\s+to\b"
+    r"|^\W*(?:[A-Z][\w'’-]+\s+){1,2}(?:has\s+|is\s+|will\s+)?(?:taken?|takes|taking|took)\s+over(?:\s+(?:as|from))?"
+    r"|(?:让|叫|请|通知|告诉)[^,，。]{1,5}?(?=[把降改换加提给去来做])"
+)
+"""Matches whom a request is addressed to, and who takes something over: not what the sentence is about."""
+_ROLE = late_pattern(
+    r"^\W*(?P<new>(?:[A-Z][\w'’-]+\s+){1,2})(?:is|are|will\s+be)\s+(?:the|our|my)\s+(?=[a-z])"
+)
+"""Matches who has a role: "Nadia is the project lead" is about the lead."""
+_FRAME = late_pattern(
+    r"\b(?:hmm|uh|ok|you\s+know\s+what|to-?do|notes?|reminder|ground|rules|scrap|scratch|forget|cancell?(?:ed)?|drop(?:ped)?|ditch|disregard|ignore"
+    r"|revoke|lift|undo|stop|change|changed|changes|changing|plans?|correction|update|raise[sd]?|raising|lower(?:ed)?|increased?|reduced?"
+    r"|mov(?:e|es|ed|ing)|push(?:ed)?|postponed?|rescheduled?|delayed|slipped|extend(?:ed)?|bump(?:ed)?|shift(?:ed)?|cut|swap(?:ped)?"
+    r"|switch(?:ed|ing)?|replaced?|renamed?|migrated?|upgraded?|taken?|taking|took|went|ended|choos\w+|chosen?|thoughts?|rethink"
+    r"|fit|room|enough|fine|okay|allowed|permitted|welcome|again|anymore|rule|thing|restriction|instead|rather|earlier|later|longer"
+    r"|higher|shorter|these|days|lately|starting|week|month|year|today|tomorrow|tonight|date|hour|default|general|down|up)\b"
+    r"|计划|变了|变更|更正|调整|时间|日期|推迟|顺延|延期|延长|提前|提到|挪|换人|改|换|降|提高|涨|砍|加到|升级|迁|重新|一下|主意|想法|想了?想|算了|对了|不好意思"
+    r"|待办|备注|注意|开始|上个?月|上周末?|下个?月|下周|这周|本周|明天|今天|后天|最后|决定|允许|可以|没问题|取消|作废|收回|规定|规则|都?行|放|更新",
+    re.IGNORECASE,
+)
+"""Words of a change that say nothing about its subject."""
+_LEFT: tuple[re.Pattern[str], ...] = (
+    re.compile(
+        r"\b(?:instead\s+of|rather\s+than|no\s+longer|not|forget|from(?!\s+(?:now|next|today|tomorrow|then))|off|drop(?:ped)?|ditch(?:ed|ing)?"
+        r"|cancell?(?:ed)?|scrap(?:ped)?|scratch|left|sold)\s+(?P<old>(?:(?:the|our|my|a|an|in|on|at|to|for|with|using|use)\s+)*"
+        r"[\w'’.+#:-]+(?:\s+(?!(?:and|but|to|for|on|in|at|after|we|i|is|are|use|take|with)\b)[\w'’.+#:-]+){0,2})",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"^\W*(?:the\s+)?(?P<old>[\w'’-]+(?:\s+[\w'’-]+){0,2})\s+(?:is|are|was|were|got)\s+(?:full|taken|sold\s+out|booked\s+\w+"
+        r"|too\s+\w+|gone|cancell?ed|off)\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        "(?:不再|不是|不要|不用|不想|不去|不坐|不铺|不在|不吃|不住|不发给|不|别用|别放|别叫|取消|退掉?|弃用)(?P<old>[^,，。;；了不]{1,10}?)"
+        "(?=了|[,，。;；]|$)"
+    ),
+    re.compile(
+        "(?:^|[,，。])(?P<old>[^,，。;；]{1,8}?)(?:退|订满|坐满|满|没|太[贵远吵小大慢晚早难])了?(?=[,，。;；]|$)"
+    ),
+)
+_GIVEN: tuple[re.Pattern[str], ...] = (
+    re.compile(
+        r"\b(?:to(?!\s+be\b)|is|are|was|be|as|with|use|using|take|taking|book(?:ed|ing)?|order(?:ing)?|get(?:ting)?|choos(?:e|ing)|chose"
+        r"|call(?:ed)?(?!\s+(?:the|our|my)\b)|named?(?!\s+(?:the|our|my)\b)|(?:call|name)\s+(?:the|our|my)\s+[\w-]+|in|at|from|by|via)"
+        r"\s+(?:(?:the|an?|our|my|now)\s+)?[\"“]?"
+        r"(?P<new>(?!(?:for|on|in|of|as|from|at|with|by|the)\b)[\w'’.+#-]+"
+        r"(?:\s+(?!(?:for|on|in|of|as|from|at|instead|rather|now|by|every|each|when|if|and|but|with|after|before|to|until)\b)[\w'’.+#-]+){0,2})",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        "(?:[改换定设调延推降提涨砍加挪搬迁放][成为到用在给]|[改换]了?(?=[^了主人,，。])|就[用定选]|还?是|叫|为|选|用|订|去|坐|铺|吃|住|发给|送到|寄到)"
+        "(?P<new>[^,，。;；]+)"
+    ),
+)
+_OTHERS_WISH = late_pattern(
+    r"^\W*(?:and\s+|but\s+)?(?!(?:i|we|you|please|it|that|this|everyone|everybody)\b)(?:[\w'’.-]+\s+){1,3}?(?:wants?|wanted|asks?|asked|says?|said|insists?|expects?"
+    r"|demands?|prefers?|thinks?|wonders?)\b|^[^,，我你]{1,8}(?:要求|希望|想要|通知|说|问|觉得|建议)",
+    re.IGNORECASE,
+)
+_FRAGMENT = late_pattern(
+    r"(?:and\s+|but\s+|so\s+)?(?:capped|starting|limited|based|including|excluding|except|with|without|at|on|off|in|by|from|up\s+to|plus"
+    r"|max(?:imum)?|min(?:imum)?|at\s+(?:most|least)|no\s+more\s+than|not\s+(?:for|in|on|at|with|to|as))\b(?!.*\b(?:i|we|my|our|you)\b)",
+    re.IGNORECASE,
+)
+_ZH_VERB = late_pattern(
+    "[不别勿禁要用是叫住有在对给让请问发做买写看吃喝找改换约付送去来到说记提选订走放会能可得打过爱喜按听养姓负先再每都只统]|必须|一律|默认|最多|至少|以内|以上|电话|地址|[0-9０-９]"
+)
+_ZH_FRAGMENT = 6
+"""Most characters of a Chinese clause without a verb that only goes on with the clause before it."""
+
+
+def common_terms(first: Iterable[str], second: Iterable[str]) -> set[str]:
+    """Return the terms of the first set that the second set has too, in the same form or with the same stem."""
+    mine, theirs = set(first), set(second)
+    shared = mine & theirs
+    rest = [term for term in theirs - shared if _has_stem(term)]
+    if not rest:
+        return shared
+    return shared | {
+        term
+        for term in mine - shared
+        if _has_stem(term) and any(_alike(term, other) for other in rest)
+    }
+
+
+def _has_stem(term: str) -> bool:
+    return len(term) >= _STEM and term.isascii() and term.isalpha()
+
+
+def _alike(term: str, other: str) -> bool:
+    if term[:_STEM] != other[:_STEM]:
+        return False
+    shorter, longer = sorted((term, other), key=len)
+    stem = shorter[:-1] if len(shorter) > _STEM and shorter[-1] in "eiy" else shorter
+    return longer.startswith(stem)
+
+
+def parts_of(terms: Iterable[str]) -> set[str]:
+    """Return English terms whole and Chinese ones as single characters, since pairs of characters rarely match."""
+    return {
+        part for term in terms for part in ([term] if term.isascii() or term[0] == "=" else term)
+    }
+
+
+@lru_cache(maxsize=1024)
+def subject_of(text: str, *, changes: bool = False) -> Subject:
+    """Return what a sentence is about; of one that `changes` a rule, only the clauses with the change count."""
+    clauses = [clause for clause in _CLAUSES.split(text) if clause.strip()]
+    headed = _HEADED.match(text)
+    if headed and (topic := _topic_and_value([headed["head"]])[0]):
+        given = _terms(headed["new"])
+        return Subject(frozenset(topic), frozenset(given - topic), frozenset())
+    if not changes:
+        topic, given = _topic_and_value(clauses)
+        return Subject(frozenset(topic - given), frozenset(given), frozenset())
+    left: set[str] = set()
+    for pattern in _LEFT:
+        for found in pattern.finditer(text):
+            left |= _terms(found["old"]) | set(rule_terms(found["old"]).value)
+    topic, given = _topic_and_value([clause for clause in clauses if _changes(clause)])
+    if not topic - left - given:
+        topic, given = _topic_and_value(clauses)
+    # A pair of characters across the end of what is left behind names nothing: 家退 of 如家退了.
+    signs = {sign for term in left if not term.isascii() for sign in term}
+    topic = {term for term in topic if term in left or signs.isdisjoint(term)}
+    return Subject(frozenset(topic - left - given), frozenset(given - left), frozenset(left))
+
+
+def begins_alike(text: str, other: str) -> frozenset[str]:
+    """Return the terms of the words with which both sentences begin: their subject, if they have the same."""
+    first, second = (_BEGINNING.sub("", each) for each in (text, other))
+    length = next(
+        (at for at, (one, two) in enumerate(zip(first, second, strict=False)) if one != two),
+        min(len(first), len(second)),
+    )
+    return frozenset(_terms(first[:length])) if length > 1 else frozenset()
+
+
+def _topic_and_value(clauses: Iterable[str]) -> tuple[set[str], set[str]]:
+    topic: set[str] = set()
+    given: set[str] = set()
+    for clause in clauses:
+        rest = _STILL.sub(" ", _ADDRESSED.sub(" ", clause))
+        patterns = (_ROLE,) if _ROLE.match(rest) else _GIVEN
+        for pattern in patterns:
+            for found in pattern.finditer(rest):
+                given |= _terms(found["new"])
+            rest = pattern.sub(_before_value, rest)
+        topic |= _terms(_FRAME.sub(" ", rest))
+    return topic, given
+
+
+def _before_value(found: re.Match[str]) -> str:
+    """Return the words between which a topic may stand: "call the cat" of "call the cat Tofu"."""
+    before = found[0][: found.start("new") - found.start()]
+    return before if before.isascii() else " "
+
+
+def _changes(clause: str) -> bool:
+    return act_of(clause, "en") != "state" or act_of(clause, "zh") != "state"
+
+
+def _terms(text: str) -> set[str]:
+    return {term for term in rule_terms(text).scope if not term.startswith("@")}
+
+
+def is_wish_of_others(text: str) -> bool:
+    """Return True if a sentence tells what somebody else wants or says: "ops wants a freeze until Thursday"."""
+    return _OTHERS_WISH.match(text) is not None
+
+
+def is_fragment(text: str) -> bool:
+    """Return True if a clause only goes on with the one before it and says nothing alone: "capped at 10", 橡木色."""
+    plain = text.strip().rstrip("。.!！")
+    if plain.isascii():
+        return _FRAGMENT.match(plain) is not None
+    return len(plain) <= _ZH_FRAGMENT and _ZH_VERB.search(plain) is None

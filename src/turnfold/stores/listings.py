@@ -1,0 +1,58 @@
+"""Read everything of a kind from a store: all entries, documents or conversations, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from turnfold.records import Document, Entry
+from turnfold.stores.protocol import ConversationInfo, Scope, Store
+
+__all__ = ("all_conversations", "all_documents", "all_entries")
+
+
+_PAGE: Final = 500
+
+
+async def all_entries(
+    store: Store, scope: Scope, conversation: str, *, after: int = 0
+) -> AsyncGenerator[Entry]:
+    """Yield the entries of a conversation with seq > `after`, oldest first; only one page is in memory."""
+    while page := await store.read(scope, conversation, after=after, limit=_PAGE):
+        for entry in page:
+            yield entry
+        after = page[-1].seq
+
+
+async def all_documents(
+    store: Store, scope: Scope, conversation: str, kind: str, *, prefix: str = ""
+) -> list[Document]:
+    """Return the documents of a kind in the order of their keys; with `prefix`, those that begin with it.
+
+    A key that equals the prefix is not among them.
+    """
+    found: list[Document] = []
+    after = prefix
+    while page := await store.documents(scope, conversation, kind, after=after, limit=_PAGE):
+        found += [document for document in page if document.key.startswith(prefix)]
+        after = page[-1].key
+        if not after.startswith(prefix):
+            break
+    return found
+
+
+async def all_conversations(
+    store: Store, scope: Scope, *, prefix: str = ""
+) -> list[ConversationInfo]:
+    """Return the conversations of a tenant in the order of their ids; with `prefix`, those that begin with it.
+
+    An id that equals the prefix is not among them.
+    """
+    found: list[ConversationInfo] = []
+    after = prefix
+    while page := await store.conversations(scope, after=after, limit=_PAGE):
+        found += [info for info in page if info.conversation.startswith(prefix)]
+        after = page[-1].conversation
+        if not after.startswith(prefix):
+            break
+    return found

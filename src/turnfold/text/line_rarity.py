@@ -1,0 +1,101 @@
+"""Finds the lines of a long text that differ from most of its lines: errors, warnings, odd values in logs and tables.
+
+A log, a table or a list repeats itself: most of its lines consist of words that many of its lines contain. The few
+lines with other words are what a reader looks for. Prose and code do not repeat themselves; of these only lines that
+report a failure are found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from turnfold._late_names import late_pattern
+
+__all__ = ("UnusualLine", "unusual_lines")
+
+
+class UnusualLine(NamedTuple):
+    """A line by its place in the text, and how much it differs from the others."""
+
+    start: int
+    stop: int
+    score: float
+
+
+_FEWEST_LINES = 12
+"""Fewest lines of a text in which some are looked for."""
+_LONGEST = 500_000
+"""Most characters that are looked at."""
+_LONGEST_LINE = 300
+"""Most characters of a line that is returned."""
+_MOST_SHARE = 0.1
+"""Largest share of all lines that can be unusual; if more differ, the text does not repeat itself."""
+_RARE_SHARE = 0.02
+"""Share of the lines up to which a word counts as rare."""
+_TIMES_MEDIAN = 3.0
+"""How many times the score of the median line an unusual one has at least."""
+_LEAST_SCORE = 2.0
+_FAILURE_SCORE = 100.0
+
+_WORD = late_pattern(r"[^\W\d_]+")
+_HAN = late_pattern(r"[\u3400-\u9fff]{2,}")
+_FAILURE = late_pattern(
+    r"\b(?:error|exception|fail(?:ed|ure|s)?|fatal|critical|panic|traceback|denied|refused|timed[ -]out"
+    r"|timeout|warn(?:ing)?|not found|missing|invalid|unreachable|crash(?:ed)?|abort(?:ed)?|killed)\b"
+    r"|(?<![无没])(?:异常|失败|错误|警告|超时|拒绝|崩溃|中断|缺失|无法)",
+)  # fmt: skip
+
+
+def unusual_lines(text: str, start: int, stop: int) -> list[UnusualLine]:
+    """Return the unusual lines that lie wholly between `start` and `stop`, the most unusual first."""
+    lines = _lines(text[:_LONGEST])
+    if len(lines) < _FEWEST_LINES:
+        return []
+    words = [_words(text[first:last]) for first, last in lines]
+    scores = _scores(words)
+    failures = [bool(_FAILURE.search(text[first:last].lower())) for first, last in lines]
+    most = max(1, int(len(lines) * _MOST_SHARE))
+    usual = max(median(scores) * _TIMES_MEDIAN, _LEAST_SCORE)
+    if sum(score > usual for score in scores) > most:
+        scores = [0.0] * len(lines)
+    if sum(failures) <= most:
+        scores = [
+            score + _FAILURE_SCORE * failed for score, failed in zip(scores, failures, strict=True)
+        ]
+    found = [
+        UnusualLine(first, last, score)
+        for (first, last), score in zip(lines, scores, strict=True)
+        if score > usual and start <= first and last <= stop and last - first <= _LONGEST_LINE
+    ]
+    return sorted(found, key=lambda line: (-line.score, line.start))
+
+
+def _lines(text: str) -> list[tuple[int, int]]:
+    """Return where each line that is not blank begins and ends."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    for line in text.split("\n"):
+        if line.strip():
+            found.append((at, at + len(line)))
+        at += len(line) + 1
+    return found
+
+
+def _words(line: str) -> set[str]:
+    """Return the words of a line: numbers are left out, Chinese is taken as pairs of characters."""
+    pairs = {run[at : at + 2] for run in _HAN.findall(line) for at in range(len(run) - 1)}
+    return {word for word in _WORD.findall(line.lower()) if word.isascii()} | pairs
+
+
+def _scores(words: Sequence[set[str]]) -> list[float]:
+    """Return for each line the summed rarity of its rare words."""
+    holding = Counter(word for line in words for word in line)
+    most = max(1, int(len(words) * _RARE_SHARE))
+    return [
+        sum(math.log(len(words) / holding[word]) for word in line if holding[word] <= most)
+        for line in words
+    ]

@@ -1,0 +1,140 @@
+"""A short answer stands after its question, and tool output that nobody took up stands nowhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnfold.fold import Passage, extract_summary, passages_of
+from turnfold.records import ToolCall, assistant
+
+
+def tokens(text: str) -> int:
+    return len(text.encode()) // 3 + 1
+
+
+PADDING = {
+    "en": " ".join(
+        f"A {colour} {house} by the {place} looks quiet."
+        for colour in ("red", "green", "grey")
+        for house in ("cottage", "barn", "chapel")
+        for place in ("meadow", "creek", "orchard")
+    ),
+    "zh": "".join(
+        f"{place}旁边的{colour}{house}看上去很安静。"
+        for colour in ("红色", "绿色", "灰色")
+        for house in ("小屋", "谷仓", "教堂")
+        for place in ("草地", "小溪", "果园")
+    ),
+}
+
+
+def talk(*lines: tuple[str, str]) -> list[Passage]:
+    return [Passage(speaker, text, at) for at, (speaker, text) in enumerate(lines)]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "language"),
+    [
+        ("When does the hotel let us in?", "15:00.", "en"),
+        ("Which lock do you suggest?", "Deschmann Q50M.", "en"),
+        ("木工什么时候进场？", "5月8日。", "zh"),
+        ("门锁的预算多少？", "2,199元。", "zh"),
+    ],
+)
+def test_a_short_answer_follows_its_question_at_every_fold(
+    question: str, answer: str, language: str
+) -> None:
+    said = talk(("user", question), ("assistant", answer), ("user", PADDING[language]))
+    roomy = extract_summary(said, limit=90, count=tokens)
+    lines = roomy.splitlines()
+    at = next(at for at, line in enumerate(lines) if line.endswith(answer))
+    assert lines[at - 1].endswith(question)
+    again = extract_summary(
+        talk(("user", PADDING[language])), limit=60, count=tokens, previous=roomy
+    )
+    assert answer not in again or question in again
+    for limit in range(8, 90, 4):
+        summary = extract_summary(said, limit=limit, count=tokens)
+        assert answer not in summary or question in summary or len(summary.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("order", "answer"),
+    [
+        ("Lower it to 2,000.", "The alert threshold is 2,000 pending messages now."),
+        ("查到了，3000，收据 WY-19。", "记下：装修押金 3,000 元，收据 WY-19。"),
+    ],
+)
+def test_of_a_short_order_and_its_full_answer_the_answer_is_kept(order: str, answer: str) -> None:
+    padding = PADDING["en" if order.isascii() else "zh"]
+    summary = extract_summary(
+        talk(("user", order), ("assistant", answer), ("user", padding)), limit=70, count=tokens
+    )
+    assert answer in summary
+    assert order not in summary
+
+
+@pytest.mark.parametrize(
+    ("row", "taken_up", "answer"),
+    [
+        (
+            "2026-05-03T00:10:00Z INFO batch={n} carrier=dpd rows=7{n}",
+            "4417",
+            "Batch 4417 is late.",
+        ),
+        ("[{n}] 瓷砖 ML-{n} 价格 1{n} 元 规格 800x800", "4417", "选 ML-4417，最合适。"),
+        (
+            '{{"sku": "KX-{n}", "price": 2{n}, "stock": 9{n}, "place": "Oder"}}',
+            "4417",
+            "Take KX-4417.",
+        ),
+    ],
+)
+def test_of_the_rows_of_a_tool_those_stay_that_an_answer_takes_up(
+    row: str, taken_up: str, answer: str
+) -> None:
+    numbers = [str(4_400 + each) for each in range(40)]
+    rows = [row.format(n=n) for n in numbers]
+    output = f"[{','.join(rows)}]" if row[0] == "{" else "\n".join(rows)
+    failed = "ERROR disk full on node-7"
+    said = talk(
+        ("tool:list", output),
+        ("tool:log", failed),
+        ("assistant", answer),
+        ("user", PADDING["en"]),
+    )
+    summary = extract_summary(said, limit=240, count=tokens)
+    assert taken_up in summary
+    assert failed in summary
+    assert not any(n in summary for n in numbers if n != taken_up)
+
+
+def test_records_of_a_tool_are_cut_between_lines() -> None:
+    steps = [f"     step {n:03}: rate=2000/s ok={n} p50={n}ms p95=6{n}ms" for n in range(30)]
+    summary = extract_summary(talk(("tool:run", "\n".join(steps))), limit=60, count=tokens)
+    lines = [line.removeprefix("tool:run: ") for line in summary.splitlines()]
+    assert lines
+    assert all(line in (step.strip() for step in steps) for line in lines)
+
+
+def test_a_call_is_written_as_keys_and_values() -> None:
+    def call(arguments: str) -> str:
+        message = assistant(tool_calls=[ToolCall("c", "gitlab", arguments)])
+        (passage,) = passages_of([message])
+        assert passage.speaker == "assistant calls gitlab"
+        return passage.text
+
+    assert call('{"action": "list", "milestone": "4.2", "open": true}') == (
+        "action=list, milestone=4.2, open=true"
+    )
+    for odd in (
+        "",
+        "{}",
+        "[1]",
+        "{broken",
+        '{"a": {"b": 1}}',
+        '{"a": "x\\ny"}',
+        f'{{"a": "{"x" * 400}"}}',
+    ):
+        if odd:
+            assert call(odd) == odd
