@@ -33,6 +33,7 @@ from tests.memory.oracle import Books, Judged, faults
 from tests.memory.store_copies import copied
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, NotFound
+from turnfold.fold import changes, extract
 from turnfold.fold import summary_input as reading
 from turnfold.inspect import audit
 from turnfold.memory import AsyncSession, Memory, Session, SummaryTask, make_config, session_rules
@@ -126,6 +127,10 @@ _REMEMBERED = (
     (reading, "find_hits", lru_cache(maxsize=8_192)(reading.find_hits)),
     (reading, "split_sentences", lru_cache(maxsize=8_192)(
         lambda text, *, gap="", _split=reading.split_sentences: tuple(_split(text, gap=gap))
+    )),
+    (changes, "_read", lru_cache(maxsize=65_536)(changes._read)),
+    (extract, "content_terms", lru_cache(maxsize=65_536)(
+        lambda text, _terms=extract.content_terms: frozenset(_terms(text))
     )),
     (session_rules, "extract_rules", lru_cache(maxsize=65_536)(session_rules.extract_rules)),
     (memory_store, "row_entry", _entry),
@@ -361,7 +366,7 @@ class _World:
             drive(store.append(SCOPE, self.name, [NewEntry(entry.message) for entry in said]))
         self.mode, self.model = self.dice.choice(kind.modes), self.dice.choice(kind.models)
         self._calm = self.dice.choice(_CALM)
-        self.recall = self.dice.choice(("automatic", "off"))
+        self.recall = self.dice.choice(("automatic", "off", "off"))  # a recall is a third of the time
         self.tasks: list[_Task] = []
         self._running = kind.handles
         """Programs that have not ended."""
