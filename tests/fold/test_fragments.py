@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from turnfold.fold import Passage, extract_summary, passages_of
@@ -138,3 +140,49 @@ def test_a_call_is_written_as_keys_and_values() -> None:
     ):
         if odd:
             assert call(odd) == odd
+
+
+def test_a_call_is_one_line_without_the_content_of_a_file() -> None:
+    content = "\n".join(
+        f"def helper_{number}(value_{number}): return {number}" for number in range(60)
+    )
+    messages = [
+        assistant(
+            tool_calls=[
+                ToolCall("a", "write", json.dumps({"path": "src/ports.py", "content": content}))
+            ]
+        ),
+        assistant(tool_calls=[ToolCall("b", "run", '{"command": "pytest -q\\nrm -r build"}')]),
+        assistant("All 12 tests of src/ports.py pass."),
+    ]
+    summary = extract_summary(passages_of(messages), limit=100, count=tokens)
+    assert summary.splitlines() == [
+        "assistant calls write: path=src/ports.py, content=def helper_0(value_0): return 0 …",
+        "assistant calls run: command=pytest -q …",
+        "assistant: All 12 tests of src/ports.py pass.",
+    ]
+
+
+def test_calls_outweigh_the_code_that_they_returned() -> None:
+    code = "\n".join(f"    state_{number} = compute({number}, mode=fast)" for number in range(40))
+    passages = [
+        *(
+            Passage("assistant calls read", f"path=src/part_{number}.py", 2 * number)
+            for number in range(6)
+        ),
+        *(
+            Passage("tool:read", code.replace("state", f"state{number}"), 2 * number + 1)
+            for number in range(6)
+        ),
+    ]
+    summary = extract_summary(passages, limit=120, count=tokens)
+    assert all(f"src/part_{number}.py" in summary for number in range(6))
+
+
+def test_a_message_that_is_shown_beside_the_summary_is_left_out() -> None:
+    passages = [
+        Passage("user", "Call the shop Vega & Sons.", 3),
+        Passage("user", "It opens on 5 May.", 4),
+    ]
+    assert extract_summary(passages, limit=60, count=tokens, shown=3) == "user: It opens on 5 May."
+    assert "Vega" in extract_summary(passages[:1], limit=60, count=tokens, shown=3)

@@ -366,7 +366,8 @@ class _World:
             drive(store.append(SCOPE, self.name, [NewEntry(entry.message) for entry in said]))
         self.mode, self.model = self.dice.choice(kind.modes), self.dice.choice(kind.models)
         self._calm = self.dice.choice(_CALM)
-        self.recall = self.dice.choice(("automatic", "off", "off"))  # a recall is a third of the time
+        # A recall is a third of the time.
+        self.recall = self.dice.choice(("automatic", "off", "off"))
         self.tasks: list[_Task] = []
         self._running = kind.handles
         """Programs that have not ended."""

@@ -26,7 +26,13 @@ from turnfold._late_names import late_pattern
 from turnfold.fold.changes import CHANGED_MARKS, ToldSentence, find_changes, is_marked, restates
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
 from turnfold.fold.fragments import SummaryPiece, idle_rows, own_words, short_answers
-from turnfold.fold.sentence_scores import form_of, is_question, proper_names, without_lead
+from turnfold.fold.sentence_scores import (
+    form_of,
+    is_outcome,
+    is_question,
+    proper_names,
+    without_lead,
+)
 from turnfold.fold.speakers import (
     ANNEX_HEADINGS,
     is_call,
@@ -38,7 +44,14 @@ from turnfold.fold.speakers import (
     starts_with_label,
     voice_of,
 )
-from turnfold.fold.summary_input import Passage, ReadCache, as_read, hits_of, passages_of
+from turnfold.fold.summary_input import (
+    Passage,
+    ReadCache,
+    as_read,
+    brief_call,
+    hits_of,
+    passages_of,
+)
 from turnfold.records import Message
 from turnfold.rules import likely_rule
 from turnfold.text import (
@@ -96,7 +109,8 @@ _EARLIER_ROOM = 0.7
 """Share of the limit above which sentences of the previous summary are no longer preferred."""
 _TOOL_ROOM = 0.5
 _TOOL_CROWDED = 0.3
-"""Share of the limit above which tool output counts less, and its factor then: many of its facts are not needed."""
+"""Share of the limit above which tool calls and output count less, and their factor then: many of their facts are not
+needed."""
 _ANSWER = 1.25
 """Factor for the first sentence after somebody else's question."""
 _EDGE, _POINT, _MIDDLE = 1.1, 1.3, 0.8
@@ -112,8 +126,8 @@ _CHANGED = 0.5
 """Factor for a sentence of which a later one changed a part."""
 _IDLE = 0.05
 """Factor for a row of tool output that nobody took up, and for a fragment that the answer repeats."""
-_CALL = 0.5
-"""Factor for the arguments of a tool call."""
+_CODE = 0.4
+"""Factor for a line of code in tool output: which files were read tells more than a few of their lines."""
 _NUMBERS = late_pattern(r"[A-Za-z]*\d[\w.,:-]*")
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
@@ -144,7 +158,7 @@ class _Candidate:
     stress: float
     """Factor for the sentence's position in its message, and for its form."""
     tool: bool
-    """True if the sentence is output of a tool."""
+    """True if the sentence is output of a tool, or a tool call."""
     spaced: bool
     """True if there is a space before the sentence in its line of the previous summary."""
     role: str
@@ -251,7 +265,7 @@ class _Cover:
         self.crowded = False
         """True once sentences of the previous summary fill most of the limit."""
         self.tools_crowded = False
-        """True once tool output fills its share of the limit."""
+        """True once tool calls and output fill their share of the limit."""
         self._patterns: Tally[str] = Tally()
         """How many questions of each pattern were chosen."""
         self._chosen: set[int] = set()
@@ -443,36 +457,56 @@ def extract_summary(
     previous: str = "",
     language: Language = "auto",
     without: Iterable[str] = (),
+    shown: int = 0,
     reading: ReadCache | None = None,
 ) -> str:
     """Return the most important sentences of `passages` and of the `previous` summary, in log order.
 
     The result has at most `limit` tokens by `count`. The same input gives the same result; no sentence occurs twice. It
     is empty only if every text is blank or not a single character fits. Sentences in `without` (outdated rules) are
-    left out, unless there is nothing else. `reading` is a cache to share with other calls.
+    left out, unless there is nothing else. The message at log position `shown` (0: none) is shown beside the summary,
+    so it is left out if there is anything else. `reading` is a cache to share with other calls.
     """
     require_limit(limit)
     ordered = sorted(map(as_read, passages), key=lambda passage: passage.position)
+    ordered = [passage for passage in ordered if not 0 < shown == passage.position] or ordered
     chinese = language == "zh" or (language == "auto" and _speak_chinese(ordered, previous))
-    found = _candidates(ordered, previous, reading or ReadCache(), chinese=chinese)
-    candidates = _without_outdated(list(_distinct(found)), without)
+    reading, without = reading or ReadCache(), tuple(without)
+    candidates = _pool(ordered, previous, reading, without, chinese=chinese)
     if not candidates:
         return ""
-    if ordered:  # a previous summary alone stays as it is
-        candidates = _with_needs(_with_changes(candidates, chinese=chinese))
-
-    def render(indexes: Sequence[int]) -> str:
-        return _render((candidates[at], candidates[at].text) for at in sorted(indexes))
-
     # Count everything only if there are no new passages, or if it may fit by the estimate, which is usually too high.
     estimate = sum(_estimated_tokens(c.prefix + c.whole) for c in candidates)
     if not ordered or estimate <= 2 * limit + _FEW:
         everything = _render(((each, each.whole) for each in candidates), unchanged=True)
         if count(everything) <= limit:
             return everything
+    if any(is_call(passage.speaker) for passage in ordered):
+        brief = [brief_call(p) if is_call(p.speaker) else p for p in ordered]
+        candidates = _pool(brief, previous, reading, without, chinese=chinese) or candidates
+
+    def render(indexes: Sequence[int]) -> str:
+        return _render((candidates[at], candidates[at].text) for at in sorted(indexes))
+
     ranked = _choose(candidates, limit=limit, count=count)
     kept = best_that_fit(ranked, render, limit=limit, count=count)
     return kept or _cut(render(ranked[:1]), limit=limit, count=count, chinese=chinese)
+
+
+def _pool(
+    passages: Sequence[Passage],
+    previous: str,
+    reading: ReadCache,
+    without: Iterable[str],
+    *,
+    chinese: bool,
+) -> list[_Candidate]:
+    """Return the sentences to choose from: no two alike, none outdated, each with what it needs to be understood."""
+    found = _candidates(passages, previous, reading, chinese=chinese)
+    candidates = _without_outdated(list(_distinct(found)), without)
+    if passages and candidates:  # a previous summary alone stays as it is
+        candidates = _with_needs(_with_changes(candidates, chinese=chinese))
+    return candidates
 
 
 def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> list[_Candidate]:
@@ -604,8 +638,8 @@ def _candidate(
 ) -> _Candidate:
     whole, prose, tool = sentence.text, sentence.kind == "prose", is_tool(speaker)
     role = "call" if is_call(speaker) else "tool" if tool else role_of(speaker)
-    if role == "call":
-        stress *= _CALL
+    if role == "tool" and sentence.kind == "code" and not is_outcome(whole):
+        stress *= _CODE
     if is_marked(whole):
         stress *= _CHANGED
     terms = frozenset(content_terms(whole))
@@ -636,7 +670,7 @@ def _candidate(
         terms=terms,
         voice=voice_of(speaker),
         stress=stress * form.factor,
-        tool=tool,
+        tool=tool or role == "call",
         spaced=spaced,
         role=role,
         hits=hits,

@@ -8,7 +8,7 @@ and finding facts takes most of the time of a fold, so the results are cached fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import msgspec
@@ -33,6 +33,7 @@ __all__ = (
     "Passage",
     "ReadCache",
     "as_read",
+    "brief_call",
     "hits_of",
     "passages_of",
 )
@@ -46,6 +47,8 @@ _WORD_ENDS = "\n 。，"
 _LANGUAGE_SAMPLE = 4_000
 _LONGEST_ARGUMENTS = 300
 """Most characters of the arguments of a tool call that are written as `key=value`, which then stay one line."""
+_LONGEST_ARGUMENT = 120
+"""Most characters of one argument of a tool call in an extract."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,28 @@ def _arguments(written: str) -> str:
     if any(isinstance(value, dict | list) or "\n" in str(value) for value in pairs.values()):
         return written
     return ", ".join(f"{key}={_argument(value)}" for key, value in pairs.items())
+
+
+def brief_call(passage: Passage) -> Passage:
+    """Return a tool call on one line, with only the beginning of long arguments, such as the content of a file."""
+    text = passage.text
+    try:
+        found: object = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        pairs = cast("dict[str, object]", found).items()
+        text = ", ".join(f"{key}={_beginning(_argument(value))}" for key, value in pairs)
+    return replace(passage, text=_beginning(text, _LONGEST_ARGUMENTS), unread="")
+
+
+def _beginning(text: str, most: int = _LONGEST_ARGUMENT) -> str:
+    """Return the first line of a text, at most `most` characters of it, with `…` if there is more."""
+    lines = text.strip().splitlines()
+    first = lines[0] if lines else ""
+    if len(first) > most:
+        first = first[: _cut_before(first, most)].rstrip()
+    return first if first == text.strip() else f"{first} …"
 
 
 def _argument(value: object) -> str:

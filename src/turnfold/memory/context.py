@@ -23,6 +23,7 @@ import msgspec
 from turnfold.budget import RECALL_TOKENS, Budget
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, SummaryFailed
 from turnfold.findings import TailFindings
+from turnfold.fold import passages_of
 from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.call_log import CallLog
 from turnfold.memory.config import CompactionMode, FoldMode, MemoryConfig, RecallMode
@@ -234,6 +235,8 @@ class ContextBuilder:
         limit = window.summary_limit(budget, prompt)
         if upto <= cache.folded or limit < _MIN_SUMMARY:
             return None
+        opener = window.opener
+        ended = [opener] if opener and opener.seq != window.turn_seq else []
         return FoldRange(
             cache.checkpoint,
             cache.folded,
@@ -243,6 +246,8 @@ class ContextBuilder:
             cache.newest,
             self._sent,
             await self.rules.outdated(window),
+            window.turn_seq,
+            tuple(p for each in ended for p in passages_of([each.message], first=each.seq)),
         )
 
     async def prompt_parts(self, request: ContextRequest) -> PromptParts:
@@ -567,8 +572,12 @@ class ContextBuilder:
             return []
         automatic = not request.query and request.recall is RecallMode.AUTOMATIC
 
+        opener = window.opener.seq if window.opener else 0
+
         def shown(entry: Entry) -> bool:
-            return _is_shown_by(findings, entry) or (automatic and self.rules.is_outdated(entry))
+            if entry.seq == opener or _is_shown_by(findings, entry):
+                return True
+            return automatic and self.rules.is_outdated(entry)
 
         return await self.recaller.passages(
             self._recall_query(request, window),
@@ -578,6 +587,7 @@ class ContextBuilder:
             before=window.anchor,
             automatic=automatic,
             shown=shown,
+            question=opener if opener == window.turn_seq and not request.query else 0,
             recent=_RECENT_ENTRIES if window.tokens(largest=room) < room and automatic else 0,
         )
 

@@ -140,6 +140,10 @@ class FoldRange:
     """The last prompt that this session handle made for the agent's model; None if it made none yet."""
     outdated: tuple[str, ...] = ()
     """Sentences of rules that the user changed or took back; an extract leaves them out."""
+    shown: int = 0
+    """Seq of the user message of the running turn, which contexts show even after it is folded."""
+    again: tuple[Passage, ...] = ()
+    """The user message of an ended turn, folded earlier, which contexts show until this fold lands."""
 
     @property
     def by_caller(self) -> bool:
@@ -199,6 +203,8 @@ class Folder:
             prefix=prefix,
             tools=fold.sent.tools if fold.sent and prefix else (),
             outdated=fold.outdated,
+            shown=fold.shown,
+            again=fold.again,
         )
         source = [*_summary_passages(fold), *passages]
         facts = await self.runtime.compute(
@@ -281,7 +287,14 @@ class Folder:
         passages = _passages(entries)
         previous = current.text if current else fold.previous_text
         task = SummaryTask(
-            passages, previous, fold.limit, self.counted, ReadCache(), outdated=fold.outdated
+            passages,
+            previous,
+            fold.limit,
+            self.counted,
+            ReadCache(),
+            outdated=fold.outdated,
+            shown=fold.shown,
+            again=fold.again,
         )
         text = ""
         if passages or previous:
@@ -430,8 +443,9 @@ def _lowest_trust(entries: Sequence[Entry], previous: str) -> str:
 
 
 def _passages(entries: Sequence[Entry]) -> list[Passage]:
-    messages = [entry.message for entry in entries if entry.message.role != "system"]
-    return passages_of(messages, first=entries[0].seq)
+    spoken = [entry for entry in entries if entry.message.role != "system"]
+    passages = passages_of([entry.message for entry in spoken])
+    return [replace(passage, position=spoken[passage.position].seq) for passage in passages]
 
 
 def _summary_passages(fold: FoldRange) -> list[Passage]:

@@ -179,6 +179,10 @@ class SummaryTask:
     """The tool schemas that the agent's prompt was sent with."""
     outdated: Sequence[str] = ()
     """Sentences of rules that the user changed or took back; an extract leaves them out."""
+    shown: int = 0
+    """Log position of a message among the passages that contexts still show, which an extract leaves out."""
+    again: Sequence[Passage] = ()
+    """Passages of earlier folds that contexts showed until now, for the extract."""
     requests: list[SummaryRequest] = field(
         default_factory=list[SummaryRequest], compare=False, repr=False
     )
@@ -215,11 +219,12 @@ class ExtractiveWriter:
         """Return the most important sentences of the previous summary and the passages, within the token limit."""
         extract = partial(
             extract_summary,
-            task.passages,
+            [*task.again, *task.passages],
             limit=task.limit,
             count=task.count,
             previous=task.previous,
             without=task.outdated,
+            shown=task.shown,
             reading=task.reading,
         )
         return await runtime.compute(extract)
