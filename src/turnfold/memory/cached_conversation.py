@@ -411,29 +411,32 @@ class ConversationCache:
         stored = self._windows[self._window_key(budget)].stored
         return stored if turn and stored.turn == turn else None
 
-    async def save_window(self, budget: Budget, note: WindowNote) -> None:
-        """Store at which entry the window of a budget begins, unless that is stored already or is the default.
+    async def save_window(self, budget: Budget, note: WindowNote) -> bool:
+        """Store at which entry the window of a budget begins; return False if another writer was first.
 
-        By default a window begins after the entries that are folded or cleared.
-
-        Raises `Conflict` if another writer was first.
+        Nothing is written if the same is stored already, or if the window begins where it does by default: after the
+        entries that are folded or cleared.
         """
         key = self._window_key(budget)
         opened = self._windows[key]
         follows = note.anchor == self.covered + 1 and not note.caps and not note.tail
         if note == opened.stored or (follows and not opened.stored.caps and not opened.stored.tail):
-            return
+            return True
         await self.confirm()
-        written = await self.store.put_document(
-            self.scope,
-            self.conversation,
-            write_note(WINDOW, key, note),
-            expect=opened.version,
-            seen=self.newest,
-        )
+        try:
+            written = await self.store.put_document(
+                self.scope,
+                self.conversation,
+                write_note(WINDOW, key, note),
+                expect=opened.version,
+                seen=self.newest,
+            )
+        except Conflict:
+            return False
         self.wrote(written)
         opened.stored, opened.version = note, written.document.version
         self._window_notes[key] = written.document
+        return True
 
     async def _apply_notes(self, documents: Sequence[Document]) -> None:
         by_kind: dict[str, dict[str, Document]] = {kind: {} for kind in _VIEWED}

@@ -62,6 +62,8 @@ Tools = Sequence[Mapping[str, object]]
 _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_TRIES = 8
 """Most attempts to build a context, if other processes move its window (first verbatim entry) meanwhile."""
+_MAX_SAVES = 3
+"""Most attempts to store where a window begins; if other processes are first each time, theirs stays stored."""
 _FENCED_TRIES = 12
 """Attempts to build a context from the newest state. After that, a context of the state that was read last is accepted,
 because other processes may write all the time."""
@@ -207,7 +209,11 @@ class ContextBuilder:
         return (await self._build(request))[0]
 
     async def _build_and_save_window(self, request: ContextRequest) -> tuple[Context, PromptParts]:
-        """Build a context and store where its window begins, for all processes."""
+        """Build a context and store where its window begins, for all processes.
+
+        If processes that write all the time are first again and again, this context is used without storing that: its
+        call is written only if the history is still the same, and the next context starts from what the others stored.
+        """
         tries, budget = 1, request.budget
         while True:
             try:
@@ -216,17 +222,21 @@ class ContextBuilder:
                 frozen = self.cache.frozen_tail(budget, window.turn_seq)
                 query = request.query or (frozen.query if frozen else "")
                 note = window.note(query=query, prompt=prompt)
-                await self.cache.save_window(budget, note)
+                saved = await self.cache.save_window(budget, note)
             except (Conflict, BudgetTooSmall) as refusal:
                 # With fresh state the prompt may fit: another process may have cleared messages or unpinned a text.
                 final = isinstance(refusal, BudgetTooSmall) and self.cache.confirmed
                 if final or tries == _MAX_TRIES:
                     raise
-                tries += 1
-                await self.cache.refresh()
-                self.cache.drop_window(budget)
             else:
-                return context, prompt
+                if saved:
+                    return context, prompt
+                if tries >= _MAX_SAVES:
+                    self.cache.drop_window(budget)
+                    return context, prompt
+            tries += 1
+            await self.cache.refresh()
+            self.cache.drop_window(budget)
 
     async def fold_range(self, budget: Budget, upto: int, prompt: PromptParts) -> FoldRange | None:
         """Return the range of entries to fold (compact), which ends at `upto`; None if there is nothing to fold."""
