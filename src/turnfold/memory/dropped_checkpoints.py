@@ -36,7 +36,7 @@ attempts allow other writes, so that a busy writer cannot block the drop for eve
 
 @dataclass(slots=True)
 class _Rollback:
-    """The documents that must be dropped or written together with the checkpoints of a conversation."""
+    """The documents that must be deleted or written when the checkpoints of a conversation are dropped."""
 
     built: list[Document] = field(default_factory=list[Document])
     """Documents that depend on the newest checkpoint (starts of windows, temporary extracts), to be dropped with it."""
@@ -51,7 +51,7 @@ class _Rollback:
             self.versions[document.key] = document.version
 
     def kept(self, checkpoints: Iterable[Checkpoint]) -> list[Document]:
-        """Return the documents in which these checkpoints are kept for audit after they were dropped."""
+        """Return documents that store these checkpoints for audit after they were dropped."""
         return [
             Document(
                 DROPPED_CHECKPOINT,
@@ -76,7 +76,10 @@ async def drop_checkpoint(
         change = _Rollback()
         captured = await store.capture(scope, conversation, change.take)
         if captured is None:
-            raise NotFound(f"there is no conversation {conversation!r}: give its whole id")
+            raise NotFound(
+                f"there is no conversation {conversation!r}: check the id. The conversation may have been deleted, or "
+                "nothing has been stored in it yet"
+            )
         ids = [each.id for each in captured.checkpoints]
         at = ids.index(checkpoint) if checkpoint in ids else len(ids)
         strict = attempt <= _STRICT_TRIES
