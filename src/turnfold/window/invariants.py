@@ -48,7 +48,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One rule that a context breaks: which, at which message, and how."""
+    """A rule that a context breaks: the rule, the message at which it is broken, and how."""
 
     rule: Rule
     index: int
@@ -137,7 +137,7 @@ def _check_size(
 
 
 def _check_positions(context: Context) -> Iterator[Violation]:
-    """Yield messages from the window's first one on that are neither sent in log order nor listed as omissions.
+    """Yield the messages, from the window's first one on, that are neither sent in log order nor listed as omitted.
 
     Before the anchor only the user message that opened the turn may be sent.
     """
