@@ -52,7 +52,7 @@ _LONGEST_CALL: Final = 600_000_000
 
 @dataclass(slots=True)
 class _Followed:
-    """How far an event stream has read the calls of one conversation."""
+    """The calls of one conversation that an event stream has read so far."""
 
     state: State = (-1, 0)
     seq: int = 0
@@ -142,7 +142,7 @@ class _Stream:
 def session_events(
     state: ServiceState, caller: Caller, session: str, after: str
 ) -> StreamingResponse:
-    """Stream the calls of one session after the call `after`; if it is empty, the calls made from now on."""
+    """Stream the calls of one session after the call `after`; if `after` is empty, the calls made from now on."""
     stream = _Stream(state, caller, floor=after)
     return _CountedResponse(stream, _of_session(stream, session))
 
