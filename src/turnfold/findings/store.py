@@ -115,7 +115,7 @@ class _FindingStorage:
             await self.drop(finding.key)
 
     async def invalidate(self, key: str, content: str) -> None:
-        """Delete the stored result of a call, because the call has now returned another result, which is not stored."""
+        """Delete the stored result of a call if it differs from `content`, a newer result that is not stored."""
         cached, _ = self.owner.findings.by_key.get(key, (None, 0))
         if cached is not None and cached.content != content:
             await self.drop(key)
