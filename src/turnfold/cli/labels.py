@@ -466,7 +466,7 @@ def known_label(word: str) -> str:
 
 
 def reason_label(reason: str) -> str:
-    """Return the reason of a receipt or a comparison in the language of the locale."""
+    """Return the reason of a receipt (context report) or a comparison in the language of the locale."""
     return translate_reason(reason, language_of(os.environ))
 
 

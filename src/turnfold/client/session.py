@@ -1,4 +1,4 @@
-"""HTTP client with the methods of `AsyncSession`, its state and its findings.
+"""HTTP client with the methods of `AsyncSession`, its state and its findings (remembered tool results).
 
 Messages are made and checked in this process, so an invalid message raises its error before anything is sent. They are
 sent in their stored form, so nothing is lost.

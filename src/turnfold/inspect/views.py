@@ -191,7 +191,7 @@ def _rows(
 
 
 def _moved_systems(fates: Sequence[_Range]) -> list[int]:
-    """Return the seqs of the system messages that the receipt lists as moved to the front."""
+    """Return the seqs of the system messages that the receipt (context report) lists as moved to the front."""
     return [
         seq
         for start, stop, outcome, reason in fates

@@ -3,8 +3,8 @@
 A summary may be wrong, because of a prompt injection or a bad model answer. Dropping its checkpoint takes the
 conversation back to the checkpoint before. Later checkpoints were made from its text and are dropped too, and so are
 the documents built on it: the stored beginnings of windows, and the temporary extract that is shown while a fold is not
-finished. All of that is one transaction. The entries that are no longer covered get new epochs, so the commit of a fold
-that began earlier is refused.
+finished. All of that is one transaction. The entries that are no longer covered get new epochs (random numbers of a
+write), so the commit of a fold that began earlier is refused.
 
 A dropped checkpoint is kept as a document that no context and no search shows, so that `explain()` can still rebuild
 the prompts of earlier calls. Erasing an entry that the checkpoint covers removes that document.

@@ -1,8 +1,8 @@
 """The rules of the log, the same for every backend: appends, retries, checkpoints, document versions, epochs.
 
-For an append, a backend reads the head of the conversation and looks up the batch's client ids; `plan_append` decides
-whether the batch is new, a retry of a stored batch, or a conflict. The backend then only writes the rows. The functions
-named `check_...` raise an error if a write is not allowed.
+For an append, a backend reads the head (newest seq, totals, version) of the conversation and looks up the batch's
+client ids; `plan_append` decides whether the batch is new, a retry of a stored batch, or a conflict. The backend then
+only writes the rows. The functions named `check_...` raise an error if a write is not allowed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checks the invariants of a context: within budget, calls and results in pairs, order kept, counts right.
 
 `check` shares no code with `assemble`: it counts all messages again, matches calls and results from the messages alone,
-and compares positions with the receipt. It returns every violation it finds; an empty tuple means that the provider
-will accept the context and that no message is missing without being reported. It also takes plain messages, to check a
-log or the window of another library.
+and compares positions with the receipt (context report). It returns every violation it finds; an empty tuple means that
+the provider will accept the context and that no message is missing without being reported. It also takes plain
+messages, to check a log or the window of another library.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Append to the PostgreSQL store, in one round trip as long as nobody else writes to the conversation.
 
-A store caches the heads of the conversations it wrote last, and sends the next append on the assumption that the head
-is unchanged: head, entries, search terms and commit in one round trip. The statement names the generation and epoch of
-the cached head, so a stale cache does no harm: if the conversation has changed, lost writes in a failover, or already
-has the client ids, nothing is written, and the append is repeated under the row's lock in two round trips.
+A store caches the heads (newest seq, totals, version) of the conversations it wrote last, and sends the next append on
+the assumption that the head is unchanged: head, entries, search terms and commit in one round trip. The statement names
+the generation and epoch of the cached head, so a stale cache does no harm: if the conversation has changed, lost writes
+in a failover, or already has the client ids, nothing is written, and the append is repeated under the row's lock in two
+round trips.
 
 The search index needs the tool name of a tool result, which is in its tool call. This store has usually just written
 the call, so recent calls are cached too. Token counts that another counter made are counted again before they are used.

@@ -1,7 +1,7 @@
 """The values cached in Redis: their types, when they may be used, and how they are authenticated and stored.
 
-Every value contains the head of the conversation at which it was read, and is used only if the durable store has
-exactly that head now: seq, checkpoint, generation with its epoch, and the token counts with their counter. A window
+Every value contains the head (version) of the conversation at which it was read, and is used only if the durable store
+has exactly that head now: seq, checkpoint, generation with its epoch, and the token counts with their counter. A window
 (the newest entries) cached at an older head can be extended, because a log only grows: the entries from its newest one
 on are read, and the first of them must equal that newest entry. It does not after a restored backup or a failover,
 where an entry may have the same seq and text but another epoch.

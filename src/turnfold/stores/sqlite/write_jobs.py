@@ -1,4 +1,4 @@
-"""Appends and notes of the SQLite store, executed in groups, with a cache of conversation heads.
+"""Appends and notes of the SQLite store, executed in groups, with a cache of conversation heads (versions).
 
 Nearly every append is ordinary: it is not a retry, and this process also wrote the entry before it. Ordinary appends
 read nothing: the head is cached, and the rows of all waiting callers are inserted with one statement. Any other append

@@ -1,4 +1,4 @@
-"""Stores the threads of LangGraph: finds the home of each, and reads and writes its checkpoints and pending writes.
+"""Stores the threads of LangGraph: finds the home (conversation) of each; reads and writes checkpoints and writes.
 
 A thread has a home (a conversation of the store) of its own, and one small document that names the home. A home only
 grows. To delete a part of a thread (pruning, deleting runs), the rest is moved to a new home and the old home is
