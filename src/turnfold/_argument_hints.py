@@ -45,7 +45,7 @@ def hinted(
 
 
 def _nearest(name: str, unknown: Mapping[str, object], known: Mapping[str, object]) -> str:
-    """Return the error text for an option that does not exist, with the known one that is most like it."""
+    """Return the error text for an option that does not exist, with the known option that is most like it."""
     from difflib import get_close_matches  # for errors only
 
     for option in unknown:

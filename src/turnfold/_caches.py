@@ -1,4 +1,4 @@
-"""A cache of limited size that drops what was not used for longest."""
+"""A cache of limited size that drops the values that were not used for the longest time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SizedCache(Generic[_Key, _Value]):
         return len(self._items)
 
     def get(self, key: _Key) -> _Value | None:
-        """Return the cached value, or None."""
+        """Return the cached value; None if there is none."""
         with self._lock:
             found = self._items.get(key)
             if found is None:

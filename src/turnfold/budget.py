@@ -145,7 +145,7 @@ class Budget:
         return min(available, self.max_tokens) if self.max_tokens else available
 
     def share(self, section: str) -> int:
-        """Return the most tokens a section (system, summary, tail or recall) may take."""
+        """Return the most tokens that a section (system, summary, tail or recall) may have."""
         tokens = _part(self.tokens, getattr(self.shares, section))
         if section == "summary" and tokens < SUMMARY_TOKENS:
             left = self.tokens - self.share("system") - self.share("tail") - 1
@@ -158,7 +158,7 @@ class Budget:
         return min(self.share("recall"), RECALL_TOKENS)
 
     def share_bytes(self, section: str) -> int:
-        """Return the most bytes a section may take; 0 if there is no limit on bytes."""
+        """Return the most bytes that a section may have; 0 if there is no limit on bytes."""
         return max(_part(self.max_bytes, getattr(self.shares, section)), 1) if self.max_bytes else 0
 
     def arithmetic(self) -> str:
@@ -170,7 +170,7 @@ class Budget:
 
 
 def _advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
-    """Return the right call for a budget that is given as a number, or as the tokens of one."""
+    """Return the right call if a budget was passed as a number, or as the tokens of a budget."""
     if given:
         return f"Budget takes its numbers by name, got {given[0]!r}: write Budget(max_tokens={given[0]!r})"
     if "tokens" in unknown:

@@ -172,7 +172,7 @@ class RequestRefused(TurnfoldError):
 
 
 class AccessDenied(RequestRefused):
-    """The request had no access token, an unknown one, or one without the right for this request."""
+    """The request had no access token, an unknown token, or a token without the right for this request."""
 
     def __init__(self, message: str, *, status: int = 401) -> None:
         super().__init__(message, status=status)
@@ -224,11 +224,11 @@ class UnsafeStore(StoreError):
 
 
 class WrongKey(StoreError):
-    """A conversation cannot be decrypted with the given keys; nothing of it was read."""
+    """A conversation cannot be decrypted with these keys; no part of it was read."""
 
 
 class WrongProcess(StoreError):
-    """A store of one process is used, or its file is opened, in a fork of that process; nothing was done."""
+    """A store of one process is used, or its file is opened, in a fork of that process; no operation was done."""
 
 
 class StoreUnavailable(StoreError):

@@ -245,7 +245,7 @@ def _is_placeholder(value: str) -> bool:
 
 
 def _looks_secret(value: str, name: str, *, cautious: bool) -> bool:
-    """Return True if a value after a name such as `password` looks like a secret and not like a word about one."""
+    """Return True if a value after a name such as `password` looks like a secret, and not like an ordinary word."""
     if _is_placeholder(value) or re.fullmatch(_WORD_VALUE, value) or len(value) < 6:
         return False
     if not value.isascii() or " " in value.strip():
@@ -370,7 +370,7 @@ def _is_international(written: str) -> bool:
 
 
 def _without_overlaps(found: Iterable[Secret]) -> list[Secret]:
-    """Sort secrets by position; overlapping ones become one, of the kind of the one that starts first."""
+    """Sort secrets by position; overlapping ones become one secret, of the kind that starts first."""
     kept: list[Secret] = []
     for secret in sorted(found, key=lambda each: (each.start, -each.end)):
         if not kept or secret.start >= kept[-1].end:
@@ -406,7 +406,7 @@ class Redactor:
                 "turnfold.redaction.find_secrets"
             )
         if self.key and len(self.key) < 16:
-            raise InvalidOption(f"key= has {len(self.key)} bytes; it needs at least 16 random ones")
+            raise InvalidOption(f"key= has {len(self.key)} bytes: give at least 16 random bytes")
 
     def secrets(self, text: str) -> list[Secret]:
         """Return the secrets in a text, checked: in order, inside the text, not overlapping."""
@@ -428,7 +428,7 @@ class Redactor:
 
     @classmethod
     def of(cls, given: Redactor | Detector) -> Redactor:
-        """Return a `Redactor`: the given one, or one for a given detector function."""
+        """Return a `Redactor`: the one passed, or a new one for a detector function."""
         return given if isinstance(given, Redactor) else cls(given)
 
 
@@ -499,7 +499,7 @@ def _redact_object(
 
 
 def _redact_field(name: str, value: object, redact: Redact, *, numbers: bool) -> object:
-    """Redact the value of a JSON field; a name such as `"password"` marks its whole value as a secret."""
+    """Redact the value of a JSON field; if the field's name is like `"password"`, its whole value is a secret."""
     new = redact_value(value, redact, numbers=numbers)
     if isinstance(value, str) and new == value:
         prefix = f'{name}="'

@@ -104,7 +104,7 @@ class Runtime(Protocol):
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Wait for some seconds; ends early if background work is told to stop, where threads are used."""
+        """Wait for some seconds; where threads are used, the wait ends early if background work must stop."""
         ...
 
     def begin(self, name: str, work: _Work) -> bool:
@@ -116,7 +116,7 @@ class Runtime(Protocol):
         ...
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Close the runtime: wait for all background work; with `cancel`, tell it to stop first."""
+        """Close the runtime and wait for all background work; if `cancel` is True, tell it to stop first."""
         ...
 
     @property
@@ -165,7 +165,7 @@ class SyncRuntime:
 
     def _check_time(self, give_up: float, seconds: float) -> None:
         if self._stop.is_set() or time.monotonic() >= give_up:
-            raise TimeoutError(f"the function gave no answer within {seconds:g} s")
+            raise TimeoutError(f"the function did not return within {seconds:g} s")
 
     async def compute(self, work: Callable[[], _Result]) -> _Result:
         """Call the function in this thread: there is no event loop to keep free."""
@@ -234,7 +234,7 @@ class SyncRuntime:
                 thread.join()
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Start no further threads, and wait for those that are running."""
+        """Start no further threads, and wait until the running ones have ended."""
         with self._lock:
             self._closed = True
         if cancel:
@@ -328,7 +328,7 @@ class AsyncRuntime:
         return True
 
     def _working(self) -> list[asyncio.Task[None]]:
-        """Return the running tasks; raises `InvalidOption` if one of them runs in another loop, which is not closed."""
+        """Return the running tasks; raises `InvalidOption` if one of them runs in another loop that is still open."""
         loop = asyncio.get_running_loop()
         working = [task for task in self._running.values() if not task.get_loop().is_closed()]
         if any(task.get_loop() is not loop for task in working):
@@ -343,7 +343,10 @@ class AsyncRuntime:
         await asyncio.gather(*self._working(), return_exceptions=True)
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Start no further tasks, and wait for those of this loop; raises `InvalidOption` if some are in another."""
+        """Start no further tasks, and wait for the tasks of this loop.
+
+        Raises `InvalidOption` if some run in another loop.
+        """
         working = self._working()
         self._closed = True
         if cancel and not self._stopping:  # a fold cancelled twice would not release its lease
@@ -357,7 +360,7 @@ class AsyncRuntime:
 
 
 class LimitedRuntime:
-    """A runtime that shares everything with another one, but computes at most `most` functions at once.
+    """A runtime that shares everything with another runtime, but computes at most `most` functions at once.
 
     A service has one for each tenant: what one of them has to compute does not take all threads from the others.
     """
@@ -397,11 +400,11 @@ class LimitedRuntime:
         return self._inner.begin(name, work)
 
     async def wait(self) -> None:
-        """Wait for the background work of the runtime that it shares."""
+        """Wait for the background work of the shared runtime."""
         await self._inner.wait()
 
     async def finish(self, *, cancel: bool = False) -> None:
-        """Close the shared runtime: wait for all background work; with `cancel`, tell it to stop first."""
+        """Close the shared runtime and wait for all background work; if `cancel` is True, tell it to stop first."""
         await self._inner.finish(cancel=cancel)
 
 
@@ -462,7 +465,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(_awaited(found), self._loop)
 
     def stop(self) -> None:
-        """Cancel the running tasks and end the loop; the next `start` begins a new one."""
+        """Cancel the running tasks and end the loop; the next call of `start` begins a new loop."""
         with self._starting:
             loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:

@@ -214,7 +214,7 @@ def test_writes_of_another_task_are_refused() -> None:
         for checkpoint, task in ((own, "another"), ("another", "task")):
             forged = Writes(checkpoint, task, [Write(0, "x", ("null", b""), "")])
             put_body(memory, home, document, BODIES.pack(forged, place_of(home, document)))
-            with pytest.raises(InvalidRecord, match="holds those of task"):
+            with pytest.raises(InvalidRecord, match="holds writes of task"):
                 read_thread(TurnfoldSaver(memory), "t")
 
 

@@ -216,7 +216,7 @@ class Silent(ScriptedModel):
 
 def test_a_model_that_takes_too_long_is_unavailable(memory: Memory) -> None:
     silent = Silent(["never", "at last 终于"])
-    with pytest.raises(ModelUnavailable, match=r"scripted gave no answer within 0\.1 s"):
+    with pytest.raises(ModelUnavailable, match=r"scripted did not answer within 0\.1 s"):
         Agent(memory, silent, model_seconds=0.1).run("one", "hello")
     reply = Agent(memory, silent).resume("one")  # whose patience is that of a person
     assert reply is not None
@@ -285,7 +285,10 @@ def test_options_that_cannot_work_are_refused(memory: Memory) -> None:
     same = Tool("add", "", {}, add)
     with pytest.raises(InvalidOption, match="two tools have the name 'add'"):
         Agent(memory, model, tools=[same, same])
-    with pytest.raises(InvalidOption, match="cannot be given by name"):
+    with pytest.raises(
+        InvalidOption,
+        match="parameter 'things' cannot be passed by name: make it an ordinary parameter",
+    ):
         Agent(memory, model, tools=[lambda *things: things])
 
 

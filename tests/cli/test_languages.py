@@ -22,6 +22,7 @@ from turnfold.cli.chinese_messages import MESSAGES
 from turnfold.cli.demo.labels import language_of
 from turnfold.cli.exit_codes import error_text
 from turnfold.cli.labels import translated
+from turnfold.errors import NotFound
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"\b[A-Z]?[a-z]+(?: [a-z]+){3,}")
@@ -347,5 +348,16 @@ def test_words_of_a_store_and_of_a_reason_are_chinese(tmp_path: Path) -> None:
 def test_errors_of_the_library_name_commands(tmp_path: Path) -> None:
     store = seed(tmp_path)
     said = run("checkpoints", LONG, "--drop", "nothing", "--store", store, language="en")
-    assert "`turnfold checkpoints` lists them" in said
+    assert "`turnfold checkpoints` lists all checkpoints" in said
     assert "checkpoints()" not in said
+
+
+def test_errors_about_rules_and_calls_name_the_command() -> None:
+    with Memory() as memory:
+        session = memory.session("one")
+        with pytest.raises(NotFound) as rule:
+            session.drop_rule("nothing")
+        with pytest.raises(NotFound) as call:
+            session.explain("nothing")
+    assert error_text(rule.value).endswith(": `turnfold rules` lists the active rules")
+    assert error_text(call.value).endswith(": `turnfold explain SESSION --list` lists the calls")

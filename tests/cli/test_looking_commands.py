@@ -352,7 +352,10 @@ def test_calls_are_named_by_number_id_or_place(store: str, memory: Memory) -> No
             in missing.stderr
         )
     twice = invoke(["explain", LONG, "4", "--call", "4", "--store", store])
-    assert (twice.exit_code, "give the call once" in twice.stderr) == (2, True)
+    assert (twice.exit_code, "the call is named twice: give it as an argument" in twice.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_without_tools_no_token_is_said_to_be_of_tools(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_it_can_be_folded_anew_and_dropped_again(memory: Memory) -> None:
         assert again is not None
         assert (again.id, again.text) == (made.id, made.text)
     assert [each.id for each in session.checkpoints(dropped=True)] == [made.id]
-    with pytest.raises(NotFound, match=r"checkpoints\(\) lists them"):
+    with pytest.raises(NotFound, match=r"checkpoints\(\) lists all checkpoints"):
         session.drop_checkpoint("12-abc")
 
 

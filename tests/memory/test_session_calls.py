@@ -297,7 +297,9 @@ def test_a_call_is_given_by_its_number(memory: Memory) -> None:
     assert session.diff(1, 3) == session.diff(calls[0].call, calls[2].call)
     with pytest.raises(NotFound, match=r"no call 17 in 'one': calls are numbered from 1 to 3"):
         session.explain(17)
-    with pytest.raises(InvalidOption, match="the oldest call is 1"):
+    with pytest.raises(
+        InvalidOption, match="call=0 must be at least 1: calls are numbered from 1, the oldest"
+    ):
         session.explain(0)
 
 

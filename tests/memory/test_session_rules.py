@@ -129,15 +129,18 @@ def test_rules_are_added_and_dropped_by_hand(memory: Memory) -> None:
     session.user("Go on")
     assert rule.text not in shown(session.context())
     assert session.rules() == []
-    with pytest.raises(NotFound, match="rules\\(\\) lists them"):
+    with pytest.raises(NotFound, match="rules\\(\\) lists the active rules"):
         session.drop_rule(rule.id)
     assert session.add_rule(rule.text) == rule
     assert session.rules() == [rule], "what was dropped can be added again"
     with pytest.raises(InvalidOption, match="'banana' is not one of 'rule', 'prohibition'"):
         session.add_rule("x", kind="banana")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InvalidOption, match="use pin\\(\\)"):
+    with pytest.raises(
+        InvalidOption,
+        match="a rule may have at most 300 characters, this one has 301: shorten it or use pin\\(\\)",
+    ):
         session.add_rule("x" * 301)
-    with pytest.raises(InvalidOption, match="1 to 300"):
+    with pytest.raises(InvalidOption, match="a rule must not be empty: give its text"):
         session.add_rule(" ")
 
 

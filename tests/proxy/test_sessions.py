@@ -123,7 +123,9 @@ def test_the_budget_of_a_model() -> None:
     assert own.budget_of("gpt-4o").tokens == 96_000
     with pytest.raises(UnknownModel):
         own.budget_of("no-such-model")
-    with pytest.raises(InvalidOption, match="is negative: give 1 or more"):
+    with pytest.raises(
+        InvalidOption, match="a budget of -1 tokens is not possible: give 1 or more"
+    ):
         ProxyOptions(upstream="http://x", budget=-1)
 
 

@@ -156,7 +156,10 @@ def test_an_unknown_rule_is_not_dropped(face: Face, unknown: str) -> None:
     face.call("add_rule", "用中文回答。")
     with pytest.raises(NotFound) as error:
         face.call("drop_rule", unknown)
-    assert str(error.value) == f"no active rule has the id {unknown!r}: session.rules() lists them"
+    assert (
+        str(error.value)
+        == f"no active rule has the id {unknown!r}: session.rules() lists the active rules"
+    )
     assert len(face.call("rules")) == 1
 
 

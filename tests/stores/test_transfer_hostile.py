@@ -254,7 +254,7 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
     "the end of nothing": (
         [LINES[0], LINES[END], *LINES[1:]],
         2,
-        "end line outside of a conversation",
+        "end line is outside of a conversation",
     ),
     "a conversation twice": (
         [*LINES[: END + 1], *LINES[1 : END + 1], LINES[-1]],

@@ -58,7 +58,7 @@ class Tool:
         return {"type": "function", "function": function}
 
     def arguments(self, text: str) -> dict[str, object]:
-        """Parse and check the arguments of a call, given as JSON text; raises `ToolRefused` if they do not fit."""
+        """Parse and check the arguments of a call, which are JSON text; raises `ToolRefused` if they do not fit."""
         try:
             given = msgspec.json.decode(text or "{}", type=dict[str, object])
             if self.form is None:
@@ -87,8 +87,8 @@ def as_tool(given: Tool | Callable[..., object], *, remember: FindingRule | None
             parameter.POSITIONAL_ONLY,
         ):
             raise InvalidOption(
-                f"tool {name!r}: parameter {parameter.name!r} cannot be given by name, as models do: "
-                "make it an ordinary parameter"
+                f"tool {name!r}: models pass arguments by name, but parameter {parameter.name!r} cannot be passed by "
+                "name: make it an ordinary parameter"
             )
         kind: Any = hints.get(parameter.name, Any)
         if parameter.default is parameter.empty:

@@ -83,7 +83,10 @@ class ToolRun:
 
     @property
     def as_function(self) -> Callable[[], object]:
-        """The function that runs the tool; a coroutine function if the tool is one, so that no coroutine is left."""
+        """The function that runs the tool.
+
+        It is a coroutine function if the tool is one, so that every coroutine is awaited.
+        """
         call = self._tool.call
         if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
             getattr(call, "__call__", None)  # noqa: B004 (an object may have an async __call__)
@@ -101,7 +104,7 @@ class ToolRun:
         return self._tool.call(**self._tool.arguments(self._arguments))
 
     def _call(self) -> object:
-        """Call the tool's plain function, and wrap an awaitable that it returns, so that it can be closed later."""
+        """Call the tool's plain function; if it returns an awaitable, wrap it so that it can be closed later."""
         try:
             found = self._start()
             if not _is_awaitable(found):
@@ -161,7 +164,7 @@ class ToolCache:
         for name, rule in own:
             if rule.tool != name:
                 raise InvalidOption(
-                    f"tool {name!r} has a finding rule for tool {rule.tool!r}: give it one of its own"
+                    f"tool {name!r} has a finding rule for tool {rule.tool!r}: give it a rule for {name!r}"
                 )
         self._rules = rules_by_tool([*as_finding_rules(rules), *(rule for _, rule in own)])
 
@@ -228,7 +231,7 @@ class WorkspaceMemory:
         return [self.module.recall_tool()]
 
     async def render(self, session: AsyncSession) -> str:
-        """Return the workspace as text for the next model call; store and summarise it, unless that was done before."""
+        """Return the workspace as text for the next model call; store and summarise it if that was not done before."""
         if self.workspace is None:
             return ""
         rendered = self.workspace.render()
@@ -244,7 +247,7 @@ class WorkspaceMemory:
     async def notes(
         self, session: AsyncSession, budget: Budget, max_tokens: int
     ) -> dict[str, str] | None:
-        """Return summaries of earlier workspaces as notes for the next call; None without a memory module.
+        """Return summaries of earlier workspaces as notes for the next call; None if there is no memory module.
 
         `max_tokens` is the token limit of that call; 0 for that of the budget.
         """
@@ -280,7 +283,7 @@ def awaiting_memory(memory: object) -> AsyncMemory:
 
 
 def blocking_memory(memory: object) -> AsyncMemory:
-    """Return the asynchronous form of a blocking memory; raises `InvalidOption` for one that needs an event loop."""
+    """Return the asynchronous form of a blocking memory; raises `InvalidOption` if the memory needs an event loop."""
     if hasattr(memory, "session") and not hasattr(memory, "awaiting"):
         name = type(memory).__name__
         plain = name.removeprefix("Async")
@@ -354,8 +357,9 @@ class AsyncAgent:
         memory_module: AsyncMemoryModule | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
-        if max_steps < 1 or parallel < 1:
-            raise InvalidOption(f"max_steps={max_steps} and parallel={parallel} must be at least 1")
+        for name, value in (("max_steps", max_steps), ("parallel", parallel)):
+            if value < 1:
+                raise InvalidOption(f"{name}={value} must be at least 1")
         _check_model(model)
         self._memory = awaiting_memory(memory)
         self._model = model
@@ -410,7 +414,7 @@ class AsyncAgent:
         return await self.run(conversation, task, client_id=client_id)
 
     def get_memory_module(self) -> AsyncMemoryModule | None:
-        """Return the memory module that the agent was made with, None if it has none.
+        """Return the memory module that the agent was made with; None if it has none.
 
         Document 002's `getMemoryModule()`.
         """
@@ -453,7 +457,9 @@ class AsyncAgent:
     async def _ask_model(
         self, session: AsyncSession, step: int, limit: int
     ) -> tuple[Context, Answer, int]:
-        """Call the model once; return the context, the answer, and the token limit of later calls (0: the budget).
+        """Call the model once; return the context, the answer, and the token limit of later calls.
+
+        A limit of 0 means the budget.
 
         If the provider refuses the prompt as too long, a smaller one is sent.
         """
@@ -496,8 +502,8 @@ class AsyncAgent:
             found = await self._memory.runtime.ask(call, seconds=self._model_seconds)
         except TimeoutError as error:
             raise ModelUnavailable(
-                f"{model.name} gave no answer within {self._model_seconds:g} s; the messages are in the log: resume() "
-                "calls it again, and a larger model_seconds waits longer"
+                f"{model.name} did not answer within {self._model_seconds:g} s; the messages are in the log: "
+                "resume() calls it again, and a larger model_seconds waits longer"
             ) from error
         return cast("Answer", found)
 

@@ -91,7 +91,7 @@ def memory_tool(
     max_file_bytes: int = 100_000,
     max_bytes: int = 1_000_000,
 ) -> Tool:
-    """Return the memory tool with its files in `session`, usually one of its own per user.
+    """Return the memory tool with its files in `session`; usually each user has a separate session for them.
 
     With `native=False` it is described as a function, for models of other providers. A command that would make a file
     larger than `max_file_bytes`, or all files together larger than `max_bytes`, is refused.
@@ -130,7 +130,7 @@ class _MemoryFiles:
         try:
             command = msgspec.convert(given, cast("type[_Commands]", _Commands))
         except msgspec.ValidationError as error:
-            raise ToolRefused(f"not a command of the memory tool: {error}") from None
+            raise ToolRefused(f"this is not a command of the memory tool: {error}") from None
         for _ in range(_MAX_TRIES):
             document = await self._store.get_document(*self._place, _KIND, _KEY)
             known = msgspec.json.decode(document.body, type=_Stored).files if document else {}
@@ -210,7 +210,7 @@ def _key(path: str) -> str:
             parts.append(part)
     if len(path) > _LONGEST_PATH or not path.isprintable():
         raise ToolRefused(
-            f"a path has at most {_LONGEST_PATH} characters, all of them printable: {path[:80]!r}"
+            f"a path may have at most {_LONGEST_PATH} characters, and all must be printable: {path[:80]!r}"
         )
     return "/".join(parts)
 

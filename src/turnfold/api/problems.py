@@ -132,7 +132,7 @@ _OPERATORS_ONLY: Final = {
 
 
 def kind_of(error: BaseException) -> ProblemKind:
-    """Return the `ProblemKind` of an error's class, or else of its nearest base class that has one."""
+    """Return the `ProblemKind` of an error's class or, if it has none, of its nearest base class that has one."""
     for each in type(error).__mro__:
         if each in _BY_ERROR:
             return _BY_ERROR[each]
@@ -193,7 +193,7 @@ def _foreign_error(status: int) -> TurnfoldError:
 
 
 def _rebuild(kind: type[TurnfoldError], detail: str, fields: Mapping[str, object]) -> TurnfoldError:
-    """Make an error with the given message; its constructor, which would compose another message, is not called."""
+    """Make an error with this message; its constructor is not called, because it would compose another message."""
     error = kind.__new__(kind)
     Exception.__init__(error, detail)
     vars(error).update(fields)

@@ -353,7 +353,7 @@ class ForkBody(Body):
 
 
 class EraseBody(Body):
-    """What to erase: a session, all sessions of a user, or the whole tenant, whose own name must be given.
+    """What to erase: a session, all sessions of a user, or the whole tenant, whose name must be sent to confirm it.
 
     Sessions of a user: the id is the user's or begins with it and a slash, or the user is their `user_id`; and forks.
     """
@@ -397,14 +397,14 @@ class NoteFindingBody(Body):
 
 
 class ToolRanBody(Body):
-    """Request body: a tool that runs or has run, so that findings which it makes stale are marked."""
+    """Request body: a tool that runs or has run; findings (remembered tool results) that it makes stale are marked."""
 
     tool: _Name
     rules: list[RuleForm] = []
 
 
 class DropFindingsBody(Body):
-    """Request body: which findings (remembered tool results) to forget, of one call or of a tool."""
+    """Request body: the findings (remembered tool results) to delete, of one call or of a tool."""
 
     tool: _Name
     arguments: str | dict[str, object] | None = None
@@ -417,7 +417,7 @@ class ClearFindingsBody(Body):
 
 
 class FindingsTextBody(Body):
-    """Request body: token limit of the text that shows the findings, and the question that ranks them."""
+    """Request body: token limit of the text that shows the findings, and the question by which they are ranked."""
 
     tokens: _Tokens
     question: QueryText = ""

@@ -82,7 +82,7 @@ class TurnBody(Body):
 
 
 class ShortCheckpointBody(Body):
-    """Request body of a checkpoint: the summary to store; without one, the summarizer writes it."""
+    """Request body of a checkpoint: the summary to store; if it is missing, the summarizer writes one."""
 
     summary: str | None = None
     recent_turns: Count = _RECENT
@@ -133,5 +133,5 @@ def as_read_form(read: AsRead) -> AsReadForm:
 
 
 def as_read_value(form: AsReadForm) -> AsRead:
-    """Return the earlier values of a session, as the client got them, from a request body."""
+    """Return from a request body the values of a session as the client had read them."""
     return AsRead(dict(form.settable), dict(form.derived), form.mode, form.checkpoint)

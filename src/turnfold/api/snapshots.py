@@ -65,7 +65,7 @@ class SnapshotForm(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SnapshotAnswer(msgspec.Struct, kw_only=True):
-    """A workspace snapshot; null if none was taken."""
+    """A workspace snapshot; null if there is none."""
 
     snapshot: SnapshotForm | None
 
@@ -101,7 +101,7 @@ class SnapshotDiffBody(Body):
 
 
 class Sides(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Value of one state name in the earlier and the later snapshot; a snapshot without it leaves its side out."""
+    """Value of one state name in the earlier and in the later snapshot; a snapshot without a value has no side."""
 
     before: object = msgspec.UNSET
     after: object = msgspec.UNSET

@@ -216,7 +216,9 @@ def chat(
 
     with report_errors():
         if name is not None and session is not None:
-            raise InvalidOption("give the session once: as an argument or with --session")
+            raise InvalidOption(
+                "the session is named twice: give it as an argument or with --session"
+            )
         options = ChatOptions(model, base_url, store, name or session, system, budget)
         if once is not None or as_json:
             _say_once(once, options, as_json=as_json)

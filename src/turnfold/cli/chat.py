@@ -224,7 +224,7 @@ def say_once(
     system: str,
     tokens: int | None,
 ) -> str:
-    """Send one message, and return the answer as JSON; the token figures are 0 without a model."""
+    """Send one message, and return the answer as JSON; without a model, the token figures are 0."""
     chosen = pick_model(model, base_url)
     with _memory(store, chosen, tokens, session) as memory:
         conversation = _conversation(memory, session)
@@ -251,7 +251,7 @@ def say_once(
 
 
 def budget_line(receipt: Receipt) -> str:
-    """Return one line about a call: tokens used and allowed, messages left out, share of the last prompt kept."""
+    """Return one line about a call: tokens used and allowed, messages left out, share of the last prompt repeated."""
     if not is_chinese():
         share = f", {receipt.prefix_share:.0%} of the last prompt kept" if receipt.previous else ""
         return with_singulars(f"{receipt}{share}").replace(" shrunk", " shortened")
@@ -272,7 +272,7 @@ def budget_line(receipt: Receipt) -> str:
 
 
 def shown_answer(text: str) -> str:
-    """Return an answer without characters that could control the terminal; emoji joined by U+200D stay whole."""
+    """Return an answer without characters that could control the terminal; emoji joined by U+200D are not split."""
     return without_controls(text, keep="\n\t\u200d")
 
 
@@ -346,7 +346,7 @@ def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str
 
 
 def _conversation(memory: Memory, name: str | None) -> str:
-    """Return the id of the named session, of the one changed last (`@last`), or of a new one (no name)."""
+    """Return the id of the session with this name, of the session changed last (`@last`), or of a new one (no name)."""
     if name != LAST:
         return name or uuid.uuid4().hex[:8]
     return find_session(Opened(memory.store, memory.scope, "this store"), name)

@@ -37,7 +37,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "cannot read the receipt {path}: {error}": "无法读取回执 {path}：{error}",
     "{path} is not a receipt of an erasure: {error}": "{path} 不是删除的回执：{error}",
     "{path} exists already: give the name of a new file": "{path} 已存在：请给出新文件的名称",
-    "several sources were given: give only one of a session or file, --all, --set FILE": (
+    "several sources were given: give only one of these: a session or file, --all, --set FILE": (
         "给出了多个来源：只能是会话或文件、--all、--set FILE 之一"
     ),
     "--budget {given} is not a number of tokens: write 2000 or 2000,8000": (
@@ -67,6 +67,7 @@ _ERRORS: Final[Mapping[str, str]] = {
         "--session 用来选文件中的会话，但没有文件 {source}"
     ),
     "{number}: select one with --session, for example {shown}": "{number}：请用 --session 选一个，例如 {shown}",
+    "cannot read {path}: {reason}": "无法读取 {path}：{reason}",
     "{path} is not a JSON list of tool schemas": "{path} 不是工具定义的 JSON 列表",
     "{path} is not a JSON list of tool schemas: {error}": "{path} 不是工具定义的 JSON 列表：{error}",
     "no such file: {path}": "没有这个文件：{path}",
@@ -76,7 +77,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "{text} is not a day or time: write 2026-01-31 or 2026-01-31T12:00": (
         "{text} 不是日期或时间：写成 2026-01-31 或 2026-01-31T12:00"
     ),
-    "no session {name} of tenant {tenant} in {store}; `turnfold sessions` lists them": (
+    "no session {name} of tenant {tenant} in {store}; `turnfold sessions` lists all sessions": (
         "{store} 中没有租户 {tenant} 的会话 {name}；`turnfold sessions` 会列出已有的会话"
     ),
     "the store looks like an address without a scheme: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
@@ -90,21 +91,23 @@ _ERRORS: Final[Mapping[str, str]] = {
     "{name} matches several sessions: {shown}; give a longer prefix or the whole id": (
         "{name} 与多个会话相符：{shown}；请给出更长的前缀或完整的 id"
     ),
-    "{name} is not a call: use its number, its id, {last} or {previous}; `turnfold explain {session} --list` shows "
-    "them": (
+    "{name} is not a call: use its number, its id, {last} or {previous}; `turnfold explain {session} --list` lists "
+    "the calls": (
         "{name} 不是调用：可用它的编号、id、{last} 或 {previous}；`turnfold explain {session} --list` 会列出调用"
     ),
     "no call {name} in {session}: calls are numbered from 1 to {calls}": (
         "{session} 中没有调用 {name}：调用的编号从 1 到 {calls}"
     ),
-    "give the call once: as an argument or with --call": "调用只能给出一次：作为参数，或用 --call",
+    "the call is named twice: give it as an argument or with --call": (
+        "调用只能给出一次：作为参数，或用 --call"
+    ),
     "session {session} has {calls} calls, so there is no {name}": (
         "会话 {session} 有 {calls} 次调用，因此没有 {name}"
     ),
     "session {session} has {calls} call, so there is no {name}": (
         "会话 {session} 有 {calls} 次调用，因此没有 {name}"
     ),
-    "the format of {name} is not known ({problem}). If it is one of these, name it with --format: {known}": (
+    "the format of {name} is not known ({problem}). If it is one of the following, name it with --format: {known}": (
         "认不出 {name} 的格式（{problem}）。若是下列之一，请用 --format 指明：{known}"
     ),
     "call {number} of {calls}: {reason}": "第 {number} 次调用（共 {calls} 次）：{reason}",
@@ -125,10 +128,12 @@ _ERRORS: Final[Mapping[str, str]] = {
         "请给出要固定的文字，或用 --entry 给出记录的序号"
     ),
     "session {name} was deleted: nothing of it is stored": "会话 {name} 已删除：不再保存它的任何内容",
-    "no active rule {key} in {session}; `turnfold rules` lists them, by id and seq": (
+    "no active rule {key} in {session}; `turnfold rules` lists the active rules, by id and seq": (
         "{session} 中没有有效的规则 {key}；`turnfold rules` 会列出，可用 id 或序号"
     ),
-    "give the session once: as an argument or with --session": "会话只能给出一次：作为参数，或用 --session",
+    "the session is named twice: give it as an argument or with --session": (
+        "会话只能给出一次：作为参数，或用 --session"
+    ),
     "format {format} is not one of {known}": "没有格式 {format}，可以是：{known}",
     "give either the sessions to export or --all, not both": "请给出要导出的会话，或 --all，二者取一",
     "mandatory parts need {needed} {unit} ({parts}) but the budget allows {allowed}. {remedy}": (

@@ -99,7 +99,7 @@ class TranslatedGroup(TyperGroup):
 
 
 def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does not export its types)
-    """Change a command's help to show flags without the type of a value, because they take none."""
+    """Change a command's help so that flags are shown without the type of a value, because they have no value."""
     original = command.get_help_option
 
     def get_help_option(ctx: object) -> Any:  # noqa: ANN401 (as above)
@@ -115,7 +115,7 @@ def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does no
 
 
 def _take_key_file(command: Any, options: Any) -> None:  # noqa: ANN401 (as above)
-    """Let a command take --encryption-key-file after its name too, if it opens a store."""
+    """Let a command that opens a store accept --encryption-key-file after its name too."""
     names = [each.name for each in command.params]
     if "store" not in names or _KEY_FILE in names:
         return
@@ -176,7 +176,10 @@ def _headings() -> Generator[None]:
 
 
 def _wrapped_texts(highlighter: Callable[[Any], Any]) -> Mapping[str, Any]:
-    """Return texts for help that break between Chinese characters: rich breaks at spaces only, and cuts the rest."""
+    """Return texts for help that break between Chinese characters.
+
+    Rich breaks only at spaces, and cuts what is too long.
+    """
     from rich.cells import cell_len
     from rich.containers import Lines
     from rich.text import Text

@@ -74,7 +74,7 @@ def legend(parts: Sequence[BarPart], *, plain: bool) -> Legend:
 
 
 def tick_line(share: float, width: int, *, plain: bool) -> Text:
-    """Return the line under a bar of `width` cells, with a mark and a percentage at a share of its length."""
+    """Return the line under a bar of `width` cells, with a tick and a percentage at a share of its length."""
     percent = f"{share:.0%}"
     at = min(int(share * width), width - 1)
     mark = "^" if plain else "▲"
@@ -84,7 +84,7 @@ def tick_line(share: float, width: int, *, plain: bool) -> Text:
 
 
 def sparkline(calls: Sequence[CallPoint], *, width: int, plain: bool) -> str:
-    """Return a sparkline of how full the newest calls were, with a mark at each new checkpoint."""
+    """Return a sparkline of how full the newest calls were, with a symbol at each new checkpoint."""
     drawn: list[str] = []
     before: CallPoint | None = None
     for call in calls:
@@ -184,7 +184,7 @@ def _title(view: ContextView) -> Text:
 
 
 def counter_line(counter: str) -> Text:
-    """Return a line that names the token counter and says what the parts of its name are."""
+    """Return a line that names the token counter and explains the parts of its name."""
     text = label("counted by {counter}: encoding of text + framing of messages + images")
     return Text(text.format(counter=counter), "dim", overflow="fold")
 

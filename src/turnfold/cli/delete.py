@@ -35,7 +35,7 @@ def erase(
     every: bool,
     asked: bool,
 ) -> ErasureReceipt:
-    """Erase a session, all sessions of a user or all of the tenant; asks for confirmation unless `asked`."""
+    """Erase a session, all sessions of a user or the whole tenant; asks for confirmation unless `asked` is True."""
     if sum((session is not None, user is not None, every)) != 1:
         raise InvalidOption("give exactly one of: a session, --user, --all, --verify")
     with open_at(store, tenant) as opened:
@@ -58,7 +58,7 @@ def erase(
 def erase_entry(
     store: str | None, tenant: str, session: str, *, entry: int, reason: str, asked: bool
 ) -> Erasure:
-    """Erase one entry of a session and everything made from it; asks for confirmation unless `asked`."""
+    """Erase one entry of a session and everything made from it; asks for confirmation unless `asked` is True."""
     with open_session(store, tenant, session, calls=1) as at:
         named = printable(at.session.id)
         if at.session.id != session:
@@ -83,7 +83,7 @@ def _confirm(what: str, name: str, *, asked: bool) -> None:
 
 
 def check_receipt(store: str | None, tenant: str, path: Path) -> ErasureCheck:
-    """Check that the store has none of the conversations that the erasure receipt in a file names."""
+    """Check that the store has none of the conversations that are named in the erasure receipt of a file."""
     try:
         receipt = msgspec.json.decode(path.read_bytes(), type=ErasureReceipt)
     except OSError as error:

@@ -84,7 +84,7 @@ class CheckResult:
 
 
 def examine(store: str | None, tenant: str, cache: str | None = None) -> list[CheckResult]:
-    """Run every check; problems come first, then notes, then what is fine, and the extras last."""
+    """Run every check and sort the results: problems first, then notes, then successful checks, extras last."""
     checks: tuple[tuple[str, Callable[[], Iterator[CheckResult]]], ...] = (
         ("python", _python),
         ("extras", _extras),
@@ -108,7 +108,7 @@ def examine(store: str | None, tenant: str, cache: str | None = None) -> list[Ch
 
 
 def _rank(one: CheckResult) -> int:
-    """Return the sort key of a check's result: problems first, then notes, what is fine, and extras last."""
+    """Return the sort key of a check's result: problems first, then notes, then successful checks, extras last."""
     if one.state is CheckState.BAD:
         return 0
     if one.name.startswith(_EXTRA):
@@ -371,14 +371,14 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Results of all checks; `ok` if none is bad."""
+    """Results of all checks; `ok` is True if no result is bad."""
 
     ok: bool
     findings: tuple[CheckResult, ...]
 
 
 def show_findings(found: Sequence[CheckResult], *, json: bool) -> bool:
-    """Print the results of `turnfold doctor`; return True if none is bad."""
+    """Print the results of `turnfold doctor`; return True if no result is bad."""
     ok = all(one.state is not CheckState.BAD for one in found)
     if json:
         print(as_json(Report(ok=ok, findings=tuple(found))))  # noqa: T201 (what the command is for)

@@ -55,10 +55,10 @@ def conversations_of(
     set_file: Path | None,
     format_name: str,
 ) -> list[EvalConversation]:
-    """Return the conversations that the options select, or by default the data set that comes with turnfold."""
+    """Return the conversations that the options select; by default those of the data set that comes with turnfold."""
     if sum((bool(source), every, set_file is not None)) > 1:
         raise InvalidOption(
-            "several sources were given: give only one of a session or file, --all, --set FILE"
+            "several sources were given: give only one of these: a session or file, --all, --set FILE"
         )
     if set_file is not None:
         if set_file.is_file():
@@ -198,7 +198,7 @@ def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
 
 
 def _bars(pairs: Sequence[tuple[int, int]], *, plain: bool) -> str:
-    """Return a bar for each pair (kept, all); if there are too many pairs, neighbours share a bar."""
+    """Return a bar for each pair (kept, all); if there are too many pairs, neighbouring pairs share a bar."""
     size = math.ceil(len(pairs) / _MOST_BARS)
     groups = [pairs[at : at + size] for at in range(0, len(pairs), size or 1)]
     sums = [(sum(kept for kept, _ in group), sum(whole for _, whole in group)) for group in groups]

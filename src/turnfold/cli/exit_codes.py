@@ -32,13 +32,13 @@ __all__ = (
 
 
 _COMMANDS = {
-    "calls() lists them": "`turnfold explain SESSION --list` lists them",
-    "checkpoints() lists them": "`turnfold checkpoints` lists them",
-    "rules() lists them": "`turnfold rules` lists them",
-    "conversations() lists them": "`turnfold sessions` lists them",
+    "session.calls() lists": "`turnfold explain SESSION --list` lists",
+    "checkpoints() lists": "`turnfold checkpoints` lists",
+    "session.rules() lists": "`turnfold rules` lists",
+    "conversations() lists": "`turnfold sessions` lists",
     "leave out trial=True": "leave out --dry-run",
 }
-"""What errors of the library name as a remedy -> the command that does the same."""
+"""The calls that errors of the library name as a remedy, and the commands that do the same."""
 
 
 class ExitCode(IntEnum):

@@ -74,7 +74,7 @@ def list_calls(store: str | None, tenant: str, session: str, *, most: int) -> Ca
 def explain_call(
     store: str | None, tenant: str, session: str, call: str | None, *, full: bool = False
 ) -> CallView:
-    """Return the messages of a call; by default of the newest. With `full`, each has its whole text."""
+    """Return the messages of a call, by default of the newest; with `full`, each message has its whole text."""
     with open_session(store, tenant, session, calls=2) as at:
         explained = at.session.explain(find_call(at, call or LAST))
         view = call_view(explained, drive(call_numbers(at.session.awaiting)))
@@ -110,7 +110,7 @@ def _price_line(point: CallPoint) -> str:
 def compare_calls(
     store: str | None, tenant: str, session: str, before: str | None, after: str | None
 ) -> CallDiff:
-    """Compare two calls: the newest two by default, or one call with the one before it."""
+    """Compare two calls: by default the newest two; if only one is named, it and the call before it."""
     with open_session(store, tenant, session, calls=2) as at:
         second = find_call(at, after or before or LAST)
         numbers = drive(call_numbers(at.session.awaiting))

@@ -58,7 +58,7 @@ class ListedCheckpoints:
 
 
 def read_summary(given: str | None) -> str | None:
-    """Return the summary given as text, read from the file of `@FILE`, or from standard input for `-`."""
+    """Return the summary that an option names: its text, the content of a file (`@FILE`) or standard input (`-`)."""
     if given is None or not given.startswith(("@", "-")) or (given[0] == "-" and given != "-"):
         return given
     if given == "-":
@@ -80,7 +80,7 @@ def make_fold(
     budget: int | None,
     model: str | None,
 ) -> MadeFold:
-    """Fold everything before the newest turns, into the given summary or an extractive one."""
+    """Fold everything before the newest turns into the summary that was passed, or into an extractive one."""
     with open_session(store, tenant, session, budget=budget, model=model, calls=1) as at:
         made = at.session.fold(summary=summary, keep_turns=keep_turns)
         return MadeFold(session=at.session.id, checkpoint=made)
@@ -89,7 +89,7 @@ def make_fold(
 def make_fork(
     store: str | None, tenant: str, session: str, target: str, *, at: int | None
 ) -> MadeFork:
-    """Copy a conversation up to entry `at` (by default all of it) to a new one with the id `target`."""
+    """Copy a conversation up to entry `at` (by default all of it) to a new conversation with the id `target`."""
     with open_session(store, tenant, session, calls=1) as opened:
         copy = opened.session.fork(at, conversation=target)
         return MadeFork(
@@ -100,7 +100,10 @@ def make_fork(
 def list_checkpoints(
     store: str | None, tenant: str, session: str, *, drop: str | None, dropped: bool
 ) -> ListedCheckpoints:
-    """Return the checkpoints of a session; with `dropped` the dropped ones; with `drop` those it drops now."""
+    """Return the checkpoints of a session.
+
+    With `dropped`, returns the dropped ones; with `drop`, drops that checkpoint and returns those it dropped.
+    """
     with open_session(store, tenant, session, calls=1) as at:
         if drop is not None:
             gone = at.session.drop_checkpoint(drop)

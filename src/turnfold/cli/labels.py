@@ -403,7 +403,7 @@ def with_singulars(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 rule" or "28 条规则"; the noun is in the plural."""
+    """Return a number with its noun, such as "1 rule" or "28 条规则"; the noun is passed in the plural."""
     if is_chinese():
         return f"{number:,} {_MEASURED[noun]}"
     return with_singulars(f"{number:,} {noun}")
@@ -449,7 +449,7 @@ def _nested(name: str, value: str) -> str:
 
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return the translated sentences as patterns that match them with values; longest fixed text first."""
+    """Return the translated sentences as patterns that match the sentence with any values; longest fixed text first."""
     fixed = {english: len(re.sub(r"{\w+}", "", english)) for english in MESSAGES}
     return tuple(
         (
@@ -466,7 +466,7 @@ def known_label(word: str) -> str:
 
 
 def reason_label(reason: str) -> str:
-    """Return the reason of a receipt or a comparison in the language of the locale."""
+    """Return the reason of a receipt (context report) or a comparison in the language of the locale."""
     return translate_reason(reason, language_of(os.environ))
 
 

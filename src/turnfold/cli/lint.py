@@ -71,7 +71,7 @@ class Linted:
 
 
 def lint_file(path: Path, provider: str | None) -> list[Linted]:
-    """Check the conversations of a file against the rules of a provider; by default the detected one."""
+    """Check the conversations of a file against the rules of a provider; by default the provider is detected."""
     require_provider(provider)
     require_messages(path)
     try:

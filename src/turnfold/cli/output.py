@@ -90,7 +90,7 @@ def print_result(
 
 
 def without_controls(text: str, *, keep: str = "") -> str:
-    """Replace characters that could move the cursor or change colours with spaces, except those in `keep`."""
+    """Replace characters that could move the cursor or change colours by spaces, except those in `keep`."""
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
@@ -165,7 +165,7 @@ def _uncut_lines(
     widths: Sequence[int],
     named: int,
 ) -> Text:
-    """Return a table as lines of their own length, without the blanks that rich puts after short ones."""
+    """Return a table as lines of different lengths, without the blanks that rich puts at the end of short lines."""
     right = [_is_numeric(at, body, named) for at in range(len(heads))]
     lines = [
         [Text(label(head)) for head in heads],

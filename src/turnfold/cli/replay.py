@@ -247,7 +247,9 @@ def _tools(path: Path | None) -> Tools:
         found = cast("object", json_lines.loads(path.read_text("utf-8")))
     except FileNotFoundError:
         raise NotFound(f"no such file: {path}") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InvalidOption(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
         raise InvalidOption(f"{path} is not a JSON list of tool schemas: {error}") from None
     if not isinstance(found, list):
         raise InvalidOption(f"{path} is not a JSON list of tool schemas")

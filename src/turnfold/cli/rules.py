@@ -1,4 +1,4 @@
-"""`turnfold rules`: lists the rules and decisions that the user of a session stated; with `--all` also ended ones."""
+"""`turnfold rules`: lists, adds and drops the rules of a session's user; `--all` lists ended rules too."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRuleRow:
-    """One rule that no longer applies, and what ended it."""
+    """One rule that no longer applies, and the reason why it ended."""
 
     id: str
     kind: RuleKind
@@ -81,13 +81,14 @@ def list_rules(store: str | None, tenant: str, session: str, *, ended: bool = Fa
 
 
 def change_rules(store: str | None, tenant: str, session: str, *, add: str, drop: str) -> None:
-    """Drop the rules with this id, or of the entry with this seq, and add a rule; an empty text does nothing."""
+    """Drop the rules with the id or entry number `drop`, and add the rule `add`; an empty text does nothing."""
     with open_session(store, tenant, session, calls=1) as at:
         if drop:
             named = [each for each in at.session.rules() if drop in (each.id, str(each.seq))]
             if not named:
                 raise NotFound(
-                    f"no active rule {drop!r} in {at.session.id!r}; `turnfold rules` lists them, by id and seq"
+                    f"no active rule {drop!r} in {at.session.id!r}; `turnfold rules` lists the active rules, by id "
+                    "and seq"
                 )
             for each in named:
                 at.session.drop_rule(each.id)

@@ -43,7 +43,7 @@ _NAMES = {"entry": ENTRY, "checkpoint": CHECKPOINT}
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Filters of a search, as given on the command line."""
+    """Filters of a search, as they were written on the command line."""
 
     kinds: Sequence[str] | None = None
     roles: Sequence[str] | None = None
@@ -54,7 +54,7 @@ class Filters:
     until: str | None = None
 
     def within(self) -> Within:
-        """Return the filters parsed to a `Within`; raises `InvalidOption` for an invalid one."""
+        """Return the filters parsed to a `Within`; raises `InvalidOption` if a filter is invalid."""
         named = self.kinds or ("entry",)
         kinds = None if "all" in named else frozenset(_NAMES.get(kind, kind) for kind in named)
         return Within(
@@ -137,7 +137,7 @@ def search_store(
     filters: Filters,
     limit: int,
 ) -> SearchScreen:
-    """Search the sessions of a tenant, or one of them, and return the results."""
+    """Search all sessions of a tenant, or one session, and return the results."""
     within = filters.within()
     with open_at(store, tenant) as opened:
         conversation = None if session is None else find_session(opened, session)

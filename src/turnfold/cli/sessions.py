@@ -93,7 +93,10 @@ class SessionScreen:
 
 
 def list_sessions(store: str | None, tenant: str, *, limit: int, prefix: str) -> SessionsScreen:
-    """Return the most recently changed sessions; conversations of adapters only if the prefix has a colon."""
+    """Return the most recently changed sessions.
+
+    Conversations of adapters are listed only if the prefix has a colon.
+    """
     with open_at(store, tenant) as opened:
         known = sessions_in(opened, prefix)
         newest = sorted(known, key=lambda info: (-info.updated, info.conversation))[:limit]
@@ -159,7 +162,7 @@ def show_sessions(found: SessionsScreen, *, json: bool) -> None:
 def look_at_session(
     store: str | None, tenant: str, session: str, *, after: int | None, limit: int
 ) -> tuple[SessionScreen, list[Entry]]:
-    """Return a page of a log: the entries after `after`, or the newest ones."""
+    """Return a page of a log: the entries after `after`, or the newest entries."""
     with open_session(store, tenant, session, calls=1) as at:
         start = max(at.head.seq - limit, 0) if after is None else after
         entries: list[Entry] = []

@@ -67,7 +67,7 @@ __all__ = (
 
 
 def default_store(environment: Mapping[str, str] | None = None, *, make_folder: bool = True) -> str:
-    """Return the address of the store that is used without `--store`: of TURNFOLD_STORE, or a file of the user.
+    """Return the address of the store that is used without `--store`: TURNFOLD_STORE, or a file of the user.
 
     The folder of that file is created, unless `make_folder` is False.
     """
@@ -88,7 +88,7 @@ def encryption_keys(environment: Mapping[str, str] | None = None) -> list[str] |
 
 
 def address_of(store: str | None) -> str:
-    """Return the address of a store given as an address, as a file path, or not at all (the default store)."""
+    """Return the address of a store; `store` may be an address or a file path, None means the default store."""
     if not store:
         return default_store(make_folder=False)
     if "://" in store:
@@ -102,7 +102,7 @@ def address_of(store: str | None) -> str:
 
 
 def file_of(address: str) -> Path | None:
-    """Return the SQLite file of an address; None for any other store or one in memory."""
+    """Return the SQLite file of an address; None if the store is of another kind or in memory."""
     parts = split_address(address)
     if parts.scheme.lower() != "sqlite" or parts.authority or len(parts.path) < 2:
         return None
@@ -110,7 +110,7 @@ def file_of(address: str) -> Path | None:
 
 
 def require_store(address: str) -> None:
-    """Raise `NotFound` for a SQLite file that does not exist, because opening it would create it."""
+    """Raise `NotFound` if a SQLite file does not exist, because opening it would create it."""
     path = file_of(address)
     if path is not None and not path.exists():
         raise NotFound(
@@ -156,7 +156,7 @@ def open_at(
     decrypt: bool = True,
     refuse: bool = True,
 ) -> Generator[Opened]:
-    """Open the store of a command. With `make`, it is created if it does not exist.
+    """Open the store of a command; if `make` is True, the store is created if it does not exist.
 
     Without `decrypt`, encrypted conversations are read in their encrypted form even if there is a key. Without a key,
     reading them raises `WrongKey`, unless `refuse` is False: then they are read in their encrypted form.
@@ -216,7 +216,7 @@ def session_in(
 
 
 def _budget(memory: Memory, calls: list[Manifest], tokens: int | None, model: str | None) -> Budget:
-    """Return the given budget, else that of the newest call, else the context window of the model."""
+    """Return the budget that was passed; otherwise that of the newest call, or the context window of the model."""
     if tokens is not None:
         return Budget(max_tokens=tokens)
     if calls:
@@ -225,7 +225,10 @@ def _budget(memory: Memory, calls: list[Manifest], tokens: int | None, model: st
 
 
 def counter_of(head: Head) -> TokenCounter:
-    """Return the token counter that counted the entries of a session; a cautious one if it is not known here."""
+    """Return the token counter that counted the entries of a session.
+
+    Returns a cautious counter if that one is not known here.
+    """
     known = counter_named(head.counter) if head.counter else cautious_counter()
     if known is None:
         sys.stderr.write(
@@ -253,7 +256,7 @@ def sessions_in(opened: Opened, prefix: str = "") -> list[ConversationInfo]:
 
 
 def find_sessions(opened: Opened, names: Sequence[str]) -> list[str]:
-    """Return the ids of the named sessions, each once; a name that ends with a colon selects all that start with it."""
+    """Return the ids of these sessions, each once; a name that ends with a colon selects all ids that start with it."""
     found: list[str] = []
     for name in names:
         if name.endswith(":"):
@@ -293,8 +296,8 @@ def find_session(opened: Opened, name: str) -> str:
             f"{name!r} matches several sessions: {shown}; give a longer prefix or the whole id"
         )
     raise NotFound(
-        f"no session {name!r} of tenant {opened.scope.tenant!r} in {opened.address}; "
-        "`turnfold sessions` lists them"
+        f"no session {name!r} of tenant {opened.scope.tenant!r} in {opened.address}; `turnfold sessions` lists all "
+        "sessions"
     )
 
 
@@ -323,8 +326,8 @@ def find_call(at: OpenedSession, name: str) -> str:
     parts = _CALL.fullmatch(name)
     if parts is None:
         raise InvalidOption(
-            f"{name!r} is not a call: use its number, its id, {LAST} or {PREVIOUS}; `turnfold explain {at.session.id} "
-            "--list` shows them"
+            f"{name!r} is not a call: use its number, its id, {LAST} or {PREVIOUS}; `turnfold explain "
+            f"{at.session.id} --list` lists the calls"
         )
     call = call_key(int(parts[1]), int(parts[2]))
     if call not in numbers:

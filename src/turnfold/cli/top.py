@@ -26,7 +26,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
-    """What uses most tokens: the entries, tools and roles of a session, or the sessions of the store."""
+    """The largest numbers of tokens: of the entries, tools and roles of a session, or of the sessions of the store."""
 
     session: str
     """Id of the session; empty for the whole store."""
@@ -39,7 +39,7 @@ class Top:
 
 
 def look_at_top(store: str | None, tenant: str, session: str | None, *, most: int) -> Top:
-    """Sum the tokens of one session, or of all; a name that ends with a colon selects the ids starting with it."""
+    """Sum the tokens of one session, or of all; a name that ends with a colon selects the ids that start with it."""
     if session is None or session.endswith(":"):
         with open_at(store, tenant) as opened:
             infos = sessions_in(opened, session or "")
@@ -77,7 +77,10 @@ def watch_top(
     json: bool,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Print the table repeatedly: in place on a terminal, else one after the other; `times=0` repeats until Ctrl-C."""
+    """Print the table repeatedly: in place on a terminal, otherwise one below the other.
+
+    `times=0` repeats until Ctrl-C.
+    """
     console = make_console()
     if not console.is_terminal or json:
         _repeat(lambda: show_top(look(), json=json), seconds, times, pause)

@@ -57,7 +57,7 @@ EXPORTS = ("turnfold", *PROVIDERS, "markdown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Result of an export: how much was written, where, and the changes that the format required."""
+    """Result of an export: how much was written and where, and the changes that the format required."""
 
     format: str
     output: str
@@ -78,7 +78,7 @@ def export_sessions(
     output: Path | None,
     model: str,
 ) -> Exported:
-    """Write sessions in the given format to a file or standard output."""
+    """Write sessions in the format `format_name` to a file or standard output."""
     if format_name not in EXPORTS:
         raise InvalidOption(f"format {format_name!r} is not one of {', '.join(EXPORTS)}")
     if every == bool(names):
@@ -195,7 +195,7 @@ def _markdown(name: str, log: list[Entry]) -> Iterator[str]:
 
 
 def show_exported(done: Exported, *, json: bool) -> None:
-    """Print what was exported to stderr, or as JSON to stdout if that is not the output itself."""
+    """Print what was exported: to stderr, or as JSON to stdout, unless stdout is the output itself."""
     if json and done.output != "-":
         print(as_json(done))  # noqa: T201 (what the command is for)
         return
@@ -256,7 +256,7 @@ def import_path(
 
 @contextmanager
 def _removing_new_store(address: str, *, keep: bool) -> Generator[None]:
-    """Remove the SQLite file that the import created, if it fails; without `keep`, also if it does not.
+    """Remove the SQLite file that the import created if the import fails; without `keep`, remove it in any case.
 
     A file in which something was stored is never removed.
     """

@@ -53,7 +53,7 @@ class RemoteShortMemory:
         patient_id: str = "",
         restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation and return its session; an existing one starts over, unless `restart` is False."""
+        """Create a conversation and return its session; if it exists, it starts over, unless `restart` is False."""
         return drive(
             self._awaiting.create_short_memory(
                 conversation_id,
@@ -127,7 +127,7 @@ class RemoteShortMemory:
         *,
         upto: int | None = None,
     ) -> Checkpoint:
-        """Replace all but the newest turns with a summary; without one, the summarizer of the service writes it.
+        """Replace all but the newest turns with a summary; if `summary` is None, the service's summarizer writes it.
 
         `upto` is the newest entry the summary covers: `MemoryContext.upto`. If the summary is already the current one
         or covers nothing new, nothing changes and the current checkpoint is returned.

@@ -62,7 +62,7 @@ class RemoteState:
         return drive(self._awaiting.get(name, default))
 
     def set(self, name: str, value: object) -> None:
-        """Store a JSON value under a name, in place of an earlier one; contexts show it from the next user turn on."""
+        """Store a JSON value under a name, replacing an earlier one; contexts show it from the next user turn on."""
         drive(self._awaiting.set(name, value))
 
     def update(self, values: Mapping[str, object]) -> None:
@@ -94,7 +94,7 @@ class RemoteFindings:
         return self._awaiting.rules
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Use these finding rules from now on, and keep at most `most` findings; each process sets its own rules."""
+        """Use these finding rules from now on, and store at most `most` findings; each process sets its own rules."""
         self._awaiting.use(rules, most=most)
 
     def note(
@@ -115,18 +115,21 @@ class RemoteFindings:
         return drive(self._awaiting.note(call, result, score=score, seq=seq, asked=asked))
 
     def get(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> Finding | None:
-        """Return the remembered result of a call of this tool with exactly these arguments; None if none is valid."""
+        """Return the remembered result of a call of this tool with exactly these arguments.
+
+        Returns None if there is no valid one.
+        """
         return drive(self._awaiting.get(tool, arguments))
 
     def serve(self, call: object) -> Finding | None:
-        """Return a remembered result to use instead of calling the tool; None if none is valid or allowed.
+        """Return a remembered result to use instead of calling the tool; None if there is no valid or allowed one.
 
         `turnfold.findings.served_text` renders it as a tool result that names its origin.
         """
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Tell the service that a tool runs, which makes findings stale that depend on it; before and after a run."""
+        """Tell the service, before and after a run, that a tool runs; findings that depend on it become stale."""
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
@@ -142,15 +145,21 @@ class RemoteFindings:
         return drive(self._awaiting.text(tokens=tokens, question=question))
 
     def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Forget the result of one call, or all results of a tool if no arguments are given; returns their number."""
+        """Delete the stored result of a call, or all results of a tool if `arguments` is None.
+
+        Returns the number deleted.
+        """
         return drive(self._awaiting.drop(tool, arguments))
 
     def clear_query(self) -> int:
-        """Forget all findings except tables of contents, after a question is answered; returns how many."""
+        """Delete all findings (remembered tool results) except tables of contents; return the number deleted.
+
+        Call it when a question is answered. Tables of contents are useful for later questions too.
+        """
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
-        """Forget all findings; returns how many there were."""
+        """Delete all findings of the conversation; return the number deleted."""
         return drive(self._awaiting.clear())
 
 
@@ -191,7 +200,10 @@ class RemoteSession:
         return self._awaiting.last_call
 
     def system(self, content: object) -> Appended | None:
-        """Set the system message of later contexts, in place of the current one; None if it is the same already."""
+        """Set the system message of later contexts, replacing the current one.
+
+        Returns None if that is the same already.
+        """
         return drive(self._awaiting.system(content))
 
     def user(self, content: object, *, name: str | None = None, client_id: str = "") -> Appended:
@@ -293,7 +305,10 @@ class RemoteSession:
         )
 
     def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints (fold summaries), oldest first; the last is in use. `dropped`: the dropped ones."""
+        """Return all checkpoints (fold summaries), oldest first; the last is in use.
+
+        `dropped=True` returns the dropped ones instead.
+        """
         return drive(self._awaiting.checkpoints(dropped=dropped))
 
     def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
@@ -347,11 +362,14 @@ class RemoteSession:
         return drive(self._awaiting.drop_rule(rule))
 
     def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the log: entries with seq > `after`, oldest first, folded or not; all of them, or at most `limit`."""
+        """Return the log entries with seq above `after`, oldest first, whether folded or not.
+
+        Returns all of them, or at most `limit`.
+        """
         return drive(self._awaiting.history(after=after, limit=limit))
 
     def turn(self, number: int) -> list[Entry]:
-        """Return the entries of one turn, folded or not; turn 0 holds those before the first user message."""
+        """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
         return drive(self._awaiting.turn(number))
 
     def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
@@ -377,10 +395,11 @@ class RemoteSession:
         """Compare the messages that two calls sent; `before` and `after` are names or numbers of calls."""
         return drive(self._awaiting.diff(before, after))
 
-    def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Store the token usage that the provider reported for a call, by default the last; return its manifest.
+    def record_usage(self, usage: object, *, call: str | int | None = None) -> Manifest:
+        """Store the token usage that the provider reported for a call, and return the call's manifest (report).
 
-        `usage` is an SDK's response, its usage object, or a `Usage`.
+        `usage` is an SDK's response, its usage object, or a `Usage`. `call` is the call's name, or its number, from 1
+        for the oldest; by default the last call of this session object.
         """
         return drive(self._awaiting.record_usage(usage, call=call))
 
@@ -466,7 +485,7 @@ class RemoteMemory:
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Delete a conversation; return a receipt that can be verified later and that names the forks that remain.
+        """Delete a conversation, and return a receipt that can be verified later and that lists the remaining forks.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -481,7 +500,10 @@ class RemoteMemory:
         return drive(self._awaiting.erase_user(user))
 
     def erase_tenant(self, tenant: str) -> ErasureReceipt:
-        """Erase all conversations of the token's tenant, whose name must be given; `NotFound` if there are none."""
+        """Erase all conversations of the token's tenant, whose name must be passed as a confirmation.
+
+        Raises `NotFound` if there are none.
+        """
         return drive(self._awaiting.erase_tenant(tenant))
 
     def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
@@ -492,7 +514,10 @@ class RemoteMemory:
         return drive(self._awaiting.verify_erasure(receipt))
 
     def health(self) -> Health:
-        """Return whether the service's store can serve requests; the details need the right `admin`."""
+        """Return the health of the service's store: whether it can serve requests.
+
+        The details need the right `admin`.
+        """
         return drive(self._awaiting.health())
 
     def close(self) -> None:

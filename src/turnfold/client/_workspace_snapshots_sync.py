@@ -38,7 +38,7 @@ class RemoteSnapshots:
         return drive(self._awaiting.take(snapshot))
 
     def get(self, turn: int) -> Snapshot | None:
-        """Return the whole snapshot of a turn; None if none was taken."""
+        """Return the whole snapshot of a turn; None if the turn has no snapshot."""
         return drive(self._awaiting.get(turn))
 
     def before(self, turn: int) -> Snapshot | None:

@@ -79,7 +79,7 @@ class AsyncRemoteMemory:
         return await self.session(conversation).delete()
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Delete a conversation; return a receipt that can be verified later and that names the forks that remain.
+        """Delete a conversation, and return a receipt that can be verified later and that lists the remaining forks.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -94,7 +94,10 @@ class AsyncRemoteMemory:
         return await self._erase("user", user)
 
     async def erase_tenant(self, tenant: str) -> ErasureReceipt:
-        """Erase all conversations of the token's tenant, whose name must be given; `NotFound` if there are none."""
+        """Erase all conversations of the token's tenant, whose name must be passed as a confirmation.
+
+        Raises `NotFound` if there are none.
+        """
         return await self._erase("tenant", tenant)
 
     async def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
@@ -109,7 +112,10 @@ class AsyncRemoteMemory:
         return await self._sender.call(api.operations.ERASE, body=EraseBody(kind=kind, id=name))
 
     async def health(self) -> Health:
-        """Return whether the service's store can serve requests; the details need the right `admin`."""
+        """Return the health of the service's store: whether it can serve requests.
+
+        The details need the right `admin`.
+        """
         return await self._sender.call(api.operations.HEALTH)
 
     async def close(self) -> None:

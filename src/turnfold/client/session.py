@@ -1,4 +1,4 @@
-"""HTTP client with the methods of `AsyncSession`, its state and its findings.
+"""HTTP client with the methods of `AsyncSession`, its state and its findings (remembered tool results).
 
 Messages are made and checked in this process, so an invalid message raises its error before anything is sent. They are
 sent in their stored form, so nothing is lost.
@@ -128,7 +128,7 @@ class AsyncRemoteFindings:
         return MappingProxyType(self._rules)
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Use these finding rules from now on, and keep at most `most` findings; each process sets its own rules."""
+        """Use these finding rules from now on, and store at most `most` findings; each process sets its own rules."""
         if most is not None and most < 1:
             raise InvalidOption(f"most={most} must be at least 1")
         self._rules = rules_by_tool(rules)
@@ -169,12 +169,15 @@ class AsyncRemoteFindings:
     async def get(
         self, tool: str, arguments: str | Mapping[str, object] | None = None
     ) -> Finding | None:
-        """Return the remembered result of a call of this tool with exactly these arguments; None if none is valid."""
+        """Return the remembered result of a call of this tool with exactly these arguments.
+
+        Returns None if there is no valid one.
+        """
         key = finding_key(tool, canonical_arguments(arguments))
         return next((found for found in await self.list() if found.key == key), None)
 
     async def serve(self, call: object) -> Finding | None:
-        """Return a remembered result to use instead of calling the tool; None if none is valid or allowed.
+        """Return a remembered result to use instead of calling the tool; None if there is no valid or allowed one.
 
         `turnfold.findings.served_text` renders it as a tool result that names its origin.
         """
@@ -185,7 +188,7 @@ class AsyncRemoteFindings:
         return await self.get(called.name, called.arguments)
 
     async def ran(self, tool: str) -> None:
-        """Tell the service that a tool runs, which makes findings stale that depend on it; before and after a run."""
+        """Tell the service, before and after a run, that a tool runs; findings that depend on it become stale."""
         body = ToolRanBody(tool=tool, rules=self._rule_forms())
         await self._sender.call(api.operations.TOOL_RAN, self._conversation, body=body)
 
@@ -207,17 +210,23 @@ class AsyncRemoteFindings:
         ).text
 
     async def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Forget the result of one call, or all results of a tool if no arguments are given; returns their number."""
+        """Delete the stored result of a call, or all results of a tool if `arguments` is None.
+
+        Returns the number deleted.
+        """
         given = dict(arguments) if isinstance(arguments, Mapping) else arguments
         body = DropFindingsBody(tool=tool, arguments=given)
         return await self._count(api.operations.DROP_FINDINGS, body)
 
     async def clear_query(self) -> int:
-        """Forget all findings except tables of contents, after a question is answered; returns how many."""
+        """Delete all findings (remembered tool results) except tables of contents; return the number deleted.
+
+        Call it when a question is answered. Tables of contents are useful for later questions too.
+        """
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody(query_only=True))
 
     async def clear(self) -> int:
-        """Forget all findings; returns how many there were."""
+        """Delete all findings of the conversation; return the number deleted."""
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody())
 
     async def _count(self, operation: Operation[_Body, NoQuery, CountAnswer], body: _Body) -> int:
@@ -256,7 +265,7 @@ class AsyncRemoteState:
         return (await self.all()).get(name, default)
 
     async def set(self, name: str, value: object) -> None:
-        """Store a JSON value under a name, in place of an earlier one; contexts show it from the next user turn on."""
+        """Store a JSON value under a name, replacing an earlier one; contexts show it from the next user turn on."""
         await self.update({name: value})
 
     async def update(self, values: Mapping[str, object]) -> None:
@@ -303,7 +312,10 @@ class AsyncRemoteSession:
         return self._last
 
     async def system(self, content: object) -> Appended | None:
-        """Set the system message of later contexts, in place of the current one; None if it is the same already."""
+        """Set the system message of later contexts, replacing the current one.
+
+        Returns None if that is the same already.
+        """
         body = SystemBody(content=system(content).content)
         return (await self._sender.call(api.operations.SET_SYSTEM, self.id, body=body)).appended
 
@@ -436,7 +448,10 @@ class AsyncRemoteSession:
         return checkpoint
 
     async def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints (fold summaries), oldest first; the last is in use. `dropped`: the dropped ones."""
+        """Return all checkpoints (fold summaries), oldest first; the last is in use.
+
+        `dropped=True` returns the dropped ones instead.
+        """
         query = CheckpointsQuery(dropped=dropped)
         found = await self._sender.call(api.operations.CHECKPOINTS, self.id, query=query)
         return found.checkpoints
@@ -448,7 +463,7 @@ class AsyncRemoteSession:
         (`checkpoints(dropped=True)`); contexts and searches leave them out. Raises `NotFound` if there is no such id.
         """
         if not checkpoint:
-            raise NotFound("there is no checkpoint '' to drop: checkpoints() lists them")
+            raise NotFound("there is no checkpoint '' to drop: checkpoints() lists all checkpoints")
         found = await self._sender.call(api.operations.DROP_CHECKPOINT, self.id, checkpoint)
         return found.checkpoints
 
@@ -511,11 +526,14 @@ class AsyncRemoteSession:
     async def drop_rule(self, rule: str) -> StandingRule:
         """Drop the active rule with this id (`rule.id`); raises `NotFound` if there is none."""
         if not rule:
-            raise NotFound("no active rule has the id '': session.rules() lists them")
+            raise NotFound("no active rule has the id '': session.rules() lists the active rules")
         return await self._sender.call(api.operations.DROP_RULE, self.id, rule)
 
     async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the log: entries with seq > `after`, oldest first, folded or not; all of them, or at most `limit`."""
+        """Return the log entries with seq above `after`, oldest first, whether folded or not.
+
+        Returns all of them, or at most `limit`.
+        """
 
         async def page(after: int, limit: int) -> tuple[list[Entry], int | None]:
             query = HistoryQuery(form="record", after=after, limit=limit)
@@ -525,7 +543,7 @@ class AsyncRemoteSession:
         return await read_pages(page, after, limit)
 
     async def turn(self, number: int) -> list[Entry]:
-        """Return the entries of one turn, folded or not; turn 0 holds those before the first user message."""
+        """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
         page = await self._sender.call(api.operations.TURN, self.id, str(number), query=_RECORD)
         return [to_entry(each) for each in page.entries]
 
@@ -566,7 +584,7 @@ class AsyncRemoteSession:
         )
 
     async def _named(self, call: str | int | None) -> str:
-        """Return the name of a call that is given by its name or number; by default the last of this object."""
+        """Return the name of a call from its name or number; by default the last call of this session object."""
         if not isinstance(call, int):
             return self._call_or_last(call)
         return await numbered_call(lambda after: self.calls(after=after), call, self.id)
@@ -577,14 +595,15 @@ class AsyncRemoteSession:
         query = DiffQuery(form="record", before=first, after=second)
         return to_difference(await self._sender.call(api.operations.DIFF, self.id, query=query))
 
-    async def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Store the token usage that the provider reported for a call, by default the last; return its manifest.
+    async def record_usage(self, usage: object, *, call: str | int | None = None) -> Manifest:
+        """Store the token usage that the provider reported for a call, and return the call's manifest (report).
 
-        `usage` is an SDK's response, its usage object, or a `Usage`.
+        `usage` is an SDK's response, its usage object, or a `Usage`. `call` is the call's name, or its number, from 1
+        for the oldest; by default the last call of this session object.
         """
         body = UsageBody(usage=msgspec.to_builtins(Usage.of(usage)))
-        call = self._call_or_last(call)
-        return await self._sender.call(api.operations.RECORD_USAGE, self.id, call, body=body)
+        name = await self._named(call)
+        return await self._sender.call(api.operations.RECORD_USAGE, self.id, name, body=body)
 
     async def status(self) -> SessionStatus:
         """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
@@ -622,6 +641,11 @@ class AsyncRemoteSession:
         if not name:
             raise InvalidOption(
                 "this session object has made no call yet: give call=, a name from session.calls()"
+            )
+        if not isinstance(cast("object", name), str):
+            raise InvalidOption(
+                f"call={name!r} must be the name or the number of a call: session.calls()[-1].call is the name of "
+                "the newest"
             )
         return name
 

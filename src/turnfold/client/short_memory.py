@@ -70,7 +70,7 @@ class AsyncRemoteShortMemory:
         patient_id: str = "",
         restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation and return its session; an existing one starts over, unless `restart` is False."""
+        """Create a conversation and return its session; if it exists, it starts over, unless `restart` is False."""
         if isinstance(conversation_id, AgentRequest):
             options = request_options(conversation_id, user_id, enterprise_id, patient_id)
             return await self.create_short_memory(**options, restart=restart)
@@ -156,7 +156,7 @@ class AsyncRemoteShortMemory:
         *,
         upto: int | None = None,
     ) -> Checkpoint:
-        """Replace all but the newest turns with a summary; without one, the summarizer of the service writes it.
+        """Replace all but the newest turns with a summary; if `summary` is None, the service's summarizer writes it.
 
         `upto` is the newest entry the summary covers: `MemoryContext.upto`. If the summary is already the current one
         or covers nothing new, nothing changes and the current checkpoint is returned.

@@ -67,7 +67,7 @@ class Transport(Protocol):
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
     ) -> HttpReply:
-        """Send a request and return the response; raises `StoreUnavailable` if there is none."""
+        """Send a request and return the response; raises `StoreUnavailable` if there is no response."""
         ...
 
     async def pause(self, seconds: float) -> None:
@@ -145,7 +145,7 @@ class BlockingTransport:
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], content: bytes
     ) -> HttpReply:
-        """Send a request and wait for the response; raises `StoreUnavailable` if there is none."""
+        """Send a request and wait for the response; raises `StoreUnavailable` if there is no response."""
         try:
             found = self._client.request(
                 method, path, headers=dict(headers), content=content or None
@@ -168,7 +168,7 @@ class BlockingTransport:
 
 
 def _checked(url: str) -> tuple[str, tuple[str, str] | None]:
-    """Return the address of a service without user name and password, and these two; httpx2 would log them.
+    """Return the address of a service without user name and password, and these two, because httpx2 would log them.
 
     Raises `InvalidOption` if `url` is no HTTP address.
     """
@@ -219,8 +219,9 @@ class RequestSender:
     """Sends operations to one service as HTTP requests; retries when there is no response or a limit is exceeded."""
 
     def __init__(self, transport: Transport, *, retries: int, backoff: float) -> None:
-        if retries < 0 or backoff < 0:
-            raise InvalidOption(f"retries={retries} and backoff={backoff} must not be negative")
+        for name, value in (("retries", retries), ("backoff", backoff)):
+            if value < 0:
+                raise InvalidOption(f"{name}={value} must not be negative")
         self._transport = transport
         self._retries = retries
         self._backoff = backoff
@@ -299,7 +300,7 @@ def check_positive(name: str, value: int | None) -> None:
 def open_sender(
     url: str, *, token: str, timeout: float, retries: int, backoff: float, blocking: bool
 ) -> RequestSender:
-    """Return a `RequestSender` for the service at `url`, with an access token if given."""
+    """Return a `RequestSender` for the service at `url`, with an access token if `token` is not empty."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     kind = BlockingTransport if blocking else AwaitingTransport
     return RequestSender(

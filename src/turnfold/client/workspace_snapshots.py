@@ -22,7 +22,6 @@ from turnfold.api import (
     snapshot_value,
 )
 from turnfold.client.transport import RequestSender, check_positive, read_pages
-from turnfold.errors import InvalidOption
 from turnfold.records import Snapshot
 from turnfold.snapshots import (
     RecalledContext,
@@ -31,6 +30,7 @@ from turnfold.snapshots import (
     SnapshotHead,
     SnapshotHit,
     TakenSnapshot,
+    check_snapshot_page,
 )
 
 __all__ = ("AsyncRemoteSnapshots",)
@@ -52,7 +52,7 @@ class AsyncRemoteSnapshots:
         return await self._sender.call(api.operations.TAKE_SNAPSHOT, self._conversation, body=body)
 
     async def get(self, turn: int) -> Snapshot | None:
-        """Return the whole snapshot of a turn; None if none was taken."""
+        """Return the whole snapshot of a turn; None if the turn has no snapshot."""
         return await self._read(turn, earlier=False)
 
     async def before(self, turn: int) -> Snapshot | None:
@@ -61,8 +61,7 @@ class AsyncRemoteSnapshots:
 
     async def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
         """List snapshots of turns after `after` without their content, oldest first."""
-        if after < 0 or limit < 1:
-            raise InvalidOption(f"after={after} must not be negative, limit={limit} at least 1")
+        check_snapshot_page(after, limit)
 
         async def page(after: int, limit: int) -> tuple[list[SnapshotHead], int | None]:
             found = await self._page(after, limit)

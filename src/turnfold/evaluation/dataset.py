@@ -112,7 +112,9 @@ def read_set(path: str | Path) -> list[EvalConversation]:
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidExport(f"cannot read {file}: {error}", line=1) from None
     if not found:
-        raise NotFound(f"{file} has no conversation: each line must be one, as JSON")
+        raise NotFound(
+            f"{file} has no conversations: each line must be a conversation as a JSON object"
+        )
     return found
 
 

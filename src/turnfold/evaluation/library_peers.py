@@ -232,7 +232,7 @@ class LlamaIndexBuffer(_LibraryPeer):
         self._buffer: Any = None
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Put the new messages into the buffer of LlamaIndex; return the messages that it keeps."""
+        """Put the new messages into the buffer of LlamaIndex; return the messages that stay in it."""
         for piece in self._new(messages):
             (self._system if piece.fields["role"] == "system" else self._waiting).append(piece)
         if self._buffer is None:
@@ -323,7 +323,7 @@ class HarnessSlidingWindow(_LibraryPeer):
         self._model = import_module("pydantic_ai.models.test").TestModel()
 
     def context(self, messages: Sequence[Message], budget: int) -> Sequence[Message]:
-        """Return the history that the library's hook, called before each request, keeps."""
+        """Return the history after the library's hook, which is called before each request, has shortened it."""
         for piece in self._new(messages):
             self._add(piece)
         strategy = self._library.SlidingWindowCompaction(

@@ -61,18 +61,18 @@ class MeasuredCall(NamedTuple):
 
 
 def normal_space(text: str) -> str:
-    """Return the text with every run of white space as one space."""
+    """Return the text with every run of white space replaced by one space."""
     return " ".join(text.split())
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """Return the mean of the values; None if there are none."""
+    """Return the mean of the values; None if there are no values."""
     found = list(values)
     return fmean(found) if found else None
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Return at most `most` of the indexes 0 to `count` - 1, evenly spaced and including the last."""
+    """Return at most `most` of the indexes 0 to `count` - 1, evenly spaced, with the last index among them."""
     if count <= most:
         return list(range(count))
     return [(step + 1) * count // most - 1 for step in range(most)]

@@ -52,7 +52,7 @@ class Peer(Protocol):
         ...
 
     def context(self, messages: Sequence[Message], budget: int, /) -> Sequence[Message]:
-        """Return the messages to send; `messages` is the log so far, and its last message is the one to answer."""
+        """Return the messages to send; `messages` is the log so far, whose last message is to be answered."""
         ...
 
 

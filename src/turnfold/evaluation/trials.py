@@ -190,7 +190,7 @@ def evaluate(
     skipped = [each.name for each in given if not _work(each)]
     if not budgets:
         raise InvalidOption(
-            "no budget was given, so there is nothing to evaluate: give at least one"
+            "no budget was given, so there is nothing to evaluate: give at least one budget"
         )
     if not chosen:
         raise NotFound(
@@ -298,7 +298,10 @@ class _Replay:
             self.marks.append(getattr(self._peer, "marks", usual))
 
     def questions(self) -> tuple[list[tuple[float, float]], list[float]]:
-        """Search for each question, then ask them one after the other; return search scores and evidence shares."""
+        """Search for each question, then ask the questions one after the other.
+
+        Returns search scores and evidence shares.
+        """
         log = list(self._conversation.messages)
         questions = self._conversation.questions
         search = getattr(self._peer, "search", None)
@@ -396,7 +399,10 @@ def _row(
 
 
 def _ratio(pairs: Iterable[tuple[int, int]]) -> float | None:
-    """Return the sum of the first numbers of all pairs divided by the sum of the second ones; None if that is 0."""
+    """Return the sum of the first numbers of all pairs divided by the sum of the second numbers.
+
+    Returns None if that sum is 0.
+    """
     found = list(pairs)
     whole = sum(total for _, total in found)
     return sum(kept for kept, _ in found) / whole if whole else None

@@ -25,14 +25,16 @@ class Findings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The finding rules of this handle, by tool name; other tools' results are remembered only by `note`.
+        """The finding rules of this session object, by tool name.
+
+        Results of other tools are remembered only by `note`.
 
         A rule for `get_toc` is also that of the tool of an MCP server, `mcp__rules__get_toc`.
         """
         return self._awaiting.rules
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Set the finding rules (which tool results are remembered), and the most findings to keep.
+        """Set the finding rules (which tool results are remembered), and the most findings to store.
 
         Rules are code and are not stored: each process must set them.
         """
@@ -74,24 +76,32 @@ class Findings:
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
-        """Return all findings that are neither expired nor stale: tables of contents, then the most relevant ones."""
+        """Return all findings that are neither expired nor stale: first tables of contents, then the most relevant."""
         return drive(self._awaiting.list())
 
     def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as fenced text (marked as data) in at most `tokens`, those about `question` first.
+        """Return the valid findings as fenced text (marked as data) in at most `tokens`.
+
+        Those about `question` come first.
 
         For programs that build their own prompt; `context` already includes this text.
         """
         return drive(self._awaiting.text(tokens=tokens, question=question))
 
     def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Delete the stored result of a call, or without `arguments` all results of a tool; return how many."""
+        """Delete the stored result of a call, or all results of a tool if `arguments` is None.
+
+        Returns the number deleted.
+        """
         return drive(self._awaiting.drop(tool, arguments))
 
     def clear_query(self) -> int:
-        """Delete all findings except tables of contents, when a question is answered; return how many were deleted."""
+        """Delete all findings (remembered tool results) except tables of contents; return the number deleted.
+
+        Call it when a question is answered. Tables of contents are useful for later questions too.
+        """
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
-        """Delete all findings of the conversation; return how many were deleted."""
+        """Delete all findings of the conversation; return the number deleted."""
         return drive(self._awaiting.clear())

@@ -140,7 +140,7 @@ _WORD_END = late_pattern(
 
 
 def cut_text(text: str, limit: int, count: Callable[[str], int], *, mark: str) -> str:
-    """Return `text` if it has at most `limit` tokens, else its beginning and the line `mark`.
+    """Return `text` if it has at most `limit` tokens, otherwise its beginning and the line `mark`.
 
     The cut is at the end of a sentence or row if possible, else between two words.
     Returns an empty text if not even the mark fits.
@@ -166,7 +166,7 @@ def cut_text(text: str, limit: int, count: Callable[[str], int], *, mark: str) -
 
 
 def _most_that_fit(number: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number from 1 to `number` for which `fits` is true, by bisection; 0 if there is none."""
+    """Return the largest number from 1 to `number` for which `fits` is true, found by bisection; 0 if there is none."""
     low, high = 0, number
     while low < high:
         middle = (low + high) // 2
@@ -245,7 +245,7 @@ def pick_excerpt(
     mark: str,
     terms: Collection[str] = (),
 ) -> str:
-    """Return `text` if it has at most `limit` tokens, else the parts of it that best match the `terms`, and `mark`.
+    """Return `text` if it has at most `limit` tokens; otherwise the parts that best match the `terms`, and `mark`.
 
     If no part has any of the terms, return the beginning of the text.
     """
@@ -278,7 +278,7 @@ def _matching(texts: Sequence[str], terms: Collection[str]) -> list[int]:
 def _count_fitting(
     order: Sequence[int], pieces: Sequence[str], limit: int, count: Callable[[str], int]
 ) -> int:
-    """Return how many pieces, in this order, fit into `limit` if their tokens are added up.
+    """Return how many of the pieces, in this order, fit into `limit` if their tokens are added up.
 
     The joined text may have more tokens than the sum: the caller must count it.
     """
@@ -290,14 +290,14 @@ def _count_fitting(
 
 
 def _heading(pieces: Sequence[str]) -> range:
-    """Return the indexes of a table's heading among its lines: the first row and the ruler line below it, if any."""
+    """Return the indexes of a table's heading lines: the first row, and the ruler line below it if it has one."""
     if len(pieces) > 1 and _is_row(pieces[0]) and _TABLE_RULE.fullmatch(pieces[1]):
         return range(2)
     return range(0)
 
 
 def _joined(pieces: Sequence[str], chosen: Sequence[int]) -> str:
-    """Join the chosen pieces of a text, with a mark where others between them are left out."""
+    """Join the chosen pieces of a text, with a mark where pieces between them are left out."""
     text, last = "", -1
     for at in chosen:
         if at != last + 1:
@@ -427,7 +427,7 @@ def _with_parents(rows: Sequence[_Row], at: int) -> list[int]:
 
 
 def _parse_rows(content: object) -> list[_Row]:
-    """Return the rows of a table of contents given as a JSON value or JSON text; an empty list for other text."""
+    """Return the rows of a table of contents from a JSON value or JSON text; an empty list for other text."""
     if not isinstance(content, str):
         return list(_rows(content, 0))
     if content.lstrip()[:1] not in ("{", "["):
@@ -474,7 +474,7 @@ def _has_rows(value: object) -> bool:
 
 
 def _line(fields: dict[str, object]) -> tuple[str, str]:
-    """Return the title of a table of contents' node, and its other plain fields on one line."""
+    """Return one line with the title of a node in a table of contents, and its other plain fields."""
     texts = {
         name: " ".join(str(member).split())
         for name, member in fields.items()

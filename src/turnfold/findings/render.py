@@ -59,7 +59,10 @@ class FindingItem:
 
 
 def served_text(finding: Finding) -> str:
-    """Return the text of a remembered result; its first line says that it comes from memory, and from which turn."""
+    """Return the text of a remembered tool result.
+
+    Its first line says that it comes from memory, and from which turn.
+    """
     labels = LABELS[language_of([finding.content])]
     first = labels.served.format(turn=finding.turn, time=time_text(finding.created))
     return f"{first}\n{finding.content}"
@@ -74,7 +77,9 @@ def findings_text(
     language: Language | None = None,
     question: str = "",
 ) -> str:
-    """Return findings as text for a prompt, marked as data (fenced): as many as fit `tokens`; empty if none fits.
+    """Return findings (remembered tool results) as text for a prompt, marked as data (fenced).
+
+    As many as fit `tokens` are shown; the result is empty if none fits.
 
     `findings` must be sorted, best first. `count` counts the tokens of a text, `measure` those of the whole block as it
     is sent. The `question` decides which parts of a long result are shown.
@@ -132,7 +137,7 @@ def items_text(
     terms: Collection[str] = (),
     layout: Callable[[str], str] = indented_whole,
 ) -> str:
-    """Render as many results as fit `tokens` under headings; empty if none fits.
+    """Render as many results as fit `tokens` under headings; the result is empty if none fits.
 
     `wrap` makes the block whose tokens `measure` counts; `layout` formats the content below a heading.
     """
@@ -174,7 +179,7 @@ class _Page:
     shown: list[tuple[FindingItem, str]] = field(default_factory=list[tuple[FindingItem, str]])
 
     def frame(self, items: Sequence[FindingItem]) -> str:
-        """Return the longest text that may stand around the results: section headings and the line on omitted ones."""
+        """Return the longest text that may surround the results: headings, and the line about omitted results."""
         labels = LABELS[self.language]
         headings = {labels.contents if item.toc else labels.found for item in items}
         return self.wrap("\n".join([*sorted(headings), labels.more.format(count=self.total)]))
@@ -187,7 +192,7 @@ class _Page:
                 self.shown.append((slot.item, text))
 
     def _allocate(self, items: Sequence[FindingItem], room: int) -> list[_Slot]:
-        """Divide the room among the results, best first: as many as fit are shown whole, others are cut."""
+        """Divide the room among the results, best first: as many as fit are shown whole, the others are cut."""
         most = room // 2 if len(items) > 1 else room
         slots: list[_Slot] = []
         waiting: list[_Slot] = []
@@ -212,7 +217,7 @@ class _Page:
         return sorted(slots, key=lambda slot: slot.at)
 
     def _cost(self, item: FindingItem, limit: int) -> int:
-        """Return the tokens of a whole result, or `limit + 1` if it has more than `limit`."""
+        """Return the tokens of a whole result; `limit + 1` if it has more than `limit`."""
         text = self.layout(_whole(item.content, toc=item.toc))
         whole = len(clip(text, limit, self.count)) == len(text)
         return self.count(text) if whole else limit + 1
@@ -229,7 +234,7 @@ class _Page:
         return pick_excerpt(text, limit, count, mark=mark, terms=self.terms)
 
     def text(self) -> str:
-        """Return the results added so far as text, with the number of omitted ones."""
+        """Return the results added so far as text, with the number of omitted results."""
         labels = LABELS[self.language]
         lines: list[str] = []
         section = ""

@@ -59,7 +59,7 @@ _EXACT = 2.0**53
 
 
 def canonical_arguments(arguments: str | Mapping[str, object] | None) -> str:
-    """Return the canonical JSON of a call's arguments, given as JSON text or as a mapping."""
+    """Return the canonical JSON of a call's arguments, which may be JSON text or a mapping."""
     if not arguments or (isinstance(arguments, str) and not arguments.strip()):
         return "{}"
     copied = arguments if isinstance(arguments, str) else thaw(freeze(arguments, path="arguments"))
@@ -103,7 +103,7 @@ def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise InvalidRecord(
-        f"the arguments of a tool call contain {name}, which is no JSON number", path="arguments"
+        f"the arguments of a tool call contain {name}, which is not a JSON number", path="arguments"
     )
 
 
@@ -219,11 +219,14 @@ class FindingRule:
             )
 
     def kept_of(self, arguments: Mapping[str, object], result: str) -> str | None:
-        """Return the text to remember for a tool result, as the option `keep` decides; None to remember nothing."""
+        """Return the text to remember for a tool result, as the option `keep` decides.
+
+        Returns None if it is not to be remembered.
+        """
         return result if self.keep is None else self.keep(arguments, result)
 
     def relevance_of(self, result: str, given: float | None) -> float:
-        """Return the relevance of a result: the given score, else that of `score`, else `relevance`."""
+        """Return the relevance of a result: the score that was passed, else the result of `score`, else `relevance`."""
         if given is not None:
             return check_score(given, path="score")
         found = self.score(result)
@@ -241,7 +244,7 @@ class RuleSource(Protocol):
 
 
 def as_finding_rules(findings: RuleSource | Iterable[FindingRule]) -> tuple[FindingRule, ...]:
-    """Return the finding rules that a `findings=` option gives: a list of rules, or an object that supplies them."""
+    """Return the finding rules of a `findings=` option, which is a list of rules or an object that supplies them."""
     if isinstance(findings, Iterable):
         return tuple(findings)
     return tuple(findings.finding_rules())
@@ -260,7 +263,10 @@ def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
 
 
 def rule_for(rules: Mapping[str, FindingRule], tool: str) -> FindingRule | None:
-    """Return the finding rule of a tool, or None; a rule may name an MCP tool with or without its server."""
+    """Return the finding rule of a tool, None if it has none.
+
+    A rule may name an MCP tool with or without its server.
+    """
     return rules.get(tool) or rules.get(plain_tool_name(tool))
 
 
@@ -332,7 +338,7 @@ def _rank(finding: Finding) -> tuple[bool, float, int, str]:
 def rank_for_question(
     findings: Sequence[Finding], question: str
 ) -> tuple[list[Finding], list[Finding]]:
-    """Sort findings for a question; return all of them, and those that share a term with it.
+    """Sort findings for a question; return all of them, and those that share a term with the question.
 
     Tables of contents come first. A tool's score was for an earlier question, so the terms shared with the current
     question count as much as that score, relative to the best match.

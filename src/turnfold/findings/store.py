@@ -88,7 +88,7 @@ class FindingOwner(Protocol):
         ...
 
     def wrote(self, written: Written | None) -> None:
-        """Apply this process's own write to the cached state; None: the state after the write is unknown."""
+        """Apply this process's own write to the cached state; pass None if the state after the write is unknown."""
         ...
 
 
@@ -105,17 +105,17 @@ class _FindingStorage:
         return await _retry(lambda: self._put(key, finding), lambda: self._reload(key))
 
     async def mark(self, ran: Mapping[str, int]) -> None:
-        """Record at which log position (seq) tools ran, which makes results stale, in the findings note."""
+        """Record in the findings note at which log position (seq) tools ran; these runs make results stale."""
         await _retry(lambda: self._put_note(ran), self._reload_note)
 
     async def make_room(self, *, most: int, now: int) -> None:
-        """Delete expired and stale findings, and the lowest-ranked ones if there are more than `most`."""
+        """Delete expired and stale findings; if there are more than `most`, also delete the lowest-ranked ones."""
         cache = self.owner.findings
         for finding in findings_to_drop(cache.all(), most=most, now=now, ran=cache.ran):
             await self.drop(finding.key)
 
     async def invalidate(self, key: str, content: str) -> None:
-        """Delete the stored result of a call if the call has now returned another one, which is not stored."""
+        """Delete the stored result of a call if it differs from `content`, a newer result that is not stored."""
         cached, _ = self.owner.findings.by_key.get(key, (None, 0))
         if cached is not None and cached.content != content:
             await self.drop(key)
@@ -194,7 +194,7 @@ def _decoded(document: Document) -> tuple[Finding, int]:
 
 @dataclass(slots=True)
 class FindingCache:
-    """The findings of a conversation as this process last read or wrote them."""
+    """The findings (remembered tool results) of a conversation as this process last read or wrote them."""
 
     version: int = 0
     """Version of the findings note (the document that stores `ran`); 0 if there is none."""
@@ -211,12 +211,12 @@ class FindingCache:
         return cache
 
     def load_note(self, note: Document | None) -> None:
-        """Set the cached times of tool runs from the stored findings note; None: there is no note."""
+        """Set the cached times of tool runs from the stored findings note; pass None if there is no note."""
         self.version = note.version if note else 0
         self.ran = dict(read_note(note, FindingsNote).ran)
 
     def all(self) -> list[Finding]:
-        """Return every cached finding, expired and stale ones included."""
+        """Return all cached findings, including expired and stale ones."""
         return [finding for finding, _ in self.by_key.values()]
 
     def valid(self, now: int) -> list[Finding]:
@@ -226,7 +226,7 @@ class FindingCache:
     def shown_at(
         self, turn: int, *, now: int, anchor: int, cut: Mapping[int, int]
     ) -> list[Finding]:
-        """Return the findings to show in the turn that begins at seq `turn`: those that the window does not show.
+        """Return the findings to show in the turn that begins at seq `turn`, because the window does not show them.
 
         The prompt has log entries from `anchor` on word for word, except those in `cut`, which are shortened.
         """
@@ -262,7 +262,7 @@ class TailFindings:
         return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
-        """Return findings as text, marked as data, so that `measure(text)` is at most `tokens`; "" if none fits."""
+        """Return findings as text, marked as data, for which `measure(text)` is at most `tokens`; "" if none fits."""
         shown = self.matching if matching else self.every
         if not shown:
             return ""
@@ -293,14 +293,16 @@ class AsyncFindings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The finding rules of this handle, by tool name; other tools' results are remembered only by `note`.
+        """The finding rules of this session object, by tool name.
+
+        Results of other tools are remembered only by `note`.
 
         A rule for `get_toc` is also that of the tool of an MCP server, `mcp__rules__get_toc`.
         """
         return MappingProxyType(self._rules)
 
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
-        """Set the finding rules (which tool results are remembered), and the most findings to keep.
+        """Set the finding rules (which tool results are remembered), and the most findings to store.
 
         Rules are code and are not stored: each process must set them.
         """
@@ -403,13 +405,15 @@ class AsyncFindings:
             await self._note_run(tool)
 
     async def list(self) -> tuple[Finding, ...]:
-        """Return all findings that are neither expired nor stale: tables of contents, then the most relevant ones."""
+        """Return all findings that are neither expired nor stale: first tables of contents, then the most relevant."""
         async with self._lock:
             await self._owner.refresh()
             return tuple(self._owner.findings.valid(self._clock()))
 
     async def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as fenced text (marked as data) in at most `tokens`, those about `question` first.
+        """Return the valid findings as fenced text (marked as data) in at most `tokens`.
+
+        Those about `question` come first.
 
         For programs that build their own prompt; `context` already includes this text.
         """
@@ -418,16 +422,22 @@ class AsyncFindings:
         return findings_text(found, tokens=tokens, count=count, measure=count, question=question)
 
     async def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
-        """Delete the stored result of a call, or without `arguments` all results of a tool; return how many."""
+        """Delete the stored result of a call, or all results of a tool if `arguments` is None.
+
+        Returns the number deleted.
+        """
         key = "" if arguments is None else finding_key(tool, canonical_arguments(arguments))
         return await self._drop(lambda each: each.tool == tool and key in ("", each.key))
 
     async def clear_query(self) -> int:
-        """Delete all findings except tables of contents, when a question is answered; return how many were deleted."""
+        """Delete all findings (remembered tool results) except tables of contents; return the number deleted.
+
+        Call it when a question is answered. Tables of contents are useful for later questions too.
+        """
         return await self._drop(lambda each: each.kind != TOC)
 
     async def clear(self) -> int:
-        """Delete all findings of the conversation; return how many were deleted."""
+        """Delete all findings of the conversation; return the number deleted."""
         return await self._drop(lambda _: True)
 
     async def _note_run(self, tool: str) -> None:
@@ -446,7 +456,7 @@ class AsyncFindings:
 
 
 def as_tool_call(call: object) -> ToolCall:
-    """Return a tool call given as a part, in OpenAI's format, or as a name with `arguments` or `input` (Anthropic)."""
+    """Return a tool call from a part, from OpenAI's format, or from a name with `arguments` or `input` (Anthropic)."""
     if isinstance(call, ToolCall):
         return call
     fields = as_fields(call, "call")

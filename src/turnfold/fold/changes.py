@@ -96,7 +96,7 @@ class SentenceChange(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a statement is about, and the values that it gives."""
+    """The subject of a statement, and the values that it states."""
 
     topic: frozenset[str]
     """The words before its first sign of a change, such as 开庭 in 开庭改到."""
@@ -113,14 +113,16 @@ class _Read(NamedTuple):
 
 
 def is_marked(text: str) -> bool:
-    """Return True if a sentence begins with the mark of a changed statement."""
+    """Return True if a sentence begins with the words that mark a changed statement."""
     return text.startswith(tuple(mark.strip() for mark in CHANGED_MARKS.values()))
 
 
 def restates(text: str, rules: Iterable[tuple[str, frozenset[str]]]) -> bool:
-    """Return True if a sentence says little more than one of these rules, each given in lower case with its words.
+    """Return True if a sentence says little more than one of these rules.
 
-    A sentence that speaks of a change ("no oak floor, tiles instead") is none that only repeats the old rule.
+    `rules` has the text of each rule in lower case, and its words.
+
+    A sentence that speaks of a change ("no oak floor, tiles instead") does not only repeat the old rule.
     """
     words = text.casefold()
     said: frozenset[str] | None = None
@@ -139,7 +141,7 @@ def restates(text: str, rules: Iterable[tuple[str, frozenset[str]]]) -> bool:
 
 
 def find_changes(statements: Sequence[ToldSentence]) -> dict[int, SentenceChange]:
-    """Return which sentences a later one changed, by index; the newest change of each counts."""
+    """Return {index: change} of the sentences that a later sentence changed; the newest change of each counts."""
     read = [_read(each) if _may_matter(each) else None for each in statements]
     places: dict[str, list[int]] = {}
     for at, each in enumerate(read):
@@ -234,7 +236,7 @@ def _is_name(thing: str, hit: FactMatch) -> bool:
 
 
 def _value_kind(text: str, hit: FactMatch) -> str:
-    """Return the kind of value that a fact is, under which another value can take its place; "" if it is none."""
+    """Return the kind of value of a fact, which only a value of the same kind can replace; "" if it is not a value."""
     if hit.kind in ("date", "time"):
         return "weekday" if hit.key.startswith("weekday") else hit.kind
     if hit.kind == "id":
@@ -276,7 +278,9 @@ def _near_settings(at: int, new: _Read, places: dict[str, list[int]]) -> list[in
 
 
 def _weights(at: int, new: _Read, places: dict[str, list[int]]) -> dict[str, float]:
-    """Return the weights of the words that a change is about; later words that are new belong to what it changes to.
+    """Return the weights of the words that a change is about.
+
+    New words of the later sentence are about the new value.
 
     The rarer a word, the more it says about the subject.
     """
@@ -288,7 +292,7 @@ def _weights(at: int, new: _Read, places: dict[str, list[int]]) -> dict[str, flo
 
 
 def _changes(new: _Read, old: _Read, weights: dict[str, float], *, least: float | None) -> bool:
-    """Return True if `new` gives another value for what `old` is about.
+    """Return True if `new` states another value for the subject of `old`.
 
     `least` is the least share of the subject's words that both have; None if `new` is not said to be a change.
     """
@@ -311,7 +315,7 @@ def _changes(new: _Read, old: _Read, weights: dict[str, float], *, least: float 
 
 
 def _name_others(new: frozenset[str], old: frozenset[str]) -> bool:
-    """Return True if both name a thing of one sort (two tickets, two releases, two files), and not the same."""
+    """Return True if both sentences name things of one sort (tickets, releases, files), but different ones."""
     return not {_sort_of(thing) for thing in new}.isdisjoint(_sort_of(thing) for thing in old)
 
 
@@ -327,14 +331,14 @@ def _differ(new: _Read, old: _Read, kind: str) -> bool:
 
 
 def _is_pair(term: str) -> bool:
-    """Return True for one or two Chinese characters, which alone may not even be a word."""
+    """Return True if a text is one or two Chinese characters, which alone may not even be a word."""
     return len(term) <= 2 and term > "\u2e7f"
 
 
 def _is_confirmed(
     at: int, statements: Sequence[ToldSentence], read: Sequence[_Read | None]
 ) -> bool:
-    """Return True if the user's message before it, or the answer after it, has the same value and tells of a change."""
+    """Return True if the user's message before, or the answer after, has the same value and speaks of a change."""
     step = {"user": 1, "assistant": -1}.get(statements[at].role, 0)
     new, message = read[at], statements[at].message
     if new is None or not step or message < 0:

@@ -21,7 +21,7 @@ _Polarity = Literal["forbid", "require", "decide"]
 
 
 class _RuleCue(NamedTuple):
-    """A rule or decision in a text: its polarity, the content words of its phrase, and where the phrase is."""
+    """A rule or decision in a text: whether it requires or forbids, the content words of its phrase, and its place."""
 
     polarity: _Polarity
     terms: frozenset[str]
@@ -124,7 +124,10 @@ _IN_EVERY_CUE = (  # every English cue contains one of these
 
 
 def _cue_pattern(text: str) -> re.Pattern[str] | None:
-    """Return the pattern that finds the cue words of rules in this text; None if a quick check shows it has none."""
+    """Return the pattern that finds the cue words of rules in this text.
+
+    Returns None if a quick check shows that it has none.
+    """
     if not text.isascii() and _CHINESE.search(text):
         return _CUE
     lowered = text.lower()

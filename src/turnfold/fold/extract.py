@@ -254,7 +254,7 @@ def _term_weights(uses: Tally[str], spread: Tally[str], *, messages: int) -> dic
 
 
 class _Cover:
-    """The facts and terms that the chosen sentences state so far; gives the value of a further sentence."""
+    """The facts and terms that the sentences chosen so far state; computes the value of a further sentence."""
 
     def __init__(self, candidates: Sequence[_Candidate], worth: _Worth) -> None:
         self._candidates = candidates
@@ -271,7 +271,7 @@ class _Cover:
         self._chosen: set[int] = set()
 
     def value(self, at: int) -> float:
-        """Return the value of a sentence: the weight of the facts and terms that no chosen one has, per token."""
+        """Return the value of a sentence: the weight, per token, of its facts and terms that no chosen sentence has."""
         candidate, cost = self._candidates[at], self._costs[at]
         facts, terms = self._worth.facts, self._worth.terms
         with_needed = candidate.terms
@@ -298,7 +298,7 @@ class _Cover:
         return at in self._chosen
 
     def missing(self, at: int) -> list[int]:
-        """Return `at`, after the sentence that it needs if that was not chosen yet."""
+        """Return the indexes to choose for `at`: first the sentence that it needs, if that was not chosen yet."""
         needs = self._candidates[at].needs
         return [at] if needs is None or needs in self._chosen else [needs, at]
 
@@ -325,7 +325,10 @@ class _Room:
         self.left = limit
 
     def take_all(self, indexes: Sequence[int]) -> list[int]:
-        """Choose all these sentences and return their tokens; empty, and no change, if there is no room for one."""
+        """Choose all these sentences and return their tokens.
+
+        If they do not all fit, none is chosen and an empty list is returned.
+        """
         left, costs = self.left, list[int]()
         for number, at in enumerate(indexes):
             cost = self.take(at)
@@ -338,7 +341,10 @@ class _Room:
         return costs
 
     def take(self, at: int) -> int:
-        """Choose the sentence with index `at` and return its tokens; 0, and no change, if there is no room for it."""
+        """Choose the sentence with index `at` and return its tokens.
+
+        If there is no room for it, it is not chosen and 0 is returned.
+        """
         place = bisect(self._kept, at)
         before = self._candidates[self._kept[place - 1]] if place else None
         after = self._candidates[self._kept[place]] if place < len(self._kept) else None
@@ -354,7 +360,7 @@ class _Room:
         return max(spent, 1)
 
     def _opening(self, before: _Candidate | None, candidate: _Candidate) -> int:
-        """Return the tokens of what precedes a sentence: a line break and the speaker's name, or 0 within a line."""
+        """Return the tokens before a sentence: of a line break and the speaker's name, or 0 within a line."""
         if not _begins_line(before, candidate):
             return 0
         prefix = candidate.prefix
@@ -366,7 +372,10 @@ class _Room:
 def _choose(
     candidates: Sequence[_Candidate], *, limit: int, count: Callable[[str], int]
 ) -> list[int]:
-    """Return the indexes of the sentences to keep, best first, of about `limit` tokens in all; one if none fits."""
+    """Return the indexes of the best sentences, best first, with about `limit` tokens in all.
+
+    If none fits, the best one is returned.
+    """
     cover = _Cover(candidates, _weigh(candidates))
     room = _Room(candidates, limit=limit, count=count)
     telling = [at for at, c in enumerate(candidates) if c.stress >= _LEAST_STRESS]
@@ -408,7 +417,7 @@ def _cost(text: str, room: int, count: Callable[[str], int]) -> int:
 
 
 def _estimated_tokens(line: str) -> float:
-    """Estimate the tokens of a line without a tokenizer, for ranking; lines that are kept are counted exactly."""
+    """Estimate the tokens of a line without a tokenizer, for ranking; chosen lines are counted exactly."""
     wide = 0 if line.isascii() else (len(line.encode("utf-8", "replace")) - len(line)) // 2
     return 2 + 0.8 * wide + 0.27 * (len(line) - wide)
 
@@ -510,7 +519,7 @@ def _pool(
 
 
 def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> list[_Candidate]:
-    """Return the candidates without those that state or restate one of these rules; all if none would be left."""
+    """Return the candidates without those that state one of these rules; all candidates if none would be left."""
     rules = [(sentence_key(rule), frozenset(content_terms(rule))) for rule in without]
     if not rules:
         return candidates
@@ -523,7 +532,7 @@ def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> l
 
 
 def _with_changes(candidates: list[_Candidate], *, chinese: bool) -> list[_Candidate]:
-    """Return the candidates without those that a later one changed; one that tells more is marked instead."""
+    """Return the candidates without those that a later one changed; a changed one that says more is marked instead."""
     asked = [is_question(c.whole) for c in candidates]
     statements: list[ToldSentence] = []
     speaker, message = "", None
@@ -550,7 +559,7 @@ def _with_changes(candidates: list[_Candidate], *, chinese: bool) -> list[_Candi
 
 
 def _with_needs(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates with what each needs before it; those that say nothing alone get almost no weight."""
+    """Return the candidates, each with the sentences it needs before it; fragments get almost no weight."""
     pieces = [
         SummaryPiece(
             c.whole,
@@ -682,7 +691,7 @@ _EXTRACT_WEIGHTS = FACT_WEIGHTS | {kind: FACT_WEIGHTS[kind] * _RULE_SHARE for ki
 
 
 def _rule_share(text: str, hits: tuple[FactMatch, ...], role: str) -> float:
-    """Return the factor for the rules and decisions of a sentence, by how likely it really states one.
+    """Return the factor for the rules and decisions of a sentence: how likely it really states one.
 
     "It must be great" states no rule, and neither does an assistant that encourages somebody ("don't quit!").
     """
@@ -735,7 +744,7 @@ def _sentences_of(
 
 
 def _distinct(candidates: Iterator[_Candidate]) -> Iterator[_Candidate]:
-    """Yield each sentence once, where it was first said; sentences of the previous summary are all kept."""
+    """Yield each sentence once, where it was first said; sentences of the previous summary are never left out."""
     seen: set[str] = set()
     for candidate in candidates:
         key = sentence_key(candidate.text)

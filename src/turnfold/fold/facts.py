@@ -112,7 +112,7 @@ def _canonical_unit(written: str) -> str:
 
 
 def canonical_date(year: str | None, month: str | None, day: str | None) -> str:
-    """Return year, month and day as `2024-5-20`; a part the text does not state is left empty."""
+    """Return year, month and day as `2024-5-20`; a part that the text does not state is left empty."""
     if year and len(year) == 2:
         year = f"20{year}"
     name = (month or "")[:3].lower()
@@ -132,7 +132,7 @@ def canonical_clock(hour: str, minute: str | None, half: str | None) -> str:
 
 
 def chinese_numeral(written: str) -> int | None:
-    """Return the value of a numeral below ten thousand, such as 三, 十二 or 三千五百; None for anything else."""
+    """Return the value of a Chinese numeral below ten thousand, such as 三, 十二 or 三千五百; None for other texts."""
     if all(c in _CHINESE_DIGITS for c in written):
         # Two digits in a row, as in 三四天, mean "three or four".
         return (
@@ -153,7 +153,7 @@ def chinese_numeral(written: str) -> int | None:
 
 
 def english_numeral(word: str) -> int | None:
-    """Return the value of a number word from two to ninety, else None ("one" is too often no number)."""
+    """Return the value of a number word from two to ninety; None for other words ("one" is often not a number)."""
     return _ENGLISH_NUMERALS.get(word.lower())
 
 
@@ -312,7 +312,7 @@ def _read_path(match: re.Match[str]) -> FactMatch | None:
 
 
 def _read_dotted(match: re.Match[str]) -> FactMatch | None:
-    """Make a fact of a dotted name such as `app.main`; None for `end.Next`, two sentences without a space."""
+    """Make a fact of a dotted name such as `app.main`; None for `end.Next`, which is two sentences without a space."""
     first, _, rest = match[0].partition(".")
     missing_space = first.islower() and rest[:1].isupper() and rest.isalpha()
     too_long = len(match[0]) > _LONGEST_DOTTED_NAME
@@ -320,7 +320,7 @@ def _read_dotted(match: re.Match[str]) -> FactMatch | None:
 
 
 def _read_code(match: re.Match[str]) -> FactMatch | None:
-    """Make a fact of an order number, a hash or the like; None for a very long one, which is encoded data."""
+    """Make a fact of an order number, a hash or a similar code; None for a very long one, which is encoded data."""
     ordinal = _ORDINAL.fullmatch(match[0])
     if ordinal:
         return FactMatch("number", f"{canonical_number(ordinal[1])}|th", match.start(), match.end())
@@ -487,7 +487,7 @@ def find_hits(text: str, kind: SentenceKind = "prose") -> list[FactMatch]:
 
 
 def _quoted(text: str, found: set[tuple[int, int]]) -> Iterator[FactMatch]:
-    """Yield quoted names; a quotation that ends like a sentence or is as long as one is no name."""
+    """Yield quoted names; a quotation that ends like a sentence, or is as long as one, is not a name."""
     for match in _QUOTED.finditer(text):
         start, end = match.span(match.lastgroup or 0)
         name = " ".join(text[start:end].casefold().split())
@@ -497,7 +497,7 @@ def _quoted(text: str, found: set[tuple[int, int]]) -> Iterator[FactMatch]:
 
 
 def _context(text: str, start: int, end: int) -> str:
-    """Return the sentence of a fact if it is short, else the clauses around it, with "…" where a clause is cut."""
+    """Return the sentence of a fact if it is short; otherwise the clauses around it, with "…" where a clause is cut."""
     if _columns(text) <= _COLUMNS_WHOLE:
         return text.strip()
     left = max(0, start - _reach(text[max(0, start - _COLUMNS_BEFORE) : start], _COLUMNS_BEFORE))
@@ -528,5 +528,8 @@ def _columns(text: str) -> int:
 
 
 def _reach(neighbours: str, columns: int) -> int:
-    """Return how many characters of a text fit into `columns`; a Chinese character is as wide as two letters."""
+    """Return the number of characters of a text that fit into `columns`.
+
+    A Chinese character is as wide as two letters.
+    """
     return columns if neighbours.isascii() else columns // 2

@@ -54,7 +54,7 @@ _ENOUGH_OF_A_RULE = 0.6
 
 
 class _StatedFacts:
-    """The facts that one summary states, indexed to look up if a fact of the source is among them."""
+    """The facts that one summary states, with an index to look up whether it states a fact of the source."""
 
     def __init__(self, summary: str, reading: ReadCache) -> None:
         self._text = same_width(single_line(clean_text(summary))).casefold()
@@ -135,7 +135,7 @@ class _StatedFacts:
         return bool(year) and rest in self._yearless
 
     def _has_rule(self, key: str) -> bool:
-        """Return True if the summary has a rule of the same polarity (`require`, `forbid`) with most of its words."""
+        """Return True if the summary has a rule that also requires, or also forbids, and has most of the same words."""
         polarity, _, words = key.partition(":")
         terms = words.split()
         shared: dict[tuple[int, int], int] = {}
@@ -262,7 +262,7 @@ def without_annex(summary: str) -> str:
 def _graded_facts(
     source: Sequence[Passage], reading: ReadCache, outdated: frozenset[str]
 ) -> list[tuple[Fact, float]]:
-    """Return each distinct fact as it was first stated, with its weight; none of the `outdated` sentences."""
+    """Return each distinct fact as it was first stated, with its weight; facts of `outdated` sentences are left out."""
     first: dict[tuple[str, str], Fact] = {}
     voices: dict[tuple[str, str], float] = {}
     mentions: dict[tuple[str, str], int] = {}
@@ -284,7 +284,7 @@ def _graded_facts(
 
 
 def _annex_lines(missing: Sequence[Fact], *, chinese: bool) -> Iterator[str]:
-    """Yield the lines of a summary's annex: one for each missing fact that no earlier line states."""
+    """Yield the lines of a summary's annex: one line for each missing fact that no earlier line states."""
     stated: set[tuple[str, str]] = set()
     for fact in missing:
         if (fact.kind, fact.key) not in stated:
@@ -295,7 +295,7 @@ def _annex_lines(missing: Sequence[Fact], *, chinese: bool) -> Iterator[str]:
 def _affordable(
     lines: Sequence[str], *, room: int, joint: int, count: Callable[[str], int]
 ) -> list[int]:
-    """Return the indexes of the annex lines that fit `room` tokens, in order; one that is too long is skipped."""
+    """Return the indexes of the annex lines that fit `room` tokens, in order; a line that is too long is skipped."""
     chosen: list[int] = []
     misfits = 0
     for at, line in enumerate(lines):

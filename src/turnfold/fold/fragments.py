@@ -40,7 +40,7 @@ _JSON_KEY = late_pattern(r"\"([^\"]{1,80})\"\s*:")
 
 
 class SummaryPiece(NamedTuple):
-    """A sentence with what is needed to tell if it stands alone."""
+    """A sentence, and the information that decides if it can be understood alone."""
 
     text: str
     facts: frozenset[str]
@@ -74,7 +74,7 @@ def own_words(text: str, hits: Iterable[FactMatch]) -> int:
 
 
 def short_answers(pieces: Sequence[SummaryPiece]) -> dict[int, SentenceNeed]:
-    """Return what each sentence without a subject needs, by index; sentences that stand alone are not in it."""
+    """Return {index: what it needs} of the sentences without a subject; other sentences are not in the result."""
     found: dict[int, SentenceNeed] = {}
     question: int | None = None
     call: int | None = None

@@ -43,7 +43,7 @@ def fold_due(tokens: int, allowed: int, threshold: float) -> bool:
 
 
 def fold_span(view: SpanView, room: Room, *, due: int, keep_turns: int) -> int:
-    """Return the first span (messages that belong together) that is not folded; `view.start` to fold nothing.
+    """Return the first span (messages that belong together) that is not to be folded; `view.start` to fold nothing.
 
     `due` is the number of tokens of the window at which folding is due. The spans that stay cost less than that, even
     with the longest summary, so that a fold is not due again at once.
@@ -67,9 +67,11 @@ def fold_span(view: SpanView, room: Room, *, due: int, keep_turns: int) -> int:
 
 
 def _last_exchange(view: SpanView, room: Room, *, most: int) -> int:
-    """Return the first span of the turn before the newest one; of its last message alone if that turn is over `most`.
+    """Return the first span of the turn before the newest one.
 
-    The newest span if there is no earlier turn in the view, or if not even the last message fits the room.
+    If that turn has more than `most` tokens, returns the span of its last message.
+
+    Returns the newest span if there is no earlier turn in the view, or if not even the last message fits the room.
     """
     turns = view.transcript.grouper.turns
     if len(turns) < 2 or turns[-1] <= view.start:

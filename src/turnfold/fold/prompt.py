@@ -130,7 +130,7 @@ def _no_slot() -> InvalidOption:
 
 
 def history_text(passages: Iterable[Passage], *, previous: str) -> str:
-    """Return the text that the summariser gets: the summary so far and the conversation, each fenced as data."""
+    """Return the text that the summariser gets: the previous summary and the conversation, each fenced as data."""
     lines = "\n".join(map(_spoken, passages))
     note = with_continuation_note(_CONVERSATION, lines)
     conversation = fence(lines, label="conversation", note=note)
@@ -144,7 +144,7 @@ def _spoken(passage: Passage) -> str:
 
 
 def prefix_shows(sent: Context, entries: Sequence[Entry], *, summary: str) -> bool:
-    """Return True if a prompt that was sent shows the summary so far and these entries exactly as they are stored.
+    """Return True if a prompt that was sent shows the previous summary and these entries exactly as they are stored.
 
     System messages are not folded and need not be shown; entries that are newer than the prompt are ignored.
     """
@@ -236,7 +236,9 @@ def _prefix_request(template: str, language: str, *, limit: int, kept: int) -> s
 def split_to_fit(
     passages: Sequence[Passage], limit: int, count: Callable[[str], int]
 ) -> Iterator[list[Passage]]:
-    """Split messages to summarise into groups of at most `limit` tokens, in order; a longer one is split over groups.
+    """Split messages to summarise into groups of at most `limit` tokens, in order.
+
+    A longer message is split over groups.
 
     Raises `InvalidOption` if `limit` is not positive.
     """

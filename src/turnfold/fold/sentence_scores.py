@@ -149,7 +149,7 @@ class Form(NamedTuple):
 
 
 def is_outcome(words: str) -> bool:
-    """Return True if a line of tool output tells an error or a result."""
+    """Return True if a line of tool output reports an error or a result."""
     return _OUTCOME.search(words) is not None
 
 

@@ -54,7 +54,7 @@ _BULLET = late_pattern(r"\s*(?:[-*•]\s+)?")
 
 @lru_cache(maxsize=256)
 def role_of(speaker: str) -> str:
-    """Return the role that a name such as `tool:get_order` begins with, in English; any other name in lower case."""
+    """Return, in English, the role that a name such as `tool:get_order` begins with; any other name in lower case."""
     name = speaker.strip().lower()
     return _ROLES.get(_FIRST_WORD.split(name, maxsplit=1)[0], name)
 
@@ -92,7 +92,7 @@ def prefix_of(speaker: str, *, chinese: bool) -> str:
 
 
 def split_prefix(line: str, labels: frozenset[str] = frozenset()) -> tuple[str, str]:
-    """Split a line into speaker and words; the speaker is "" unless it is a role or one of `labels`."""
+    """Split a line into speaker and words; the speaker is "" if it is neither a role nor one of `labels`."""
     prefix = _PREFIXED.match(line)
     if prefix is None or not (prefix["label"] in labels or role_of(prefix["label"]) in _VOICES):
         return "", line
@@ -123,7 +123,7 @@ def line_of(speaker: str, words: str, *, chinese: bool) -> str:
 
 
 def as_summary(text: str, speakers: Iterable[str] = ()) -> str:
-    """Return a model's summary with no line that reads as the words of one of the `speakers` or of any role.
+    """Return a model's summary, changed so that no line reads as the words of one of the `speakers` or of a role.
 
     A line such as `user: ...` in a model's text is only the model's claim of what the user said, so it gets the speaker
     `summary`; so does a line that looks like the heading of the annex.

@@ -88,7 +88,7 @@ class ReadCache:
 
 
 def as_read(passage: Passage, longest: int = LONGEST_READ) -> Passage:
-    """Return the passage with a note in place of the middle if its text is longer than `longest` characters.
+    """Return the passage; if its text is longer than `longest` characters, a note replaces the middle of the text.
 
     Reading takes a few microseconds per character, so 50 MB of tool output would take minutes.
     """
@@ -105,7 +105,7 @@ def as_read(passage: Passage, longest: int = LONGEST_READ) -> Passage:
 
 
 def hits_of(passage: Passage, sentence: Sentence, reading: ReadCache) -> tuple[FactMatch, ...]:
-    """Return the facts of a sentence; the note that a part of the message was not read is a fact too."""
+    """Return the facts of a sentence; a note that a part of the message was not read is a fact too."""
     if passage.unread and sentence.text == passage.unread:
         return (FactMatch("unread", passage.unread.casefold(), 0, len(passage.unread)),)
     return reading.hits(sentence.text, sentence.kind)
@@ -214,7 +214,7 @@ def _speaker(message: Message) -> str:
 
 
 def _text_of(parts: Iterable[Part]) -> str:
-    """Return the text of a message's parts, with a mark such as `[image]` for a part without text."""
+    """Return the text of a message's parts, with a placeholder such as `[image]` for a part without text."""
     texts: list[str] = []
     for part in parts:
         match part:

@@ -43,7 +43,7 @@ _MICRO = 1_000_000
 def chatgpt_histories(
     found: Iterator[Value | UnreadableItem], name: str, *, branches: bool
 ) -> HistoryEvents:
-    """Yield the conversations in ChatGPT's export as events; `name` is the basis of ids for those without one."""
+    """Yield the conversations in ChatGPT's export as events; ids of conversations without one are made from `name`."""
     number = 0
     for each in found:
         if isinstance(each, UnreadableItem):

@@ -50,7 +50,7 @@ class _Event:
 
 @dataclass(slots=True)
 class _Chain:
-    """One conversation of a transcript file: the main one of a session, or that of a sub-agent."""
+    """One conversation of a transcript file: the main conversation of a session, or that of a sub-agent."""
 
     events: list[_Event] = field(default_factory=list[_Event])
     answers: dict[str, _Event] = field(default_factory=dict[str, _Event])
@@ -117,7 +117,7 @@ def _history(conversation: str, chain: _Chain) -> HistoryEvents:
 
 
 def _join_blocks(before: object, more: object) -> list[object]:
-    """Join the content blocks of two transcript lines of one message; a tool call that is in both is kept once."""
+    """Join the content blocks of two transcript lines of one message; a tool call that is in both occurs once."""
     known = _blocks(before)
     calls = {text_field(read_fields(block), "id") for block in known} - {""}
     return [*known, *(b for b in _blocks(more) if text_field(read_fields(b), "id") not in calls)]

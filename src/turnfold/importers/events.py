@@ -52,7 +52,7 @@ class UnreadableItem:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredItem:
-    """Event of a file reader: an item that is no message and is not imported, such as an option of a model call."""
+    """Event of a file reader: an item that is not a message and is not imported, such as an option of a model call."""
 
     what: str
     """Kind of the item; items are counted by it."""

@@ -179,7 +179,7 @@ _PROGRESS_STEP = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The result of an import: what was written, skipped, and found unchanged."""
+    """The result of an import: what was written, what was skipped, and what was found unchanged."""
 
     format: str
     conversations: tuple[str, ...] = ()
@@ -300,7 +300,7 @@ class _FileImport:
     async def run(
         self, *, skip_bad: bool, trial: bool, progress: _ProgressCallback | None
     ) -> Imported:
-        """Check the file, raise an error if it cannot be imported, and unless `trial` is set, write it."""
+        """Check the file, raise an error if it cannot be imported, and write it unless `trial` is True."""
         await self._check_file(progress)
         self._raise_faults(skip_bad=skip_bad)
         new = [
@@ -339,7 +339,7 @@ class _FileImport:
         )
 
     def _read(self) -> HistoryEvents:
-        """Read the file; if a conversation id was given, its only conversation gets that id."""
+        """Read the file; if a conversation id was passed, the only conversation of the file gets that id."""
         begun = 0
         for piece in read_histories(self._path, self._format, branches=self._branches):
             if isinstance(piece, ConversationStart) and self._given_name:
@@ -392,7 +392,7 @@ class _FileImport:
         return known
 
     async def _stored(self, name: str, after: int) -> list[Entry]:
-        """Read a page of stored entries to compare with the file; redaction labels in them are without numbers."""
+        """Read a page of stored entries to compare with the file; numbers are removed from redaction labels in them."""
         page = await self._store.read(self._scope, name, after=after, limit=_PAGE)
         if (redaction := redaction_of(self._store)) is None:
             return page
@@ -422,8 +422,8 @@ class _FileImport:
         for name, known in self._conversations.items():
             if differs := known.matching.differs:
                 raise Conflict(
-                    f"conversation {name!r} is already in the store and differs from entry {differs:,} on; "
-                    "nothing was imported. Import it under another name, or delete the stored one"
+                    f"conversation {name!r} is already in the store and differs from entry {differs:,} on; nothing "
+                    "was imported. Import it under another name, or delete the stored conversation"
                 )
         if not any(known.message_count for known in self._conversations.values()):
             raise InvalidExport(

@@ -77,13 +77,13 @@ def detect(path: Path) -> str:
         "it has neither messages nor conversations",
     )
     raise InvalidOption(
-        f"the format of {path.name} is not known ({problem}). If it is one of these, name it with --format: "
+        f"the format of {path.name} is not known ({problem}). If it is one of the following, name it with --format: "
         f"{', '.join(FORMATS)}"
     )
 
 
 def read_histories(path: Path, format_name: str, *, branches: bool) -> HistoryEvents:
-    """Yield the conversations of a file in the given format as events, in order."""
+    """Yield the conversations of a file in the format `format_name` as events, in order."""
     name = path.name.split(".")[0] or "imported"
     if is_sqlite(path):
         yield from _table_histories(path, format_name, name)

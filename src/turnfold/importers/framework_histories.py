@@ -62,7 +62,7 @@ _TABLES: Final = {
 
 
 def is_langchain(value: object) -> bool:
-    """Return True for a stored LangChain message, and for an object with a list of such messages."""
+    """Return True if a value is a stored LangChain message, or an object with a list of such messages."""
     fields = read_fields(value)
     if fields.get("lc") and "kwargs" in fields:
         return True
@@ -218,7 +218,10 @@ def is_sqlite(path: Path) -> bool:
 
 
 def session_table(path: Path) -> str:
-    """Return the format of a SQLite file, found by the names of its tables; raise `InvalidExport` if none is known."""
+    """Return the format of a SQLite file, found by the names of its tables.
+
+    Raises `InvalidExport` if no format is known.
+    """
     try:
         with closing(_open(path)) as file:
             names = {row[0] for row in file.execute("SELECT name FROM sqlite_master")}

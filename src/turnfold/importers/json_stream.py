@@ -42,12 +42,12 @@ _MAX_ATOM = 16
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object; a key that is given twice could be read in two ways."""
+    """Return an object; raise an error if a key occurs twice, because the object could be read in two ways."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:40]!r} is given twice")
+        raise ValueError(f"the key {twice[:40]!r} occurs twice")
     return found
 
 
@@ -101,7 +101,7 @@ def _member(archive: zipfile.ZipFile, path: Path) -> str:
 
 
 def read_values(file: IO[str]) -> Iterator[Value | UnreadableItem]:
-    """Yield every JSON value of a file, in order; one that is not valid JSON as an `UnreadableItem`."""
+    """Yield every JSON value of a file, in order; a value that is not valid JSON becomes an `UnreadableItem`."""
     first, number = file.readline(_CHUNK), 1  # a whole export may be on one line
     while first and not first.strip():
         number += first.endswith("\n")
@@ -150,7 +150,10 @@ def _parse(text: str, line: int) -> Value | UnreadableItem:
 
 
 def _elements(first: str, file: IO[str], number: int) -> Iterator[Value | UnreadableItem]:
-    """Yield the elements of a JSON list, or objects that span several lines; `number` is that of the line `first`."""
+    """Yield the elements of a JSON list, or objects that span several lines.
+
+    `number` is the number of the line `first`.
+    """
     scan = _Scan(first, file, number)
     scan.skip_opening()
     while (found := scan.next_value()) is not None:
@@ -176,7 +179,7 @@ class _Scan:
             self._at += 1
 
     def next_value(self) -> Value | UnreadableItem | None:
-        """Return the next JSON value, or None at the end of the file."""
+        """Return the next JSON value; None at the end of the file."""
         self._skip()
         opening = self._text[self._at : self._at + 1]
         if not opening or (self._list and opening == "]"):
@@ -201,7 +204,7 @@ class _Scan:
         return _parse(text, line)
 
     def _decoded(self) -> tuple[object, int] | None:
-        """Decode the JSON value at the current position; return it and its end, or None if it is not valid JSON."""
+        """Decode the JSON value at the current position; return it and its end, None if it is not valid JSON."""
         while True:
             try:
                 return _DECODER.raw_decode(self._text, self._at)

@@ -63,7 +63,7 @@ _KNOWN_FIELDS = frozenset(
 def provider_histories(
     found: Iterator[Value | UnreadableItem], provider: str, name: str
 ) -> HistoryEvents:
-    """Yield the conversations in a provider's messages or request bodies; `name` is the id for those without one."""
+    """Yield the conversations in a provider's messages or request bodies; `name` is the id of those without an id."""
     accept = PROVIDERS[provider]
     is_started = False
     number = 0

@@ -83,7 +83,7 @@ class _StoredState:
 
     @property
     def covered(self) -> int:
-        """Last log position that is covered by the summary, or by the extract shown instead of it; 0 for none."""
+        """Last log position that the summary, or the extract shown instead of it, covers; 0 if there is none."""
         live = self.shown
         stood_in = self.stand_in[0] if self.stand_in[0] > self.cleared else 0
         return max(live.upto if live else 0, stood_in)
@@ -98,7 +98,7 @@ class _StoredState:
 
     @property
     def shown(self) -> Checkpoint | None:
-        """Checkpoint whose summary a context must show; None if there is none since the last `clear()`."""
+        """Checkpoint whose summary a context must show; None if there is no checkpoint since the last `clear()`."""
         live = self.checkpoints[-1] if self.checkpoints else None
         return live if live is not None and live.upto > self.cleared else None
 
@@ -161,7 +161,7 @@ async def _stand_in(session: AsyncSession) -> tuple[int, str]:
 
 
 def _leading_system(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Return the system messages at the start of the log; they are current if no stored session note lists others."""
+    """Return the system messages at the start of the log, which are in use if no stored session note lists others."""
     return takewhile(lambda entry: entry.message.role == "system", entries[:_MAX_LEADING])
 
 
@@ -249,7 +249,7 @@ def _check_summary(stored: _StoredState, context: Context) -> Iterator[AuditFaul
 
 
 def _check_accounting(stored: _StoredState, context: Context) -> Iterator[AuditFault]:
-    """Yield a fault for each entry that is not exactly one of: sent, folded, listed as dropped."""
+    """Yield a fault for each entry that is not exactly one of these: sent, folded, listed as dropped."""
     sent = {seq for seq in context.positions if seq >= 0}
     listed = _with_outcome(context, Outcome.DROPPED)
     folded = _with_outcome(context, Outcome.FOLDED)
@@ -319,7 +319,7 @@ def _is_shortened(context: Context) -> bool:
 
 
 def _with_outcome(context: Context, outcome: Outcome) -> dict[int, str]:
-    """Return seq -> reason of all entries that the receipt lists with this outcome."""
+    """Return {seq: reason} of all entries that the receipt lists with this outcome."""
     return {
         seq: fate.reason
         for fate in context.fates

@@ -1,4 +1,4 @@
-"""Chinese translations of the reasons in receipts and comparisons, which are stored in English like errors and JSON.
+"""Chinese translations of the reasons in receipts (context reports) and comparisons, which are stored in English.
 
 A reason that is not in the table is shown in English.
 """

@@ -79,7 +79,7 @@ def diff_calls(
 
 
 def _only_in(items: Sequence[SentItem], others: Sequence[SentItem]) -> tuple[SentItem, ...]:
-    """Return the messages that are missing in `others`; one that occurs twice must be there twice."""
+    """Return the messages that are missing in `others`; a message that occurs twice must be there twice."""
     known = Counter(item.digest for item in others)
     missing: list[SentItem] = []
     for item in items:

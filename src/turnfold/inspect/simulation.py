@@ -240,7 +240,10 @@ class Simulation:
         return self.calls[-1].dropped if self.calls else 0
 
     def cost(self, model: str, prices: PriceTable) -> Cost:
-        """Estimate what the replayed calls would cost with a model at list prices; `UnknownModel` if it has none."""
+        """Estimate what the replayed calls would cost with a model at list prices.
+
+        Raises `UnknownModel` if it has no price.
+        """
         if not model:
             raise InvalidOption("cost() got an empty model name: give the model whose prices apply")
         price = prices.price(model)
@@ -315,7 +318,7 @@ class SimulationPlan:
 
 
 def plan_for(name: str) -> SimulationPlan:
-    """Parse the name of a strategy, or several joined by `+`; raises `InvalidOption` for an unknown one."""
+    """Parse the name of a strategy, or several names joined by `+`; raises `InvalidOption` if a name is unknown."""
     steps: list[Strategy] = []
     words = [word.strip() for word in name.split("+")]
     for word in words:
@@ -416,7 +419,7 @@ class FoldRecorder(ExtractiveWriter):
         return text
 
     def folds(self, session: Session, sent: Context | None) -> tuple[SimulatedFold, ...]:
-        """Return the folds that were recorded since this was last called; `sent` is the last context before them."""
+        """Return the folds that were recorded since the last call of this; `sent` is the last context before them."""
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return ()

@@ -191,7 +191,7 @@ def _rows(
 
 
 def _moved_systems(fates: Sequence[_Range]) -> list[int]:
-    """Return the seqs of the system messages that the receipt lists as moved to the front."""
+    """Return the seqs of the system messages that the receipt (context report) lists as moved to the front."""
     return [
         seq
         for start, stop, outcome, reason in fates
@@ -364,7 +364,7 @@ def call_view(explained: Explanation, numbers: Mapping[str, int] | None = None) 
 
 
 def with_tail_parts(sections: Mapping[str, int], tail: Mapping[str, int]) -> dict[str, int]:
-    """Return the tokens of the sections, with those of `pins`, `rules` and `recalled` in the place of the tail.
+    """Return the tokens of the sections, with `pins`, `rules` and `recalled` instead of their sum, the tail.
 
     `pins` stands for everything else that a program puts into the tail: state, findings, notes, workspace.
     """

@@ -125,7 +125,9 @@ def _chunk_of(result: object, path: str) -> ContentChunk:
 def _first(fields: dict[str, object], names: tuple[str, ...], path: str) -> object:
     name = next((each for each in names if fields.get(each) is not None), None)
     if name is None:
-        raise InvalidRecord(f"no field {' or '.join(names)}; one of them is needed", path=path)
+        raise InvalidRecord(
+            f"the result has no field {' or '.join(names)}: give one of them", path=path
+        )
     return fields.pop(name)
 
 
@@ -136,7 +138,8 @@ def _source(fields: dict[str, object], path: str) -> str:
     page = next((fields[name] for name in _PAGES if fields.get(name) is not None), None)
     if not isinstance(book, str) or not isinstance(page, int | str):
         raise InvalidRecord(
-            "no field source, and no reg_id with page_num; give one of both", path=path
+            "the result has neither the field source, nor reg_id and page_num: give one or the other",
+            path=path,
         )
     return f"{book} P{page}"
 
@@ -144,7 +147,9 @@ def _source(fields: dict[str, object], path: str) -> str:
 def with_chunk(
     chunks: Sequence[ContentChunk], chunk: ContentChunk, *, most: int, least: float
 ) -> list[ContentChunk]:
-    """Return the chunks and one more: by relevance (newest first among equals), at most `most`, none below `least`.
+    """Return the chunks and one more, most relevant first (newest first among equals).
+
+    At most `most` chunks are returned, and none with a relevance below `least`.
 
     The same content of the same source is kept once, with the better score. Of a page or table only the newest version
     is kept, whatever its score; search results are excerpts, of which one source may have several.
@@ -260,7 +265,7 @@ class AgentMemory:
         _log.debug(f"[Memory] 缓存目录: {reg_id}")
 
     def get_cached_toc(self, reg_id: str) -> dict[str, object] | None:
-        """获取缓存的目录: return a copy of a regulation's cached table of contents, or None."""
+        """获取缓存的目录: return a copy of a regulation's cached table of contents; None if there is none."""
         found = self.toc_cache.get(reg_id)
         return None if found is None else thaw_object(freeze_object(found, path="toc"))
 
@@ -315,7 +320,10 @@ class AgentMemory:
         return "\n\n" + "\n".join(lines)
 
     def get_toc_context(self, *, tokens: int | None = None, fenced: bool = False) -> str:
-        """Return the cached tables of contents as outlines in at most `tokens`, the deepest levels cut if needed."""
+        """Return the cached tables of contents as outlines in at most `tokens`.
+
+        The deepest levels are cut if needed.
+        """
         items = [FindingItem(reg_id, toc, toc=True) for reg_id, toc in self.toc_cache.items()]
         return self._text(items, tokens, fenced=fenced)
 

@@ -1,4 +1,7 @@
-"""Count how many messages of a passed history are stored already, by their digests: such messages have no ids."""
+"""Counts how many messages of a history are stored already.
+
+Such messages have no ids, so their digests are compared.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ def digest_of(message: Message) -> bytes:
 
 
 def count_known(known: Sequence[bytes], passed: Sequence[bytes]) -> int:
-    """Return how many messages at the beginning of `passed` are in `known`; both are digests of messages, in order.
+    """Return how many messages at the beginning of `passed` are in `known`.
+
+    Both are lists of message digests, in order.
 
     If both begin with the same message they are compared in order, skipping known messages that other writers added.
     Otherwise `passed` is taken for the newer part of the history: its longest overlap with the end of `known` counts.

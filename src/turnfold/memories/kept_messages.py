@@ -22,7 +22,7 @@ _MIN_RELEASED = 64
 
 
 class KeptMessages:
-    """The messages a memory keeps, the anchor (the first of them), and the anchors of windows built from them."""
+    """The messages that a memory has in the process, its anchor (the first of them), and the anchors of its windows."""
 
     __slots__ = ("anchor", "complete", "seq", "transcript", "windows")
 
@@ -40,22 +40,22 @@ class KeptMessages:
         """Number of the newest message, system messages included; for a stored session, its seq."""
 
     def add(self, message: Message, seq: int = 0, tokens: int | None = None) -> None:
-        """Append a message; `seq` is its number (0 for the next one), `tokens` its cost if known."""
+        """Append a message; `seq` is its number (0 for the next number), `tokens` its token count if known."""
         self.seq = seq or self.seq + 1
         self.transcript.add(message, tokens, number=self.seq)
 
     def count(self) -> int:
-        """Return the number of kept messages, system messages and the summary included."""
+        """Return the number of messages in the memory, including system messages and the summary."""
         after_anchor = len(self.transcript.messages) - self.anchor.position
         opening = len(self.transcript.system) + bool(self.anchor.summary)
         return opening + (self._head() is not None) + after_anchor - len(self._orphaned_results())
 
     def tokens(self) -> int:
-        """Return the tokens of all kept messages, system messages and the summary included."""
+        """Return the tokens of all messages in the memory, including system messages and the summary."""
         return sum(piece.tokens for piece in self.pieces())
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the kept messages with their tokens in the order they were added, without placeholders."""
+        """Yield the messages in the memory with their tokens, in the order they were added, without placeholders."""
         transcript = self.transcript
         opening = [*transcript.system]
         if self.anchor.summary:
@@ -72,7 +72,7 @@ class KeptMessages:
                 yield view.capped(Piece(message, cost, position))
 
     def view(self) -> SpanView:
-        """Return the kept messages as spans (messages that must stay together), for a truncation strategy."""
+        """Return the messages in the memory as spans (messages that must stay together), for a truncation strategy."""
         return anchored_view(self.transcript, self.anchor)
 
     def release_before(self, anchor: Anchor) -> None:
@@ -92,7 +92,7 @@ class KeptMessages:
         self._rebuild(set(self._unshown()))
 
     def first_needed(self) -> int:
-        """Return the position of the first message that is still needed: kept, or not yet covered by the summary."""
+        """Return the position of the first message that is still needed: kept, or not covered by the summary yet."""
         anchor = self.anchor
         return min(anchor.position, anchor.covered) if anchor.summary else anchor.position
 
@@ -126,7 +126,7 @@ class KeptMessages:
         )
 
     def _rebuild(self, unwanted: set[int]) -> None:
-        """Rebuild the transcript without `unwanted` and released messages; a running turn keeps its question."""
+        """Rebuild the transcript without `unwanted` and released messages; the user message of a running turn stays."""
         old, head = self.transcript, self._head()
         wanted = [at for at in range(self.first_needed(), len(old.messages)) if at not in unwanted]
         if head is not None and head.position < self.first_needed():

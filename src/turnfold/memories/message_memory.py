@@ -124,18 +124,18 @@ class MessageMemoryConfig:
     def _check_persistence(self) -> None:
         if self.enable_persistence not in (None, False, True):
             raise InvalidOption(
-                f"enable_persistence={self.enable_persistence!r}: use True, False, or None"
+                f"enable_persistence={self.enable_persistence!r} must be True, False or None"
             )
         if self.enable_persistence is not None:  # documented as a number
             object.__setattr__(self, "enable_persistence", bool(self.enable_persistence))
         if self.enable_persistence and self.db_path is None:
             raise InvalidOption(
-                "enable_persistence=True with db_path=None: set db_path to the file of the conversation"
+                "enable_persistence=True needs a file: set db_path to the file of the conversation"
             )
         name = "a file" if self.db_path is None else str(self.db_path)
         if not name or name == ":memory:" or name.startswith("file:"):
             raise InvalidOption(
-                f"db_path {name!r} is not the path of a file: give one, such as 'chat.db'"
+                f"db_path={name!r} is not the path of a file: give a path such as 'chat.db'"
             )
 
 
@@ -167,7 +167,7 @@ class MessageMemory:
             self._open(self.config.db_path)
 
     def add(self, message: object) -> None:
-        """Append a message (in any accepted format) and remove the oldest ones if a limit is exceeded.
+        """Append a message (in any accepted format), and remove the oldest messages if a limit is exceeded.
 
         With `db_path` the message is synced to the file first.
         """
@@ -196,7 +196,7 @@ class MessageMemory:
             self._try_save()
 
     def get_messages(self) -> list[Message]:
-        """Return all kept messages, system first, in order."""
+        """Return all messages in the memory, system messages first, in order."""
         return [piece.message for piece in self._current().pieces()]
 
     def get_messages_within_budget(
@@ -259,11 +259,11 @@ class MessageMemory:
         return None if self._last is None else self._last.receipt
 
     def count(self) -> int:
-        """Return the number of kept messages, system included."""
+        """Return the number of messages in the memory, including system messages."""
         return self._current().count()
 
     def get_token_count(self) -> int:
-        """Return the tokens of all kept messages."""
+        """Return the tokens of all messages in the memory."""
         return self._current().tokens()
 
     def clear(self) -> None:
@@ -281,7 +281,7 @@ class MessageMemory:
         return 0 if message is None else formula_message_tokens(as_message(message))
 
     def truncate(self, target_tokens: int) -> int:
-        """Remove the oldest messages until the rest fits `target_tokens`; return how many were removed.
+        """Remove the oldest messages until the others fit `target_tokens`; return the number of removed messages.
 
         Raises `Conflict`, with nothing removed, if another handle changed the session at the same time.
         """
@@ -330,7 +330,7 @@ class MessageMemory:
             raise
 
     def _current(self) -> KeptMessages:
-        """Return the kept messages, first brought up to date with the file if other handles changed it."""
+        """Return the messages in the memory, after reading the file again if other handles changed it."""
         if self._stored is not None:
             log, newer = self._stored.refresh(self._log)
             if log is not self._log:
@@ -351,12 +351,15 @@ class MessageMemory:
             self._enforce_limits()
 
     def _check_system(self, messages: Sequence[Message]) -> None:
-        """Raise `BudgetTooSmall` if these new system messages would exceed the limits; else save the current state."""
+        """Raise `BudgetTooSmall` if these new system messages would exceed the limits.
+
+        Otherwise the current state is saved.
+        """
         self._limits_with(messages)
         self._try_save()
 
     def _mark(self) -> tuple[object, ...]:
-        """Return a value that changes if messages were released or summarised: then the state must be saved."""
+        """Return a value that changes if messages were released or summarised, so that the state must be saved."""
         anchor = self._log.anchor
         return self._log.transcript, anchor.summary, anchor.covered, self._limits
 
@@ -392,7 +395,10 @@ class MessageMemory:
         self._enforce_limits()
 
     def _limits_with(self, system_messages: Sequence[Message]) -> Budget | None:
-        """Return the configured limits as a budget that keeps these system messages whole; None without limits."""
+        """Return the configured limits as a budget that never shortens these system messages.
+
+        Returns None if there are no limits.
+        """
         config = self.config
         if not (config.max_messages or config.max_tokens):
             return None
@@ -414,7 +420,7 @@ class MessageMemory:
     def _budget_for(
         self, tokens: int, system_messages: Sequence[Message], *, marks: WaterMarks
     ) -> Budget:
-        """Return a budget that keeps everything within `tokens`, with these system messages whole."""
+        """Return a budget of `tokens` that never shortens these system messages."""
         allowed = tokens + self._counter.reply
         needed = sum(map(self._counter.count_message, system_messages))
         system_share = (needed + 1) / allowed
@@ -468,7 +474,7 @@ class MessageMemory:
 def _limited_summarizer(
     summarizer: Summarizer | Summaries | None, count: Callable[[str], int]
 ) -> Summarizer:
-    """Return a summarizer whose text is clipped to its limit, and that makes an extract if the given one fails."""
+    """Return a summarizer whose text is clipped to its limit, and that makes an extract if `summarizer` fails."""
     extract = extractive_summarizer(count)
     if summarizer is None:
         return extract
@@ -497,7 +503,10 @@ def _limited_summarizer(
 def _messages_summarizer(
     summarizer: Summarizer | Summaries, count: Callable[[str], int]
 ) -> Summarizer:
-    """Return any accepted summarizer as a function of messages; raise `InvalidOption` if it is not callable as one."""
+    """Return any accepted summarizer as a function of messages.
+
+    Raises `InvalidOption` if it cannot be called like that.
+    """
     if callable(summarizer) and _takes_previous(summarizer):
         return cast("Summarizer", summarizer)
     from turnfold.memory import SummaryTask, writer_for  # loads the stores

@@ -55,7 +55,7 @@ _PAGE: Final = 1000
 
 
 class _State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The stored state of a `MessageMemory`, apart from its messages: which are kept, where windows begin."""
+    """The stored state of a `MessageMemory` apart from its messages: which messages it has, where windows begin."""
 
     v: int = 1
     seq: int = 0
@@ -78,7 +78,7 @@ LoggedMessage: TypeAlias = tuple[Message, int, int]
 
 
 class MessageFile:
-    """The SQLite file of a `MessageMemory`, which is a session: loads kept messages, appends, saves their state."""
+    """The SQLite file of a `MessageMemory`, which is a session: loads messages, appends them, saves their state."""
 
     def __init__(self, path: str | Path, session: str, *, counter: TokenCounter) -> None:
         self._file = SqliteStore(path, counter=counter, blocking=True)
@@ -98,7 +98,10 @@ class MessageFile:
             raise
 
     def refresh(self, log: KeptMessages) -> tuple[KeptMessages, Iterator[LoggedMessage]]:
-        """Return the kept messages and the new ones to add; loaded again if another handle changed more than that."""
+        """Return the messages in the memory, and the new messages to add.
+
+        If another handle changed more than that, all of them are loaded again.
+        """
         if self._closed:
             return log, iter(())
         # The document is read before the head, so that it never refers to entries that were not read.
@@ -116,7 +119,7 @@ class MessageFile:
         self._appended = True
 
     def set_system(self, content: str) -> None:
-        """Replace the session's system messages by one with this text."""
+        """Replace the session's system messages by one message with this text."""
         self._session.system(content)
 
     def clear(self) -> None:
@@ -148,7 +151,10 @@ class MessageFile:
         return log
 
     def save(self, log: KeptMessages) -> None:
-        """Save which messages are kept and where windows begin; raise `Conflict` if another handle saved first."""
+        """Save which messages are in the memory and where windows begin.
+
+        Raises `Conflict` if another handle saved first.
+        """
         loaded, self._loaded = self._loaded, ()  # unless it succeeds, the session is read again
         if log.anchor.summary:
             self._fold(log)
@@ -167,7 +173,10 @@ class MessageFile:
         self._loaded = (self._version, *loaded[1:])
 
     def close(self, log: KeptMessages | None = None) -> None:
-        """Save the state if messages were released since it was saved, and close the file. Closing twice is allowed."""
+        """Save the state if messages were released since the last save, and close the file.
+
+        Closing twice is allowed.
+        """
         # With the state saved, wider limits do not bring back what the current ones released.
         try:
             if log is not None and self._appended and not (log.complete or self._closed):
@@ -181,7 +190,7 @@ class MessageFile:
             drive(self._file.close())
 
     def _fold(self, log: KeptMessages) -> None:
-        """Store the summary of released messages as a checkpoint of the session, unless it is one already."""
+        """Store the summary of released messages as a checkpoint of the session, unless it is already stored."""
         cache, numbers, covered = self._cache, log.transcript.numbers, log.anchor.covered
         upto = (numbers[covered] if covered < len(numbers) else log.seq + 1) - 1
         if upto <= cache.covered:

@@ -24,18 +24,21 @@ _MAX_TEXTS: Final = 256
 
 
 class RulesTexts:
-    """Cache of the user's rules as text: one per conversation, valid for one state of it and one window size."""
+    """Cache of the user's rules as text: one text per conversation, valid for one version of it and one window size."""
 
     def __init__(self) -> None:
         self._texts: SizedCache[str, tuple[State, int, str]] = SizedCache(limit=_MAX_TEXTS)
 
     def get(self, conversation: str, state: State, window: int) -> str | None:
-        """Return the cached rules text of a conversation if it was rendered for this state and window, else None."""
+        """Return the cached rules text of a conversation.
+
+        Returns None if it was rendered for another version or window size.
+        """
         *made_for, text = self._texts.get(conversation) or (None, 0, "")
         return text if made_for == [state, window] else None
 
     def put(self, conversation: str, state: State, window: int, *, text: str) -> None:
-        """Cache the rules text of a conversation, rendered for this state and window."""
+        """Cache the rules text of a conversation, rendered for this version and window size."""
         self._texts.put(conversation, (state, window, text))
 
 

@@ -158,7 +158,7 @@ class SummaryTokenMemory(TokenMemory):
         return list(context.messages)
 
     async def close(self) -> None:
-        """Store a pending `clear_summary`, and close the storage if this memory opened it (it was an address)."""
+        """Store a pending `clear_summary`, and close the storage if it was passed as an address."""
         await self._store_cleared()
         await super().close()
 
@@ -172,7 +172,7 @@ class SummaryTokenMemory(TokenMemory):
         self._covered = digests[: bisect_right(transcript.numbers, stored.upto)]
 
     async def _store_summary(self, transcript: Transcript, digests: list[bytes]) -> None:
-        """Store the running summary if it changed; if another process stored one first, that one stays."""
+        """Store the running summary if it changed; if another process stored a summary first, that one is kept."""
         if self._stored is None or self._cleared:
             return
         covered = count_known(self._covered, digests)
@@ -186,7 +186,7 @@ class SummaryTokenMemory(TokenMemory):
             self._cleared = False
 
     def clear_summary(self) -> None:
-        """Clear the running summary and the note of what it covers, for a user who starts over.
+        """Clear the running summary and the note that says what it covers, for a user who starts over.
 
         The stored summary is cleared at once, or, inside an event loop, by the next `get_history` or `close`.
         """
@@ -284,7 +284,7 @@ class SummaryTokenMemory(TokenMemory):
         return clip(text, self._max_summary_tokens(), self._local.count_text)
 
     def _max_summary_tokens(self) -> int:
-        """Return the most tokens of a summary; a longer one is clipped, so that it does not fill every later prompt."""
+        """Return the most tokens of a summary; a longer summary is clipped, so that it does not fill later prompts."""
         share = max(min(self.summary_reserve_tokens, self.max_tokens // 2), self.max_tokens // 4)
         return max(share, _MIN_SUMMARY)
 
@@ -344,7 +344,7 @@ class SummaryTokenMemory(TokenMemory):
 
 
 def _past_late_results(transcript: Transcript, start: int) -> int:
-    """Return `start` moved behind tool results whose calls lie before it: a window cannot show them without calls."""
+    """Return `start` moved behind tool results whose calls are before it, and which cannot be shown alone."""
     for position in transcript.misplaced:
         if any(home < start for home in transcript.homes_of(position)):
             start = max(start, transcript.span_at(position))

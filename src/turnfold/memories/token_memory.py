@@ -91,7 +91,9 @@ class TokenMemory:
         return None if self._last is None else self._last.receipt
 
     def count_message_tokens(self, message: object) -> int:
-        """Return the tokens of one message, framing included; the `model_driver` (a model's client) counts, if given.
+        """Return the tokens of one message, framing included.
+
+        If there is a `model_driver` (a model's client), it counts.
 
         Inside an event loop the driver is called in the thread pool, and this call blocks until it returns.
         """
@@ -162,7 +164,7 @@ class TokenMemory:
         await self._stored.add(as_messages(messages), client_id)
 
     async def close(self) -> None:
-        """Close the storage if this memory opened it (it was given as an address). Closing twice is allowed."""
+        """Close the storage if this memory opened it (if it was passed as an address). Closing twice is allowed."""
         if self._stored is not None:
             await self._stored.close()
 
@@ -295,7 +297,7 @@ class TokenMemory:
 
 
 def counting_driver(model: object) -> object | None:
-    """Return the model if it has a `count_tokens` that is a plain (not async) function, else None."""
+    """Return the model if it has a `count_tokens` that is a plain (not async) function; otherwise None."""
     count = getattr(model, "count_tokens", None)
     return model if callable(count) and not inspect.iscoroutinefunction(count) else None
 

@@ -101,7 +101,10 @@ class StoredHistory:
             ]
 
     async def add(self, messages: Sequence[Message], client_id: str) -> None:
-        """Append these messages, even if the log has equal ones; with a client id, a repeated call appends nothing."""
+        """Append these messages, even if the log has equal ones.
+
+        A repeated call with the same client id appends nothing.
+        """
         numbered = [
             NewEntry(message, f"{client_id}.{at}" if client_id else "")
             for at, message in enumerate(messages, 1)
@@ -118,7 +121,10 @@ class StoredHistory:
         return decode_struct(document.body, StoredSummary, name="stored summary", path=path)
 
     async def put_summary(self, text: str, upto: int, *, anyway: bool = False) -> None:
-        """Store the running summary, unless another process has stored one since it was read; `anyway`: in any case."""
+        """Store the running summary, unless another process has stored one since it was read.
+
+        `anyway` stores it in any case.
+        """
         body = msgspec.json.encode(StoredSummary(1, text, upto))
         expect = None if anyway else self._version
         with suppress(Conflict):
@@ -170,7 +176,7 @@ class StoredHistory:
 
 
 class KeyValueHistory:
-    """History in a caller's object with `get`, `set` and `delete`, sync or async: one JSON value per session.
+    """History in an object of the caller with `get`, `set` and `delete`, sync or async: one JSON value per session.
 
     The value is an object with the `messages` (system messages first), the `summary`, and `upto`, the number of
     messages, system messages not counted, that the summary covers; other keys in it are left alone. There is no
@@ -199,7 +205,10 @@ class KeyValueHistory:
         ]
 
     async def add(self, messages: Sequence[Message], client_id: str) -> None:
-        """Append these messages, even if equal ones are stored; with a client id, a repeated call appends nothing."""
+        """Append these messages, even if equal ones are stored.
+
+        A repeated call with the same client id appends nothing.
+        """
         async with self._lock:
             value, stored = await self._read()
             known = cast("list[str]", value.get("client_ids", []))

@@ -66,7 +66,7 @@ class State:
         return drive(self._awaiting.get(name, default))
 
     def set(self, name: str, value: object) -> None:
-        """Store a JSON value under a name, in place of an earlier one; contexts show it from the next user turn on."""
+        """Store a JSON value under a name, replacing an earlier one; contexts show it from the next user turn on."""
         drive(self._awaiting.set(name, value))
 
     def update(self, values: Mapping[str, object]) -> None:
@@ -107,7 +107,7 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """The budget (token limits) of a call that names none."""
+        """The budget (token limits) of calls without a budget of their own."""
         return self._awaiting.budget
 
     @property
@@ -139,20 +139,29 @@ class Session:
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory of this handle in bytes: its windows, and cached snapshots and vectors."""
+        """Approximate memory of this session object in bytes: its windows, and cached snapshots and vectors."""
         return self._awaiting.held_bytes
 
     @property
     def last_call(self) -> str:
-        """Name of the last call made through this handle, by this task if it made one; empty before the first."""
+        """Name of the last call that this task made through this session object, else of the object's last call.
+
+        It is empty before the first.
+        """
         return self._awaiting.last_call
 
     def system(self, content: object) -> Appended | None:
-        """Set the system message of later contexts, in place of the current one; None if it is the same already."""
+        """Set the system message of later contexts, replacing the current one.
+
+        Returns None if that is the same already.
+        """
         return drive(self._awaiting.system(content))
 
     def user(self, content: object, *, name: str | None = None, client_id: str = "") -> Appended:
-        """Append a user message; it starts a turn. An empty one is stored, and not sent to providers that refuse it."""
+        """Append a user message, which begins a turn.
+
+        An empty message is stored, but not sent to providers that refuse it.
+        """
         return drive(self._awaiting.user(content, name=name, client_id=client_id))
 
     def assistant(
@@ -245,7 +254,7 @@ class Session:
         keep_turns: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
-        """Fold (compact) everything before the newest turns now; None if there is nothing to fold.
+        """Fold (compact) everything before the newest turns now; return None if there is nothing to fold.
 
         `keep_turns` is the number of newest turns to leave out, by default that of the memory. With `summary` that
         text is used unchanged, and at least the oldest turn is folded; otherwise the memory's summariser writes one,
@@ -257,7 +266,10 @@ class Session:
         )
 
     def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints (fold summaries), oldest first; the last is in use. `dropped`: the dropped ones."""
+        """Return all checkpoints (fold summaries), oldest first; the last is in use.
+
+        `dropped=True` returns the dropped ones instead.
+        """
         return drive(self._awaiting.checkpoints(dropped=dropped))
 
     def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
@@ -270,13 +282,13 @@ class Session:
         return drive(self._awaiting.drop_checkpoint(checkpoint))
 
     def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
-        """Return the model requests of each fold and their usage: a page, in the order of the checkpoints' ids."""
+        """Return a page of the model requests of folds, with their usage, in the order of the checkpoints' ids."""
         return drive(self._awaiting.fold_calls(after=after, limit=limit))
 
     def recall(
         self, query: str, *, limit: int = 5, tokens: int | None = None, within: Within = ALL_ENTRIES
     ) -> list[Recalled]:
-        """Return the entries of this conversation that match, best first, folded or not.
+        """Return the entries of this conversation that match the query, best first, whether folded or not.
 
         With `tokens` (instead of `limit`), return as many as fit, in the order of the log and with their neighbours:
         the `recalled_text` of the result has at most `tokens` tokens. `within` restricts matches, not their neighbours,
@@ -324,11 +336,14 @@ class Session:
         return drive(self._awaiting.drop_rule(rule))
 
     def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the log: entries with seq > `after`, oldest first, folded or not; all of them, or at most `limit`."""
+        """Return the log entries with seq above `after`, oldest first, whether folded or not.
+
+        Returns all of them, or at most `limit`.
+        """
         return drive(self._awaiting.history(after=after, limit=limit))
 
     def turn(self, number: int) -> list[Entry]:
-        """Return the entries of one turn, folded or not; turn 0 is everything before the first user message."""
+        """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
         return drive(self._awaiting.turn(number))
 
     def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
@@ -355,10 +370,11 @@ class Session:
         """Compare the contexts of two calls, by name or number: messages, tokens by section, and why they differ."""
         return drive(self._awaiting.diff(before, after))
 
-    def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Store the token usage that the provider reported for a call, by default the last one; return its manifest.
+    def record_usage(self, usage: object, *, call: str | int | None = None) -> Manifest:
+        """Store the token usage that the provider reported for a call, and return the call's manifest (report).
 
-        `usage` is an SDK's response, its usage object, or a `Usage`.
+        `usage` is an SDK's response, its usage object, or a `Usage`. `call` is the call's name, or its number, from 1
+        for the oldest; by default the last call of this session object.
         """
         return drive(self._awaiting.record_usage(usage, call=call))
 
@@ -550,7 +566,7 @@ class Memory:
         return self._awaiting.budget
 
     def session(self, conversation: str) -> Session:
-        """Return the session object of a conversation, which need not exist yet.
+        """Return the session object of a conversation; the conversation need not exist yet.
 
         An id that begins with the id of its user and a slash (`user-42/trip`) is erased by `erase_user("user-42")`.
         """
@@ -573,7 +589,10 @@ class Memory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search the messages of this scope (tenant) or of one conversation, or what `within` names; best first."""
+        """Search the messages of this scope (tenant) or of one conversation, or what `within` selects.
+
+        Returns the best matches first.
+        """
         return drive(
             self._awaiting.search(query, conversation=conversation, within=within, limit=limit)
         )
@@ -587,7 +606,7 @@ class Memory:
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Erase like `delete`, and return a receipt that can be checked and that names the forks that remain.
+        """Erase a conversation, and return a receipt that can be checked and that lists the remaining forks.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -602,7 +621,10 @@ class Memory:
         return drive(self._awaiting.erase_user(user))
 
     def erase_tenant(self, tenant: str) -> ErasureReceipt:
-        """Erase all conversations of this memory's scope, whose name must be given; `NotFound` if there are none."""
+        """Erase all conversations of this memory's tenant, whose name must be passed as a confirmation.
+
+        Raises `NotFound` if there are none.
+        """
         return drive(self._awaiting.erase_tenant(tenant))
 
     def verify_erasure(self, receipt: ErasureReceipt) -> ErasureCheck:
@@ -613,7 +635,7 @@ class Memory:
         return drive(self._awaiting.verify_erasure(receipt))
 
     def health(self) -> Health:
-        """Return whether the store can serve requests, and details about it."""
+        """Return the health of the store: whether it can serve requests, and details."""
         return drive(self._awaiting.health())
 
     def drain(self) -> None:

@@ -1,9 +1,9 @@
 """The cached state of one conversation in one process, kept in step with the store.
 
-Every change in a store raises the conversation's generation and sets a new random epoch, so comparing the head is
-enough to know if anything must be read again; a session that is the only writer reads nothing twice. The amount read is
-bounded by the budget: the session's notes, the live checkpoint, and the entries from the window's anchor (first entry)
-on.
+Every change in a store raises the conversation's generation and sets a new epoch (random number), so comparing the head
+(generation and epoch) is enough to know if anything must be read again; a session that is the only writer reads nothing
+twice. The amount read is bounded by the budget: the session's notes, the live checkpoint, and the entries from the
+window's anchor (first entry) on.
 
 Cached entries are trusted only while they belong to the store's history. After a failover that lost commits, or a
 restored backup, other entries may have the same seqs. So after writes by others, the newest cached entry must have the
@@ -87,7 +87,7 @@ _MAX_PENDING = 256
 
 @dataclass(slots=True)
 class _OpenWindow:
-    """A cached window (entries shown verbatim), and the stored note of where it begins."""
+    """A cached window (entries shown verbatim), and the stored note that says at which entry the window begins."""
 
     window: LiveWindow
     stored: WindowNote
@@ -147,7 +147,7 @@ class _Write(NamedTuple):
 
 @dataclass(slots=True)
 class ConversationCache:
-    """Cache of one conversation as last read from the store: head, session notes, checkpoint and windows."""
+    """Cache of one conversation as last read from the store: head (version), session notes, checkpoint and windows."""
 
     store: Store
     scope: Scope
@@ -185,18 +185,24 @@ class ConversationCache:
 
     @property
     def shown_checkpoint(self) -> Checkpoint | None:
-        """Newest checkpoint, whose summary contexts show; None without one, or if all it covers was cleared."""
+        """The newest checkpoint, whose summary contexts show.
+
+        It is None if there is none, or if `clear()` hid all entries it covers.
+        """
         live = self.checkpoint
         return live if live is not None and live.upto > self.cleared else None
 
     @property
     def folded(self) -> int:
-        """Last log position that is covered by a checkpoint's summary, or hidden by `clear()`; 0 for none."""
+        """Last log position that a checkpoint's summary covers or `clear()` hid; 0 if there is none."""
         return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
 
     @property
     def covered(self) -> int:
-        """Last log position that a window need not show: folded, cleared or in the temporary extract; 0 for none."""
+        """Last log position that a window need not show, because it is folded, cleared or in the temporary extract.
+
+        It is 0 if there is none.
+        """
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
     def reset(self) -> None:
@@ -244,7 +250,7 @@ class ConversationCache:
         self._state = view.head.state
 
     async def _is_same_history(self, head: Head) -> bool:
-        """Return True if the cached entries are still those of the store; sets `newest` to the store's newest entry."""
+        """Return True if the cached entries are still in the store; sets `newest` to the store's newest entry."""
         seq, epoch = self.newest
         first = seq if 0 < seq <= head.seq < seq + _PAGE else head.seq
         found = await self.store.read(
@@ -254,13 +260,19 @@ class ConversationCache:
         return bool(found and epoch) and (found[0].seq, found[0].epoch) == (seq, epoch)
 
     async def assume(self) -> None:
-        """Use the cached state without asking the store, until `confirm()`; reads it if nothing is cached."""
+        """Use the cached state without asking the store, until `confirm()` is called.
+
+        Reads the state if nothing is cached.
+        """
         self.confirmed = False
         if not self._apply_own_writes() or self._state == _UNKNOWN:
             await self.refresh()
 
     async def own_head(self) -> Head | None:
-        """Return the store's head if only this process has written since the state was read, else None."""
+        """Return the store's head (version), if only this process has written since the state was read.
+
+        Returns None if others wrote too.
+        """
         if not self._apply_own_writes():
             self._state = _UNKNOWN
         if self._state == _UNKNOWN:
@@ -269,7 +281,10 @@ class ConversationCache:
         return head if head.state == self._state else None
 
     async def confirm(self) -> None:
-        """Ask the store, unless done since `assume()`, if the cached state is current; raises `Conflict` if not."""
+        """Ask the store whether the cached state is current, unless it was asked since `assume()`.
+
+        Raises `Conflict` if the state is not current.
+        """
         if self.confirmed:
             return
         head = await self.store.head(self.scope, self.conversation)
@@ -281,7 +296,9 @@ class ConversationCache:
         self.confirmed = True
 
     async def add_document(self, document: Document, *, fenced: bool) -> bool:
-        """Store a new document of the conversation; False if the cached state is stale or the document's key is in use.
+        """Store a new document of the conversation.
+
+        Returns False if the cached state is out of date or the document's key is in use.
 
         With `fenced`, any change since the state was confirmed makes the write fail; without it, only a change of the
         history.
@@ -298,12 +315,18 @@ class ConversationCache:
         return True
 
     def wrote(self, written: Written | None) -> None:
-        """Update the cached state after a document write under the session's lock; None marks it as stale."""
+        """Update the cached state after a document was written under the session's lock.
+
+        None marks the state as out of date.
+        """
         known = written is not None and written.before == self._state
         self._state = written.after if written is not None and known else _UNKNOWN
 
     def queue_write(self, written: Written) -> None:
-        """Queue a document write of this process, so that it does not make the cache stale; needs no lock."""
+        """Queue a document write of this process, so that the write does not make the cache out of date.
+
+        Needs no lock.
+        """
         self._pending.append(_Write(written))
 
     def queue_append(self, done: Appended, messages: Sequence[Message]) -> None:
@@ -315,14 +338,20 @@ class ConversationCache:
             self._pending.append(_Write(done, messages if self._windows else ()))
 
     def _apply_own_writes(self) -> bool:
-        """Apply this process's queued writes to the cache; False if others wrote too, so that it must be read."""
+        """Apply this process's queued writes to the cache.
+
+        Returns False if others wrote too, so that the cache must be read again.
+        """
         writes = [self._pending.popleft() for _ in range(len(self._pending))]
         # Writers whose commits were grouped queue their writes in any order.
         writes.sort(key=lambda write: write.after[0])
         return all(self._apply(write) for write in writes)
 
     def _apply(self, write: _Write) -> bool:
-        """Apply one queued write to the cache; False if the write was not made right after the cached state."""
+        """Apply one queued write to the cache.
+
+        Returns False if other writes came between the cached state and this write.
+        """
         if write.after[0] <= self._state[0]:
             return True  # already read from the store
         if write.done.before != self._state:
@@ -368,7 +397,10 @@ class ConversationCache:
         return self._key[1]
 
     def use_counter(self, counter: TokenCounter) -> None:
-        """Count tokens with another counter from now on; drops the cached windows, which have counts of the old one."""
+        """Count tokens with another counter from now on.
+
+        Drops the cached windows, whose counts are from the old counter.
+        """
         self.counter = counter
         self._windows.clear()
         self._key = (None, "")
@@ -407,7 +439,10 @@ class ConversationCache:
         self._windows.pop(self._window_key(budget), None)
 
     def frozen_tail(self, budget: Budget, turn: int) -> WindowNote | None:
-        """Return the stored tail (pins, rules, recalled passages) that was made when this turn began; None for none."""
+        """Return the stored tail (pins, rules, recalled passages) that was made when this turn began.
+
+        Returns None if none was stored.
+        """
         stored = self._windows[self._window_key(budget)].stored
         return stored if turn and stored.turn == turn else None
 
@@ -460,7 +495,7 @@ class ConversationCache:
                 del self._windows[key]
 
     def _stored_window(self, key: str) -> tuple[WindowNote, int]:
-        """Return the stored note of where a budget's window begins, and the note's version."""
+        """Return the stored note that says where a budget's window begins, and the note's version."""
         document = self._window_notes.get(key)
         return read_note(document, WindowNote), document.version if document else 0
 
@@ -472,7 +507,7 @@ class ConversationCache:
             self.stand_in = StandIn.read(document) if document else None
 
     async def document(self, kind: str, key: str) -> Document | None:
-        """Read one document of the conversation from the store; None if there is none."""
+        """Read one document of the conversation from the store; return None if it does not exist."""
         return await self.store.get_document(self.scope, self.conversation, kind, key)
 
     async def _read_system(self, seqs: tuple[int, ...] | None) -> None:
@@ -513,7 +548,9 @@ class ConversationCache:
             window.extend(entries)
 
     async def _newest_window(self, budget: Budget, first: int) -> LiveWindow | None:
-        """Load a window of the newest entries that the budget can show; None if it would begin at `first` anyway.
+        """Load a window of the newest entries that the budget can show.
+
+        Returns None if the window would begin at `first` anyway.
 
         A huge entry counts only as many tokens as a window would show of it.
         """
@@ -541,7 +578,7 @@ class ConversationCache:
         return await self._load_window(WindowNote(anchor=first, head=head, reason=reason))
 
     async def _turn_start(self, seq: int) -> int:
-        """Return the log position of the user message that opened the turn of `seq`; 0 if `seq` opens the turn."""
+        """Return the log position of the user message that began the turn of `seq`; 0 if `seq` itself began it."""
         following = await self.store.read(
             self.scope, self.conversation, after=seq - 1, limit=_LEADING_ENTRIES
         )
@@ -587,7 +624,7 @@ class ConversationCache:
         return [self.stored_message(entry) for entry in entries]
 
     def stored_message(self, entry: Entry, counter: TokenCounter | None = None) -> StoredMessage:
-        """Return an entry's message with its token count: the stored one if `counter` made it, otherwise a new one."""
+        """Return an entry's message with its token count: the stored one if from `counter`, otherwise a new one."""
         counter = counter or self.counter
         known = self.head.counter == counter.name
         tokens = entry.tokens if known else counter.count_message(entry.message)

@@ -26,7 +26,7 @@ class SessionCalibration:
 
     @property
     def stored(self) -> float:
-        """Stored correction factor of token counts for this conversation, model and counter; 1.0 if none."""
+        """Stored correction factor of token counts for this conversation, model and counter; 1.0 if none is stored."""
         return self.cache.calibration.factors.get(self._key, 1.0)
 
     async def observe(self, manifest: Manifest, reported: int) -> None:

@@ -133,7 +133,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def prefix_share(self) -> float:
-        """The share of the previous prompt that is repeated at the beginning of this one; 1.0 for the first call."""
+        """The share of the previous prompt that is repeated at the beginning of this prompt; 1.0 for the first call."""
         return self.shared / self.previous if self.previous else 1.0
 
     def count(self, *outcomes: Outcome) -> int:
@@ -176,12 +176,12 @@ class Difference:
 
 
 def call_key(seq: int, number: int) -> str:
-    """Return the name of a model call: the `number`-th, from 0, made while entry `seq` was the newest of the log."""
+    """Return the name of a model call; `number` counts, from 0, the calls made while entry `seq` was the newest."""
     return f"{seq:012d}-{number:04d}"
 
 
 class MessageDigests:
-    """Computes the digest of a list of messages, with a cache: most messages of a call were in the last call too.
+    """Computes the digest of a list of messages; caches digests of messages, because most are in the next call too.
 
     Only messages of the last calls stay cached, so that messages which left the window do not stay in memory.
     """
@@ -194,7 +194,7 @@ class MessageDigests:
         self._joined = b""
 
     def of(self, messages: tuple[Message, ...]) -> str:
-        """Return one digest of all the messages, which depends on their order too."""
+        """Return one digest of all the messages; the digest depends on their order."""
         same = shared_messages(messages, self._last)
         self._joined = self._joined[: same * _DIGEST_SIZE] + b"".join(
             map(self._of, messages[same:])
@@ -315,9 +315,14 @@ class _ManifestVersion(msgspec.Struct):
 async def numbered_call(
     page: Callable[[str], Awaitable[Sequence[Manifest]]], number: int, conversation: str
 ) -> str:
-    """Return the name of the call with this number, from 1 for the oldest; `page` reads the calls after a name."""
+    """Return the name of the call with this number (1 is the oldest).
+
+    `page(name)` must return the calls after the call `name`.
+    """
     if number < 1:
-        raise InvalidOption(f"call={number} is no number of a call: the oldest call is 1")
+        raise InvalidOption(
+            f"call={number} must be at least 1: calls are numbered from 1, the oldest"
+        )
     seen, after = 0, ""
     while found := await page(after):
         if number <= seen + len(found):
@@ -383,7 +388,10 @@ class CallLog:
 
     @property
     def current(self) -> str:
-        """Name of the last model call of this task or thread; of this session object if the task made none."""
+        """Name of the last model call that this task or thread made.
+
+        If it made none, this is the last call of this session object.
+        """
         mark, call = _call_here.get()
         return call if mark is self._mark else self.last
 
@@ -433,7 +441,7 @@ class CallLog:
         self._made = created
 
     async def _next_free(self, seq: int, taken: int) -> int:
-        """Return the first unused call number after `taken`, by doubling and bisection: thousands may be used."""
+        """Return the first unused call number after `taken`; found by bisection, as thousands may be in use."""
         low, step = taken, 1
         while await self._is_taken(seq, low + step):
             low, step = low + step, 2 * step
@@ -455,7 +463,7 @@ class CallLog:
         return [read_manifest(document) for document in found]
 
     async def newest(self) -> Explanation | None:
-        """Rebuild the newest stored call, whoever made it; None if the newest entries have none."""
+        """Return the newest stored call, rebuilt, whoever made it; None if no call is stored for the newest entries."""
         after = call_key(max(self.cache.head.seq - _NEWEST, 0), 0)
         newest = ""
         while found := await self.page(after=after, limit=_NEWEST):
@@ -497,7 +505,10 @@ class CallLog:
         )
 
     async def explain(self, call: str) -> Explanation:
-        """Rebuild the messages of an earlier call from its manifest and the log; raises `NotFound` if unknown."""
+        """Rebuild the messages of an earlier call from its manifest and the log.
+
+        Raises `NotFound` if there is no such call.
+        """
         manifest, _ = await self._read(call)
         factor = correction_of(self.counter, manifest.counter)
         # If the counter of that time is not known, messages may be shortened differently: `exact` is then False.

@@ -35,7 +35,10 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 def check_type(option: str, value: object, kinds: tuple[Any, ...], right: str) -> None:
-    """Raise `InvalidOption` if an option has none of the types `kinds`; the error shows `right`, an example."""
+    """Raise `InvalidOption` if an option's value has none of the types `kinds`.
+
+    The error shows `right`, an example of a right value.
+    """
     if not isinstance(value, kinds):
         raise InvalidOption(
             f"{option}={value!r} has the wrong type {type(value).__name__}: write {right}"
@@ -43,14 +46,17 @@ def check_type(option: str, value: object, kinds: tuple[Any, ...], right: str) -
 
 
 def check_budget(budget: object) -> None:
-    """Raise `InvalidOption` for a budget that is no `Budget`, such as a number of tokens."""
+    """Raise `InvalidOption` if a budget is not a `Budget`, but for example a number of tokens."""
     number = isinstance(budget, int) and not isinstance(budget, bool)
     tokens = budget if number else 8_000
     check_type("budget", budget, (Budget, type(None)), f"budget=Budget(max_tokens={tokens})")
 
 
 def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
-    """Return the member of the enum `kind` with this name; raises `InvalidOption`, which lists all names."""
+    """Return the member of the enum `kind` with this name.
+
+    Raises `InvalidOption`, with a list of all names, if there is none.
+    """
     try:
         return kind(name)
     except ValueError:

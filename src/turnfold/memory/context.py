@@ -87,7 +87,7 @@ _Options = ParamSpec("_Options")
 
 
 def brings_much(notes: Mapping[str, str] | None, workspace: str, tools: Tools | None) -> bool:
-    """Return True if notes, workspace and tools have so much text that counting it would block an event loop."""
+    """Return True if notes, workspace and tools have so much text that counting would block an event loop."""
     if len(workspace) + sum(map(len, (notes or {}).values())) > _LONG_TEXT:
         return True
     try:
@@ -190,7 +190,10 @@ class ContextBuilder:
         return context
 
     def _warn_of_short_system(self, context: Context) -> None:
-        """Log a warning, once for each system prompt of this handle, if the context shows it shortened."""
+        """Log a warning if the context shows a shortened system prompt.
+
+        It is logged once for each system prompt of this session object.
+        """
         system = tuple(entry.seq for entry in self.cache.system)
         shown = context.section(Section.SYSTEM)
         if system == self._warned or shown == tuple(entry.message for entry in self.cache.system):
@@ -204,7 +207,7 @@ class ContextBuilder:
         )
 
     async def preview(self, request: ContextRequest) -> Context:
-        """Build a context without storing anything; may move the cached window, so use a session object of its own."""
+        """Build a context without storing anything; may move the cached window, so use a separate session object."""
         await self.cache.refresh()
         return (await self._build(request))[0]
 
@@ -289,7 +292,7 @@ class ContextBuilder:
     def _built(
         self, request: ContextRequest, budget: Budget, window: LiveWindow, prompt: PromptParts
     ) -> Context:
-        """Build a context from the window, with tool schemas and, if set, the request that the provider compacts."""
+        """Build a context from the window, with tool schemas and, if used, settings for compaction by the provider."""
         config = self.config
         context = window.build(budget, prompt, config.strategy)
         context.limit = request.max_tokens
@@ -301,7 +304,10 @@ class ContextBuilder:
         return context
 
     def _compacted(self, window: LiveWindow) -> int:
-        """Return the log position of the provider's newest compaction in the window; 0 if this memory uses none."""
+        """Return the log position of the newest compaction by the provider in the window.
+
+        Returns 0 if there is none or this memory uses none.
+        """
         return 0 if self.config.compaction is CompactionMode.TURNFOLD else window.compacted
 
     def _prompt_with(self, request: ContextRequest, tail: Tail) -> PromptParts:
@@ -352,7 +358,7 @@ class ContextBuilder:
     def _build_smaller(
         self, request: ContextRequest, context: Context, window: LiveWindow, prompt: PromptParts
     ) -> Context:
-        """Return the context, or a smaller one that keeps within `max_tokens` and the provider's limits."""
+        """Return the context, or a smaller one if it exceeds `max_tokens` or the provider's limits."""
 
         def build(budget: Budget) -> Context:
             return self._built(request, budget, window, prompt)
@@ -380,7 +386,7 @@ class ContextBuilder:
         return context, prompt
 
     async def _build_once(self, request: ContextRequest) -> tuple[Context, PromptParts]:
-        """Build a context from cached state, with recalled passages that match the window as it is after the build.
+        """Build a context from cached state; its recalled passages match the window as it is after the build.
 
         The tail shows what the window does not: findings (remembered tool results) and passages from before it, and
         results it shortens. If the build moved the window, a tail that is not frozen yet is made again for it.
@@ -441,7 +447,7 @@ class ContextBuilder:
         )
 
     def _due_tokens(self, request: ContextRequest, *, folded: bool) -> int:
-        """Return the tokens that a context without recalled passages may have before folding is due.
+        """Return the number of tokens, without recalled passages, from which on a context makes a fold due.
 
         Once something is `folded`, this is less, because room is kept free for recalled passages.
         """
@@ -477,7 +483,7 @@ class ContextBuilder:
     def _awaits_provider(
         self, request: ContextRequest, window: LiveWindow, context: Context, prompt: PromptParts
     ) -> bool:
-        """Return True if no fold is made because the provider will compact, and all it compacted so far is folded.
+        """Return True if no fold is needed: the provider will compact, and all it compacted so far is folded.
 
         The provider counts tokens in its own way; if it has not compacted when the window is full, the window is cut.
         """
@@ -493,7 +499,10 @@ class ContextBuilder:
         return window.turn_seq != window.seq
 
     async def _fold(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold one step and return its checkpoint, None if it failed; in background mode, only start it."""
+        """Fold one step and return its checkpoint; None if it failed.
+
+        In background mode, this only starts the fold and returns None.
+        """
         if self.config.policy.mode is FoldMode.BACKGROUND:
             self.folds.begin_background(fold)
             return None
@@ -574,7 +583,7 @@ class ContextBuilder:
         room: int,
         measure: Callable[[Sequence[Recalled]], int],
     ) -> list[Recalled]:
-        """Return passages from before the window for a tail of `tokens` tokens, `room` of which are for passages.
+        """Return passages from before the window, of at most `room` tokens; the whole tail may have `tokens`.
 
         Left out are entries that the `findings` of the tail show, and changed rules unless the caller asks for them.
         """
@@ -626,7 +635,7 @@ class ContextBuilder:
 
     @staticmethod
     def _room_left(request: ContextRequest, window: LiveWindow, prompt: PromptParts) -> int:
-        """Return the tokens left of the smaller of the budget and `max_tokens`, if the whole window is shown."""
+        """Return how many tokens of the budget, or of a smaller `max_tokens`, the whole window leaves free."""
         budget = request.budget
         less = max(budget.tokens - request.max_tokens, 0) if request.max_tokens else 0
         return window.room_left(budget, prompt) - less

@@ -3,8 +3,8 @@
 A summary may be wrong, because of a prompt injection or a bad model answer. Dropping its checkpoint takes the
 conversation back to the checkpoint before. Later checkpoints were made from its text and are dropped too, and so are
 the documents built on it: the stored beginnings of windows, and the temporary extract that is shown while a fold is not
-finished. All of that is one transaction. The entries that are no longer covered get new epochs, so the commit of a fold
-that began earlier is refused.
+finished. All of that is one transaction. The entries that are no longer covered get new epochs (random numbers of a
+write), so the commit of a fold that began earlier is refused.
 
 A dropped checkpoint is kept as a document that no context and no search shows, so that `explain()` can still rebuild
 the prompts of earlier calls. Erasing an entry that the checkpoint covers removes that document.
@@ -36,7 +36,7 @@ attempts allow other writes, so that a busy writer cannot block the drop for eve
 
 @dataclass(slots=True)
 class _Rollback:
-    """The documents that must be dropped or written together with the checkpoints of a conversation."""
+    """The documents that must be deleted or written when the checkpoints of a conversation are dropped."""
 
     built: list[Document] = field(default_factory=list[Document])
     """Documents that depend on the newest checkpoint (starts of windows, temporary extracts), to be dropped with it."""
@@ -51,7 +51,7 @@ class _Rollback:
             self.versions[document.key] = document.version
 
     def kept(self, checkpoints: Iterable[Checkpoint]) -> list[Document]:
-        """Return the documents in which these checkpoints are kept for audit after they were dropped."""
+        """Return documents that store these checkpoints for audit after they were dropped."""
         return [
             Document(
                 DROPPED_CHECKPOINT,
@@ -76,7 +76,10 @@ async def drop_checkpoint(
         change = _Rollback()
         captured = await store.capture(scope, conversation, change.take)
         if captured is None:
-            raise NotFound(f"there is no conversation {conversation!r}: give its whole id")
+            raise NotFound(
+                f"there is no conversation {conversation!r}: check the id. The conversation may have been deleted, or "
+                "nothing has been stored in it yet"
+            )
         ids = [each.id for each in captured.checkpoints]
         at = ids.index(checkpoint) if checkpoint in ids else len(ids)
         strict = attempt <= _STRICT_TRIES

@@ -61,7 +61,7 @@ _TIMEOUT = 120.0
 
 
 def has_vector_of(document: Document, seq: int) -> bool:
-    """Return True for a block with the vectors of entry `seq`."""
+    """Return True if a block contains the vectors of entry `seq`."""
     kind, entries = document.kind, BLOCK if document.kind.endswith(_FORM) else _EARLIER_BLOCK
     return kind.startswith(_KIND) and 0 <= seq - int(document.key) < entries
 
@@ -107,7 +107,7 @@ class Meanings:
     """The history (`ConversationCache.history`) that the loaded vectors belong to."""
 
     def follow(self, history: int) -> None:
-        """Drop the loaded vectors if they belong to another history: an entry was erased, or the store restored."""
+        """Drop the loaded vectors if the history is another one: an entry was erased, or the store was restored."""
         if history != self._history:
             self._history, self._vectors, self._newest_rows = history, None, {}
             self._offset, self._last_key = 0, ""
@@ -149,7 +149,7 @@ class Meanings:
         return MeaningStatus(self.embedder.name, indexed, head.seq)
 
     async def build(self, on_progress: Callable[[int, int], None] | None = None) -> MeaningStatus:
-        """Compute and store missing vectors; calls `on_progress(entries done, in all)` after each block of 64."""
+        """Compute and store missing vectors; calls `on_progress(entries done, all entries)` after each block of 64."""
         status = await self.status()
         whole = status.entries // BLOCK * BLOCK
         for first in range(status.indexed + 1, whole + 1, BLOCK):
@@ -162,7 +162,10 @@ class Meanings:
         return await self.status()
 
     def begin(self, entries: int) -> bool:
-        """Start to compute missing vectors in the background; False if none are missing or it is already running."""
+        """Start to compute missing vectors in the background.
+
+        Returns False if none are missing or the work is already running.
+        """
         held = self._offset + (len(self._vectors) if self._vectors is not None else 0)
         if entries // BLOCK * BLOCK <= held:
             return False
@@ -223,7 +226,7 @@ class Meanings:
                 return vectors
 
     async def _newest_vectors(self, before: int) -> list[Rows]:
-        """Return the vectors of the newest entries, which fill no block yet; empty if they could fill one."""
+        """Return the vectors of the newest entries, which do not fill a block yet; empty if they could fill one."""
         config = self.config
         stored = await self._indexed()
         head = await config.store.head(config.scope, self.conversation)
@@ -283,7 +286,7 @@ class Meanings:
 
 
 def parts_of(text: str) -> list[slice]:
-    """Return the places of the parts of a text that have a vector: from its beginning to its end, evenly spaced.
+    """Return start and end of the parts of a text that get a vector, evenly spaced over the whole text.
 
     They overlap, so that a sentence at the end of one is whole in the next, unless `_MAX_PARTS` are too few.
     """

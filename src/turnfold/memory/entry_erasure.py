@@ -83,7 +83,9 @@ class _Derived:
 async def erase_entry(
     store: Store, scope: Scope, conversation: str, seq: int, *, reason: str
 ) -> tuple[Erasure, Message]:
-    """Erase one log entry and everything made from it; return the counts of removed data, and the placeholder message.
+    """Erase one log entry and everything made from it.
+
+    Returns the counts of removed data, and the placeholder message.
 
     Raises `NotFound` if there is no such entry, `InvalidOption` if `reason` is too long.
     """
@@ -126,7 +128,7 @@ def _batches(derived: _Derived) -> Iterable[tuple[Sequence[Document], Sequence[D
 
 
 def _without(document: Document, entry: Entry) -> Document | None:
-    """Return a document without data made from an entry: the same, a changed copy, or None to delete it."""
+    """Return a document without data made from an entry: unchanged, as a changed copy, or None to delete it."""
     kind, place = document.kind, (document.kind, document.key)
     seq = entry.seq
     if kind == CALL:
@@ -147,7 +149,10 @@ def _without(document: Document, entry: Entry) -> Document | None:
 
 
 def _without_tail(document: Document, seq: int) -> Document:
-    """Return a call's manifest without its tail, which may quote the entry; unchanged if the call came before."""
+    """Return a call's manifest without its tail, which may quote the entry.
+
+    The manifest is unchanged if the call was made before the entry.
+    """
     manifest = read_manifest(document)
     if manifest.seq < seq or manifest.tail in ("", _ERASED_TAIL):
         return document
@@ -164,7 +169,7 @@ def _is_finding_of(document: Document, message: Message, seq: int) -> bool:
 
 
 def _may_contain(document: Document, entry: Entry) -> bool:
-    """Return True if a document that is kept may contain the text of an entry."""
+    """Return True if a document that stays in the store may contain the text of an entry."""
     if document.kind in (SNAPSHOT, SNAPSHOT_SUMMARY):  # compressed: judged by its turn
         return turn_of(document.key) >= entry.turn
     if is_erased(entry.message):  # the text is not known any more

@@ -72,7 +72,7 @@ _UNREADABLE: Final = "encrypted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedConversation:
-    """One erased conversation, as an erasure receipt lists it: counts and digests, no text."""
+    """One erased conversation, as an erasure receipt lists it: counts and digests, without its id and its text."""
 
     id_digest: str
     entries: int
@@ -91,7 +91,10 @@ class ErasedConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureReceipt:
-    """Report of an erasure: counts and digests of the erased data, without ids and texts."""
+    """Report of an erasure: counts and digests of the erased data, without its ids and texts.
+
+    Only `forks` has ids, of conversations that were not erased.
+    """
 
     kind: ErasureKind
     subject: str
@@ -108,7 +111,7 @@ class ErasureReceipt:
 
     @property
     def is_intact(self) -> bool:
-        """True if no field was changed since the receipt was made: its digest is still right."""
+        """True if the receipt's digest is right, so no field was changed since the receipt was made."""
         return self.digest == _receipt_digest(self)
 
 
@@ -137,13 +140,16 @@ async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasu
 async def erase_session(
     store: Store, scope: Scope, conversation: str, *, now: int
 ) -> ErasureReceipt:
-    """Erase a conversation and everything derived from it; return a receipt. `NotFound` if it never existed."""
+    """Erase a conversation and everything derived from it, and return a receipt.
+
+    Raises `NotFound` if there is no such conversation.
+    """
     listed = await all_conversations(store, scope)
     adapters = await adapters_in(store, scope, [info.conversation for info in listed])
     kept = await derived_conversations(store, scope, conversation, adapters)
     if not (await store.head(scope, conversation)).generation and not kept:
         raise NotFound(
-            f"there is no session {conversation!r}, and nothing was erased: give its whole id"
+            f"there is no session {conversation!r}, so nothing was erased: give the whole id of the session"
         )
     others = [info.conversation for info in listed if info.conversation != conversation]
     same = {
@@ -346,7 +352,10 @@ def _add(digest: blake2b, part: bytes) -> None:
 
 
 async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list[str], list[str]]:
-    """Return the ids of a user's conversations with their forks, and of others that may hold the same content.
+    """Return two lists of conversation ids: those to erase, and those that only may contain copies of them.
+
+    The first list has the user's conversations and their forks. The second has conversations that are not known to be
+    forks: with the same beginning as an erased one, or with an id below that of an erased one (`a/b` is below `a`).
 
     Forks come first: after an interruption they can only be found while their originals still exist.
     """
@@ -398,7 +407,7 @@ def _is_under(name: str, parent: str) -> bool:
 
 
 def _parents(name: str) -> list[str]:
-    """Return the part of an id before each of its slashes: `a` and `a/b` for `a/b/c`."""
+    """Return the ids above an id, which end before one of its slashes: `a` and `a/b` for `a/b/c`."""
     return [name[:at] for at, char in enumerate(name) if char == "/"]
 
 
@@ -419,7 +428,7 @@ class _OwnerNote(msgspec.Struct):
 async def _begin_alike(
     store: Store, scope: Scope, names: Iterable[str], others: Iterable[str]
 ) -> list[str]:
-    """Return the conversations of `names` that begin with the same entries, times included, as one of `others`."""
+    """Return the conversations of `names` whose first entries and their times equal those of one of `others`."""
     beginnings = {await _beginning(store, scope, name) for name in others} - {()}
     if not beginnings:
         return []

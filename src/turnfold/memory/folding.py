@@ -147,12 +147,18 @@ class FoldRange:
 
     @property
     def by_caller(self) -> bool:
-        """True if the calling program wrote the previous summary; nothing in it is taken for an annex of facts."""
+        """True if the calling program wrote the previous summary.
+
+        Then no part of it counts as an annex (list of lost facts).
+        """
         return self.previous is not None and self.previous.model == CALLER
 
     @property
     def previous_text(self) -> str:
-        """The previous summary, which the new one continues; empty if there is none or `clear()` hid all it covers."""
+        """The previous summary, which the new one continues.
+
+        It is empty if there is none, or if `clear()` hid everything it covers.
+        """
         previous = self.previous
         if previous is None or previous.upto <= self.cleared or previous.upto < self.after:
             return ""
@@ -189,7 +195,10 @@ class Folder:
         object.__setattr__(self, "counted", MemoizedCounter(self.counter.count_text))
 
     async def step(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold the first step of a range; return its checkpoint, None if another process did or no entries are left."""
+        """Fold the first step of a range and return its checkpoint.
+
+        Returns None if another process folded it or no entries are left.
+        """
         prefix, entries = await self._read_sent(fold)
         entries = entries or await self._read(fold)
         if not entries:
@@ -276,7 +285,9 @@ class Folder:
     async def extract(
         self, fold: FoldRange, current: StandIn | None, *, upto: int, tokens: int
     ) -> Document | None:
-        """Return a document with an extract (important sentences) of the entries up to `upto`; None if none are new.
+        """Return a document with an extract (important sentences) of the entries up to `upto`.
+
+        Returns None if no entries are new.
 
         About `tokens` of the log are read, so a longer range is covered in several calls.
         """
@@ -331,7 +342,7 @@ class Folder:
         fidelity: float,
         model: str,
     ) -> Checkpoint | None:
-        """Store the summary as the newest checkpoint; None if another fold was stored since `fold.previous`."""
+        """Store the summary as the newest checkpoint; return None if another fold was stored since `fold.previous`."""
         previous = fold.previous
         digest = blake2b((previous.digest if previous else "").encode(), digest_size=16)
         for entry in entries:
@@ -363,13 +374,13 @@ class Folder:
             return None
 
     def _previous_for_writer(self, fold: FoldRange) -> str:
-        """Return the previous summary for the writer; a model gets it without its annex (list of lost facts)."""
+        """Return the previous summary as the writer gets it: for a model, without its annex (list of lost facts)."""
         if isinstance(self.writer, ExtractiveWriter) or fold.by_caller:
             return fold.previous_text
         return without_annex(fold.previous_text)
 
     async def _write_summary(self, task: SummaryTask, facts: SourceFacts) -> str:
-        """Ask the writer for a summary; cut it to the limit, and append an annex of facts that a model's text lost."""
+        """Ask the writer for a summary, cut it to the limit, and append an annex with facts that a model left out."""
         written = (await self._ask_writer(task, self.writer)).strip()
         text = await self.runtime.compute(partial(self._within_limit, written, task, facts))
         if not text:
@@ -379,12 +390,15 @@ class Folder:
         return text
 
     def _fidelity(self, text: str, task: SummaryTask, facts: SourceFacts) -> float:
-        """Return the share of the source's facts that a summary states, 0 to 1; caches its token counts."""
+        """Return the share of the source's facts, 0 to 1, that a summary states; caches the summary's token counts."""
         self.counted.keep([text, *text.splitlines()])
         return check_fidelity(facts, text, reading=task.reading).score
 
     def _within_limit(self, text: str, task: SummaryTask, facts: SourceFacts) -> str:
-        """Cut a writer's text to the limit and append an annex of the facts that a model's text lost; "" for ""."""
+        """Cut a writer's text to the limit, and append an annex with facts that a model left out.
+
+        Returns "" if the text is empty.
+        """
         count, limit = self.counted, task.limit
         extractive = isinstance(self.writer, ExtractiveWriter)
         if not extractive:  # no line of a model's text may look like a heading or a speaker's line
@@ -417,7 +431,7 @@ class Folder:
             ) from error
 
     async def _read(self, fold: FoldRange, *, tokens: int = STEP_TOKENS) -> list[Entry]:
-        """Read the entries of one step of a fold: up to `tokens`, then on to the end of the results of a tool call."""
+        """Read the entries of one step of a fold: up to `tokens`, then to the last result of the current tool call."""
         entries: list[Entry] = []
         used = 0
         while page := await self._read_page(entries[-1].seq if entries else fold.after, fold.upto):
@@ -437,7 +451,7 @@ class Folder:
 
 
 def _lowest_trust(entries: Sequence[Entry], previous: str) -> str:
-    """Return the least trusted role among the entries and the role `previous` of the previous summary."""
+    """Return the least trusted role among the entries and `previous`, the role of the previous summary."""
     roles = {entry.message.role for entry in entries} | {previous}
     return max(roles, key=_TRUST.index) if roles <= set(_TRUST) else "tool"
 
@@ -449,7 +463,7 @@ def _passages(entries: Sequence[Entry]) -> list[Passage]:
 
 
 def _summary_passages(fold: FoldRange) -> list[Passage]:
-    """Return the previous summary as input of the next: a passage per line, with the speaker it names."""
+    """Return the previous summary as input of the next one: a passage per line, with the speaker it names."""
     lines = (split_prefix(line.removeprefix("- ")) for line in fold.previous_text.splitlines())
     return [Passage(speaker, words, 0) for speaker, words in lines]
 
@@ -475,7 +489,7 @@ class FoldManager:
         self._handle_lock = self.folder.runtime.lock()
 
     async def status(self) -> FoldingNote:
-        """Read who holds the lease for folding, and the failures since the last successful fold."""
+        """Return who holds the lease for folding, and the number of failures since the last successful fold."""
         return (await self._read_lease())[0]
 
     async def mode(self, live: Checkpoint | None, stand_in: StandIn | None) -> MemoryMode:
@@ -494,7 +508,7 @@ class FoldManager:
     async def fold_all(
         self, fold: FoldRange, on_progress: Callable[[int, int], None] | None = None
     ) -> Checkpoint | None:
-        """Fold a whole range in steps and return the last checkpoint, None if nothing was folded.
+        """Fold a whole range in steps and return the last checkpoint; None if nothing was folded.
 
         `on_progress(entries done, entries in all)` is called after each step.
         """
@@ -503,7 +517,7 @@ class FoldManager:
     async def _one_at_a_time(
         self, fold: FoldRange, work: Callable[[FoldRange], Awaitable[Checkpoint | None]]
     ) -> Checkpoint | None:
-        """Run a fold after the other folds of this session object; what those have folded is not folded again."""
+        """Run a fold after the other folds of this session object have ended; what they folded is not folded again."""
         finished = self._finished
         async with self._handle_lock:
             try:
@@ -549,7 +563,10 @@ class FoldManager:
         return landed
 
     async def fold_given(self, fold: FoldRange, text: str) -> Checkpoint | None:
-        """Fold a range with a summary that the calling program wrote; None if another process was faster."""
+        """Fold a range with a summary that the calling program wrote.
+
+        Returns None if another process committed a fold first.
+        """
         landed = await self.folder.fold_given(fold, text)
         if landed is not None and (await self.status()).failures:
             await self._release(failures=0)
@@ -559,7 +576,9 @@ class FoldManager:
     async def stand_in(
         self, fold: FoldRange, current: StandIn | None, *, upto: int, tokens: int
     ) -> bool:
-        """Store an extract of messages that left the window before their fold; True if anything was added.
+        """Store an extract of messages that left the window before they were folded.
+
+        Returns True if anything was added.
 
         Needs no lease and does not wait for a process that calls the model. If the memory has no model for summaries,
         the extract is committed as a checkpoint; otherwise the model's summary replaces it later. About `tokens` of the
@@ -578,7 +597,7 @@ class FoldManager:
         return True
 
     async def _extract_steps(self, fold: FoldRange, tokens: int) -> bool:
-        """Commit extracts as checkpoints in steps, without a lease; True if one was made, here or elsewhere."""
+        """Commit extracts as checkpoints in steps, without a lease; return True if this or another process made one."""
         fold, landed = await self._current(fold), False
         for _ in range(1 + tokens // STEP_TOKENS):
             if fold.after >= fold.upto:
@@ -591,7 +610,10 @@ class FoldManager:
         return landed
 
     async def _store_stand_in(self, made: Document, fold: FoldRange) -> None:
-        """Store the extract that replaces a summary until it is ready; `Conflict` if another process was faster."""
+        """Store the extract that is shown until the summary is ready.
+
+        Raises `Conflict` if another process stored one first.
+        """
         folder = self.folder
         place = folder.scope, folder.conversation
         named = await folder.store.get_document(*place, SESSION, STAND_IN)
@@ -605,7 +627,7 @@ class FoldManager:
         )
 
     def begin_background(self, fold: FoldRange) -> bool:
-        """Start folding (compacting) in the background; False if a background fold is already running."""
+        """Start folding (compacting) in the background; return False if a background fold is already running."""
         name = f"fold {self._log_id}"  # the name of a thread or task, which appears in logs
         return self.folder.runtime.begin(name, lambda: self._in_background(fold))
 
@@ -636,7 +658,10 @@ class FoldManager:
         return replace(fold, previous=live, after=after)
 
     async def _claim(self) -> bool:
-        """Take the lease for folding; False if another process holds it, or during the pause after a failed fold."""
+        """Take the lease for folding.
+
+        Returns False if another process holds it, or during the pause after a failed fold.
+        """
         note, version = await self._read_lease()
         now, lease = self.clock(), self.policy.lease
         taken = note.owner not in ("", self._owner) and self._is_active(note.until, lease)
@@ -647,7 +672,10 @@ class FoldManager:
         return await self._write_lease(claimed, version)
 
     def _is_active(self, end: int, length: float) -> bool:
-        """Return True if a lease or pause of `length` seconds that ends at `end` is not over; see Clocks above."""
+        """Return True if a lease or pause of `length` seconds that ends at `end` is not over.
+
+        See "Clocks" at the top.
+        """
         left = (end - self.clock()) / _MICRO
         if not 0 < left <= length:
             return False
@@ -661,7 +689,10 @@ class FoldManager:
         return seen
 
     async def _release(self, *, failures: int | None) -> None:
-        """Give the lease for folding back, and store this number of failures; None keeps the stored number."""
+        """Give back the lease for folding, and store this number of failures.
+
+        None leaves the stored number unchanged.
+        """
         note, version = await self._read_lease()
         failures = note.failures if failures is None else failures
         if note.owner in ("", self._owner):
@@ -669,7 +700,7 @@ class FoldManager:
             await self._write_lease(FoldingNote(failures=failures, error=error), version)
 
     async def _record_failure(self, failure: SummaryFailed) -> None:
-        """Log a failed attempt, and store it with the time before which nobody tries again."""
+        """Log a failed attempt, and store it together with the time before which no process tries again."""
         cause = failure.__cause__ or failure
         kind = type(cause).__name__
         note, version = await self._read_lease()

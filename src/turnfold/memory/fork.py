@@ -80,7 +80,7 @@ def id_digest(salt: str, scope: Scope, conversation: str) -> str:
 
 
 def _origin(notes: list[Document], scope: Scope, source: str) -> Document:
-    """Return the origin note of a fork: digests of `source`, and of what `source` was forked from."""
+    """Return the origin note of a fork: digests of the ids of `source` and of the conversations before it."""
     known = next((note for note in notes if (note.kind, note.key) == (SESSION, ORIGIN)), None)
     before = read_note(known, OriginNote).ancestors if known else ()
     salt = secrets.token_hex(16)
@@ -108,7 +108,10 @@ async def forks_among(
 
 
 def _as_of(note: Document, upto: int, turn: int) -> Document | None:
-    """Return a session note as it was when entry `upto` of turn `turn` was the newest; None if a fork leaves it out."""
+    """Return a session note as it was when entry `upto` of turn `turn` was the newest.
+
+    Returns None if a fork does not copy the note.
+    """
     place = note.kind, note.key
     body = note.body
     if note.kind in (SNAPSHOT, SNAPSHOT_SUMMARY):

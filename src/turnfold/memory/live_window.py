@@ -88,12 +88,15 @@ class PromptParts:
 
     @property
     def folded(self) -> int:
-        """Last log position that is covered by a checkpoint's summary, or hidden by `clear()`; 0 for none."""
+        """Last log position that a checkpoint's summary covers or `clear()` hid; 0 if there is none."""
         return max(self.cleared, self.checkpoint.upto if self.checkpoint else 0)
 
     @property
     def covered(self) -> int:
-        """Last log position that the window need not show: folded, cleared or in the temporary extract; 0 for none."""
+        """Last log position that the window need not show, because it is folded, cleared or in the temporary extract.
+
+        It is 0 if there is none.
+        """
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
 
@@ -145,7 +148,7 @@ class LiveWindow:
 
     @property
     def turn_seq(self) -> int:
-        """Log position of the user message that opened the newest turn; 0 before the first turn."""
+        """Log position of the user message that began the newest turn; 0 before the first turn."""
         transcript = self._transcript
         if not transcript.grouper.turns:
             return 0
@@ -157,13 +160,19 @@ class LiveWindow:
         return any(seq >= self.turn_seq for seq in self.caps)
 
     def tokens(self, *, largest: int) -> int:
-        """Return the tokens of the entries that the window shows, each counted as at most `largest`."""
+        """Return the tokens of the entries that the window shows.
+
+        An entry counts as `largest` tokens if it has more.
+        """
         costs = self._transcript.costs[self._position_of(self.anchor) :]
         return sum(min(cost, largest) for cost in costs)
 
     @property
     def question(self) -> str:
-        """The user message that opened the newest turn; only its two ends if it is too long for a search query."""
+        """The user message that began the newest turn.
+
+        It is cut to its beginning and end if it is too long for a search query.
+        """
         transcript = self._transcript
         if not transcript.grouper.turns:
             return ""
@@ -186,7 +195,7 @@ class LiveWindow:
 
     @property
     def compacted(self) -> int:
-        """Log position of the newest reply in which the provider compacted older turns; 0 for none."""
+        """Log position of the newest reply in which the provider compacted older turns; 0 if there is none."""
         messages = self._transcript.messages
         for at in range(len(messages) - 1, -1, -1):
             if messages[at].role == "assistant" and has_compaction(messages[at]):
@@ -258,7 +267,9 @@ class LiveWindow:
         threshold: float,
         keep_turns: int,
     ) -> int:
-        """Return the last log position to fold, if folding is due; one before the window if nothing is worth folding.
+        """Return the last log position to fold, if folding is due.
+
+        Returns the position before the window if nothing is worth folding.
 
         Folding is due when a context without recalled passages has `due_tokens` or more. `due_tokens` is at most the
         share `threshold` of the budget.
@@ -293,7 +304,10 @@ class LiveWindow:
         return self.anchor > covered + 1 or (len(numbers) > 0 and numbers[0] <= upto)
 
     def turn_end(self, turns: int) -> int:
-        """Return the last log position of the window's oldest `turns` turns; the newest if it has no more turns."""
+        """Return the last log position of the window's oldest `turns` turns.
+
+        Returns the newest position if it has no more turns.
+        """
         transcript = self._transcript
         first = self._position_of(self.anchor)
         starts = [transcript.position_of(span) for span in transcript.grouper.turns]
@@ -360,7 +374,10 @@ class LiveWindow:
         return numbers[position] if position < len(numbers) else self.seq + 1
 
     def _before_anchor(self, prompt: PromptParts, *, question: int) -> Iterator[Omission]:
-        """Yield what is left out before the window and why, except system messages and the turn's question."""
+        """Yield the ranges that are left out before the window, with the reasons.
+
+        System messages and the turn's question are not listed.
+        """
         sent = {question, *(entry.seq for entry in prompt.system)}
         covered = prompt.covered
         folded = f"folded into checkpoint {prompt.checkpoint.id}" if prompt.checkpoint else ""
@@ -402,7 +419,10 @@ class LiveWindow:
                 yield Omission(seq, seq + 1, Outcome.DROPPED, "replaced by a newer system message")
 
     def _question(self, context: Context) -> int:
-        """Return the log position of the user message that is shown before the window's first entry; -1 for none."""
+        """Return the log position of the user message that is shown before the window's first entry.
+
+        Returns -1 if there is none.
+        """
         if context.head >= 0:
             return self._seq_of(context.head)
         alone = context.anchor.position < self._position_of(self.anchor)
@@ -425,7 +445,7 @@ class LiveWindow:
 
 
 def _ranges_without(start: int, stop: int, holes: set[int]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges between `start` and `stop` that are left when the numbers in `holes` are taken out."""
+    """Yield the ranges between `start` and `stop` that remain when the numbers in `holes` are left out."""
     for hole in sorted(seq for seq in holes if start <= seq < stop):
         if start < hole:
             yield start, hole

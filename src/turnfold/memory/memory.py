@@ -86,10 +86,10 @@ class SessionCache:
     """Cache of session objects by tenant and conversation; evicts the least recently used. Thread-safe."""
 
     def __init__(self, *, most: int = _MAX_HANDLES, most_bytes: int = _MAX_BYTES) -> None:
-        if most < 1 or most_bytes < 0:
-            raise InvalidOption(
-                f"most={most} must be at least 1 and most_bytes={most_bytes} at least 0"
-            )
+        if most < 1:
+            raise InvalidOption(f"most={most} must be at least 1")
+        if most_bytes < 0:
+            raise InvalidOption(f"most_bytes={most_bytes} must not be negative")
         self._most = most
         self._most_bytes = most_bytes
         self._sessions: OrderedDict[tuple[str, str], AsyncSession] = OrderedDict()
@@ -302,7 +302,7 @@ def _budget_of(model: str) -> Budget:
 
 
 def option_advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
-    """Return the right call for options of `Budget` that are given to a memory; empty if there are none."""
+    """Return the right call if options of `Budget` were passed to a memory; empty if there were none."""
     del given
     moved = [each.name for each in fields(Budget) if each.init and each.name in unknown]
     if not moved:
@@ -327,7 +327,7 @@ def _fold_mode(name: FoldMode | str | None, writer: SummaryWriter) -> FoldMode:
 
 
 def _options_text(config: MemoryConfig) -> str:
-    """Return all options of a memory as text; objects by name only, because a client contains its API key."""
+    """Return all options of a memory as text; objects are shown by name only, because a client contains its API key."""
     policy, embedder = config.policy, config.embedder
     options = {
         "cache": repr(config.cache),
@@ -482,7 +482,7 @@ class AsyncMemory:
     def over(
         cls, config: MemoryConfig, *, owns: bool, handles: SessionCache | None = None
     ) -> AsyncMemory:
-        """Make a memory from a configuration; with `owns`, closing the memory also closes the store.
+        """Make a memory from a configuration; if `owns` is True, closing the memory also closes the store.
 
         `handles` is the cache of sessions, if several memories share one.
         """
@@ -531,7 +531,7 @@ class AsyncMemory:
         return self._config.budget
 
     def session(self, conversation: str) -> AsyncSession:
-        """Return the session object of a conversation, which need not exist yet.
+        """Return the session object of a conversation; the conversation need not exist yet.
 
         An id that begins with the id of its user and a slash (`user-42/trip`) is erased by `erase_user("user-42")`.
         """
@@ -558,7 +558,10 @@ class AsyncMemory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search the messages of this scope (tenant) or of one conversation, or what `within` names; best first."""
+        """Search the messages of this scope (tenant) or of one conversation, or what `within` selects.
+
+        Returns the best matches first.
+        """
         return await search_memory(
             self._config, query, conversation=conversation, within=within, limit=limit
         )
@@ -573,7 +576,7 @@ class AsyncMemory:
         return await erasure.delete_session(self._config.store, self._config.scope, conversation)
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:
-        """Erase like `delete`, and return a receipt that can be checked and that names the forks that remain.
+        """Erase a conversation, and return a receipt that can be checked and that lists the remaining forks.
 
         Raises `NotFound` if there never was such a conversation.
         """
@@ -595,11 +598,15 @@ class AsyncMemory:
         )
 
     async def erase_tenant(self, tenant: str) -> ErasureReceipt:
-        """Erase all conversations of this memory's scope, whose name must be given; `NotFound` if there are none."""
+        """Erase all conversations of this memory's tenant, whose name must be passed as a confirmation.
+
+        Raises `NotFound` if there are none.
+        """
         config = self._config
         if tenant != config.scope.tenant:
             raise InvalidOption(
-                f"{tenant!r} is not the tenant of this memory: to erase all its data, give the name of its own tenant"
+                f"this memory belongs to another tenant than {tenant!r}: to erase all data of its tenant, pass that "
+                "tenant's name, which is memory.scope.tenant"
             )
         return await erasure.erase_tenant(
             config.store, config.scope, now=_now(), forget=self._forget
@@ -617,7 +624,7 @@ class AsyncMemory:
         self._handles.drop(conversation, self._config)
 
     async def health(self) -> Health:
-        """Return whether the store can serve requests, and details about it."""
+        """Return the health of the store: whether it can serve requests, and details."""
         return await self._config.store.health()
 
     async def drain(self) -> None:

@@ -74,7 +74,7 @@ async def search_memory(
 
 @dataclass(frozen=True, slots=True)
 class _HitReader:
-    """Reads what the hits of one search name (messages, summaries, documents), and cuts snippets."""
+    """Reads the messages, summaries and documents that the hits of one search name, and cuts snippets from them."""
 
     config: MemoryConfig
     terms: list[str]
@@ -83,7 +83,10 @@ class _HitReader:
     """Checkpoints by id, for each conversation with a checkpoint among the hits."""
 
     async def read(self, hit: Hit) -> SearchResult | None:
-        """Read the message, summary or document that a search hit names, and cut its snippet; None if it was erased."""
+        """Read the message, summary or document that a search hit names, and cut its snippet.
+
+        Returns None if it was erased.
+        """
         if hit.kind == ENTRY:
             return await self._entry(hit)
         if hit.kind == CHECKPOINT:

@@ -63,7 +63,7 @@ class AsyncState:
         return (await self.all()).get(name, default)
 
     async def set(self, name: str, value: object) -> None:
-        """Store a JSON value under a name, in place of an earlier one; contexts show it from the next user turn on."""
+        """Store a JSON value under a name, replacing an earlier one; contexts show it from the next user turn on."""
         await self.update({name: value})
 
     async def update(self, values: Mapping[str, object]) -> None:

@@ -52,14 +52,17 @@ _RECALLED = FenceNote(
 
 
 def pinned_at(pins: Iterable[tuple[str, PinNote]], turn: int) -> list[str]:
-    """Return the pinned texts that the turn begun by entry `turn` shows; later changes wait for the next turn."""
+    """Return the pinned texts as they were when entry `turn` began its turn.
+
+    Later changes are shown from the next turn on.
+    """
     return [
         pin.text for _, pin in pins if pin.since <= turn and (pin.until == 0 or pin.until >= turn)
     ]
 
 
 def entry_pin_text(entry: Entry) -> str:
-    """Return the text under which a log entry is pinned: its number and speaker, then its words.
+    """Return the text that is pinned for a log entry: its number and speaker, then its words.
 
     Only what a user said or the program set can be an instruction; words of a tool or a model are marked as data.
     """
@@ -73,7 +76,10 @@ def entry_pin_text(entry: Entry) -> str:
 
 
 def state_at(state: StateNote, turn: int) -> Mapping[str, object]:
-    """Return the session state for the turn begun by entry `turn`; empty if it was changed after this turn began."""
+    """Return the session state that the turn begun by entry `turn` shows.
+
+    The result is empty if the state was changed after this turn began.
+    """
     return state.values if state.since <= turn else {}
 
 
@@ -85,7 +91,7 @@ def tail_text(
     findings: str = "",
     recalled: Sequence[Recalled] = (),
 ) -> str:
-    """Return the tail (pins, rules, state, findings, recalled entries) as one text; empty if all are.
+    """Return the tail (pins, rules, state, findings, recalled entries) as one text; empty if there are none of them.
 
     `rules` and `findings` must already be fenced (marked as data).
     """
@@ -106,7 +112,7 @@ def tail_text(
 def check_pins(
     pins: Sequence[str], budget: Budget, counter: TokenCounter, *, new: str = ""
 ) -> None:
-    """Raise `BudgetTooSmall` if the pins, and a `new` one, exceed the budget's share for them and other added text."""
+    """Raise `BudgetTooSmall` if the pins, and a `new` one, exceed the budget's share for pins and other added text."""
 
     def cost(texts: Sequence[str]) -> int:
         return sum(map(counter.count_message, tail_message(tail_text(pins=texts, state={}))))
@@ -128,7 +134,7 @@ def pins_text(pins: Iterable[str]) -> str:
 
 
 def tail_message(text: str) -> tuple[Message, ...]:
-    """Return the tail (pins, rules, recalled entries) as one user message; no message if the text is empty."""
+    """Return the tail (pins, rules, recalled entries) as one user message; an empty tuple if the text is empty."""
     return (user(text),) if text else ()
 
 
@@ -151,7 +157,7 @@ def with_notes(tail: str, notes: Mapping[str, str], workspace: str) -> str:
 
 
 def recalled_text(recalled: Sequence[Recalled]) -> str:
-    """Format recalled entries as a context shows them: marked as data, in the order of the log; empty for none."""
+    """Format recalled entries as a context shows them: marked as data, in log order; empty if there are none."""
     if not recalled:
         return ""
     text = passages_text(recalled)

@@ -71,7 +71,7 @@ async def terms_of_query(query: str, runtime: Runtime) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ScoreParts:
-    """The parts of a recalled entry's score; comparable within one result only."""
+    """The parts of a recalled entry's score; they can be compared within one result only."""
 
     words: float = 0.0
     meaning: float | None = None
@@ -117,7 +117,10 @@ class Recaller:
         )
 
     async def _question(self, query: str) -> int:
-        """Return the seq of the user's message in the running turn whose text is the query; 0 if there is none."""
+        """Return the log position of the user message in the running turn whose text is the query.
+
+        Returns 0 if there is none.
+        """
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         newest = await self._read(max(head.seq - _QUESTION_WITHIN, 0) + 1, head.seq)
         asked = (entry for entry in reversed(newest) if entry.message.role == "user")
@@ -243,7 +246,7 @@ class Recaller:
         after: int,
         before: int | None,
     ) -> tuple[list[tuple[int, float]], dict[int, Entry]]:
-        """Return (seq, score) of the hits and their neighbours, best first, and the entries of the best of them."""
+        """Return (seq, score) of hits and their neighbours, best first, and the entries with the best scores."""
         mean = head.tokens / max(head.seq, 1)
         rank = partial(
             ranked_places, hits, newest=head.seq, mean_tokens=mean, after=after, before=before
@@ -259,7 +262,7 @@ class Recaller:
         return rank(positions=positions), entries
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
-        """Return the parts of each match's score; `words` and `meaning` add up to the score of the match."""
+        """Return the parts of the score of each match; `words` and `meaning` add up to the score."""
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         terms = await terms_of_query(query, self.config.runtime)
         hits = await self._hits(terms, _MAX_HITS, ALL_ENTRIES)
@@ -287,7 +290,9 @@ class Recaller:
         after: int = 0,
         before: int | None = None,
     ) -> tuple[list[tuple[int, float]], dict[int, int]]:
-        """Merge the hits with the entries nearest in meaning; also return which part of each of these is nearest.
+        """Merge the hits with the entries nearest in meaning.
+
+        Also returns, for each of these, which part of its text is nearest.
 
         Without an embedder the hits are returned unchanged.
         """
@@ -314,7 +319,7 @@ class Recaller:
         close: Mapping[int, float],
         entries: int,
     ) -> float:
-        """Return how far matches by words are trusted beside those by meaning, 0 to 1; reads the best of them."""
+        """Return how much matches by words count beside matches by meaning, 0 to 1; reads the best matches to judge."""
         telling = [term for term in terms if not is_character(term)]
         if not hits or not telling:
             return 1.0

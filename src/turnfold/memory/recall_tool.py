@@ -204,7 +204,7 @@ def recall_parameters(*, max_tokens: int) -> dict[str, object]:
 
 
 def _modes(given: Mapping[str, object]) -> list[str]:
-    """Return the modes (by words, turns or range) for which a model gave arguments; empty values do not count."""
+    """Return the modes (by words, turns or range) for which a model passed arguments; empty values do not count."""
     modes = (("query",), ("turn_numbers",), ("first_seq", "last_seq"))
     used = [[name for name in mode if not _is_empty(given.get(name, ""))] for mode in modes]
     return [", ".join(names) for names in used if names]
@@ -215,7 +215,10 @@ def _is_empty(value: object) -> bool:
 
 
 def _as_recalled(entry: Entry) -> Recalled | None:
-    """Return an entry as the tool shows it, with its tool calls; None if it has no text and no tool calls."""
+    """Return an entry as the recall tool shows it, with its tool calls.
+
+    Returns None for a system message, or one with nothing to show.
+    """
     message = entry.message
     if message.role == "system":
         return None
@@ -256,7 +259,7 @@ def _fitting(
 
 
 def _whole(value: object, *, least: int) -> int | None:
-    """Return a whole number from an int, float or text; None for anything else."""
+    """Return the whole number that an int, float or text stands for; None if it stands for none."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, str) and value.strip().isdecimal():

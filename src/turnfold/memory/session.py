@@ -215,7 +215,7 @@ class AsyncSession:
 
     @property
     def budget(self) -> Budget:
-        """The budget (token limits) of a call that names none."""
+        """The budget (token limits) of calls without a budget of their own."""
         return self.config.budget
 
     @property
@@ -252,17 +252,23 @@ class AsyncSession:
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory of this handle in bytes: its windows, and cached snapshots and vectors."""
+        """Approximate memory of this session object in bytes: its windows, and cached snapshots and vectors."""
         caches = (self._cache, self._snapshots, self._meanings)
         return sum(cache.held_bytes for cache in caches if cache is not None)
 
     @property
     def last_call(self) -> str:
-        """Name of the last call made through this handle, by this task if it made one; empty before the first."""
+        """Name of the last call that this task made through this session object, else of the object's last call.
+
+        It is empty before the first.
+        """
         return self._calls.current
 
     async def system(self, content: object) -> Appended | None:
-        """Set the system message of later contexts, in place of the current one; None if it is the same already."""
+        """Set the system message of later contexts, replacing the current one.
+
+        Returns None if that is the same already.
+        """
         message = (await self._redact_messages([system(content)]))[0][0]
         digest = message_digest(message, size=8).hex()
         async with self._lock:
@@ -280,7 +286,10 @@ class AsyncSession:
     async def user(
         self, content: object, *, name: str | None = None, client_id: str = ""
     ) -> Appended:
-        """Append a user message; it starts a turn. An empty one is stored, and not sent to providers that refuse it."""
+        """Append a user message, which begins a turn.
+
+        An empty message is stored, but not sent to providers that refuse it.
+        """
         return await self.add(user(content, name=name), client_id=client_id)
 
     async def assistant(
@@ -338,7 +347,7 @@ class AsyncSession:
             return await self._append(entries, expect)
 
     async def _add_system(self, entries: Sequence[NewEntry], expect: int | None) -> Appended:
-        """Append messages with system messages among them; contexts show these in addition to the current ones."""
+        """Append messages that include system messages; contexts show these in addition to the current ones."""
         async with self._lock:
             while True:
                 done = await self._append(entries, expect)
@@ -350,7 +359,7 @@ class AsyncSession:
                     return done
 
     async def _show_system(self, done: Appended, seqs: Iterable[int]) -> bool:
-        """Make these log entries the system messages of later contexts; False if a failover lost the append."""
+        """Make these log entries the system messages of later contexts; return False if a failover lost the append."""
         if done.repeated:
             await self._cache.refresh()
             seen = self._cache.newest
@@ -414,7 +423,7 @@ class AsyncSession:
         return context
 
     def _warn_of_lost_results(self, context: Context) -> None:
-        """Log a warning for each tool result without a call, once: it is in the log, but is not sent."""
+        """Log a warning, once, for each tool result without a call: the result is in the log, but is not sent."""
         lost = [fate for fate in context.fates if fate.reason.startswith(_NO_CALL)]
         for seq in (seq for fate in lost for seq in range(fate.start, fate.stop)):
             if seq not in self._lost_results:
@@ -459,7 +468,7 @@ class AsyncSession:
         keep_turns: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Checkpoint | None:
-        """Fold (compact) everything before the newest turns now; None if there is nothing to fold.
+        """Fold (compact) everything before the newest turns now; return None if there is nothing to fold.
 
         `keep_turns` is the number of newest turns to leave out, by default that of the memory. With `summary` that
         text is used unchanged, and at least the oldest turn is folded; otherwise the memory's summariser writes one,
@@ -496,7 +505,10 @@ class AsyncSession:
         return await self._folds.fold_all(fold, on_progress)
 
     async def checkpoints(self, *, dropped: bool = False) -> list[Checkpoint]:
-        """Return all checkpoints (fold summaries), oldest first; the last is in use. `dropped`: the dropped ones."""
+        """Return all checkpoints (fold summaries), oldest first; the last is in use.
+
+        `dropped=True` returns the dropped ones instead.
+        """
         if dropped:
             return await dropped_checkpoints(self._store, self._scope, self.id)
         return await self._store.checkpoints(self._scope, self.id)
@@ -515,7 +527,7 @@ class AsyncSession:
                 self._reset()
 
     async def fold_calls(self, *, after: str = "", limit: int = 100) -> list[FoldCall]:
-        """Return the model requests of each fold and their usage: a page, in the order of the checkpoints' ids."""
+        """Return a page of the model requests of folds, with their usage, in the order of the checkpoints' ids."""
         return await self._folds.calls(after=after, limit=limit)
 
     async def recall(
@@ -526,7 +538,7 @@ class AsyncSession:
         tokens: int | None = None,
         within: Within = ALL_ENTRIES,
     ) -> list[Recalled]:
-        """Return the entries of this conversation that match, best first, folded or not.
+        """Return the entries of this conversation that match the query, best first, whether folded or not.
 
         With `tokens` (instead of `limit`), return as many as fit, in the order of the log and with their neighbours:
         the `recalled_text` of the result has at most `tokens` tokens. `within` restricts matches, not their neighbours,
@@ -599,14 +611,17 @@ class AsyncSession:
             return await self._rules.drop(rule)
 
     async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return the log: entries with seq > `after`, oldest first, folded or not; all of them, or at most `limit`."""
+        """Return the log entries with seq above `after`, oldest first, whether folded or not.
+
+        Returns all of them, or at most `limit`.
+        """
         if limit is not None:
             return await self._store.read(self._scope, self.id, after=after, limit=limit)
         entries = all_entries(self._store, self._scope, self.id, after=after)
         return [entry async for entry in entries]
 
     async def turn(self, number: int) -> list[Entry]:
-        """Return the entries of one turn, folded or not; turn 0 is everything before the first user message."""
+        """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
         return await self._store.read_turn(self._scope, self.id, number)
 
     async def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
@@ -635,20 +650,21 @@ class AsyncSession:
         return compare(await self._calls.explain(first), await self._calls.explain(second))
 
     async def _named(self, call: str | int | None) -> str:
-        """Return the name of a call that is given by its name or number; by default the last of this object."""
+        """Return the name of a call from its name or number; by default the last call of this session object."""
         if not isinstance(call, int):
             return self._call_name(call)
         return await numbered_call(
             lambda after: self.calls(after=after, limit=_CALLS), call, self.id
         )
 
-    async def record_usage(self, usage: object, *, call: str | None = None) -> Manifest:
-        """Store the token usage that the provider reported for a call, by default the last one; return its manifest.
+    async def record_usage(self, usage: object, *, call: str | int | None = None) -> Manifest:
+        """Store the token usage that the provider reported for a call, and return the call's manifest (report).
 
-        `usage` is an SDK's response, its usage object, or a `Usage`.
+        `usage` is an SDK's response, its usage object, or a `Usage`. `call` is the call's name, or its number, from 1
+        for the oldest; by default the last call of this session object.
         """
         reported = Usage.of(usage)
-        manifest = await self._calls.record_usage(self._call_name(call), reported)
+        manifest = await self._calls.record_usage(await self._named(call), reported)
         whole = reported.input >= manifest.tokens or self._sent_whole
         if whole:
             await self._calibration.observe(manifest, reported.input)
@@ -756,7 +772,7 @@ class AsyncSession:
 
     @property
     def _sent_whole(self) -> bool:
-        """False if the provider may have compacted a request: its reported usage is then below turnfold's count."""
+        """False if the provider may have compacted a request: the reported usage is then below turnfold's count."""
         contexts = self._builder.last.values()
         if not contexts:
             return self.config.compaction is CompactionMode.TURNFOLD
@@ -820,7 +836,10 @@ class AsyncSession:
         return replace(done, redacted=redacted) if redacted else done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
-        """Store a note made from the log up to the entry `seen` (seq, epoch); False if the store lost that entry."""
+        """Store a note made from the log up to the entry `seen` (seq, epoch).
+
+        Returns False if the store lost that entry.
+        """
         document = write_note(SESSION, key, note)
         try:
             await self._store.put_document(self._scope, self.id, document, seen=seen)
@@ -830,6 +849,6 @@ class AsyncSession:
 
 
 async def own_head(session: AsyncSession) -> Head | None:
-    """Return the head of the log if only this handle changed the conversation since its last context, else None."""
+    """Return the log's head (version); None if others changed the conversation since the session's last context."""
     async with session._lock:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
         return await session._cache.own_head()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)

@@ -125,22 +125,22 @@ class RuleLedger:
         return text
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
-        """Return the texts of the rules that the user changed or took back, up to the end of the window."""
+        """Return the texts of the rules that the user changed or withdrew, up to the end of the window."""
         await self._catch_up(window)
         return tuple(rule.text for rule in self._taken_back())
 
     def is_outdated(self, entry: Entry) -> bool:
-        """Return True if an entry says nothing but a rule that the user later changed or took back."""
+        """Return True if an entry contains only a rule that the user later changed or withdrew."""
         said = [rule.text.strip() for rule in self._taken_back() if rule.seq == entry.seq]
         return bool(said) and entry.message.text.strip() in said
 
     def replaced(self) -> dict[int, str]:
-        """Return a remark by seq for each searched entry with a rule that the user changed or took back."""
+        """Return {seq: remark} of the searched entries with a rule that the user changed or withdrew."""
         later = replacements(self._note().rules)
         return {rule.seq: _remark(rule, later) for rule in self._taken_back() if rule.seq}
 
     def _taken_back(self) -> tuple[StandingRule, ...]:
-        """Return the rules that the user changed or took back in so many words, as far as the log was searched."""
+        """Return the rules that the user explicitly changed or withdrew, in the part of the log that was searched."""
         rules = self._note().rules
         if rules is not self._ended[0]:
             self._ended = rules, taken_back(rules)
@@ -151,11 +151,11 @@ class RuleLedger:
         self._texts, self._tokens = {}, {}
 
     async def active(self) -> list[StandingRule]:
-        """Return the active rules in the order in which they were said; searches new entries, stores nothing."""
+        """Return the active rules, oldest first, after searching new entries for rules; stores nothing."""
         return [rule for rule in await self.all() if rule.state == "active"]
 
     async def all(self) -> list[StandingRule]:
-        """Return all rules, also ended ones, in the order in which they were said; stores nothing."""
+        """Return all rules, active and ended, oldest first; stores nothing."""
         await self.cache.refresh()
         while await self._read_page(self.cache.head.seq):
             pass
@@ -163,11 +163,16 @@ class RuleLedger:
         return [rule for rule in self._note().rules if not rule.seq or rule.seq > cleared]
 
     async def add(self, text: str, kind: RuleKind) -> StandingRule:
-        """Store a rule that no message states; raises `InvalidOption` for a wrong kind, or a text too long or empty."""
+        """Store a rule that is not in a message.
+
+        Raises `InvalidOption` if the kind is unknown, or the text is empty or too long.
+        """
         clean = check_text(plain_text(text, path="text"), path="text").strip()
-        if not 0 < len(clean) <= LONGEST_RULE:
+        if not clean:
+            raise InvalidOption("a rule must not be empty: give its text")
+        if len(clean) > LONGEST_RULE:
             raise InvalidOption(
-                f"a rule must have 1 to {LONGEST_RULE} characters, this one has {len(clean)}: shorten it, or use pin()"
+                f"a rule may have at most {LONGEST_RULE} characters, this one has {len(clean)}: shorten it or use pin()"
             )
         if kind not in get_args(RuleKind):
             known = ", ".join(map(repr, get_args(RuleKind)))
@@ -187,7 +192,9 @@ class RuleLedger:
         """End the active rule with this id, so that contexts no longer show it; raises `NotFound` if there is none."""
         found = next((rule for rule in await self.active() if rule.id == key), None)
         if found is None:
-            raise NotFound(f"no active rule has the id {key!r}: session.rules() lists them")
+            raise NotFound(
+                f"no active rule has the id {key!r}: session.rules() lists the active rules"
+            )
         dropped = msgspec.structs.replace(found, state="dropped")
         await self._change(
             lambda rules: tuple(dropped if rule.id == key else rule for rule in rules)
@@ -195,7 +202,7 @@ class RuleLedger:
         return dropped
 
     def _note(self) -> RulesNote:
-        """Return the rules note: as stored, with the rules that this session object has found in the log since."""
+        """Return the stored rules note, with the rules that this session object found in the log since then."""
         document, history = self.cache.rules_document, self.cache.history
         # If the stored note did not change, keep the rules that this handle has found since.
         if document != self._read[0] or history != self._read[1]:
@@ -231,7 +238,7 @@ class RuleLedger:
     async def _take(
         self, said: Sequence[tuple[int, str]], upto: int, *, is_page: bool = False
     ) -> None:
-        """Search messages (seq, text) for rules and add these to the ledger; the log is then searched up to `upto`.
+        """Search messages (seq, text) for rules, and add these to the ledger, which is then complete up to `upto`.
 
         The note is written if its rules changed or a whole page of the log was read. A few entries without rules are
         cheaper to read again than to write about.
@@ -303,7 +310,7 @@ class RuleLedger:
 
 
 def _remark(rule: StandingRule, later: Mapping[str, StandingRule]) -> str:
-    """Return what a model is told of an entry whose rule was changed: the newest words that replaced it."""
+    """Return the remark for a model about an entry whose rule was changed: the newest words that replaced the rule."""
     newest = rule
     while (after := later.get(newest.id)) is not None and after.seq > newest.seq:
         newest = after
@@ -319,7 +326,10 @@ def _remark(rule: StandingRule, later: Mapping[str, StandingRule]) -> str:
 
 
 def rules_as_of(document: Document, upto: int) -> bytes:
-    """Return a stored ledger of rules as it was when entry `upto` was the newest, with all rules of `add_rule()`."""
+    """Return a stored ledger of rules as it was when entry `upto` was the newest.
+
+    It keeps all rules of `add_rule()`.
+    """
     note = _decode(document)
     said = [rule for rule in note.rules if rule.seq <= upto]
     kept = [
@@ -330,7 +340,7 @@ def rules_as_of(document: Document, upto: int) -> bytes:
 
 
 def rules_without(document: Document, seq: int) -> bytes | None:
-    """Return a stored ledger of rules without those of one entry; None if no rule is of that entry."""
+    """Return a stored ledger of rules without the rules of one entry; None if the entry has no rules."""
     note = _decode(document)
     kept = tuple(rule for rule in note.rules if rule.seq != seq)
     if len(kept) == len(note.rules):

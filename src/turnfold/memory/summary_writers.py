@@ -125,13 +125,16 @@ def heading_tokens(count: Callable[[str], int]) -> int:
 
 
 def without_headings(text: str) -> str:
-    """Remove lines from a model's text that equal turnfold's own headings of summaries, so that it cannot forge one."""
+    """Remove lines from a model's text that equal turnfold's headings of summaries, so that none is forged."""
     return "\n".join(line for line in text.splitlines() if line.strip() not in _HEADINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentPrompt:
-    """The last prompt that a session made for the agent's model, which a fold can continue to use its cache."""
+    """The last prompt that a session made for the agent's model.
+
+    A fold can continue this prompt to use the provider's cache.
+    """
 
     context: Context
     tools: Sequence[Mapping[str, object]] = ()
@@ -191,7 +194,7 @@ class SummaryTask:
 
 @runtime_checkable
 class SummaryWriter(Protocol):
-    """A summarizer: writes the summary of a range of messages, in place of the previous summary."""
+    """A summarizer: writes the summary of a range of messages, which replaces the previous summary."""
 
     @property
     def name(self) -> str:
@@ -243,8 +246,9 @@ class ModelWriter:
         seconds: float = 60.0,
     ) -> None:
         fill_prompt(prompt, "")  # raises if the template has no place for the history
-        if reads <= 0 or seconds <= 0:
-            raise InvalidOption(f"reads={reads} tokens and seconds={seconds} must be positive")
+        for option, value in (("reads", reads), ("seconds", seconds)):
+            if value <= 0:
+                raise InvalidOption(f"{option}={value} must be above 0")
         self._ask = ask
         self._name = name
         self._prompt = prompt
@@ -320,7 +324,9 @@ class ChatWriter(ModelWriter):
     def prepare(
         self, sent: SentPrompt, entries: Sequence[Entry], *, previous: str, limit: int
     ) -> Context | None:
-        """Return the agent's last prompt up to the range's end plus an instruction to summarise; None if unusable.
+        """Return the agent's last prompt, up to the end of the range, plus an instruction to summarise.
+
+        Returns None if it cannot be used.
 
         It is unusable if the provider does not have it in its cache (it went to another model, or too long ago), if it
         does not show the previous summary and the entries as they are stored, or if the window has no room for the
@@ -348,7 +354,7 @@ class ChatWriter(ModelWriter):
         return None if any(map(has_compaction, prompt.messages)) else prompt
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Ask for a summary with the agent's own prompt; if that fails or gives none, with a fresh prompt."""
+        """Ask for a summary with the agent's own prompt; if that fails or returns none, ask with a fresh prompt."""
         if task.prefix is not None:
             text = await self._from_prefix(task.prefix, task, runtime)
             if text:
@@ -376,7 +382,7 @@ class ChatWriter(ModelWriter):
 
 
 def _needs_breakpoints(sent: SentPrompt, model: ChatModel) -> bool | None:
-    """Return True if the provider caches only up to marked breakpoints; None if this prompt has no such mark."""
+    """Return True if the provider caches only up to marked breakpoints; None if it does and this prompt has no mark."""
     written = _request_of(model, sent)
     if written is None:
         return True  # an unknown client: a prefix that ends at a breakpoint is cached by every provider
@@ -405,7 +411,10 @@ def _is_same_model(sent: SentPrompt, model: ChatModel) -> bool:
 
 
 def _request_of(to: object, sent: SentPrompt) -> tuple[str, Mapping[str, object]] | None:
-    """Return the provider and the arguments of the request that a client or wire format writes; None if it cannot."""
+    """Return the provider and the arguments of the request that a client or wire format writes.
+
+    Returns None if that is not possible.
+    """
     from turnfold.wire import WireFormat  # loads the wire formats only if one is used
 
     if not isinstance(to, WireFormat):
@@ -442,7 +451,7 @@ def _usage_of(response: object) -> Usage | None:
 
 
 def writer_for(summaries: Summaries | None) -> SummaryWriter:
-    """Return the writer for a `summarizer=` option; the extractive one for None."""
+    """Return the writer for a `summarizer=` option; the extractive writer for None."""
     if summaries is None:
         return ExtractiveWriter()
     if isinstance(summaries, SummaryWriter):

@@ -41,7 +41,7 @@ _MIN_SPREAD = 1e-6
 
 
 def unit(vectors: Sequence[Sequence[float]], many: int) -> Rows:
-    """Return the embedder's vectors for `many` texts, normalised to length 1; zero vectors stay zero."""
+    """Return the embedder's vectors for `many` texts, normalised to length 1; zero vectors are returned as zero."""
     try:
         rows = np.asarray(vectors, dtype=np.float32)
     except (ValueError, TypeError) as error:
@@ -91,7 +91,7 @@ class Vectors:
 
     @property
     def rows(self) -> int:
-        """Number of vectors: one per entry, and more for a long one."""
+        """Number of vectors: one per entry, more for an entry with a long text."""
         return sum(len(block.rows) for block in self._blocks)
 
     @property
@@ -177,7 +177,7 @@ class Vectors:
 
 
 class _Joined(NamedTuple):
-    """All vectors, as they are searched."""
+    """All vectors in the form in which they are searched."""
 
     rows: Rows
     starts: NDArray[np.intp]

@@ -100,7 +100,9 @@ class Anthropic(SdkModel):
         cache: bool = True,
         sleep: Sleep | None = None,
     ) -> None:
-        """Configure the client. Without `api_key`, the SDK finds the key itself; `client` is used instead of a new one.
+        """Configure the client; without `api_key`, the SDK finds the key itself.
+
+        `client` is used in place of a new SDK client.
 
         `timeout` is how many seconds the provider may send nothing. `max_output` is required by the interface; an
         answer that reaches it stops with `max_tokens`. `options` are further arguments of the SDK's call (thinking,
@@ -124,7 +126,7 @@ class Anthropic(SdkModel):
         self._cache = cache
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """Return the number of tokens as Anthropic counts them; None if the server has no call for counting."""
+        """Return the number of tokens as Anthropic counts them; None if the server cannot count tokens."""
         return await self._count_tokens(prompt, tools, _COUNTED, self._sdk.count)
 
     def _arguments(self, prompt: Prompt, tools: ToolSchemas) -> tuple[Request, JsonObject]:

@@ -68,7 +68,7 @@ def without_nulls(fields: JsonObject) -> JsonObject:
 
 
 def in_order(fields: JsonObject) -> JsonObject:
-    """Return an object with its fields sorted by name at every level, so that equal ones are equal as text."""
+    """Return an object with its fields sorted by name at every level, so that equal objects have equal texts."""
     return {
         key: in_order(cast("JsonObject", value)) if isinstance(value, dict) else value
         for key, value in sorted(fields.items())
@@ -125,14 +125,17 @@ async def _closed_at_end(client: _Closable) -> AsyncGenerator[None, None]:
 
 
 class Sdk(Generic[Client]):
-    """A provider's SDK: one client per event loop, or the client that was given; its arguments and answers are JSON."""
+    """A provider's SDK: one client per event loop, or the client that was passed.
+
+    Its arguments and answers are JSON.
+    """
 
     def __init__(self, make: Callable[[], Client], given: Client | None) -> None:
         self._given = given
         self._clients = LoopClients(make)
 
     async def close(self) -> None:
-        """Close the connections of this loop's client; a client that was given is left open."""
+        """Close the connections of this loop's client; a client that was passed to the constructor is left open."""
         await self._clients.close()
 
     async def _send(self, choose: Callable[[Client], object], arguments: JsonObject) -> JsonObject:
@@ -207,7 +210,7 @@ class SdkModel(ABC):
     def request(
         self, context: Prompt, *, tools: ToolSchemas = (), max_bytes: int | None = None
     ) -> Request:
-        """Return the request body that `stream` would send; that of `complete` is a little smaller.
+        """Return the request body that `stream` would send; the body of `complete` is a little smaller.
 
         Raises `BudgetTooSmall` if it is above `max_bytes` (None: the limit of the context's own budget, 0: no limit).
         """
@@ -277,7 +280,7 @@ class SdkModel(ABC):
             message = self._interface.accept(response)
         except InvalidRecord as error:
             raise ModelFailed(
-                f"{self.name} gave an answer that cannot be stored ({error}): call it again"
+                f"{self.name} returned an answer that cannot be stored ({error}): call it again"
             ) from error
         return Answer(
             message=message,
@@ -293,7 +296,10 @@ class SdkModel(ABC):
         known: frozenset[str],
         send: Callable[[JsonObject], Awaitable[JsonObject]],
     ) -> int | None:
-        """Count tokens with the server's own call and the arguments in `known`; None if the server has no such call."""
+        """Count tokens with the server's own call and the arguments in `known`.
+
+        Returns None if the server cannot count tokens.
+        """
         sending = _Sending(self._arguments, self._refuse, prompt, tools, limited=False)
 
         async def attempt() -> JsonObject:
@@ -330,7 +336,10 @@ class SdkModel(ABC):
 
 
 class _Sending:
-    """The request for one prompt; written again without signed or encrypted parts if the provider refuses one."""
+    """The request for one prompt.
+
+    If the provider refuses a signed or encrypted part, it is written again without these.
+    """
 
     def __init__(
         self,
@@ -373,7 +382,7 @@ class _Sending:
 
 
 class ModelCall:
-    """Sends the requests of one model client, with retries by one policy."""
+    """Sends the requests of one model client, with retries under one policy."""
 
     def __init__(self, model: str, *, retries: int, sleep: Sleep | None) -> None:
         if not model:
@@ -455,13 +464,16 @@ async def _read_stream(call: Awaitable[object], on_event: _OnEvent) -> None:
 
 
 def _body(arguments: JsonObject) -> JsonObject:
-    """Return those arguments of an SDK's call that become the request body; the others configure the call."""
+    """Return the arguments of an SDK's call that become the request body; the others configure the call."""
     body = {key: value for key, value in arguments.items() if key not in _NOT_IN_BODY}
     return {**body, **object_at(arguments, "extra_body")}
 
 
 def _with_options(kwargs: JsonObject, options: JsonObject) -> JsonObject:
-    """Return the arguments of a call with the caller's options, which have precedence; both beta headers are sent."""
+    """Return the arguments of a call with the caller's options, which have precedence.
+
+    Beta headers of both are sent.
+    """
     merged = {**kwargs, **options}
     for key in kwargs.keys() & options.keys() & _NOT_IN_BODY:
         ours, theirs = object_at(kwargs, key), object_at(options, key)

@@ -294,7 +294,7 @@ def _headers(error: BaseException) -> Mapping[str, str]:
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds to wait that the headers state, as a number or a date; None if they state none."""
+    """Return the seconds to wait that the headers state, as a number or a date; None if they state neither."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers[name]) / scale
@@ -341,16 +341,18 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         if self.retries < 0:
             raise InvalidOption(f"retries={self.retries} must not be negative")
-        if not 0 < self.first <= self.longest or self.patience < 0:
-            raise InvalidOption(
-                f"pauses need 0 < first={self.first:g} <= longest={self.longest:g} and patience={self.patience:g} >= 0"
-            )
+        if self.first <= 0:
+            raise InvalidOption(f"first={self.first:g} must be above 0 seconds")
+        if self.longest < self.first:
+            raise InvalidOption(f"longest={self.longest:g} must be at least first={self.first:g}")
+        if self.patience < 0:
+            raise InvalidOption(f"patience={self.patience:g} must not be negative")
 
 
 def retry_delay(
     failure: Failure, *, attempt: int, policy: RetryPolicy, chance: float
 ) -> float | None:
-    """Return the seconds to wait after the failed `attempt` (the first is 1), or None to give up.
+    """Return the seconds to wait after the failed `attempt` (the first is 1); None to give up.
 
     Half of a pause depends on `chance` (jitter), so that callers that failed together do not retry together. If the
     provider states a time to wait, the pause is never shorter. After text was delivered, there is no retry, because

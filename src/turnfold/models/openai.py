@@ -124,7 +124,9 @@ class OpenAIChat(SdkModel):
         stream_usage: bool = True,
         sleep: Sleep | None = None,
     ) -> None:
-        """Configure the client. Without `api_key`, the SDK finds the key itself; `client` is used instead of a new one.
+        """Configure the client; without `api_key`, the SDK finds the key itself.
+
+        `client` is used in place of a new SDK client.
 
         `timeout` is how many seconds the provider may send nothing. `options` are further arguments of the SDK's call
         (temperature, reasoning_effort, ...). `stream_usage=False` is for servers that refuse `stream_options`.
@@ -185,7 +187,9 @@ class OpenAIResponses(SdkModel):
         options: Mapping[str, object] | None = None,
         sleep: Sleep | None = None,
     ) -> None:
-        """Configure the client. Without `api_key`, the SDK finds the key itself; `client` is used instead of a new one.
+        """Configure the client; without `api_key`, the SDK finds the key itself.
+
+        `client` is used in place of a new SDK client.
 
         `timeout` is how many seconds the provider may send nothing. `options` are further arguments of the SDK's call
         (store, include, reasoning, ...). `sleep` is called to wait before a retry.
@@ -207,7 +211,7 @@ class OpenAIResponses(SdkModel):
         )
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """Return the number of tokens as OpenAI counts them; None if the server has no call for counting."""
+        """Return the number of tokens as OpenAI counts them; None if the server cannot count tokens."""
         return await self._count_tokens(prompt, tools, _COUNTED, self._sdk.count)
 
     def _request(self, prompt: Prompt, tools: ToolSchemas) -> Request:

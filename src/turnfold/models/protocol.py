@@ -154,7 +154,7 @@ class ChatModel(Protocol):
         ...
 
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:
-        """Return the number of tokens as the provider counts them; None if the provider offers no counting."""
+        """Return the number of tokens as the provider counts them; None if the provider cannot count tokens."""
         ...
 
 

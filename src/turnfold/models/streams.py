@@ -90,7 +90,10 @@ def _is_empty(value: object) -> bool:
 
 
 class _Pieces:
-    """The pieces of a streamed text so far; joined once at the end, so that a long answer is not copied often."""
+    """The pieces of a streamed text so far.
+
+    They are joined once at the end, so that a long answer is not copied often.
+    """
 
     __slots__ = ("pieces",)
 
@@ -99,7 +102,7 @@ class _Pieces:
 
 
 def _joined_texts(value: object) -> object:
-    """Return a streamed message with the pieces of each text joined to one."""
+    """Return a streamed message in which the pieces of each text are joined."""
     if isinstance(value, _Pieces):
         return "".join(value.pieces)
     if isinstance(value, dict):
@@ -133,7 +136,7 @@ def _merge(result: JsonObject, delta: JsonObject) -> None:
 
 
 def _merged_name(known: str, value: str, key: str) -> str:
-    """Return a name (id, role, type) continued by a chunk: a server may repeat it, leave it out or send pieces."""
+    """Return a name (id, role, type) continued by a chunk; a server may repeat it, leave it out or send pieces."""
     if not value or value == known:
         return known
     return known + value if key == "name" and known else value
@@ -151,7 +154,7 @@ def _merge_lists(result: list[object], pieces: list[object]) -> list[object]:
 
 
 def _continued(result: list[object], fragment: JsonObject) -> JsonObject | None:
-    """Return the list element (such as a tool call) that a streamed fragment continues; None if it begins one."""
+    """Return the list element (such as a tool call) that a streamed fragment continues; None if it begins a new one."""
     known = [cast("JsonObject", one) for one in result if isinstance(one, dict)]
     at, name = fragment.get("index"), fragment.get("id")
     if at is None and "function" not in fragment:

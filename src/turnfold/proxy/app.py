@@ -258,7 +258,7 @@ class ProxyApp:
     async def _recovered(
         self, exchange: _Exchange, call: PreparedCall, response: UpstreamResponse
     ) -> tuple[UpstreamResponse, bool]:
-        """Send a refused request once more without the items that the provider refuses, if that is why it did.
+        """Send a refused request once more, without the items for which the provider refused it, if it named any.
 
         Returns the response for the client, and True if it is that of the second request.
         """

@@ -1,4 +1,4 @@
-"""Keeps the log of each session in agreement with the histories that its client sends.
+"""Makes the log of each session agree with the histories that its client sends.
 
 A client sends its whole history with every request. Messages that continue the log are appended. A history that differs
 from the log (an edited message, a second answer to the same question, a second agent with the same session id) gets a
@@ -54,7 +54,10 @@ _MARK: Final = "~"
 
 @dataclass(frozen=True, slots=True)
 class _KnownLog:
-    """Cached keys (digests) and seqs of a conversation's messages, without system messages and cleared ones."""
+    """Cache of a conversation's log: digest (key) and log position (seq) of each message.
+
+    It leaves out system messages, and messages that `clear()` hid.
+    """
 
     head: Head = field(default_factory=Head)
     cleared: int = 0
@@ -79,7 +82,7 @@ class PlacedHistory:
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A log that the last context of a session handle showed whole, with what this process has added since."""
+    """A log that the last context of a session object showed whole, and the entries that this process added since."""
 
     handle: ref[AsyncSession]
     """The handle; it is kept by a cache that is limited in size, and not here."""
@@ -162,7 +165,7 @@ class Conversations:
     def note_context(
         self, tenant: str, name: str, placed: PlacedHistory, system: Sequence[str], *, whole: bool
     ) -> None:
-        """Note whether a context showed the whole log and nothing else."""
+        """Record whether a context showed the whole log and nothing else."""
         if not whole or not placed.from_start:
             self._whole.drop((tenant, name))
             return
@@ -170,7 +173,7 @@ class Conversations:
         self._whole.put((tenant, name), WholeLog(ref(placed.session), system, log))
 
     def note_answer(self, tenant: str, name: str, placed: PlacedHistory, answer: Message) -> None:
-        """Note the answer that was stored after a history."""
+        """Record the answer that was stored after a history."""
         known = self._whole.get((tenant, name))
         if known is None or known.log.head.seq != placed.head:
             return
@@ -180,7 +183,7 @@ class Conversations:
         self._whole.put((tenant, name), replace(known, log=log))
 
     async def read_ahead(self, session: AsyncSession) -> None:
-        """Read what was stored last, so that the next request of the session need not."""
+        """Read what was stored last, so that the next request of the session need not read it."""
         await self._log(session.scope.tenant, session.id)
 
     async def place(
@@ -247,7 +250,7 @@ class Conversations:
     async def _conversation(
         self, tenant: str, name: str, keys: Sequence[str]
     ) -> tuple[str, _KnownLog]:
-        """Return the conversation that a history continues; create a fork if it continues none of the session's."""
+        """Return the conversation that a history continues; if it continues none of the session's, create a fork."""
         newest = self._newest.get((tenant, name)) or name
         if newest != name and _continues((log := await self._log(tenant, newest)).keys, keys):
             return newest, log
@@ -270,7 +273,7 @@ class Conversations:
             conversation = fork
         raise Conflict(
             f"session {name!r} has {_MOST_FORKS} conversations with different histories, and this request continues "
-            "none of them: give unrelated requests sessions of their own"
+            "none of them: use separate sessions for unrelated requests"
         )
 
     async def _head(self, tenant: str, conversation: str) -> Head:
@@ -315,7 +318,7 @@ def _continues(log: Sequence[str], given: Sequence[str]) -> bool:
 
 
 def _overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
-    """Return the index in the log at which a client's history begins, and how many of its messages are there."""
+    """Return the index in the log at which a client's history begins, and the number of its messages that are there."""
     if given[: len(log)] == log:  # by far the most common case, and fast to compare
         return 0, len(log)
     return longest_overlap(log, given)

@@ -53,7 +53,7 @@ _LARGEST_ANSWER: Final = 64 << 20
 
 
 class AnswerPieces:
-    """Collects the body of an answer as it arrives; keeps nothing of an answer that is too large to be stored."""
+    """Collects the body of an answer as it arrives; drops an answer that is too large to be stored."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -114,7 +114,7 @@ class PreparedCall:
     context: Context
 
     def refused(self, status: int, answer: bytes) -> bool:
-        """Return True if an error of the provider says that it does not accept an item that a provider wrote."""
+        """Return True if the provider's error says that it does not accept an opaque item that a provider wrote."""
         try:
             told = object_of(msgspec.json.decode(answer)) or {}
         except msgspec.DecodeError:
@@ -172,7 +172,7 @@ class PreparedCall:
             )
 
     async def read_ahead(self) -> None:
-        """Read what was stored last, so that the session's next request need not."""
+        """Read what was stored last, so that the session's next request need not read it."""
         with suppress(TurnfoldError):  # the next request reads it then
             await self.conversations.read_ahead(self.placed.session)
 
@@ -285,7 +285,7 @@ async def _context(
 
 
 def _has_system(context: Context, texts: Sequence[str]) -> bool:
-    """Return True if the context was built with these system texts, whole or shortened."""
+    """Return True if the context was built with these system texts, complete or shortened."""
     found = _texts(context.section(Section.SYSTEM))
     return not texts or (len(found) == len(texts) and all(map(may_be_shrunk_from, found, texts)))
 
@@ -310,7 +310,7 @@ def _ends_with(context: Context, placed: PlacedHistory) -> bool:
 
 
 class _View:
-    """A context whose unshortened messages are replaced by the client's own JSON of them."""
+    """A context in which messages that were not shortened are replaced by the client's own JSON."""
 
     def __init__(self, context: Context, body: ClientBody, placed: PlacedHistory) -> None:
         self._context = context
@@ -351,7 +351,7 @@ class _View:
             self.is_whole = given_tokens + own <= context.budget.tokens
 
     def messages(self) -> Sequence[GivenMessage | Message]:
-        """Return the messages to send after the system prompt, in the client's JSON where they are whole."""
+        """Return the messages to send after the system prompt, in the client's JSON if they were not shortened."""
         context = self._context
         return [
             self._kept.get(at, context.messages[at])
@@ -375,7 +375,10 @@ def _texts(messages: Iterable[Message]) -> list[str]:
 def _read_answer(
     form: BodyFormat, content: bytes, media: str, *, complete: bool
 ) -> tuple[Message | None, Usage | None]:
-    """Return the message and the usage in a provider's answer; of one that was cut off, the text that arrived."""
+    """Return the message and the usage in a provider's answer.
+
+    If the answer was cut off, the message has the text that arrived.
+    """
     stream = form.new_stream()
     text: list[str] = []
     try:
@@ -391,14 +394,14 @@ def _read_answer(
         arrived = "".join(text)
         if not arrived:
             if complete:
-                raise InvalidRecord("the provider's response holds no answer") from error
+                raise InvalidRecord("the provider's response contains no answer") from error
             return None, None
         return Message("assistant", arrived, metadata={INTERRUPTED: True}), None
     return _message(form, response), _usage(response)
 
 
 def _message(form: BodyFormat, response: JsonObject) -> Message | None:
-    """Return the message in a provider's response; None if it has several, because the client chooses one."""
+    """Return the message in a provider's response; None if it has several, because the client chooses one of them."""
     several = objects_of(response.get("choices")) or objects_of(response.get("candidates"))
     return None if len(several) > 1 else form.wire.accept(response)
 
@@ -430,6 +433,9 @@ def _events(content: bytes) -> Iterator[JsonObject]:
 
 
 def _objects(content: bytes) -> JsonObject | list[JsonObject]:
-    """Return a provider's response as a JSON object, or the chunks of a Gemini stream, which is one JSON list."""
+    """Return a provider's response as a JSON object.
+
+    A Gemini stream, which is one JSON list, is returned as a list of its chunks.
+    """
     found: object = msgspec.json.decode(content)
     return object_of(found) or objects_of(found)

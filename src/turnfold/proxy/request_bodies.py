@@ -55,7 +55,10 @@ HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation")
 
 
 def message_key(message: Message) -> str:
-    """Return a digest by which a message is recognised in later requests; ignores texts added for one request only."""
+    """Return a digest by which a message is recognised in later requests.
+
+    Texts added for one request only are ignored.
+    """
     kept = [part for part in message.parts if not _is_reminder(part)]
     if kept and len(kept) < len(message.parts):
         message = Message.of(message.role, kept)
@@ -118,7 +121,7 @@ _Place = tuple[str, str, tuple[bytes, ...]]
 
 
 class ReadMessages:
-    """Cache of parsed messages by their JSON; a client sends nearly all of them again with its next request."""
+    """Cache of parsed messages by their JSON, because a client sends nearly all of them again with its next request."""
 
     def __init__(self, *, most_bytes: int = 64 << 20) -> None:
         self._most_bytes = most_bytes
@@ -147,7 +150,7 @@ class ReadMessages:
         return tokens
 
     def tools(self, raw: msgspec.Raw) -> GivenTools:
-        """Return the tool schemas of a request; a client sends the same ones each time."""
+        """Return the tool schemas of a request, from the cache if the client has sent the same ones before."""
         key = bytes(raw)
         found = self._tools.get(key)
         if found is None:
@@ -197,7 +200,7 @@ class ClientBody:
 
     @property
     def system_texts(self) -> list[str]:
-        """The texts of the system prompt to store: all except those that differ in every request."""
+        """The texts of the system prompt to store: all except texts that differ in every request."""
         parts = (part for message in self.system for part in message.parts)
         texts = (part.text for part in parts if isinstance(part, TextPart) and part.text.strip())
         return [text for text in texts if not text.startswith(_BILLING)]
@@ -285,7 +288,7 @@ class BodyFormat:
         system: Sequence[Message] | None = None,
         bare: Collection[str] = (),
     ) -> bytes:
-        """Return the body with other messages; `system` replaces the system prompt, None leaves it as it is.
+        """Return the body with other messages; `system` replaces the system prompt, None leaves it unchanged.
 
         Messages whose key is in `bare` are written without the parts that only the provider can read.
         """
@@ -321,7 +324,7 @@ class BodyFormat:
     def _written(
         self, message: GivenMessage | Message, model: str, bare: Collection[str]
     ) -> list[bytes]:
-        """Return the JSON items of a message: those of the client, unless the message is not its own or is `bare`."""
+        """Return the JSON items of a message: the client's own, unless the message is not the client's or is `bare`."""
         given = message if isinstance(message, GivenMessage) else None
         if given is not None and given.key not in bare:
             return [*given.items, *given.rider_items]
@@ -366,7 +369,7 @@ class BodyFormat:
         return record
 
     def _repaired(self, items: list[bytes]) -> list[bytes]:
-        """Return the items with those repaired that the provider would refuse; others keep their bytes."""
+        """Return the items; those that the provider would refuse are repaired, the others keep their bytes."""
         parsed = [_object(item) for item in items]
         repaired = wire.repair(parsed, self.provider)
         if repaired.payload is parsed:
@@ -416,7 +419,7 @@ def _is_answer(item: JsonObject) -> bool:
 
 
 def _grouped(provider: str, items: list[JsonObject]) -> Iterable[list[JsonObject]]:
-    """Group the items of a message list into messages: items of one model answer together, any other item alone."""
+    """Group the items of a message list into messages: the items of one model answer together, other items alone."""
     if provider == "openai_responses":
         yield from wire.openai_responses.runs(items)
         return

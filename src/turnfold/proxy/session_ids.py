@@ -42,7 +42,10 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def session_id(given: str, headers: Mapping[str, str], fields: Mapping[str, msgspec.Raw]) -> str:
-    """Return the id of the session that a request names; `given` is the id in its path. Empty if there is none."""
+    """Return the id of the session that a request names; `given` is the id in its path.
+
+    The result is empty if there is none.
+    """
     own = given or headers.get(SESSION_HEADER, "")
     if own:
         return _name(own)

@@ -62,12 +62,15 @@ class ProxyOptions:
         for tokens in (self.budget, *self.model_budgets.values()):
             if tokens < 0:
                 raise InvalidOption(
-                    f"a budget of {tokens} tokens is negative: give 1 or more, or 0 for three quarters of the context "
-                    "window"
+                    f"a budget of {tokens} tokens is not possible: give 1 or more, or 0 for three quarters of the "
+                    "context window"
                 )
 
     def budget_of(self, model: str) -> Budget:
-        """Return the budget of a model; raises `UnknownModel` if none is set and its context window is not known."""
+        """Return the budget of a model.
+
+        Raises `UnknownModel` if no budget is set and its context window is not known.
+        """
         named = [name for name in self.model_budgets if model.startswith(name)]
         tokens = self.model_budgets[max(named, key=len)] if named else self.budget
         if tokens:

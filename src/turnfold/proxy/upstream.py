@@ -45,7 +45,7 @@ _MOST_CONNECTIONS: Final = 1_000
 def end_to_end(
     headers: Iterable[tuple[bytes, bytes]], *, without: Iterable[bytes] = ()
 ) -> RawHeaders:
-    """Return the headers that a proxy passes on: no hop-by-hop headers, and none of the names in `without`."""
+    """Return the headers that a proxy passes on: without hop-by-hop headers, and without the names in `without`."""
     given = [(name.lower(), value) for name, value in headers]
     named = {
         each.strip().lower()
@@ -75,7 +75,7 @@ class UpstreamResponse:
         return int(given) if given.isdigit() else -1
 
     async def read(self, limit: int) -> bytes:
-        """Return the body, at most about `limit` bytes of it; `body()` yields all of it afterwards."""
+        """Return the body, at most about `limit` bytes of it; `body()` still yields the whole body afterwards."""
         async for piece in self._rest():
             self._read.append(piece)
             if sum(map(len, self._read)) > limit:
@@ -98,7 +98,7 @@ class UpstreamResponse:
             raise _unavailable(error) from error
 
     async def close(self) -> None:
-        """Close the response; the rest of its body is not read."""
+        """Close the response; the part of its body that has not arrived is not read."""
         await self._response.aclose()
 
 

@@ -58,7 +58,10 @@ def get_field(value: object, name: str) -> object:
 
 
 def as_fields(value: object, path: str = "") -> dict[str, object]:
-    """Return the fields of a mapping, or the attributes of an object, as a dictionary; `InvalidRecord` if none."""
+    """Return the fields of a mapping, or the attributes of an object, as a dictionary.
+
+    Raises `InvalidRecord` if it has none.
+    """
     if isinstance(value, Mapping):
         fields = dict(cast("Mapping[str, object]", value))
     else:
@@ -160,7 +163,7 @@ def accept_content(
 
 
 def is_modelled(role: str, key: str, value: object) -> bool:
-    """Return True if `Message` has its own field for a provider's key and value; others are kept in `extra`."""
+    """Return True if `Message` has its own field for a provider's key and value; other keys are stored in `extra`."""
     match key:
         case "content":
             return True
@@ -349,7 +352,11 @@ def _tool_result(block: Block, path: str) -> Part:
     if is_error is True:
         del block["is_error"]
     elif is_error not in (None, False):  # an explicit False is kept in `extra`
-        raise InvalidRecord(f"is_error is {is_error!r}", path=path, remedy="Use true or false")
+        raise InvalidRecord(
+            f"is_error is {is_error!r}, neither true nor false",
+            path=path,
+            remedy="Use true or false",
+        )
     return ToolResult(call_id, content, is_error is True, _rest(block, path))
 
 
@@ -523,7 +530,7 @@ def _thinking_block(part: ThinkingPart) -> Block:
 
 
 def _arguments(text: str) -> object:
-    """Return tool arguments as a JSON value if writing that value gives the same text again; otherwise the text."""
+    """Return tool arguments as a JSON value; as text, if writing that value would not give the same text again."""
     try:
         value = thaw(text)
         same = not isinstance(value, str) and freeze(value, path="") == text

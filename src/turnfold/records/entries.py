@@ -44,7 +44,7 @@ _KNOWN = frozenset({"role", *_FIELDS})
 
 
 def as_message(value: object) -> Message:
-    """Convert `value` to a `Message`; raises `InvalidRecord` if any of it would be lost."""
+    """Convert `value` to a `Message`; raises `InvalidRecord` if any content would be lost."""
     if isinstance(value, Message):
         return value
     if isinstance(value, str):
@@ -82,7 +82,9 @@ def as_messages(
     path: str = "messages",
     on_unreadable: Callable[[InvalidRecord], None] | None = None,
 ) -> list[Message]:
-    """Convert each of `values` to a `Message`; raises `InvalidRecord`, which names the index of a bad one.
+    """Convert each of `values` to a `Message`.
+
+    Raises `InvalidRecord`, with the index of the wrong value, if one is invalid.
 
     With `on_unreadable` a value that cannot be converted is left out, and the function gets the error.
     """
@@ -206,7 +208,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A named value of a conversation: session state, a call's manifest, a finding, a snapshot."""
+    """A named value of a conversation: session state, a call's manifest (report), a finding, a workspace snapshot."""
 
     kind: str
     key: str

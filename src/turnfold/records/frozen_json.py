@@ -35,7 +35,7 @@ MAX_DEPTH = 100
 
 
 def plain_text(value: object, *, path: str) -> str:
-    """Return a text as a plain `str`, also if it is of a subclass; raises `InvalidRecord` if it is no text."""
+    """Return a text as a plain `str`, even if it is of a subclass; raises `InvalidRecord` if it is not a text."""
     if not isinstance(value, str):
         raise InvalidRecord(f"must be text, not {type(value).__name__}", path=path)
     return value if type(value) is str else str.__str__(value)
@@ -73,7 +73,7 @@ def thaw(text: str) -> object:
 
 
 def thaw_object(text: str | None) -> dict[str, object]:
-    """Return the object of a text made by `freeze_object`; an empty one for "" and None."""
+    """Return the object of a text made by `freeze_object`; an empty object for "" and None."""
     return cast("dict[str, object]", json.loads(text)) if text else {}
 
 

@@ -58,7 +58,7 @@ class Placement:
 
     @property
     def regular(self) -> bool:
-        """True if the message is shown whole, where it was logged."""
+        """True if the message is shown as a whole, where it was logged."""
         return not self.late and not self.unplaced
 
 
@@ -150,7 +150,7 @@ class Span:
 
 
 def group_spans(messages: Iterable[Message]) -> list[Span]:
-    """Return the spans of a log (messages that stay together); a tool result without its call is in none."""
+    """Return the spans of a log (messages that stay together); a tool result without its call is in no span."""
     grouper = Grouper()
     places: list[list[int]] = []
     for position, message in enumerate(messages):

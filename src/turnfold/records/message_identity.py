@@ -1,4 +1,4 @@
-"""Recognises messages by their content, and finds a given history in a log.
+"""Recognises messages by their content, and finds a history in a log.
 
 Clients and frameworks send the same message again with other ids, times and metadata, so messages are compared by a
 digest of their content.
@@ -55,7 +55,10 @@ def content_key(message: Message) -> str:
 
 
 def longest_overlap(log: Sequence[str], given: Sequence[str]) -> tuple[int, int]:
-    """Return (start, length) of the longest run of the log that `given` begins with; of equal ones the newest."""
+    """Return (start, length) of the longest run of the log that `given` begins with.
+
+    If several are equally long, the newest is returned.
+    """
     best = len(log), 0
     for start in reversed(range(len(log))):
         length = 0

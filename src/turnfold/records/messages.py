@@ -225,7 +225,7 @@ def erased_message(message: Message, reason: str = "") -> Message:
 
 
 def is_erased(message: Message) -> bool:
-    """Return True if a message is the placeholder of an erased one."""
+    """Return True if a message is the placeholder of an erased message."""
     reason = message.metadata.get(_ERASED) if message.labels else None
     return isinstance(reason, str) and message == erased_message(message, reason)
 

@@ -94,7 +94,7 @@ class ThinkingPart(_Part, frozen=True, tag="thinking"):
 
 
 class OpaquePart(_Part, frozen=True, tag="opaque"):
-    """A block of a provider that turnfold does not model, kept as its JSON text."""
+    """A block of a provider that turnfold does not model, stored as its JSON text."""
 
     json: str
     provider: str = ""

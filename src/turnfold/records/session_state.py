@@ -114,7 +114,7 @@ class OriginNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note of where the window of one budget begins and what its tail shows, the same for every process."""
+    """Note that says where the window of one budget begins and what its tail shows; all processes use the same note."""
 
     anchor: int = 1
     """Seq of the first entry shown verbatim."""
@@ -219,7 +219,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def read_note(document: Document | None, form: type[_Form]) -> _Form:
-    """Read a session note of type `form` from its document; without a document, return the defaults."""
+    """Read a session note of type `form` from its document; returns the defaults if the document is None."""
     if document is None:
         return form()
     path = f"{document.kind}/{document.key}"

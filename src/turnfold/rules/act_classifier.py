@@ -161,7 +161,7 @@ def says_it_stays(text: str, language: Language) -> bool:
 
 
 def names_nothing(clause: str, language: Language) -> bool:
-    """Return True if a clause says that something stays, without naming what: "no change there", 不变."""
+    """Return True if a clause says that something stays, without naming the thing: "no change there", 不变."""
     return _NAMES.search(_STAYS[language].sub("", clause)) is None
 
 
@@ -171,7 +171,10 @@ def only_cancels(text: str) -> bool:
 
 
 def act_of(text: str, language: Language) -> RuleAct:
-    """Return what a user's sentence does to an earlier rule (change, permit, cancel, done); "state" if nothing."""
+    """Return what a user's sentence does to an earlier rule (change, permit, cancel, done).
+
+    Returns "state" if it does nothing to one.
+    """
     text = _FORBIDDEN_MOVE.sub("never", text)
     for act, pattern in _ACTS[language]:
         if pattern.search(text):
@@ -180,7 +183,7 @@ def act_of(text: str, language: Language) -> RuleAct:
 
 
 def is_weak_change(text: str, language: Language) -> bool:
-    """Return True if a sentence says what holds "now" or "again": it may replace an earlier rule, or be a new one."""
+    """Return True if a sentence says what holds "now" or "again", so that it may replace a rule or be a new one."""
     return _WEAK[language].search(text) is not None
 
 

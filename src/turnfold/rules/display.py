@@ -103,7 +103,10 @@ _MORE = {"en": "({count} more not shown)", "zh": "（另有 {count} 条未列出
 def shown_rules(
     rules: Iterable[StandingRule], *, limit_tokens: int, count: Callable[[str], int]
 ) -> tuple[tuple[StandingRule, ...], tuple[StandingRule, ...]]:
-    """Return the active rules to show within `limit_tokens`, and those left out, both in the order they were said."""
+    """Return two lists of active rules: those to show within `limit_tokens`, and those left out.
+
+    Both are in the order in which the rules were said.
+    """
     require_limit(limit_tokens)
     active = sorted((rule for rule in rules if rule.state == "active"), key=_order)
     # Each line is counted alone, so that a counter with a cache counts no line twice; joined lines cost no more.
@@ -134,13 +137,13 @@ def _line(rule: StandingRule, language: Literal["zh", "en"]) -> str:
 
 
 def _words(rule: StandingRule, language: Literal["zh", "en"]) -> str:
-    """Return a rule with what is needed to understand it, as one line."""
+    """Return a rule, and the words that are needed to understand it, as one line."""
     about = _ABOUT[language].format(about=rule.about) if rule.about else ""
     return single_line(clean_text(f"{rule.lead}{rule.text}{about}"))
 
 
 def _sentences(rules: Sequence[StandingRule]) -> dict[str, list[StandingRule]]:
-    """Return the id of each rule -> the rules that are shown in one line with it."""
+    """Return {id of a rule: the rules that are shown in one line with it}."""
     found: dict[str, list[StandingRule]] = {}
     for rule in rules:
         group = found.get(rule.continues, [])
@@ -188,7 +191,7 @@ def rank_rules(
 
 
 def _tier(rule: StandingRule) -> int:
-    """Return the rank of a rule: 0 for what does harm if it is forgotten, 1 for other explicit rules, else 2."""
+    """Return the rank of a rule: 0 if forgetting it does harm, 1 for other explicit rules, otherwise 2."""
     explained = rule.lead or rule.continues or rule.about or rule.supersedes
     if not explained and _UNEXPLAINED.match(rule.text):
         return 2
@@ -227,7 +230,10 @@ def _days(text: str) -> tuple[int, ...]:
 
 
 def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[StandingRule]]:
-    """Return the rules of one kind, newest and oldest alternating; and likewise those that rank last as too similar."""
+    """Return two lists of rules of one kind, each with newest and oldest alternating.
+
+    The second list has the rules that rank last: weak ones, too many from one message, too similar to others.
+    """
     messages: Counter[tuple[str, int]] = Counter()
     beginnings: Counter[tuple[str, str]] = Counter()
     usual: list[StandingRule] = []
@@ -271,7 +277,7 @@ def render_rules(
         return ""
     chosen = language or ("zh" if is_chinese(" ".join(rule.text for rule in rules)) else "en")
     if chosen not in _HEADINGS:
-        raise InvalidOption(f'language is {chosen!r}; it must be "zh" or "en"')
+        raise InvalidOption(f'language={chosen!r} must be "zh" or "en"')
     lines: list[tuple[StandingRule, str]] = []
     for rule in rules:
         before, words = lines[-1] if lines else (None, "")

@@ -255,7 +255,7 @@ _LONGEST_JOINT = 8
 
 
 class _Part(NamedTuple):
-    """A slice of a sentence that is a rule, with its kind and what it does to earlier rules."""
+    """A part of a sentence that is a rule, with its kind and what it does to earlier rules."""
 
     start: int
     end: int
@@ -277,7 +277,7 @@ class _Read(NamedTuple):
 
     @property
     def talk(self) -> float:
-        """How certain it is that the sentence is no rule, 0 to 1; 0 for a short sentence."""
+        """How certain it is that the sentence is not a rule, 0 to 1; 0 for a short sentence."""
         return max(0.0, min(1.0, -self.score / 2)) if self.words >= _SHORT else 0.0
 
 
@@ -330,7 +330,7 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
 
 
 def _lead(text: str, before: Sequence[_Read], start: int, rule: StandingRule) -> str:
-    """Return the one or two sentences before a rule that may name what it is about; "" if they are too long."""
+    """Return the one or two sentences before a rule that may name its subject; "" if they are too long."""
     found = ""
     for each in reversed(before[-2:]):
         lead = text[each.sentence.start : start]
@@ -341,12 +341,12 @@ def _lead(text: str, before: Sequence[_Read], start: int, rule: StandingRule) ->
 
 
 def _goes_on(text: str, language: Language) -> bool:
-    """Return True if a short sentence does not say what it is about: "Not as store credit"."""
+    """Return True if a short sentence does not name its subject: "Not as store credit"."""
     return len(text) <= _SHORT_TEXT[language] and _GOES_ON[language].match(text) is not None
 
 
 def _can_lead(before: _Read) -> bool:
-    """Return True if a sentence may name what the next one is about: neither a question nor small talk."""
+    """Return True if a sentence may name the subject of the next one: it is neither a question nor small talk."""
     text = before.sentence.text
     asks = _QUESTION[before.language].search(text)
     return before.words >= _SHORT - 1 and not before.is_chatter and not asks
@@ -383,14 +383,17 @@ def _read(sentence: OwnSentence) -> _Read:
 
 
 def _is_no_rule(text: str, language: Language) -> bool:
-    """Return True if a sentence is no rule by its form: what others ask, a past event, a request for one thing now."""
+    """Return True if the form of a sentence is not that of a rule.
+
+    Such forms are the wish of somebody else, a past event, and a request for one thing now.
+    """
     if _NO_RULE[language].search(text):
         return True
     return _ONCE[language].search(text) is not None and not _LASTING[language].search(text)
 
 
 def _demanded(text: str, language: Language) -> str:
-    """Return what a question demands for good, without the words that make it a question; "" if it only asks."""
+    """Return the lasting demand in a question, without the words that make it a question; "" if it only asks."""
     if after := _ASKED_AFTER[language].search(text):
         return text[: after.start("tail")]
     if (asked := _ASKED[language].search(text)) and _LASTS[language].search(text):
@@ -410,7 +413,7 @@ def _is_babble(text: str) -> bool:
 
 
 def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
-    """Yield the rules in a sentence: the sentence itself, or several of its clauses; none if it scores too low.
+    """Yield the rules in a sentence: the sentence itself, or several of its clauses; nothing if it scores too low.
 
     Without `around` (totals of its message), the sentence is judged as if it were the whole message.
     """
@@ -442,7 +445,7 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
 
 
 def _changed(text: str, language: Language) -> str:
-    """Return a sentence without its clauses that say that something stays as it is; "" if it says nothing else."""
+    """Return a sentence without the clauses that say that something stays as it is; "" if it has no other clause."""
     if not says_it_stays(text, language):
         return text
     kept: list[str] = []
@@ -466,7 +469,7 @@ def _demand(text: str, language: Language, wanted: float) -> str:
 
 
 def _wanted(each: _Read, around: _Around | None) -> float:
-    """Return the score that a sentence needs to be a rule, given the other sentences of its message."""
+    """Return the score that a sentence needs to be a rule; it depends on the other sentences of its message."""
     alone = wanted = _ALONE[each.language]
     if around is None or around.sentences < 2:
         text = each.sentence.text
@@ -485,7 +488,10 @@ def _wanted(each: _Read, around: _Around | None) -> float:
 
 
 def _clauses(text: str, language: Language) -> Iterator[_Part]:
-    """Yield the clauses of a sentence that are separate rules, each up to the next of them; none if fewer than two."""
+    """Yield the clauses of a sentence that are separate rules, each up to the next of them.
+
+    Yields nothing if fewer than two are.
+    """
     cuts = [match.span() for match in _CLAUSES[language].finditer(text)]
     starts = [0, *(end for _, end in cuts)]
     ends = [*(start for start, _ in cuts), len(text)]
@@ -512,7 +518,7 @@ def _clauses(text: str, language: Language) -> Iterator[_Part]:
 
 
 def _sets_off(clause: str, before: str) -> bool:
-    """Return True if a clause only sets off the one before it: "in white, not in grey", 退到银行卡，不要退到余额."""
+    """Return True if a clause only contrasts with the one before: "in white, not in grey", 退到银行卡，不要退到余额."""
     refused = _REFUSES.match(clause)
     if refused is None:
         return False
@@ -523,7 +529,10 @@ def _sets_off(clause: str, before: str) -> bool:
 
 
 def _listed(sentence: OwnSentence) -> RuleKind | None:
-    """Return the kind of rule of a list item by the heading of its list ("Rules:"); None if the heading names none."""
+    """Return the kind of rule of a list item by the heading of its list ("Rules:").
+
+    Returns None if the heading names no kind.
+    """
     heading, text = sentence.heading, sentence.text
     if not heading or not 4 <= len(text) <= LONGEST_RULE or text == heading or text[-1] in ":：?？":
         return None

@@ -232,7 +232,7 @@ _CHINESE_TALK = {
 
 
 def is_passing(text: str, *, chinese: bool) -> bool:
-    """Return True if a sentence has the form of a request for one thing now, of a mishap, or of news of oneself."""
+    """Return True if a sentence has the form of a request for one thing now, of a mishap, or of news about the user."""
     talk = _CHINESE_TALK if chinese else _ENGLISH_TALK
     if talk["once"].search(text) or talk["happens"].search(text):
         return True

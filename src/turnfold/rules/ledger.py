@@ -105,7 +105,9 @@ def update_ledger(
     limit_tokens: int,
     count: Callable[[str], int],
 ) -> LedgerChange:
-    """Return the ledger (list of standing rules) with `new` ones added, and those that they replace or cancel ended.
+    """Return the ledger (list of standing rules) with `new` rules added.
+
+    Rules that these replace or cancel are ended.
 
     `rules` is the ledger so far; `new` are the rules of later entries, in order. Rules already in the ledger are
     not added again. `limit_tokens` bounds the texts of the whole ledger, counted with `count`.
@@ -147,12 +149,12 @@ def update_ledger(
 
 
 def replacements(rules: Iterable[StandingRule]) -> dict[str, StandingRule]:
-    """Return a mapping from the id of each rule that was replaced, lifted or cancelled to the rule that did it."""
+    """Return {id of a replaced, lifted or cancelled rule: the rule that replaced, lifted or cancelled it}."""
     return {ended: rule for rule in rules for ended in rule.supersedes}
 
 
 def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
-    """Return the rules that ended in so many words ("make it 2 pm instead"), in the order of `rules`.
+    """Return the rules that the user explicitly ended ("make it 2 pm instead"), in the order of `rules`.
 
     A rule that a plain statement replaced is not among them: another contract number may be another contract.
     """
@@ -173,7 +175,7 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
 def _targets(
     rule: StandingRule, active: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
-    """Return the active rules that the new rule replaces, cancels or completes, each with the state it gets."""
+    """Return the active rules that the new rule replaces, cancels or completes, each with its new state."""
     mine = [
         each
         for each in active
@@ -195,7 +197,10 @@ def _targets(
 def _going_on(
     ended: Sequence[tuple[StandingRule, RuleState]], active: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
-    """Return what goes on with a rule that ends and sets it off: "not in grey" after "the kettle in white"."""
+    """Return the rules that only continue a rule that ends, such as "not in grey" after "the kettle in white".
+
+    They end with that rule, and get the same state.
+    """
     state_of: dict[str, RuleState] = {rule.id: state for rule, state in ended}
     heads = {rule.id: rule for rule, _ in ended}
     going: list[tuple[StandingRule, RuleState]] = []
@@ -267,7 +272,7 @@ def _similar(first: set[str], second: set[str]) -> float:
 
 
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if `rule` replaces `other`: restates it, contradicts it, or gives another value for its attribute."""
+    """Return True if `rule` replaces `other`: restates it, contradicts it, or states another value of its attribute."""
     one = _ONE_AT_A_TIME & set(rule.scope) & set(other.scope)
     if one and (one != frozenset({"@name"}) or rule.negative == other.negative):
         return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address"})
@@ -297,7 +302,7 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _own(words: Iterable[str], others: Iterable[str]) -> set[str]:
-    """Return the words that only the first sentence has: it is about another thing, or about a special case."""
+    """Return the words that only the first sentence has; they show that it is about another thing or a special case."""
     mine = parts_of(words)
     return mine - common_terms(mine, parts_of(others))
 
@@ -322,12 +327,12 @@ def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _conflict(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if both rules give a value of the same class (such as a weekday), and the values differ."""
+    """Return True if both rules state a value of the same class (such as a weekday), and the values differ."""
     return bool(_contested(rule, other))
 
 
 def _contested(rule: StandingRule, other: StandingRule) -> set[str]:
-    """Return the classes of which both rules give a value, if their values differ."""
+    """Return the classes of which both rules state a value, if their values differ."""
     shared = {
         term for term in _classes(rule) & _classes(other) if not term.startswith(("@is:", "@reply"))
     }
@@ -408,7 +413,7 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
 
 
 def _aimed_without_subject(other: StandingRule, left: Iterable[str], contested: set[str]) -> float:
-    """Return the score of a change that does not name what it changes: "make it 14 days instead of 7"."""
+    """Return the score of a change that does not name its subject: "make it 14 days instead of 7"."""
     if not contested or is_wish_of_others(other.text):
         return 0.0
     if other.negative and not _LIMIT.search(other.text):
@@ -426,7 +431,7 @@ def _share(wanted: set[str], there: set[str]) -> float:
 
 
 def _valued(rule: StandingRule) -> set[str]:
-    """Return the classes of the values that a rule gives, as far as they show what it is about."""
+    """Return the classes of the values that a rule states, if they show what the rule is about."""
     return {term for term in _classes(rule) - _NO_TOPIC if not term.startswith("@is:")}
 
 

@@ -197,7 +197,7 @@ def _follows(own: str, start: int) -> bool:
 
 
 def _lines(own: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each line of a text; a line that was wrapped at a column is joined with the next one."""
+    """Yield start and end of each line of a text; a line that was wrapped at a column is joined with the next line."""
     start = at = 0
     while at <= len(own):
         end = own.find("\n", at)

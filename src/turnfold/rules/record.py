@@ -78,7 +78,7 @@ class StandingRule(
             )
         if len(self.text) > LONGEST_RULE:
             raise InvalidRecord(
-                f"the rule has {len(self.text)} characters; it may have at most {LONGEST_RULE}",
+                f"the rule has {len(self.text)} characters, but may have at most {LONGEST_RULE}",
                 path="text",
                 remedy="Cut the text at the end of a clause",
             )

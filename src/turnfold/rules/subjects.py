@@ -1,4 +1,4 @@
-"""Finds what a sentence is about, apart from the value that it gives: "the log level" in "set the log level to DEBUG".
+"""Finds the subject of a sentence, without the value it states: "the log level" in "set the log level to DEBUG".
 
 A change ("actually", "instead", 改成) ends an earlier rule only if both are about the same thing. Words in the place of
 a value (after "to", "use", 改成) do not name the subject, nor do words of the change itself ("raise", 推迟). A word
@@ -153,7 +153,7 @@ def _alike(term: str, other: str) -> bool:
 
 
 def parts_of(terms: Iterable[str]) -> set[str]:
-    """Return English terms whole and Chinese ones as single characters, since pairs of characters rarely match."""
+    """Return English terms whole and Chinese terms as single characters, because pairs of characters rarely match."""
     return {
         part for term in terms for part in ([term] if term.isascii() or term[0] == "=" else term)
     }
@@ -161,7 +161,7 @@ def parts_of(terms: Iterable[str]) -> set[str]:
 
 @lru_cache(maxsize=1024)
 def subject_of(text: str, *, changes: bool = False) -> Subject:
-    """Return what a sentence is about; of one that `changes` a rule, only the clauses with the change count."""
+    """Return the subject of a sentence; if the sentence `changes` a rule, only the clauses with the change count."""
     clauses = [clause for clause in _CLAUSES.split(text) if clause.strip()]
     headed = _HEADED.match(text)
     if headed and (topic := _topic_and_value([headed["head"]])[0]):
@@ -184,7 +184,7 @@ def subject_of(text: str, *, changes: bool = False) -> Subject:
 
 
 def begins_alike(text: str, other: str) -> frozenset[str]:
-    """Return the terms of the words with which both sentences begin: their subject, if they have the same."""
+    """Return the terms of the words with which both sentences begin: their subject, if it is the same."""
     first, second = (_BEGINNING.sub("", each) for each in (text, other))
     length = next(
         (at for at, (one, two) in enumerate(zip(first, second, strict=False)) if one != two),
@@ -208,7 +208,7 @@ def _topic_and_value(clauses: Iterable[str]) -> tuple[set[str], set[str]]:
 
 
 def _before_value(found: re.Match[str]) -> str:
-    """Return the words between which a topic may stand: "call the cat" of "call the cat Tofu"."""
+    """Return the words that name the topic before a value: "call the cat" of "call the cat Tofu"."""
     before = found[0][: found.start("new") - found.start()]
     return before if before.isascii() else " "
 
@@ -222,12 +222,12 @@ def _terms(text: str) -> set[str]:
 
 
 def is_wish_of_others(text: str) -> bool:
-    """Return True if a sentence tells what somebody else wants or says: "ops wants a freeze until Thursday"."""
+    """Return True if a sentence reports what somebody else wants or says: "ops wants a freeze until Thursday"."""
     return _OTHERS_WISH.match(text) is not None
 
 
 def is_fragment(text: str) -> bool:
-    """Return True if a clause only goes on with the one before it and says nothing alone: "capped at 10", 橡木色."""
+    """Return True if a clause only continues the one before it and cannot stand alone: "capped at 10", 橡木色."""
     plain = text.strip().rstrip("。.!！")
     if plain.isascii():
         return _FRAGMENT.match(plain) is not None

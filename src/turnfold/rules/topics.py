@@ -20,7 +20,7 @@ __all__ = ("Terms", "facets", "rule_terms", "without_values")
 
 
 class Terms(NamedTuple):
-    """The topic terms of a sentence and the values it gives, each sorted."""
+    """The topic terms of a sentence and the values that it states, each sorted."""
 
     scope: tuple[str, ...]
     """Topic words; and with `@`, the classes of its values and the attributes of a person that it names."""
@@ -364,7 +364,7 @@ def _attribute(text: str) -> str:
 
 
 def rule_terms(text: str) -> Terms:
-    """Return the topic terms of a sentence and the values it gives."""
+    """Return the topic terms of a sentence and the values that it states."""
     scope = {name for name, pattern in _TAGS if pattern.search(text)}
     if attribute := _attribute(text):
         scope.add(attribute)
@@ -399,7 +399,7 @@ _FACETS: dict[str, re.Pattern[str]] = {
 
 @lru_cache(maxsize=1024)
 def facets(text: str) -> frozenset[str]:
-    """Return the sides of a thing that a rule is about; none if no known word names one."""
+    """Return the aspects of a thing that a rule is about; an empty result if no known word names one."""
     return frozenset(name for name, pattern in _FACETS.items() if pattern.search(text))
 
 
@@ -419,7 +419,7 @@ _GAP = late_pattern(r"…[\s…]*…|…+")
 
 
 def without_values(text: str, new: str) -> str:
-    """Return a rule with "…" for each value that is not in the `new` text, so that only its topic can be read.
+    """Return a rule with "…" in place of each value that is not in the `new` text, so that only its topic is left.
 
     Returns "" if no value of the rule is known.
     """

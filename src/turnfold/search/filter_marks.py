@@ -30,14 +30,14 @@ _MOST_CALLS = 4 * CALL_REACH
 
 @dataclass(frozen=True, slots=True)
 class Findable:
-    """A text to index for search, with the marks (role, tools, paths) that filters need."""
+    """A text to index for search, with the marks (index terms for role, tools, paths) that filters need."""
 
     text: str
     marks: frozenset[str]
 
 
 def findable(message: Message, tools: Iterable[str]) -> Findable:
-    """Return the text and filter marks of a message; `tools` are the tools that it calls or has results of."""
+    """Return the text and filter marks (index terms) of a message; `tools` are the tools it calls or has results of."""
     text = message.text
     marks = {f"role:{message.role}", *(f"tool:{name}" for name in tools)}
     return Findable(text, marks_of_text(text) | marks)
@@ -79,11 +79,14 @@ class ToolNames:
 
     @property
     def calls(self) -> Mapping[str, tuple[int, str]]:
-        """The tool calls seen so far: log position and tool name by call id."""
+        """The tool calls read so far, as {call id: (log position, tool name)}."""
         return self._calls
 
     def of(self, message: Message) -> list[str]:
-        """Return the names of the tools that the next message of the log calls or has results of; notes its calls."""
+        """Return the names of the tools that the next message of the log calls or has results of.
+
+        The calls of the message are remembered.
+        """
         self._at += 1
         names = [call.name for call in message.calls]
         for result in message.results:
@@ -100,7 +103,7 @@ class ToolNames:
         return names
 
     def needs_earlier(self, messages: Iterable[Message]) -> bool:
-        """Return True if one of the next messages has the result of a tool call that was not seen yet."""
+        """Return True if one of the next messages has the result of a tool call that was not read yet."""
         seen = set(self._calls)
         for message in messages:
             if not message.name and any(each.call_id not in seen for each in message.results):
@@ -109,11 +112,11 @@ class ToolNames:
         return False
 
     def skip(self) -> None:
-        """Go on to the next entry of the log, because the message of this one cannot be read."""
+        """Continue with the next entry of the log, because the message of this entry cannot be read."""
         self._at += 1
 
     def learn(self, earlier: Sequence[Message | None]) -> None:
-        """Note the tool calls of the messages before the first one that was passed in, oldest first.
+        """Remember the tool calls of messages that come before the first one passed in, oldest first.
 
         None stands for a message that cannot be read.
         """

@@ -54,7 +54,7 @@ class Within:
         for path in self.paths:
             if not plain_path(path):
                 raise InvalidOption(
-                    f"paths= has {path!r}, which names no file or folder: give one such as src/app.py"
+                    f"paths= has {path!r}, which is not the name of a file or folder: give a path such as src/app.py"
                 )
         _check_turns(self.turns)
         _check_times(self.since, self.until)
@@ -128,13 +128,17 @@ def _check_turns(turns: tuple[int, int] | None) -> None:
     if turns is None:
         return
     if len(turns) != 2 or not 0 <= turns[0] <= turns[1] <= _FURTHEST:
-        raise InvalidOption(f"turns must be a first and a last turn, 0 or more, got {turns!r}")
+        raise InvalidOption(
+            f"turns={turns!r} must be (first, last): two turn numbers with 0 <= first <= last <= {_FURTHEST}"
+        )
 
 
 def _check_times(since: int | None, until: int | None) -> None:
     for name, value in (("since", since), ("until", until)):
         if value is not None and not -_FURTHEST <= value <= _FURTHEST:
-            raise InvalidOption(f"{name} must be microseconds since 1970, got {value}")
+            raise InvalidOption(
+                f"{name}={value} must be microseconds since 1970, from {-_FURTHEST} to {_FURTHEST}"
+            )
     if since is not None and until is not None and since >= until:
         raise InvalidOption(f"since={since} is not before until={until}: nothing could be found")
 

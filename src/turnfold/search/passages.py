@@ -123,7 +123,7 @@ def _widened(
     room: int,
     count: Callable[[str], int],
 ) -> tuple[int, int]:
-    """Return where an excerpt begins and ends: the best piece, and as many neighbours as fit `room` tokens."""
+    """Return start and end of an excerpt: the best piece of the text, and as many neighbours as fit `room` tokens."""
     first = last = best
     room -= count_upto(text[slice(*pieces[best])], room, count)
     while room > 0:
@@ -139,7 +139,7 @@ def _widened(
 
 
 class _TermMatcher:
-    """Finds the terms of a query in the pieces of one text; each distinct word is split into terms once."""
+    """Finds the terms of a query in the pieces of one text; splits each distinct word into terms only once."""
 
     def __init__(self, terms: Collection[str]) -> None:
         self._terms = frozenset(terms)
@@ -177,7 +177,7 @@ class Snippet:
     """True if the full text has more after the snippet."""
 
     def shown(self, begin: str, end: str, cut: str = "…") -> str:
-        """Return the text with every match between `begin` and `end`, and `cut` where text was left out."""
+        """Return the text with `begin` before and `end` after every match, and `cut` where text was left out."""
         parts = [cut if self.before else ""]
         at = 0
         for start, stop in self.marks:
@@ -219,7 +219,7 @@ def _best(found: Sequence[Occurrence], characters: int) -> tuple[int, int]:
 
 
 def _widened_snippet(text: str, start: int, stop: int, characters: int) -> tuple[int, int]:
-    """Return where a snippet begins and ends: a match, widened to `characters`, at whole words if possible."""
+    """Return start and end of a snippet: a match, widened to `characters`, at whole words if possible."""
     stop = min(stop, start + characters)
     room = characters - (stop - start)
     begin = max(0, start - int(room * _LEAD))
@@ -247,7 +247,7 @@ def _word_end(text: str, end: int, stop: int) -> int:
 
 
 def _joined(found: Sequence[Occurrence]) -> list[tuple[int, int]]:
-    """Return the ranges of matches, in order, with those merged that touch or overlap."""
+    """Return the ranges of matches, in order; ranges that touch or overlap are merged."""
     joined: list[tuple[int, int]] = []
     for start, stop, _ in found:
         if joined and start <= joined[-1][1]:
@@ -279,12 +279,12 @@ class Recalled:
 
     @property
     def shown(self) -> str:
-        """The text that is shown: the excerpt, or the whole text without one."""
+        """The text that is shown: the excerpt, or the whole text if there is no excerpt."""
         return self.excerpt or self.message.text
 
 
 class _Words(NamedTuple):
-    """The words around recalled entries, in one language."""
+    """The words that are written around recalled entries, in one language."""
 
     turn: str
     dated_turn: str
@@ -345,7 +345,7 @@ _LONGEST_QUERY = 8_000
 
 
 def telling_part(message: str) -> str:
-    """Return the part of a user's message to search for: all of it, or the beginning and the end of a very long one.
+    """Return the part of a user's message to search for: all of it, or only beginning and end if it is very long.
 
     Every word is looked up, so a pasted file would take minutes; the request itself stands before or after the file.
     """
@@ -356,7 +356,7 @@ def telling_part(message: str) -> str:
 
 
 def _is_relevant(text: str, query: QueryTerms) -> bool:
-    """Return True if a text shares enough terms with the query to be shown although nobody asked for it."""
+    """Return True if a text shares enough terms with the query to be shown although it was not asked for."""
     shared = [term for term in query.count_in(text).counts if not is_character(term)]
     return len(shared) >= _ENOUGH or any(map(_is_identifier, shared))
 
@@ -375,7 +375,7 @@ def is_telling(terms: Collection[str]) -> bool:
 def relevant_places(
     places: Iterable[tuple[int, float]], entries: Mapping[int, Entry], terms: Sequence[str]
 ) -> list[tuple[int, float]]:
-    """Return those of the ranked entries that share enough terms with the query, or stand next to one that does."""
+    """Return the ranked entries that share enough terms with the query, or are next to an entry that does."""
     # Fast: the search has just counted the terms of most of these texts, and has cached the counts.
     query = QueryTerms(terms)
     close = {
@@ -443,7 +443,7 @@ def fill(
     measure: Callable[[Sequence[Recalled]], int],
     near: Mapping[int, slice] | None = None,
 ) -> list[Recalled]:
-    """Return the best entries that fit into `tokens` together, in log order, long ones as excerpts.
+    """Return the best entries that fit into `tokens` together, in log order; long entries as excerpts.
 
     `places` are (seq, score), best first; a place without an entry in `entries` is skipped. `count` returns the tokens
     of a text, `measure` the tokens of everything that is sent for a selection of entries. `near` says which part of a
@@ -488,7 +488,10 @@ def _take(
     room: int,
     shown: Callable[[_Offer], Recalled],
 ) -> bool:
-    """Add the entries that fit into `room` tokens to `taken`, best first, or more of them; return True if any did."""
+    """Add entries that fit into `room` tokens to `taken`, best first, or longer excerpts.
+
+    Returns True if any was added.
+    """
     any_taken = False
     for offer in offers:
         seq = offer.entry.seq
@@ -511,7 +514,7 @@ def _offers(
     tokens: int,
     count: Callable[[str], int],
 ) -> list[_Offer]:
-    """Return the entries that may be shown, best value first: each distinct text once, a long one in two lengths."""
+    """Return the entries that may be shown, best value first: each distinct text once, a long text in two lengths."""
     seen: set[str] = set()
     offers: list[_Offer] = []
     most = tokens // 2

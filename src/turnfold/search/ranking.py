@@ -107,12 +107,15 @@ class TermChoice:
 
 
 def query_terms(terms: Iterable[str]) -> list[str]:
-    """Return the distinct index terms of the given query words, sorted; punctuation is dropped."""
+    """Return the distinct index terms of these query words, sorted; punctuation is dropped."""
     return sorted({term for text in terms for term in terms_of(text)})
 
 
 def choosing_terms(holding: Mapping[str, int], *, total: int) -> TermChoice:
-    """Return the query terms by which entries to score are selected; `holding`: term -> how many of `total` have it."""
+    """Return the query terms that select the entries to score.
+
+    `holding` maps each term to the number of entries, of `total`, that contain it.
+    """
     weights = _weights(holding, total)
     # Ordered by the number of matches, not by weight: a single character weighs less than its rarity says.
     order = sorted(_worth_walking(holding), key=lambda term: (holding[term], term))
@@ -128,7 +131,10 @@ def choosing_terms(holding: Mapping[str, int], *, total: int) -> TermChoice:
 
 
 def _worth_walking(holding: Mapping[str, int]) -> list[str]:
-    """Return the query terms that occur; if very many entries match, without single characters that are in a pair."""
+    """Return the query terms that occur in entries.
+
+    If very many entries match, single characters that are part of a pair are left out.
+    """
     found = [term for term, count in holding.items() if count]
     if sum(holding.values()) <= MOST_CANDIDATES:
         return found
@@ -148,7 +154,10 @@ def rank(
     total: int,
     limit: int,
 ) -> list[Hit]:
-    """Score the candidates by BM25 and return the best `limit`; `holding`: term -> how many of `total` have it."""
+    """Score the candidates by BM25 and return the best `limit`.
+
+    `holding` maps each term to the number of entries, of `total`, that contain it.
+    """
     weights = _weights(holding, total)
     hits = [
         Hit(name, seq, round(_score(matches, weights), 9), kind, key)
@@ -246,7 +255,7 @@ def worth_of_places(
     before: int | None = None,
     positions: Mapping[int, float] | None = None,
 ) -> dict[int, float]:
-    """Return the score of each entry by seq, with shares of its neighbours' scores and no bonus for new ones."""
+    """Return {seq: score}, with shares of the neighbours' scores and without the bonus for new entries."""
     stop = newest + 1 if before is None else min(before, newest + 1)
     shares = [
         _SHARE * math.exp(-distance * max(mean_tokens, 1.0) / _REACH_TOKENS)
@@ -328,7 +337,7 @@ def fused_parts(
     *,
     trust: float = 1.0,
 ) -> dict[int, tuple[float, float]]:
-    """Return two scores of each entry by seq: by words and by meaning; `fuse` adds them.
+    """Return two scores by seq for each entry: its score by words and its score by meaning, which `fuse` adds.
 
     The score by meaning is proportional to the closeness if words are not trusted, to its square if they are: then only
     the closest entries compete with matches by words.

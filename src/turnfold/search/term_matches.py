@@ -195,7 +195,7 @@ def occurrences(text: str, terms: Collection[str]) -> list[Occurrence]:
 
 
 def _single_characters(wanted: frozenset[str]) -> frozenset[str]:
-    """Return the single characters of the query that none of its longer terms contains."""
+    """Return the single characters of the query that are not part of one of its longer terms."""
     parts = {character for term in wanted if len(term) > 1 for character in term}
     return frozenset(term for term in wanted if is_character(term) and term not in parts)
 

@@ -297,5 +297,5 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _object(value: object) -> dict[str, object]:
-    """Return a JSON schema as an object; an empty one for the schemas `true` and `false`, which name no type."""
+    """Return a JSON schema as an object; an empty object for the schemas `true` and `false`, which name no type."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}

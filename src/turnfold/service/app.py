@@ -422,7 +422,7 @@ def _check_framing(headers: Headers) -> None:
     """Raise `RequestRefused` if a request states its body length twice, which could smuggle a second request."""
     if "transfer-encoding" in headers and "content-length" in headers:
         raise RequestRefused(
-            "the request has both Content-Length and Transfer-Encoding: send one of them",
+            "the request has both Content-Length and Transfer-Encoding: send only one of them",
             status=400,
         )
 

@@ -76,7 +76,7 @@ class Caller:
     """Hash of the secret that the request was sent with, to check later that it is still accepted."""
 
     def require(self, *rights: Right) -> None:
-        """Raise `AccessDenied` if the caller lacks one of these rights."""
+        """Raise `AccessDenied` if the caller does not have all of these rights."""
         missing = sorted(set(rights) - self.rights)
         if missing:
             given = ", ".join(sorted(self.rights)) or "none"
@@ -125,7 +125,9 @@ def new_token(
         raise InvalidOption(f"invalid token name {name!r}: use 1 to 64 of a-z, 0-9 and '-'")
     check_name(tenant, "tenant")
     if days < 0:
-        raise InvalidOption(f"days={days} must not be negative; 0 means it never expires")
+        raise InvalidOption(
+            f"days={days} must not be negative; 0 means that the token never expires"
+        )
     known = {str(right): right for right in Right}
     unknown = sorted(set(rights) - known.keys())
     granted = tuple(known[each] for each in known if each in set(rights))
@@ -177,7 +179,10 @@ class TokenFile:
             self._write([*known, line])
 
     def revoke(self, name: str) -> None:
-        """Remove a token from the file, so that it is no longer accepted; raises `NotFound` for an unknown name."""
+        """Remove a token from the file, so that it is no longer accepted.
+
+        Raises `NotFound` if no token has this name.
+        """
         with self._locked():
             known = self.lines()
             self._write([each for each in known if each is not self._named(name, known)])
@@ -186,7 +191,7 @@ class TokenFile:
         """Give a token a new secret and return its new text; the old text is accepted for `overlap` more seconds."""
         if overlap < 0:
             raise InvalidOption(
-                f"overlap={overlap} must not be negative; 0 ends the old secret now"
+                f"overlap={overlap} must not be negative; 0 means that the old secret ends now"
             )
         with self._locked():
             known = self.lines()
@@ -208,7 +213,7 @@ class TokenFile:
             return {}
 
     def note_used(self, times: Mapping[str, int]) -> None:
-        """Store the times of last use in a file beside this one; later times stored by other processes are kept."""
+        """Store the times of last use in a file beside this one; a later time that another process stored is kept."""
         stored = self.last_used()
         merged = {name: max(at, stored.get(name, 0)) for name, at in times.items()}
         _replace_file(self._used_path, msgspec.json.encode({**stored, **merged}), durable=False)
@@ -246,7 +251,7 @@ class TokenFile:
 
 
 def _replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Replace a file atomically with one that only its owner can read."""
+    """Replace a file atomically with a new one that only its owner can read."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -287,7 +292,7 @@ class TokenRing:
             )
 
     def caller(self, token: str) -> Caller:
-        """Return tenant and rights of a token; raises `AccessDenied` for an unknown, wrong or expired one."""
+        """Return tenant and rights of a token; raises `AccessDenied` if the token is unknown, wrong or expired."""
         self._refresh()
         kind, _, rest = token.partition("_")
         name, _, secret = rest.partition("_")
@@ -371,12 +376,12 @@ class LocalAccess:
         given = _hashed(token.rpartition("_")[2])
         if not self._line.accepts(given, 0.0):
             raise AccessDenied(
-                "unknown token: use the token that was printed when the service started"
+                "unknown token: use the token, or the newest sign-in link, that the command printed"
             )
         return Caller(self._line.tenant, frozenset(self._line.rights), self._line.name, given)
 
     def admits(self, caller: Caller) -> bool:
-        """Return True if a caller's token is the one that is valid until this process ends."""
+        """Return True if a caller's token is the only token of this service."""
         return self._line.accepts(caller.hash, 0.0)
 
     def link(self, address: str) -> str:

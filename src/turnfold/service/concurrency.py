@@ -102,7 +102,7 @@ class RequestSlots:
 
     @asynccontextmanager
     async def hold(self, tenant: str, *, heavy: bool) -> AsyncGenerator[None]:
-        """Context manager for one request: waits until the tenant may run it; `heavy` ones have a smaller limit.
+        """Context manager for one request: waits until the tenant may run it; `heavy` requests have a smaller limit.
 
         Raises `LimitExceeded` if too many wait, or if the request takes too long.
         """

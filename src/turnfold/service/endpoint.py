@@ -164,7 +164,7 @@ def _decoded(sent: bytes, kind: type, headers: Headers) -> object:
 
 
 def query_params(request: Request) -> dict[str, str]:
-    """Return the query parameters of a request; raises `InvalidOption` if one is given twice."""
+    """Return the query parameters of a request; raises `InvalidOption` if a parameter occurs twice."""
     text = cast("bytes", request.scope["query_string"]).decode("latin-1")
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
@@ -176,7 +176,7 @@ def query_params(request: Request) -> dict[str, str]:
     if len(params) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidOption(f"the query parameter {twice[:40]!r} is given twice; give it once")
+        raise InvalidOption(f"the query parameter {twice[:40]!r} is given twice: give it once")
     return params
 
 
@@ -197,7 +197,7 @@ def path_params(request: Request) -> dict[str, str]:
 
 
 def _key(headers: Headers) -> str:
-    """Return the Idempotency-Key header, decoded; empty if there is none. Raises `InvalidOption` if it is invalid."""
+    """Return the decoded Idempotency-Key header; empty if there is none. Raises `InvalidOption` if it is invalid."""
     given = headers.get("idempotency-key")
     if given is None:
         return ""

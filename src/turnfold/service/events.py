@@ -1,10 +1,10 @@
 """Server-sent events for new calls, of one session or of a whole tenant.
 
 Other processes may use the same store, so a stream polls the store once a second; calls made through this process wake
-the stream at once. Of an unchanged conversation only the head is read. A client resumes with the id of the last event
-it got (`Last-Event-ID`). A session's stream continues after that call. A tenant's stream has no total order, so it
-continues from a moment before that event and may repeat some events, with the same ids. A stream remembers a bounded
-number of conversations: those unchanged for longest are dropped, and read again when they change.
+the stream at once. Of an unchanged conversation only the head (newest seq, version) is read. A client resumes with the
+id of the last event it got (`Last-Event-ID`). A session's stream continues after that call. A tenant's stream has no
+total order, so it continues from a moment before that event and may repeat some events, with the same ids. A stream
+remembers a bounded number of conversations: those unchanged for longest are dropped, and read again when they change.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LONGEST_CALL: Final = 600_000_000
 
 @dataclass(slots=True)
 class _Followed:
-    """How far an event stream has read the calls of one conversation."""
+    """The calls of one conversation that an event stream has read so far."""
 
     state: State = (-1, 0)
     seq: int = 0
@@ -142,7 +142,7 @@ class _Stream:
 def session_events(
     state: ServiceState, caller: Caller, session: str, after: str
 ) -> StreamingResponse:
-    """Stream the calls of one session after the call `after`; if it is empty, the calls made from now on."""
+    """Stream the calls of one session after the call `after`; if `after` is empty, the calls made from now on."""
     stream = _Stream(state, caller, floor=after)
     return _CountedResponse(stream, _of_session(stream, session))
 

@@ -46,7 +46,7 @@ class _ReplyRecord(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class IdempotentReplies:
-    """Stored responses of a service, by conversation and Idempotency-Key; expired ones are deleted."""
+    """Stored responses of a service, by conversation and Idempotency-Key; expired responses are deleted."""
 
     store: Store
     seconds: float = 24 * 3_600.0
@@ -86,7 +86,7 @@ class IdempotentReplies:
         self.pruned += sum(await asyncio.gather(*(self._drop(place, each) for each in old)))
 
     async def _drop(self, place: tuple[Scope, str], document: Document) -> bool:
-        """Delete one stored response and return True; False if a new request used its key meanwhile."""
+        """Delete one stored response and return True; return False if a new request has used its key meanwhile."""
         try:
             return await self.store.drop_document(
                 *place, _REPLY, document.key, expect=document.version
@@ -127,7 +127,7 @@ class StoredReply:
         return bytes(record.answer)
 
     async def store(self, answer: bytes) -> bytes:
-        """Store a response and return it; if the same request stored one meanwhile, return that one."""
+        """Store a response and return it; if the same request stored a response meanwhile, return that response."""
         record = _ReplyRecord(self._digest, msgspec.Raw(answer), self._replies.clock())
         with suppress(
             ConversationDeleted

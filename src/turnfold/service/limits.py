@@ -189,7 +189,7 @@ class RateLimit:
             self._evict_idle(now)
 
     def _evict_idle(self, now: float) -> None:
-        """Drop the buckets that are full again, which equal new ones; if these are too few, the fullest of the rest."""
+        """Drop the buckets that are full again, which equal new ones; if these are too few, drop the fullest others."""
 
         def used(name: str) -> float:
             level, at = self._buckets[name]
@@ -230,7 +230,7 @@ class _ConversationUsage:
 
 @dataclass(slots=True)
 class _TenantUsage:
-    """Stored tokens and bytes of one tenant: those found by the last scan, and those written since."""
+    """Stored tokens and bytes of one tenant: the sums of the last scan, and what was written since."""
 
     at: float
     """Time of the scan, by the quota's clock in seconds."""
@@ -281,7 +281,7 @@ class Quota:
         return cast("Store", _MeteredStore(self.store, self))
 
     async def check(self, tenant: str, *, brings: int = 0, log: bool = True) -> None:
-        """Raise `LimitExceeded` if the tenant is over its quota, or would be with `brings` bytes more.
+        """Raise `LimitExceeded` if the tenant is over its quota, or would be after storing `brings` more bytes.
 
         `log` is False for a request that adds no message; the token quota does not apply to it.
         """
@@ -335,7 +335,9 @@ class Quota:
             used.bytes += size
 
     def put(self, tenant: str, conversation: str, document: Document) -> None:
-        """Add the bytes of a written document to the tenant's cached usage; one written again counts once.
+        """Add the bytes of a written document to the tenant's cached usage.
+
+        A document that is written again counts once.
 
         Does nothing without a byte quota.
         """
@@ -367,7 +369,7 @@ class Quota:
             self._check_bytes(used.bytes, size)
 
     def _recorded(self, tenant: str) -> Iterator[_TenantUsage]:
-        """Yield the usages that a write must be added to: the cached one, and that of a running scan."""
+        """Yield the usages that a write must be added to: the cached usage, and that of a running scan."""
         known = self._used.get(tenant)
         if known is not None:
             yield known
@@ -383,7 +385,7 @@ class Quota:
             used.stale = True
 
     async def _usage(self, tenant: str) -> _TenantUsage:
-        """Return what a tenant stores; if a scan of the store is due, one request scans and the others wait for it."""
+        """Return the tokens and bytes that a tenant stores; if a scan is due, one request scans and the others wait."""
         lock = self._scanning.setdefault(tenant, _ScanLock())
         lock.waiting += 1
         try:
@@ -417,7 +419,10 @@ class Quota:
     async def _scan(
         self, tenant: str, before: _TenantUsage | None, meanwhile: _TenantUsage
     ) -> _TenantUsage:
-        """Read what a tenant stores and return the sums; writes during the scan may count twice until the next one."""
+        """Read the tokens and bytes that a tenant stores, and return the sums.
+
+        Writes during the scan may count twice.
+        """
         known = before.conversations if before else {}
         found: dict[str, _ConversationUsage] = {}
         after = ""
@@ -464,7 +469,7 @@ class Quota:
 
 
 class _MeteredStore:
-    """Wrapper of a store that records in a quota what is written, after each call of a method in `_METERED`.
+    """Wrapper of a store that adds what is written to a quota, after each call of a method in `_METERED`.
 
     It has no other attributes than the methods of a store, because another attribute could allow uncounted writes.
     """

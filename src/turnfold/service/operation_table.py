@@ -74,7 +74,7 @@ class OperationRequest(Generic[_Body, _Query]):
     async def add(
         self, given: Message | Sequence[Message] | Sequence[NewEntry], *, expect: int | None = None
     ) -> Appended:
-        """Append messages to the session in the request's path; raises `LimitExceeded` for one that is too long."""
+        """Append messages to the session in the request's path; raises `LimitExceeded` if a message is too long."""
         entries = [given] if isinstance(given, Message) else given
         messages = [each.message if isinstance(each, NewEntry) else each for each in entries]
         self.state.limits.check_batch(len(messages))
@@ -95,7 +95,7 @@ _Run: TypeAlias = Callable[[OperationRequest[_Body, _Query]], Awaitable[_Answer 
 
 
 class OperationTable(dict[AnyOperation, RunOperation]):
-    """Table: operation (HTTP endpoint) -> the function that runs it."""
+    """Table that maps each operation (HTTP endpoint) to the function that runs it."""
 
     def bind(
         self, operation: Operation[_Body, _Query, _Answer]

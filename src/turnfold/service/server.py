@@ -114,7 +114,7 @@ class ServiceOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
-            raise InvalidOption(f"port={self.port} must be 0 to 65535; 0 picks a free port")
+            raise InvalidOption(f"port={self.port} must be 0 to 65535; 0 means any free port")
         if self.drain < 0:
             raise InvalidOption(f"drain={self.drain} must not be negative: give 0 or more seconds")
 
@@ -135,7 +135,9 @@ def make_state(
     summarizer: Summaries | None = None,
     embedder: Embedder | None = None,
 ) -> ServiceState:
-    """Make the state that a service's requests share; `InvalidOption` for a public address without tokens.
+    """Make the state that a service's requests share.
+
+    Raises `InvalidOption` if the address is public and there are no tokens.
 
     With an embedder, recall also finds by meaning, for every tenant; `options.semantic` selects the built-in embedder.
     """
@@ -425,7 +427,7 @@ class _LimitedProtocol(H11Protocol):
             self._reading = None
 
     def _least_needed(self) -> _LimitedProtocol:
-        """Return the connection to close for this new one: without a token, else idle, else this one."""
+        """Return the connection to close for this new one: one without a token, an idle one, or this one."""
         idle = self
         for each in self.oldest:
             if each.cycle is None or CALLER not in each.cycle.scope:  # pyright: ignore[reportUnnecessaryComparison] (before the first request)
@@ -471,7 +473,7 @@ class _LimitedProtocol(H11Protocol):
             self.end()
 
     def _check_reading(self) -> None:
-        """End the connection if nothing of what it was sent has been read since the last check."""
+        """Close the connection if the client has read none of the sent bytes since the last check."""
         unread = self.transport.get_write_buffer_size()
         if self._unread and unread >= self._unread:
             self.end()
@@ -488,7 +490,10 @@ def limited_protocol(limits: Limits) -> type[asyncio.Protocol]:
 
 
 class LogThrottle(logging.Filter):
-    """Log filter that passes `most` records per source line and period; the next period says how many were dropped."""
+    """Log filter that passes `most` records per source line and period.
+
+    The next period reports how many were dropped.
+    """
 
     def __init__(
         self, most: int = 20, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic

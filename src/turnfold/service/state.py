@@ -153,7 +153,7 @@ class ServiceState:
         await self.config.store.close()
 
     def _runtime(self, tenant: str) -> LimitedRuntime:
-        """Return the runtime of a tenant, which computes one thing at a time.
+        """Return the runtime of a tenant, which runs one computation at a time.
 
         Two threads of a tenant would be no faster, because only one at a time holds the interpreter lock; and the event
         loop would wait longer for that lock.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turnfold.snapshots._sync import Snapshots
 from turnfold.snapshots.diff import ItemChange, SnapshotDiff, compare_contents, state_changes
-from turnfold.snapshots.history import AsyncSnapshots, TakenSnapshot
+from turnfold.snapshots.history import AsyncSnapshots, TakenSnapshot, check_snapshot_page
 from turnfold.snapshots.recall import (
     MAX_REQUESTED,
     MIN_TOKENS,
@@ -56,6 +56,7 @@ __all__ = (
     "TakenSnapshot",
     "WorkspaceRecall",
     "best_line",
+    "check_snapshot_page",
     "compare_contents",
     "pack",
     "parse_request",

@@ -31,14 +31,14 @@ class Snapshots:
         return self._awaiting.held_bytes
 
     def take(self, snapshot: Snapshot) -> TakenSnapshot:
-        """Store a snapshot of the workspace; a snapshot without a turn gets the turn after the newest one.
+        """Store a snapshot of the workspace; a snapshot without a turn gets the turn after the newest snapshot.
 
         If the turn already has an equal snapshot, nothing is written; a different one raises `Conflict`.
         """
         return drive(self._awaiting.take(snapshot))
 
     def get(self, turn: int) -> Snapshot | None:
-        """Return the whole snapshot of a turn, or None if the turn has none."""
+        """Return the whole snapshot of a turn; None if the turn has no snapshot."""
         return drive(self._awaiting.get(turn))
 
     def before(self, turn: int) -> Snapshot | None:
@@ -46,7 +46,7 @@ class Snapshots:
         return drive(self._awaiting.before(turn))
 
     def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
-        """Return a page of snapshot metadata: of the turns after `after`, oldest first, at most `limit`."""
+        """Return a page of snapshot metadata, of turns after `after`, oldest first, at most `limit`."""
         return drive(self._awaiting.heads(after=after, limit=limit))
 
     def newest(self) -> int:
@@ -54,7 +54,7 @@ class Snapshots:
         return drive(self._awaiting.newest())
 
     def files(self, turn: int) -> dict[str, int]:
-        """Return the sizes in bytes of a snapshot's files, by path, without reading the files."""
+        """Return {path: size in bytes} of a snapshot's files, without reading the files."""
         return drive(self._awaiting.files(turn))
 
     def read(self, turn: int, path: str) -> str | bytes:

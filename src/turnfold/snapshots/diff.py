@@ -65,7 +65,7 @@ class SnapshotDiff:
 def compare_contents(
     path: str, before: _Content | None, after: _Content | None
 ) -> ItemChange | None:
-    """Return the change of one file or context, None if it is unchanged; a side that is None does not exist."""
+    """Return the change of one file or context; None if it is unchanged. A side that is None does not exist."""
     if before == after and type(before) is type(after):
         return None
     change: _Change = "added" if before is None else "removed" if after is None else "changed"
@@ -82,7 +82,7 @@ def compare_contents(
 def state_changes(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> dict[str, tuple[object, object]]:
-    """Return the state values that differ, as (before, after) by name; a value that is missing is `...`."""
+    """Return {name: (before, after)} of the state values that differ; `...` stands for a missing value."""
     names = sorted({*before, *after})
     pairs = {name: (before.get(name, ...), after.get(name, ...)) for name in names}
     return {name: pair for name, pair in pairs.items() if _as_json(pair[0]) != _as_json(pair[1])}
@@ -94,7 +94,7 @@ def _as_json(value: object) -> str:
 
 
 def unified(before: str, after: str, *, names: tuple[str, str]) -> str:
-    """Return the unified diff of two texts; applied to the first text it gives the second."""
+    """Return the unified diff of two texts; applying it to the first text results in the second."""
     old, new = _lines(before), _lines(after)
     written = [f"--- {names[0]}\n", f"+++ {names[1]}\n"]
     for group in _group(_blocks(old, new)):
@@ -134,7 +134,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[_Block]:
 
 
 def _group(blocks: Iterable[_Block]) -> Iterator[list[_Block]]:
-    """Group changed blocks of lines that are so close that the unchanged lines shown around them touch."""
+    """Group changed blocks of lines; blocks whose surrounding unchanged lines touch form one group."""
     group: list[_Block] = []
     for block in blocks:
         if group and block[0] - group[-1][1] > 2 * _CONTEXT_LINES:

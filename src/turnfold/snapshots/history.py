@@ -39,6 +39,7 @@ from turnfold.stores import redaction_of
 __all__ = (
     "AsyncSnapshots",
     "TakenSnapshot",
+    "check_snapshot_page",
 )
 
 
@@ -51,7 +52,7 @@ _STATE = ("state", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenSnapshot:
-    """The result of storing a snapshot: its id, its turn, how many bytes were written."""
+    """The result of storing a snapshot: its id, its turn, and the number of bytes written."""
 
     id: str
     turn: int
@@ -83,7 +84,7 @@ class AsyncSnapshots:
         return self._storage.held_bytes
 
     async def take(self, snapshot: Snapshot) -> TakenSnapshot:
-        """Store a snapshot of the workspace; a snapshot without a turn gets the turn after the newest one.
+        """Store a snapshot of the workspace; a snapshot without a turn gets the turn after the newest snapshot.
 
         If the turn already has an equal snapshot, nothing is written; a different one raises `Conflict`.
         """
@@ -113,7 +114,7 @@ class AsyncSnapshots:
         )
 
     async def get(self, turn: int) -> Snapshot | None:
-        """Return the whole snapshot of a turn, or None if the turn has none."""
+        """Return the whole snapshot of a turn; None if the turn has no snapshot."""
         stored = await self._storage.stored(turn) if turn > 0 else None
         if stored is None:
             return None
@@ -126,9 +127,8 @@ class AsyncSnapshots:
         return await self.get(newest) if newest else None
 
     async def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
-        """Return a page of snapshot metadata: of the turns after `after`, oldest first, at most `limit`."""
-        if after < 0 or limit < 1:
-            raise InvalidOption(f"after={after} must not be negative, limit={limit} at least 1")
+        """Return a page of snapshot metadata, of turns after `after`, oldest first, at most `limit`."""
+        check_snapshot_page(after, limit)
         return [stored.head for stored in await self._storage.page(after=after, limit=limit)]
 
     async def newest(self) -> int:
@@ -136,7 +136,7 @@ class AsyncSnapshots:
         return await self._storage.newest()
 
     async def files(self, turn: int) -> dict[str, int]:
-        """Return the sizes in bytes of a snapshot's files, by path, without reading the files."""
+        """Return {path: size in bytes} of a snapshot's files, without reading the files."""
         items = await self._storage.listing(await self._require(turn))
         return {item.path: item.size for item in items if item.kind == "file"}
 
@@ -146,7 +146,7 @@ class AsyncSnapshots:
             if item.place == ("file", path):
                 [data] = await self._storage.contents([item])
                 return data.decode() if item.text else data
-        raise InvalidOption(f"turn {turn:,} has no file {path!r}; see files({turn})")
+        raise InvalidOption(f"turn {turn:,} has no file {path!r}: files({turn}) lists its files")
 
     async def diff(
         self, before: int, after: int, *, path: str = "", tokens: int = 2000
@@ -217,7 +217,10 @@ class AsyncSnapshots:
         }
 
     async def _previous(self, turn: int) -> tuple[int, tuple[ListedItem, ...]]:
-        """Return the newest turn before `turn` (0: of all) that has a snapshot, and the listing of its contents."""
+        """Return the newest turn before `turn` that has a snapshot, and the listing of that snapshot.
+
+        If `turn` is 0, all turns count. Returns 0 and () if there is no snapshot.
+        """
         newest = await (self._storage.newest(below=turn) if turn else self._storage.newest())
         if newest != self._last[0]:
             stored = await self._storage.stored(newest) if newest else None
@@ -236,7 +239,7 @@ class AsyncSnapshots:
                 self._chunk_turns.popitem(last=False)
 
     async def _same_as_stored(self, turn: int, packed: Packed) -> TakenSnapshot:
-        """Return the result of storing a snapshot that the turn already has; raise `Conflict` if it has another one."""
+        """Return the result for a snapshot that the turn already has; raise `Conflict` if the stored one differs."""
         stored = await self._require(turn)
         if stored.head.id != packed.id:
             raise Conflict(
@@ -248,6 +251,14 @@ class AsyncSnapshots:
 
 async def _own_summary(stored: StoredSnapshot) -> str:
     return stored.head.summary
+
+
+def check_snapshot_page(after: int, limit: int) -> None:
+    """Raise `InvalidOption` if a list of snapshots is to begin after a negative turn, or to have no item."""
+    if after < 0:
+        raise InvalidOption(f"after={after} must not be negative")
+    if limit < 1:
+        raise InvalidOption(f"limit={limit} must be at least 1")
 
 
 def _rebuild(

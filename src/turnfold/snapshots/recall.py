@@ -88,7 +88,7 @@ class SnapshotPart:
 def show_parts(
     parts: Sequence[SnapshotPart], *, tokens: int, count: _Count, remarks: Sequence[str] = ()
 ) -> tuple[str, bool]:
-    """Render texts under their headings, and remarks, in at most `tokens`; also return True if any is left out."""
+    """Render texts under their headings, and remarks, in at most `tokens`; also return True if a text is left out."""
     if tokens < MIN_TOKENS:
         raise InvalidOption(
             f"tokens={tokens} is too few to show anything; give at least {MIN_TOKENS}"
@@ -109,7 +109,7 @@ def show_parts(
 
 
 def _with_heading(part: SnapshotPart, mark: str, tokens: int, count: _Count) -> SnapshotPart:
-    """Return the text to show with its heading marked, on one line, and clipped to `tokens`."""
+    """Return the part with its heading put on one line, clipped to `tokens`, and prefixed with `mark`."""
     heading = one_line(part.heading)
     short = clip(heading, tokens, count)
     return replace(
@@ -142,7 +142,7 @@ def _shown(
 
 
 def _fill(parts: Sequence[SnapshotPart], room: int, count: _Count) -> tuple[list[str], bool]:
-    """Render every text with an equal share of the room; tokens that one does not use go to the others."""
+    """Render every text with an equal share of the room; tokens that a text does not use go to the others."""
     bodies: dict[int, str] = {}
     cut = False
     order = sorted(
@@ -158,7 +158,7 @@ def _fill(parts: Sequence[SnapshotPart], room: int, count: _Count) -> tuple[list
 
 
 def _body(part: SnapshotPart, share: int, count: _Count) -> tuple[str, bool]:
-    """Return as much of a text as fits `share` tokens, and True if that is all of it."""
+    """Return as much of a text as fits `share` tokens, and True if that is the whole text."""
     opening = (
         f"{_missing_lines(part, 1, part.first - 1)}\n"
         if part.starts_late and part.first > 1
@@ -187,7 +187,7 @@ def _missing_lines(part: SnapshotPart, first: int, last: int) -> str:
 
 
 def best_line(text: str, terms: Sequence[str]) -> tuple[int, bool]:
-    """Find the line that has most of the terms; return the line number (from 1) at which to begin showing the text.
+    """Find the line that has the most terms; return the line number (from 1) at which to begin showing the text.
 
     The second value is True if any line has one of the terms.
     """
@@ -214,7 +214,7 @@ def best_line(text: str, terms: Sequence[str]) -> tuple[int, bool]:
 def show_changes(
     title: str, changes: Sequence[ItemChange], state: Sequence[str], *, tokens: int, count: _Count
 ) -> tuple[str, bool]:
-    """Render the changes between two snapshots in at most `tokens`: all names first, then diffs as far as they fit."""
+    """Render the changes between two snapshots in at most `tokens`: all names first, then the diffs that fit."""
     if not changes and not state:
         return clip(f"{title}: no change", tokens, count), False
     names = [
@@ -263,7 +263,10 @@ class RecallRequest:
 
 
 def parse_request(given: RecallRequest | Mapping[str, object]) -> RecallRequest:
-    """Check the arguments of a `recall_context` call, in either spelling of names; return them as a request."""
+    """Check the arguments of a `recall_context` call, whose names may have either spelling.
+
+    Returns them as a request.
+    """
     if isinstance(given, RecallRequest):
         return given
     if not isinstance(cast("object", given), Mapping):
@@ -278,7 +281,7 @@ def parse_request(given: RecallRequest | Mapping[str, object]) -> RecallRequest:
                 f"recall_context has no argument {name!r}; it takes turn_numbers, keywords, context_ids, path, lines"
             )
         if known in fields:
-            raise InvalidOption(f"{known} is given twice, in two spellings; give it once")
+            raise InvalidOption(f"{known} is given twice, in two spellings: give it once")
         if value is not None:
             fields[known] = value
     request = RecallRequest(
@@ -331,7 +334,9 @@ def _lines(value: object) -> tuple[int, int] | None:
         case [int() as first, int() as last] if 1 <= first <= last:
             return first, last
         case _:
-            raise InvalidOption(f"lines={value!r}: give the first and the last, counted from 1")
+            raise InvalidOption(
+                f"lines={value!r} must be the first and the last line, counted from 1"
+            )
 
 
 _ID = re.compile(r"ctx_([1-9][0-9]{0,11})_[0-9a-f]{12}")
@@ -367,7 +372,7 @@ class RecalledContext:
 
 @dataclass(slots=True)
 class _Found:
-    """What one recall has collected so far: texts, remarks, and the snapshots they come from."""
+    """The texts and remarks that one recall has collected so far, and the snapshots they come from."""
 
     parts: list[SnapshotPart] = field(default_factory=list[SnapshotPart])
     remarks: list[str] = field(default_factory=list[str])
@@ -520,7 +525,7 @@ def _requested_items(items: Sequence[ListedItem], request: RecallRequest) -> lis
 def _part(
     item: ListedItem, text: str, turn: int, request: RecallRequest, terms: Sequence[str]
 ) -> SnapshotPart | None:
-    """Return the text of one file or context to show; None if it has none of the search terms."""
+    """Return the text of one file or context to show; None if it contains none of the search terms."""
     lines = text.count("\n") + 1
     name = _file_heading(item.path) or item.kind.capitalize()
     ask: dict[str, object] = {"turn_numbers": [turn]}
@@ -544,7 +549,7 @@ def _part(
 
 
 def _file_heading(path: str) -> str:
-    """Return a path as a heading; one that looks like another heading gets a leading `./`."""
+    """Return a path as a heading; a path that looks like another heading gets a leading `./`."""
     other = path.startswith("[") or path in ("Context", "State", "Files")
     return f"./{path}" if other else path
 

@@ -151,7 +151,7 @@ _item_decoder = msgspec.json.Decoder(ListedItem)
 
 
 def write_listing(items: Iterable[ListedItem]) -> bytes:
-    """Encode a snapshot's listing, one line per item, so that a changed item does not change the bytes of others."""
+    """Encode a snapshot's listing, one line per item, so that a changed item does not change other items' bytes."""
     return _item_encoder.encode_lines(items)
 
 
@@ -207,7 +207,7 @@ _LEVEL = 6
 
 
 class SnapshotHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The metadata of a stored snapshot: id, turn, summary, and where its listing is."""
+    """The metadata of a stored workspace snapshot: id, turn, summary, and where its listing is stored."""
 
     v: int
     turn: int
@@ -245,7 +245,7 @@ _version_decoder = msgspec.msgpack.Decoder(tuple[_Version, bytes])
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A snapshot encoded as the body of a document, with what the caller needs to store it."""
+    """A snapshot encoded as the body of a document, with the values that the caller needs to store it."""
 
     id: str
     body: bytes
@@ -437,7 +437,10 @@ def rebuild_snapshot(
     created: int,
     where: str,
 ) -> Snapshot:
-    """Rebuild a snapshot from stored or imported items; raise `InvalidRecord` with the path `where` if invalid."""
+    """Rebuild a snapshot from stored or imported items.
+
+    Raises `InvalidRecord`, with the path `where`, if they are invalid.
+    """
     found: dict[tuple[str, str], SnapshotItem] = {}
     for item in items:
         if found.setdefault((item.kind, item.path), item) is not item:
@@ -480,7 +483,7 @@ def turn_key(turn: int) -> str:
 
 
 def turn_of(key: str) -> int:
-    """Return the turn of a snapshot document's key; raise `InvalidRecord` if the key is no turn number."""
+    """Return the turn of a snapshot document's key; raise `InvalidRecord` if the key is not a turn number."""
     if len(key) != _DIGITS or not (key.isascii() and key.isdigit()):
         raise InvalidRecord(
             f"a stored document has the key {key!r}, which is not a turn number: turnfold did not write it",
@@ -511,13 +514,13 @@ class SnapshotStorage:
         return self._cached_bytes
 
     async def put(self, turn: int, packed: Packed) -> None:
-        """Write the snapshot document of a turn; raise `Conflict` if the turn has one."""
+        """Write the snapshot document of a turn; raise `Conflict` if the turn already has one."""
         document = Document(SNAPSHOT, turn_key(turn), packed.body, 0, text=packed.text)
         await self.store.put_document(self.scope, self.conversation, document, expect=0)
         self._newest = max(self._newest, turn)
 
     async def stored(self, turn: int) -> StoredSnapshot | None:
-        """Read the snapshot document of a turn from the store; None if the turn has none."""
+        """Read the snapshot document of a turn from the store; None if the turn has no snapshot."""
         page = await self.page(after=turn - 1, limit=1)
         return page[0] if page and page[0].head.turn == turn else None
 

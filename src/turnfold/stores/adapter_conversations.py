@@ -107,7 +107,10 @@ class AdapterHomes:
         return conversation.startswith(index) if index.endswith(":") else conversation == index
 
     def owner_of(self, home: str) -> str:
-        """Return the (escaped) id of a home's owner, found in the home's id; empty if it is no home of the adapter."""
+        """Return the (escaped) id of a home's owner, found in the home's id.
+
+        The result is empty if this is not a home of the adapter.
+        """
         start, end = len(self.name) + 1, len(home) - _UNIQUE_LENGTH - 1
         if end <= start or not home.startswith(f"{self.name}:"):
             return ""
@@ -137,7 +140,7 @@ ITEM_HOMES: Final = AdapterHomes(
 
 
 def is_adapter_conversation(conversation: str) -> bool:
-    """Return True for a home or an index of an adapter with its default name; other conversations are sessions."""
+    """Return True if this is a home or an index of an adapter with its default name, and not a session."""
     return any(
         each.is_index(conversation) or each.owner_of(conversation)
         for each in (*ADAPTER_HOMES, ITEM_HOMES)
@@ -180,7 +183,7 @@ async def adapters_in(
     conversations: Iterable[str],
     adapters: Iterable[AdapterHomes] = ADAPTER_HOMES,
 ) -> tuple[AdapterHomes, ...]:
-    """Return adapters with their default names, and those of them in the store that have been given another name.
+    """Return the adapters with their default names, and also with the other names that they have in the store.
 
     `conversations` are the ids of all conversations: other names are found by the index conversations among them.
     """
@@ -202,7 +205,7 @@ async def adapters_in(
 async def derived_conversations(
     store: Store, scope: Scope, owner: str, adapters: Iterable[AdapterHomes] = ADAPTER_HOMES
 ) -> list[str]:
-    """Return the ids of the conversations in which adapters keep data of the session with this id."""
+    """Return the ids of the conversations in which adapters store data of the session with this id."""
     return [
         home
         for each in adapters
@@ -219,7 +222,7 @@ async def erase_derived(
     erase: Callable[[str], Awaitable[object]],
     adapters: Iterable[AdapterHomes] = ADAPTER_HOMES,
 ) -> None:
-    """Erase the data that adapters keep for the session with this id; `erase` is called with each conversation.
+    """Erase the data that adapters store for the session with this id; `erase` is called with each conversation.
 
     Raises `Conflict` if other writers keep adding to the data.
     """
@@ -261,7 +264,7 @@ async def _index_documents(
 
 
 async def _is_owned(store: Store, scope: Scope, adapter: AdapterHomes, home: str) -> bool:
-    """Return True if a conversation is really a home of this adapter, not an index or a home of a longer-named adapter.
+    """Return True if a conversation is a home of this adapter: not an index, nor of an adapter with a longer name.
 
     `a:b:c:<digits>` is a home of `b:c` if the adapter is named `a`, and of `c` if it is named `a:b`.
     """

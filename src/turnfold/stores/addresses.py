@@ -63,7 +63,7 @@ class Address(NamedTuple):
 
 
 def split_address(address: str) -> Address:
-    """Return the parts of an address. Never raises an error; those of `urllib` would show the address."""
+    """Return the parts of an address. Never raises an error, because errors of `urllib` would show the address."""
     scheme, separator, rest = address.lstrip().partition("://")
     if not separator or not _SCHEME.fullmatch(scheme):
         return Address("", "", address, "")
@@ -96,7 +96,10 @@ def may_hold_password(name: str) -> bool:
 
 
 def _until(text: str, separators: str) -> tuple[str, str]:
-    """Split a text before the first character that is one of `separators`; the rest is empty if there is none."""
+    """Split a text before the first character that is one of `separators`.
+
+    The second part is empty if it has none of them.
+    """
     at = next((index for index, letter in enumerate(text) if letter in separators), len(text))
     return text[:at], text[at:]
 
@@ -139,7 +142,7 @@ def open_store(
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = None,
     index_process: bool = False,
 ) -> Store:
-    """Open the store at `url`, with the Redis cache at `cache` in front of it if given.
+    """Open the store at `url`; if `cache` is set, put the Redis cache at that address in front of the store.
 
     With `encryption_key` (32 bytes, or their hexadecimal or base64 form; several after a rotation), everything is
     encrypted before it reaches the store or the cache. `counter` counts the tokens of stored messages. `blocking` is

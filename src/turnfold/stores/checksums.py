@@ -41,7 +41,7 @@ _CHECKPOINT = [str, str, int, str, str, str, str, float, int]
 
 
 def damaged(what: str, mark: LogMark) -> InvalidRecord:
-    """Return the error to raise for a stored row that is missing or damaged; `what` names it, such as "entry 7"."""
+    """Return the error for a stored row that is missing or damaged; `what` names the row, for example "entry 7"."""
     return InvalidRecord(
         f"{what} of conversation {mark()} is missing or was changed after it was written: the storage is "
         "damaged",
@@ -110,7 +110,7 @@ def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
 
 
 def _text_checksum(text: str) -> int:
-    """Return the checksum of a text: the upper half of a row's checksum, for a search, which reads only the text."""
+    """Return the checksum of a text: the upper half of a row's checksum, for searches, which read only the text."""
     return crc32(text.encode()) & 0x7FFFFFFF
 
 
@@ -129,7 +129,7 @@ def document_checksum(fields: tuple[str, str, bytes, int, int, str]) -> int:
 
 
 def checked_document(found: Sequence[object], mark: LogMark) -> Document:
-    """Return a document from its columns (kind, key, body, version, created, text, checksum); raise if damaged."""
+    """Return a document from its columns (kind, key, body, version, created, text, checksum)."""
     kind, key, body, version, created, text, checksum = cast(
         "tuple[str, str, bytes, int, int, str, int | None]", found
     )
@@ -157,7 +157,10 @@ def record_checksum(record: bytes) -> int:
 
 
 def checked_checkpoint(found: Sequence[object], mark: LogMark) -> Checkpoint:
-    """Return a checkpoint from its columns (its fields, then the checksum); raise `InvalidRecord` if it is damaged."""
+    """Return a checkpoint from its columns, which are its fields and the checksum.
+
+    Raises `InvalidRecord` if it is damaged.
+    """
     *values, checksum = found
     if [*map(type, values)] != _CHECKPOINT:
         raise damaged(f"checkpoint {values[0]!r}", mark)

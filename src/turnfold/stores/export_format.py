@@ -148,7 +148,7 @@ def write_line(line: Line) -> bytes:
 
 
 def write_piece(piece: Piece) -> bytes:
-    """Return the bytes of the export line for a piece: a conversation's opening, document, entry or checkpoint."""
+    """Return the bytes of the export line for a part of a conversation: opening line, document, entry or checkpoint."""
     match piece:
         case ConversationOpening():
             line = Conversation(piece.conversation, piece.created, piece.updated, piece.dropped)
@@ -188,7 +188,7 @@ def read_header(data: bytes) -> Header:
         ) from None
     if any_header.format != FORMAT:
         raise InvalidExport(
-            f"the format is {any_header.format!r}, not {FORMAT!r}: this is no export of turnfold",
+            f"the format is {any_header.format!r}, not {FORMAT!r}: this is not an export of turnfold",
             line=1,
         )
     if any_header.version != VERSION:
@@ -200,7 +200,7 @@ def read_header(data: bytes) -> Header:
     header = read_line(data, 1)
     if not isinstance(header, Header):
         raise InvalidExport(
-            'the first line is no valid header: it must have "line": "header"',
+            'the first line is not a valid header: it must have "line": "header"',
             line=1,
             remedy="Import the file as it was exported, without changes",
         )
@@ -208,7 +208,7 @@ def read_header(data: bytes) -> Header:
 
 
 def read_line(data: bytes, number: int) -> Line:
-    """Decode a line and check that it is in canonical form; `number` is its line number, for the error."""
+    """Decode a line and check that it is in canonical form; `number` is the line number that errors show."""
     try:
         line = _decoder.decode(data)
         canonical = write_line(line)
@@ -224,7 +224,10 @@ def read_line(data: bytes, number: int) -> Line:
 
 
 def read_piece(line: Line, number: int) -> Piece | None:
-    """Return the opening, entry, checkpoint or document that a line of an export contains; None for any other line."""
+    """Return the opening, entry, checkpoint or document that a line of an export contains.
+
+    Returns None if the line is of another kind.
+    """
     match line:
         case Conversation():
             return ConversationOpening(line.name, line.created, line.updated, line.dropped)
@@ -337,7 +340,10 @@ class ExportReader:
                 yield piece
 
     def line_of(self, conversation: str, seq: int) -> int:
-        """Return the line number of an entry in the export; only for the conversation read last and the one before."""
+        """Return the line number of an entry in the export.
+
+        This works only for the conversation read last and the one before.
+        """
         return self._first_entries.get(conversation, self.line - seq + 1) + seq - 1
 
     def _next(self) -> bytes:
@@ -362,7 +368,10 @@ class ExportReader:
         return data
 
     def _accept(self, line: Line, data: bytes) -> Piece | None:
-        """Check that a line may follow the lines before it; return the entry, document or the like that it contains."""
+        """Check that a line may follow the lines before it.
+
+        Returns the entry, document or other part that it contains.
+        """
         if isinstance(line, End):
             self._end(line)
             return None
@@ -370,7 +379,9 @@ class ExportReader:
         if isinstance(piece, ConversationOpening):
             self._begin(piece)
         elif piece is None or isinstance(line, Header):
-            raise InvalidExport("this is a second header; only line 1 may be one", line=self.line)
+            raise InvalidExport(
+                "this is a second header: only line 1 may be a header", line=self.line
+            )
         elif self._opening is None:
             raise InvalidExport(
                 "this line is outside of a conversation: a conversation line must come before it",
@@ -405,13 +416,13 @@ class ExportReader:
     def _end(self, end: End) -> None:
         if self._opening is None:
             raise InvalidExport(
-                "an end line outside of a conversation: a conversation line must come before it",
+                "this end line is outside of a conversation: a conversation line must come before it",
                 line=self.line,
             )
         self._compare_counts((end.documents, end.entries, end.checkpoints), self._part)
         if end.digest != content_digest(self._content, self._opening.created):
             raise InvalidExport(
-                f"the digest of conversation {self._name!r} does not match: it was changed or damaged",
+                f"the digest of conversation {self._name!r} does not match: the conversation was changed or damaged",
                 line=self.line,
                 remedy="Export it again",
             )
@@ -430,7 +441,7 @@ class ExportReader:
         self._compare_counts(stated, (self._conversations, *self._total))
         if footer.digest != self._whole.hexdigest():
             raise InvalidExport(
-                "the digest of the file does not match: it was changed or damaged",
+                "the digest of the file does not match: the file was changed or damaged",
                 line=self.line,
                 remedy="Export it again",
             )
@@ -454,7 +465,7 @@ class ExportReader:
 
 
 def content_digest(content: hashlib._Hash, created: int) -> str:  # pyright: ignore[reportPrivateUsage] (its only name)
-    """Return the SHA-256 of a conversation's lines and creation time; its name and token counts are not part of it."""
+    """Return the SHA-256 of a conversation's lines and creation time, but not of its name and token counts."""
     whole = content.copy()
     whole.update(b"%d" % created)
     return whole.hexdigest()
@@ -469,7 +480,7 @@ class Writable(Protocol):
     """A binary file to write to."""
 
     def write(self, data: bytes, /) -> int | None:
-        """Write the data; return the number of bytes written, or None for all."""
+        """Write the data; return the number of bytes written, or None if all were written."""
         ...
 
 

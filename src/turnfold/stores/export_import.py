@@ -115,7 +115,7 @@ async def export_to(
     conversations: Iterable[str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Transferred:
-    """Write all conversations of a tenant, or those named, to a path or a binary file.
+    """Write all conversations of a tenant, or those in `conversations`, to a path or a binary file.
 
     A path is replaced atomically when the export is complete. Writers need not stop: each conversation is exported as a
     consistent snapshot. `progress` is called from time to time, possibly from another thread.
@@ -139,7 +139,7 @@ async def digest(store: Store, scope: Scope, conversation: str) -> str:
     )
     if captured is None:
         raise InvalidOption(
-            f"conversation {conversation!r} does not exist: conversations() lists them"
+            f"conversation {conversation!r} does not exist: conversations() lists all conversations"
         )
     return exported.digest(captured.opening.created)
 
@@ -245,7 +245,7 @@ async def import_from(
     longest_line: int = LONGEST_LINE,
     progress: ProgressCallback | None = None,
 ) -> Transferred:
-    """Restore all conversations of an export; if there is any error, none of them is written.
+    """Restore all conversations of an export; if there is an error, no conversation is written.
 
     The whole file is checked before anything is written. Identical conversations that already exist are left
     alone, so an import can be repeated. `progress` is called from time to time, possibly from another thread.

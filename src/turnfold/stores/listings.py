@@ -27,7 +27,7 @@ async def all_entries(
 async def all_documents(
     store: Store, scope: Scope, conversation: str, kind: str, *, prefix: str = ""
 ) -> list[Document]:
-    """Return the documents of a kind in the order of their keys; with `prefix`, those that begin with it.
+    """Return the documents of a kind in the order of their keys; with `prefix`, only those whose key begins with it.
 
     A key that equals the prefix is not among them.
     """
@@ -44,7 +44,9 @@ async def all_documents(
 async def all_conversations(
     store: Store, scope: Scope, *, prefix: str = ""
 ) -> list[ConversationInfo]:
-    """Return the conversations of a tenant in the order of their ids; with `prefix`, those that begin with it.
+    """Return the conversations of a tenant in the order of their ids.
+
+    With `prefix`, only those whose id begins with it are returned.
 
     An id that equals the prefix is not among them.
     """

@@ -1,8 +1,8 @@
 """The rules of the log, the same for every backend: appends, retries, checkpoints, document versions, epochs.
 
-For an append, a backend reads the head of the conversation and looks up the batch's client ids; `plan_append` decides
-whether the batch is new, a retry of a stored batch, or a conflict. The backend then only writes the rows. The functions
-named `check_...` raise an error if a write is not allowed.
+For an append, a backend reads the head (newest seq, totals, version) of the conversation and looks up the batch's
+client ids; `plan_append` decides whether the batch is new, a retry of a stored batch, or a conflict. The backend then
+only writes the rows. The functions named `check_...` raise an error if a write is not allowed.
 """
 
 from __future__ import annotations
@@ -148,13 +148,13 @@ def check_batch(entries: Sequence[NewEntry]) -> None:
 def _check_ids(ids: Sequence[str], entries: int) -> None:
     if len(ids) != entries:
         raise InvalidOption(
-            f"{len(ids)} of the batch's {entries} entries have a client id: give one to all of them or to none, "
-            "or a retry could not recognise the others"
+            f"{len(ids)} of the batch's {entries} entries have a client id: give a client id to all entries or to "
+            "none, because a retry could not recognise the others"
         )
     if len(set(ids)) != len(ids):
         [(repeated, _)] = Counter(ids).most_common(1)
         raise InvalidOption(
-            f"several entries of one batch have the client id {repeated!r}: give each its own"
+            f"several entries of one batch have the client id {repeated!r}: give each entry its own client id"
         )
     for client_id in ids:
         check_name(client_id, "client id")
@@ -275,7 +275,10 @@ def check_document(document: Document) -> None:
 
 
 def repeated_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> Checkpoint | None:
-    """Return the stored checkpoint with the same id, or None; raise `Conflict` if it has other content."""
+    """Return the stored checkpoint with the same id; None if there is none.
+
+    Raises `Conflict` if its content differs.
+    """
     stored = next((other for other in known if other.id == checkpoint.id), None)
     if stored is not None and stored != replace(checkpoint, created=stored.created):
         raise Conflict(
@@ -285,7 +288,7 @@ def repeated_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> 
 
 
 def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head) -> None:
-    """Raise `Conflict` unless a checkpoint names the live one as its predecessor and covers more stored entries."""
+    """Raise `Conflict` unless a checkpoint names the live one as its predecessor and covers more entries than it."""
     if checkpoint.previous != (live.id if live else ""):
         raise Conflict(
             f"checkpoint {checkpoint.id!r} follows {checkpoint.previous!r}, but "
@@ -302,15 +305,20 @@ def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head
 def split_checkpoints(
     known: Sequence[Checkpoint], name: str
 ) -> tuple[list[Checkpoint], list[Checkpoint]]:
-    """Split checkpoints into those before the one with the id `name`, and the rest; raise `NotFound` if unknown."""
+    """Split checkpoints into those before the id `name`, and that one with the later ones.
+
+    Raises `NotFound` if the id is unknown.
+    """
     at = next((index for index, each in enumerate(known) if each.id == name), None)
     if at is None:
-        raise NotFound(f"there is no checkpoint {name!r} to drop: checkpoints() lists them")
+        raise NotFound(
+            f"there is no checkpoint {name!r} to drop: checkpoints() lists all checkpoints"
+        )
     return list(known[:at]), list(known[at:])
 
 
 def check_seen(seen: tuple[int, int], found: int) -> None:
-    """Raise `Conflict` if the entry that a writer has read (seq, epoch) is not the stored one any more.
+    """Raise `Conflict` if the entry (seq, epoch) that a writer has read is no longer in the store.
 
     `found` is the epoch of the stored entry, or -1 if there is none. Epoch 0 is not compared.
     """
@@ -323,7 +331,10 @@ def check_seen(seen: tuple[int, int], found: int) -> None:
 
 
 def check_erasure(row: Row | None, seq: int, message: Message) -> bytes:
-    """Return `message` encoded, to replace the erased one of `row`; raise if there is no row or the role differs."""
+    """Return `message`, which replaces the erased message of `row`, encoded.
+
+    Raises if there is no row or the role differs.
+    """
     if row is None:
         raise NotFound(f"there is no entry {seq} to erase: history() lists the entries")
     role = decode_message(row.body).role
@@ -335,7 +346,7 @@ def check_erasure(row: Row | None, seq: int, message: Message) -> bytes:
 
 
 def check_version(expect: int | None, version: int, kind: str, key: str) -> None:
-    """Raise `Conflict` if a document's version is not the one that the writer expects; None expects any."""
+    """Raise `Conflict` if a document's version is not `expect`; with `expect=None` every version is right."""
     if expect is not None and expect != version:
         raise Conflict(
             f"document {kind}/{key} has changed since it was read: it is at version {version}, not {expect}; read it "
@@ -344,7 +355,7 @@ def check_version(expect: int | None, version: int, kind: str, key: str) -> None
 
 
 def check_state(expected: State, head: Head) -> None:
-    """Raise `Conflict` unless the conversation is still in the state (generation, epoch) that a writer has read."""
+    """Raise `Conflict` if the conversation no longer has the version (generation, epoch) that a writer has read."""
     if expected[0] != head.generation:
         raise Conflict(
             f"the conversation has changed since it was read: it is at generation {head.generation}, not "
@@ -358,7 +369,7 @@ def check_state(expected: State, head: Head) -> None:
 
 
 def next_version(version: int, dropped: int) -> int:
-    """Return the version that a document gets when it is written: one above `version`, its current one.
+    """Return the version that a document gets when it is written: its current `version` plus 1.
 
     For a new document (`version` 0) it is one above `dropped`, the highest version of any removed document, so that no
     version is used twice.

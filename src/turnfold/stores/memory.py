@@ -595,7 +595,7 @@ class _SearchedConversation(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """An entry, checkpoint or document that a search looks at, with the values that filters compare."""
+    """An entry, checkpoint or document that a search compares with its filters, and the values that are compared."""
 
     candidate: Candidate
     arrival: int

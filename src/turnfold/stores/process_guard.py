@@ -54,7 +54,7 @@ class ProcessGuard:
         return os.getpid() == self.opened_in
 
     def check(self) -> None:
-        """Raise `WrongProcess` in any process but the one that opened the store."""
+        """Raise `WrongProcess` unless this is the process that opened the store."""
         if os.getpid() != self.opened_in:
             close = "close it before the fork and " if self.file else ""
             raise WrongProcess(

@@ -103,7 +103,7 @@ def check_budget(tokens: int, messages: int) -> None:
 
 
 def check_page(after: str, limit: int) -> None:
-    """Raise `InvalidOption` if the arguments of a listing are not valid: the name to start after, and its length."""
+    """Raise `InvalidOption` if the arguments of a listing are invalid: the name it begins after, or its limit."""
     if after:
         check_name(after, "the name a page starts after")
     _check_count(limit, "limit")
@@ -305,11 +305,14 @@ class Store(Protocol):
         *,
         expect: int | None = None,
     ) -> Appended:
-        """Append a batch of entries, all or none; with `expect`, raise `Conflict` unless it is the newest seq."""
+        """Append a batch of entries, all or none; raise `Conflict` if `expect` is set and is not the newest seq."""
         ...
 
     async def head(self, scope: Scope, conversation: str) -> Head:
-        """Return the head of a conversation (newest seq, totals, version); that of an unknown one has seq 0."""
+        """Return the head of a conversation (newest seq, totals, version).
+
+        Its seq is 0 if the conversation does not exist.
+        """
         ...
 
     async def view(self, scope: Scope, conversation: str, kinds: Sequence[str]) -> View:
@@ -363,7 +366,7 @@ class Store(Protocol):
         ...
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
-        """Return the newest checkpoint (stored summary), or None before the first; reads no other one."""
+        """Return the newest checkpoint (stored summary); None if there is none yet. Other checkpoints are not read."""
         ...
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
@@ -380,7 +383,9 @@ class Store(Protocol):
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        """Remove a checkpoint (stored summary) and all later ones, made from it; return them, oldest first.
+        """Remove a checkpoint (stored summary) and all later ones, which were made from it.
+
+        Returns them, oldest first.
 
         The checkpoint before it, if there is one, becomes live again. Every entry that is no longer summarised gets a
         new epoch: readers that cached it read it again, and a checkpoint or note by a writer that saw the removed
@@ -401,7 +406,9 @@ class Store(Protocol):
         state: State | None = None,
         seen: tuple[int, int] | None = None,
     ) -> Written:
-        """Write a document. `expect` is the version it must have now (0: it must not exist); None: any version.
+        """Write a document if its stored version is `expect`.
+
+        `expect=0` means that it must not exist yet; None means any version.
 
         Raises `Conflict` if `expect` does not match, if `state` is given and is not the conversation's state, or if
         `seen` is given and there is no entry with that seq and epoch.
@@ -413,7 +420,9 @@ class Store(Protocol):
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Write a new document and return the conversation's new state; raise `Conflict` unless it is in `state` now.
+        """Write a new document and return the conversation's new version.
+
+        Raises `Conflict` if its version is not `state`.
 
         Raises `Conflict` otherwise. Takes one request instead of reading the head and then writing. A note survives a
         crash of the process; a power failure may lose the newest notes, until the next durable write.
@@ -423,7 +432,7 @@ class Store(Protocol):
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
     ) -> Document | None:
-        """Return one document, or None if there is none with this kind and key."""
+        """Return the document with this kind and key; None if there is none."""
         ...
 
     async def documents(
@@ -435,7 +444,7 @@ class Store(Protocol):
     async def drop_document(
         self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
     ) -> bool:
-        """Remove a document; return True if it existed. With `expect`, raise `Conflict` if it has another version."""
+        """Remove a document; return True if it existed. Raises `Conflict` if `expect` is set and is not its version."""
         ...
 
     async def conversations(
@@ -467,7 +476,7 @@ class Store(Protocol):
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]
     ) -> Captured | None:
-        """Return a consistent snapshot of a conversation, or None if it does not exist.
+        """Return opening, head and checkpoints of a conversation at one moment; None if it does not exist.
 
         Its documents are passed to `take` one by one, sorted by kind and key.
 
@@ -476,7 +485,7 @@ class Store(Protocol):
         ...
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        """Write whole conversations exactly as given, all of them or none.
+        """Write whole conversations, unchanged, all of them or none.
 
         If a conversation already exists, it is left alone if it is identical; if it differs, `Conflict` is raised, if
         it was deleted, `ConversationDeleted`. Tokens are counted again. `pieces` is iterated once, in the thread that

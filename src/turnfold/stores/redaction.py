@@ -120,7 +120,7 @@ class _Ledger:
 
 
 def redaction_of(store: Store) -> Redaction | None:
-    """Return the `Redaction` of a store, or None if the store does not redact."""
+    """Return the `Redaction` of a store; None if the store does not redact."""
     # Stores that wrap a redacting store pass its attribute on.
     found: object = getattr(store, "redaction", None)
     return found if isinstance(found, Redaction) else None
@@ -230,7 +230,7 @@ class Redaction:
         return made
 
     def forget(self, scope: Scope, conversation: str) -> None:
-        """Drop the cached label numbers of a conversation; the stored ones stay."""
+        """Drop the cached label numbers of a conversation; the stored numbers are not changed."""
         self._ledgers.drop((scope.tenant, conversation))
 
     async def _message(
@@ -317,7 +317,10 @@ class Redaction:
         ledger: _Ledger,
         missing: Iterable[tuple[str, str]],
     ) -> _Ledger | None:
-        """Store the hashes of new values, which number their labels; return None if another writer was faster."""
+        """Store the hashes of new values, which number their labels.
+
+        Returns None if another writer stored some first.
+        """
         hashes = {kind: list(known) for kind, known in ledger.labels.hashes.items()}
         for kind, digest in missing:
             hashes.setdefault(kind, []).append(digest)
@@ -487,7 +490,10 @@ class RedactingStore:
     async def _same_stored(
         self, scope: Scope, conversation: str, entries: Sequence[NewEntry]
     ) -> list[NewEntry] | None:
-        """Return the stored entries with these client ids if only the numbers in their labels differ, else None."""
+        """Return the stored entries with these client ids if only the numbers in their labels differ.
+
+        Returns None otherwise.
+        """
         ids = [one.client_id for one in entries if one.client_id]
         stored = {one.client_id: one for one in await self._inner.find(scope, conversation, ids)}
         known: list[NewEntry] = []
@@ -540,7 +546,7 @@ class RedactingStore:
         state: State | None = None,
         seen: tuple[int, int] | None = None,
     ) -> Written:
-        """Redact a document and write it; raise `InvalidRecord` for a binary body that it cannot redact."""
+        """Redact a document and write it; raise `InvalidRecord` if its body is binary and cannot be redacted."""
         document = await self.redaction.document(scope, conversation, document)
         return await self._inner.put_document(
             scope, conversation, document, expect=expect, state=state, seen=seen
@@ -549,12 +555,15 @@ class RedactingStore:
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Redact a new document and write it, if the conversation is in the given state."""
+        """Redact a new document and write it, if the conversation still has the version `state`."""
         document = await self.redaction.document(scope, conversation, document)
         return await self._inner.note(scope, conversation, document, state=state)
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        """Redact whole conversations and write them, all or none; refuse a binary body that it cannot redact."""
+        """Redact whole conversations and write them, all or none.
+
+        Raises an error if a binary body cannot be redacted.
+        """
         refusal: InvalidRecord | None = None
 
         def redacted() -> Iterator[Piece]:

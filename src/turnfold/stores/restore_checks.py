@@ -65,7 +65,10 @@ class PieceOrder:
         self._names: set[str] = set()
 
     def take(self, piece: Piece) -> None:
-        """Check the next part of a restore (opening, document, entry, checkpoint); raise `InvalidRecord` if invalid."""
+        """Check the next part of a restore (opening, document, entry, checkpoint).
+
+        Raises `InvalidRecord` if it is invalid.
+        """
         if isinstance(piece, ConversationOpening):
             self._take_opening(piece)
         elif self.opening is None:
@@ -141,7 +144,7 @@ class PieceOrder:
             )
         if checkpoint.id in self._names:
             raise InvalidRecord(
-                f"two checkpoints of one conversation have the id {checkpoint.id!r}: each needs its own"
+                f"two checkpoints of one conversation have the id {checkpoint.id!r}: each checkpoint needs its own id"
             )
         self._names.add(checkpoint.id)
         self.live, self._covered = checkpoint.id, checkpoint.upto
@@ -179,7 +182,10 @@ class Pieces:
         self._total = Restored()
 
     def next_conversation(self) -> ConversationOpening | None:
-        """Return the opening of the next conversation to restore; None at the end. All batches must have been taken."""
+        """Return the opening of the next conversation to restore; None at the end.
+
+        All batches of the last one must have been read.
+        """
         opening, self._ahead = self._ahead, None
         if opening is None:
             piece = next(self._pieces, None)
@@ -251,7 +257,7 @@ class Pieces:
         self._total = replace(self._total, already=self._total.already + 1)
 
     def restored(self) -> Restored:
-        """Return how much was restored so far."""
+        """Return how much has been restored so far."""
         return self._total
 
 
@@ -265,7 +271,7 @@ class KnownPieces(NamedTuple):
 
 
 def check_new(conversation: str, batch: RestoreBatch, known_ids: Iterable[str]) -> None:
-    """Raise `RepeatedId` if a client id occurs twice in the batch, or is one of `known_ids` (already restored)."""
+    """Raise `RepeatedId` if a client id occurs twice in the batch, or was restored already (`known_ids`)."""
     ids = set(known_ids)
     for row in batch.rows:
         if row.client_id and row.client_id in ids:

@@ -171,7 +171,7 @@ class Distribution:
 
     @property
     def mean(self) -> float:
-        """Mean of the values; 0 if there are none."""
+        """Mean of the values; 0 if there are no values."""
         return self.total / self.count if self.count else 0.0
 
 

@@ -22,7 +22,7 @@ except ImportError as missing:
 
 
 def export_to_prometheus(meter: Meter, *, registry: CollectorRegistry | None = None) -> None:
-    """Register the metrics of `meter` as `turnfold_<name>`, in `registry` or the global one."""
+    """Register the metrics of `meter` as `turnfold_<name>`, in `registry` or in the global registry."""
     try:
         (registry or REGISTRY).register(_MeterCollector(meter))
     except ValueError:

@@ -101,7 +101,7 @@ def context_attributes(receipt: Receipt, *, call: str, model: str) -> Attributes
 
 
 def fold_attributes(checkpoint: Checkpoint | None, *, given: bool) -> Attributes:
-    """Return the trace-span attributes of a fold (compaction); `given`: the caller wrote the summary."""
+    """Return the trace-span attributes of a fold (compaction); `given` is True if the caller wrote the summary."""
     if checkpoint is None:
         return {"turnfold.fold.committed": False}
     written = {"gen_ai.request.model": checkpoint.model} if checkpoint.model and not given else {}

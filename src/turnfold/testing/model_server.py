@@ -78,7 +78,7 @@ class ReplyStall:
 
 @dataclass(frozen=True)
 class ReplyCut:
-    """Script item of a model server: break the connection after so many events, or within a whole reply."""
+    """Script item of a model server: break the connection after some events of a stream, or within a whole reply."""
 
     reply: ModelReply
     after: int = 0
@@ -199,7 +199,7 @@ class ModelServer:
         return None
 
     def cost(self, provider: str, body: Body, reply: ModelReply) -> ReplyCost:
-        """Return the tokens to report for a request; a beginning that was seen before counts as read from the cache."""
+        """Return the tokens to report for a request; a beginning that was sent before counts as read from the cache."""
         units = list(_units(provider, body))
         total = sum(rough_tokens(unit) for unit, _ in units)
         marks = [at for at, (_, marked) in enumerate(units, 1) if marked or provider != ANTHROPIC]
@@ -246,7 +246,7 @@ def _units(provider: str, body: Body) -> Iterator[tuple[Any, bool]]:
 
 
 def _unmarked(value: object) -> object:
-    """Return a part of a prompt without its cache marks: they do not change what is cached."""
+    """Return a part of a prompt without its cache marks, because they do not change what is cached."""
     if isinstance(value, dict):
         fields = cast("Body", value)
         return {key: _unmarked(inner) for key, inner in fields.items() if key != "cache_control"}

@@ -67,7 +67,7 @@ class ScriptedModel:
         tools: ToolSchemas = (),
         on_text: Callable[[str], None] | None = None,
     ) -> AnswerStream:
-        """Return the next item as a stream of text pieces: iterate over it, or await it and get them by `on_text`."""
+        """Return the next item as a stream of text pieces; iterate over it, or await it with `on_text`."""
 
         async def start(take: Callable[[str], None]) -> Answer:
             answer = await self.complete(prompt, tools=tools)

@@ -36,6 +36,6 @@ _CHARACTERS_PER_WORD = 1.6
 
 
 def is_chinese(text: str) -> bool:
-    """Return True if `text` has more Chinese words than Latin ones."""
+    """Return True if `text` has more Chinese words than Latin words."""
     words = len(_HAN_CHARACTER.findall(text)) / _CHARACTERS_PER_WORD
     return words > len(_LATIN_WORD.findall(text))

@@ -59,7 +59,7 @@ class FenceNote(NamedTuple):
     zh: str
 
     def of(self, text: str) -> str:
-        """Return the Chinese line if `text` is Chinese, else the English one."""
+        """Return the Chinese line if `text` is Chinese, otherwise the English line."""
         return self.zh if is_chinese(text[:_LANGUAGE_SAMPLE]) else self.en
 
 
@@ -79,7 +79,7 @@ def fence_mark(text: str) -> str:
 
 
 def fence(text: str, *, label: str, note: str | FenceNote) -> str:
-    """Return the line `note`, and below it `text` between an opening and a closing tag that the text cannot contain."""
+    """Return the line `note` and below it `text`, between an opening and a closing tag that the text cannot contain."""
     mark = fence_mark(text)
     line = note.of(text) if isinstance(note, FenceNote) else note
     return f"{line}\n<{label} {mark}>\n{text}\n</{label} {mark}>"
@@ -98,7 +98,7 @@ class Fenced:
 
 
 def fenced_blocks(text: str) -> list[Fenced] | None:
-    """Parse `text` as texts between fence tags with blank lines between them; None if it has anything else."""
+    """Parse `text` as texts between fence tags, separated by blank lines; returns None if it has anything else."""
     blocks: list[Fenced] = []
     at = 0
     while opening := _OPENING.match(text, at):
@@ -135,7 +135,7 @@ def with_continuation_note(note: FenceNote, text: str) -> FenceNote:
 
 
 def one_line(text: str) -> str:
-    """Return `text` with each run of line breaks made one space, to use in a heading."""
+    """Return `text` with each run of line breaks replaced by one space, for use in a heading."""
     return _BREAK_RUN.sub(" ", text)
 
 

@@ -75,7 +75,7 @@ def unusual_lines(text: str, start: int, stop: int) -> list[UnusualLine]:
 
 
 def _lines(text: str) -> list[tuple[int, int]]:
-    """Return where each line that is not blank begins and ends."""
+    """Return start and end of each line that is not blank."""
     found: list[tuple[int, int]] = []
     at = 0
     for line in text.split("\n"):
@@ -86,7 +86,7 @@ def _lines(text: str) -> list[tuple[int, int]]:
 
 
 def _words(line: str) -> set[str]:
-    """Return the words of a line: numbers are left out, Chinese is taken as pairs of characters."""
+    """Return the words of a line, without numbers; Chinese is split into pairs of characters."""
     pairs = {run[at : at + 2] for run in _HAN.findall(line) for at in range(len(run) - 1)}
     return {word for word in _WORD.findall(line.lower()) if word.isascii()} | pairs
 

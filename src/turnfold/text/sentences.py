@@ -97,12 +97,12 @@ def clean_text(text: str) -> str:
 
 
 def single_line(text: str) -> str:
-    """Return `text` with every run of white space made one space and none at the ends."""
+    """Return `text` with every run of white space replaced by one space, and no white space at the ends."""
     return " ".join(text.split())
 
 
 def split_sentences(text: str, *, gap: str = "") -> list[Sentence]:
-    """Return the sentences of `text` in order; at least one unless the cleaned text is blank.
+    """Return the sentences of `text` in order; there is at least one, unless the cleaned text is blank.
 
     `gap` is a line of the text that stands for a part that was left out; it becomes a sentence of its own.
     """
@@ -246,7 +246,7 @@ def _json_rows(text: str) -> Iterator[str]:
 
 
 def _json_tokens(text: str) -> Iterator[re.Match[str]]:
-    """Yield the tokens of JSON; after a quotation mark that is never closed, none of the rest is read as a string.
+    """Yield the tokens of JSON; after a quotation mark that is never closed, nothing is read as a string.
 
     No later mark can be closed either, and each would cost a search to the end of the text.
     """
@@ -258,7 +258,7 @@ def _json_tokens(text: str) -> Iterator[re.Match[str]]:
 
 
 def _split_leaf(row: str) -> Iterator[str]:
-    """Yield a row of JSON as it is or, if it contains a long string, the sentences of that string."""
+    """Yield a row of JSON unchanged or, if it contains a long string, the sentences of that string."""
     if len(row) <= LONGEST_SENTENCE:
         yield row
         return

@@ -46,12 +46,12 @@ def count_upto(text: str, limit: int, count: Counter) -> int:
 
 
 def clip(text: str, limit: int, count: Counter) -> str:
-    """Return the beginning of `text`, cut to at most `limit` tokens; nearly the longest one that fits."""
+    """Return the beginning of `text`, cut to at most `limit` tokens; it is nearly the longest that fits."""
     return text[: _fit(len(text), limit, lambda length: count(text[:length]))]
 
 
 def clip_end(text: str, limit: int, count: Counter, *, start: int = 0) -> str:
-    """Return the end of `text[start:]`, cut to at most `limit` tokens; nearly the longest one that fits."""
+    """Return the end of `text[start:]`, cut to at most `limit` tokens; it is nearly the longest that fits."""
     end = len(text)
     length = _fit(max(0, end - start), limit, lambda length: count(text[end - length :]))
     return text[end - length :]
@@ -79,7 +79,9 @@ def _fit(longest: int, limit: int, cost_of: Callable[[int], int]) -> int:
 def _close_in(
     cost_of: Callable[[int], int], limit: int, fits: tuple[int, int], exceeds: tuple[int, int]
 ) -> int:
-    """Search between a length that fits and one that does not, given as (length, cost); return the greatest that fits.
+    """Search between a length that fits and one that does not, both as (length, cost).
+
+    Returns the greatest that fits.
 
     Cost grows about evenly with length, so the next length to try is interpolated. It is aimed a little past the limit,
     and further past it after each miss, so that both bounds are soon close together; from then on, and after six
@@ -113,7 +115,7 @@ def require_limit(limit: int) -> None:
 
 
 def joint_cost(count: Counter) -> int:
-    """Return how many tokens a line break between two lines costs with this counter."""
+    """Return the number of tokens that a line break between two lines adds with this counter."""
     return max(0, count("a\nb") - count("a") - count("b"))
 
 
@@ -142,7 +144,7 @@ def best_that_fit(
 
 
 def cut_to_fit(text: str, *, limit: int, count: Counter) -> str:
-    """Return the longest beginning of `text` that costs at most `limit` tokens, cut between words if possible."""
+    """Return the longest beginning of `text` that has at most `limit` tokens, cut between words if possible."""
     if count(text) <= limit:
         return text
     high = min(len(text), max(16, limit))

@@ -197,7 +197,7 @@ _SHORT = late_pattern(r"[^aeiouy]*[aeiouy][^aeiouwxys]")
 
 
 def stem(word: str) -> str:
-    """Return a lower-cased word without its endings; the stem of a stem is itself."""
+    """Return the stem of a word in lower case: the word without its endings. The stem of a stem is the stem itself."""
     if (found := _IRREGULAR.get(word)) is not None:
         word = found
     while (shorter := _shortened(word)) != word:
@@ -234,7 +234,10 @@ def _restored(base: str) -> str:
 
 
 def light_stem(word: str) -> str:
-    """Return a lower-cased word without hyphens and common endings; "send", "sends" and "sending" have one stem."""
+    """Return the stem of a word in lower case: the word without hyphens and common endings.
+
+    "send", "sends" and "sending" have the same stem. The word must be in lower case already.
+    """
     word = word.replace("-", "").removesuffix("'s")
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
@@ -328,7 +331,7 @@ def plain_text(text: str) -> str:
 
 
 def _at_spaces(text: str) -> Iterator[str]:
-    """Split a long text before spaces into pieces: during one call for all of it, no other thread could run."""
+    """Split a long text before spaces, so that other threads can run between the calls for the pieces."""
     start = 0
     least = max(_LONG_TEXT, 1)
     while len(text) - start > least and (stop := text.find(" ", start + least)) > 0:
@@ -338,12 +341,12 @@ def _at_spaces(text: str) -> Iterator[str]:
 
 
 def terms_of_words(run: str) -> Sequence[str]:
-    """Return the search terms of one match of `WORDS`: its words, and all of them joined."""
+    """Return the search terms of one match of `WORDS`: its words, and all its words joined."""
     return _known_words(run) if len(run) <= _LONGEST_TERM else tuple(_words(run))
 
 
 def search_terms(query: str) -> list[str]:
-    """Return the distinct terms of a query without stop words; if all are stop words, return all of them."""
+    """Return the distinct terms of a query without stop words; if it has only stop words, all of them."""
     terms = list(dict.fromkeys(terms_of(query)))
     # Latin letters in a Chinese query are a name: 维生素A.
     stop_terms = frozenset[str]() if any(map(_IS_CJK.match, terms)) else _STOP_TERMS

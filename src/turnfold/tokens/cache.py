@@ -21,7 +21,7 @@ __all__ = (
 
 
 class CacheStats(NamedTuple):
-    """Statistics of a `CountCache`: look-ups answered or not, evicted counts, counts held, and most it may hold."""
+    """Statistics of a `CountCache`: hits, misses, evicted counts, cached counts, and the most counts it may cache."""
 
     hits: int
     misses: int
@@ -50,7 +50,7 @@ class CountCache:
         self._hits = self._misses = self._evictions = 0
 
     def get(self, message: Message) -> int | None:
-        """Return the cached count of an equal message, or None."""
+        """Return the cached count of an equal message; None if there is none."""
         with self._lock:
             count = self._counts.get(message)
             if count is None:
@@ -61,7 +61,7 @@ class CountCache:
             return count
 
     def get_many(self, messages: Iterable[Message]) -> list[int | None]:
-        """Return the cached count of each message, or None where there is none; takes the lock once for all."""
+        """Return the cached count of each message, None where there is none; takes the lock once for all."""
         with self._lock:
             get, touch = self._counts.get, self._counts.move_to_end
             counts: list[int | None] = []
@@ -91,7 +91,7 @@ class CountCache:
             self._hits = self._misses = self._evictions = 0
 
     def stats(self) -> CacheStats:
-        """Return how many look-ups were answered, and how many counts are held and were evicted."""
+        """Return the numbers of hits, misses, cached counts and evicted counts."""
         with self._lock:
             return CacheStats(
                 self._hits, self._misses, self._evictions, len(self._counts), self._size

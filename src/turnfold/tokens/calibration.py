@@ -75,7 +75,7 @@ class Calibration:
     ratio_squares: float = 0.0
 
     def observe(self, *, counted: int, reported: int) -> Calibration:
-        """Return a new calibration that includes one more call: its counted tokens, and those the provider reported."""
+        """Return a new calibration that includes one more call: its tokens as counted and as the provider reported."""
         if counted <= 0 or reported <= 0:
             raise InvalidOption(
                 f"cannot calibrate with {counted} counted and {reported} reported tokens: both must be at least 1"
@@ -120,7 +120,7 @@ class Calibration:
 
     @property
     def _repeats(self) -> float:
-        """Number of reports, as if all had equal weight, minus one; 0 if one outweighs all others."""
+        """Number of reports, counted as if all had equal weight, minus one; 0 if one outweighs all others."""
         if self.observations < 2:
             return 0.0
         repeats = self.counted**2 / self.counted_squares - 1
@@ -128,7 +128,7 @@ class Calibration:
 
 
 class ScaledCounter:
-    """A text counter that multiplies the counts of another one by a constant and rounds up."""
+    """A text counter that multiplies the counts of another counter by a constant and rounds up."""
 
     __slots__ = ("_count", "_factor", "name")
 
@@ -147,7 +147,10 @@ class ScaledCounter:
 
 
 def calibrated(counter: TokenCounter, calibration: Calibration) -> TokenCounter:
-    """Return a counter whose estimates are corrected by the providers' reports; an exact one is returned unchanged."""
+    """Return a counter whose estimates are corrected by the providers' reports.
+
+    An exact counter is returned unchanged.
+    """
     if counter.text.certainty is Certainty.EXACT or not calibration.observations:
         return counter
     ratio = round(calibration.ratio, 4)
@@ -169,7 +172,10 @@ def corrected_counter(counter: TokenCounter, factor: float) -> TokenCounter:
 
 
 def correction_of(counter: TokenCounter, name: str) -> float | None:
-    """Return the correction factor in the name of a corrected counter; None if it is no corrected form of `counter`."""
+    """Return the factor by which the counter called `name` scales `counter`.
+
+    Returns 1.0 for `counter` itself, None if `name` is not the name of a scaled `counter`.
+    """
     if name == counter.name:
         return 1.0
     found = _FACTOR.search(name, len(counter.text.name))

@@ -324,7 +324,7 @@ class TokenCounter:
         return counter
 
     def clip(self, text: str, limit: int) -> str:
-        """Return nearly the longest beginning of `text`, cut between characters, that costs at most `limit` tokens."""
+        """Return nearly the longest beginning of `text`, cut between characters, that has at most `limit` tokens."""
         return clip(text, limit, self._count)
 
     def __repr__(self) -> str:
@@ -332,7 +332,7 @@ class TokenCounter:
 
 
 class _MemoizedTexts:
-    """A text counter that counts each of the given long texts at most once."""
+    """A text counter that counts each of the long texts passed to it at most once."""
 
     __slots__ = ("_count", "certainty", "counts", "name")
 

@@ -31,7 +31,7 @@ class ModelDriver(Protocol):
     """A model's client that can count tokens."""
 
     def count_tokens(self, messages: Sequence[dict[str, object]], /) -> int:
-        """Return the tokens of the messages, given as OpenAI-style dictionaries.
+        """Return the tokens of the messages, which are passed as OpenAI-style dictionaries.
 
         A driver may also have `count_tokens_batch(lists)`, which returns the tokens of each of several lists.
         """
@@ -39,7 +39,7 @@ class ModelDriver(Protocol):
 
 
 class DriverCounter(TokenCounter):
-    """A token counter that asks a model driver to count whole messages, and uses `local` if that fails."""
+    """A token counter that asks a model driver to count whole messages, and uses `local` if the driver fails."""
 
     __slots__ = ("_cache", "_driver", "_local", "_lock")
 
@@ -67,7 +67,10 @@ class DriverCounter(TokenCounter):
         return count
 
     def count_messages(self, messages: Iterable[Message]) -> list[int]:
-        """Return the tokens of each message; all new ones in one call if the driver has `count_tokens_batch`."""
+        """Return the tokens of each message.
+
+        If the driver has `count_tokens_batch`, all new messages are counted in one call.
+        """
         batch = getattr(self._driver, "count_tokens_batch", None)
         if callable(batch):
             messages = list(messages)

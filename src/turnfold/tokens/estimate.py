@@ -242,7 +242,7 @@ def _accented(word: str, profile: EstimateProfile) -> float:
 
 
 def _changes(run: str) -> int:
-    """Return how often one character of a run is followed by another one, minus one; at least 0."""
+    """Return how often a character of a run is followed by a different one, minus one; at least 0."""
     return max(0, sum(map(str.__ne__, run, run[1:])) - 1)
 
 

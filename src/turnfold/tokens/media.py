@@ -176,7 +176,7 @@ class ImageRule:
 
 
 def _cells(width: int, height: int, *, side: int) -> int:
-    """Return how many squares with sides of `side` pixels cover an image."""
+    """Return the number of squares with sides of `side` pixels that cover an image."""
     return _ceil_div(width, side) * _ceil_div(height, side)
 
 
@@ -307,7 +307,9 @@ def audio_tokens(*, seconds: float | None, size_bytes: int | None) -> int:
 
 
 def file_tokens(*, media_type: str, size_bytes: int | None, pages: int | None) -> int:
-    """Return the tokens of a document: by its pages; else by its bytes; else those of ten full pages.
+    """Return the tokens of a document: by its pages, else by its bytes.
+
+    If both are unknown, ten full pages are assumed.
 
     An image or recording sent as a file costs the same as one sent directly; any other file but a PDF counts as text.
     """

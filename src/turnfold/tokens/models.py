@@ -235,7 +235,7 @@ def register_model(name: str, info: ModelInfo) -> None:
 
 
 def find_model(name: str) -> ModelInfo | None:
-    """Look up a model by the longest known beginning of its name; None if there is none."""
+    """Look up a model by the longest known beginning of its name; returns None if no beginning is known."""
     wanted = _normal(name)
     with _lock:
         key = max((key for key in _models if _begins(wanted, key)), key=len, default=None)

@@ -36,7 +36,7 @@ class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """True if the provider caches up to marks that the caller sets, and charges for writing; False if automatically."""
 
     def read(self, shared: int, marks: Iterable[int]) -> int:
-        """Return how many tokens of a call the prompt cache serves, given the tokens `shared` with the previous call.
+        """Return how many tokens of a call the prompt cache serves; `shared` are also in the previous call.
 
         `marks` are the cache marks of the previous call, as numbers of tokens before them.
         """
@@ -47,7 +47,7 @@ class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return shared // self.step * self.step if shared >= self.least else 0
 
     def written(self, read: int, marks: Sequence[int]) -> int:
-        """Return how many tokens a call writes to the prompt cache; `read` were already there.
+        """Return how many tokens a call writes to the prompt cache, if `read` tokens were already there.
 
         `marks` are the call's cache marks, as numbers of tokens before them.
         """
@@ -116,7 +116,10 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     about: str = ""
 
     def price(self, model: str) -> Price:
-        """Return the price of a model, by the longest known beginning of its name; raises `UnknownModel` if none."""
+        """Return the price of a model, by the longest known beginning of its name.
+
+        Raises `UnknownModel` if none is known.
+        """
         own = model.strip().lower().rsplit("/", 1)[-1]
         name = max((name for name in self.models if _begins(own, name)), key=len, default=None)
         if name is None:

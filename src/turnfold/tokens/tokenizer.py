@@ -236,7 +236,7 @@ def _is_always_cut(text: str, at: int) -> bool:
 
 
 class _Runs:
-    """Finds runs (words, signs or spaces) in one text whose end does not depend on where in them a section begins.
+    """Finds runs (words, signs or spaces) in one text that end at the same place wherever in them a section begins.
 
     Tokenizers split runs differently, so only plain runs are used. Not plain are: digits, which are grouped from the
     first one; combining marks, which go with the character before them; ASCII words that go on with other letters;

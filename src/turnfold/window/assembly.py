@@ -54,7 +54,7 @@ def assemble(
     recall_room: int = 0,
     previous: Context | None = None,
 ) -> Context:
-    """Build the best context that fits: never over budget, never a tool call without its result or the reverse.
+    """Build the best context that fits: never over budget, and never with a tool call or a result without the other.
 
     `anchor` is the previous call's `context.anchor`; without it the window starts at the beginning of the log. `tail`
     goes just before the newest turn; it may take its share and `recall_room` tokens more. `previous` is used only to
@@ -80,7 +80,7 @@ def _check_tail(tail: Sequence[Message]) -> None:
 
 
 class _Extras(NamedTuple):
-    """The parts of a prompt that the caller gives and that are not in the log: tail messages and tool schemas."""
+    """The parts of a prompt that the caller passes and that are not in the log: tail messages and tool schemas."""
 
     tail: Sequence[Message]
     tools: Sequence[Mapping[str, object]]
@@ -195,7 +195,7 @@ def _shorten(view: SpanView, start: int, overhead: Overhead, budget: Budget) -> 
 
 
 def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
-    """Yield the caps (most tokens of a part) to try: to fill most of the room, to fill all of it, then smaller.
+    """Yield the caps (most tokens of a part) to try: to fill most of the room, to fill all of it, then smaller caps.
 
     Smaller caps are needed under a byte limit, or if a message costs more than its parts counted one by one. All of the
     room is filled first if there are so many parts that less would leave nothing readable of each.
@@ -230,7 +230,10 @@ def _too_small(
 
 
 def _build(window: _Window, overhead: Overhead, budget: Budget, before: Anchor) -> Context:
-    """Return the context, put together from its sections: system, summary, window, tail, newest turn."""
+    """Return the context: system messages, summary, window, tail (pins, rules, recalled passages), newest turn.
+
+    The window has the messages before the newest turn that are sent as logged or shortened.
+    """
     view, start, _ = window
     transcript = view.transcript
     turn = max(transcript.turn_of(view.last), start) if transcript.spans else 0
@@ -307,7 +310,7 @@ def _shown(
 
 
 def _live_caps(view: SpanView, first: int, head: Piece | None) -> tuple[tuple[int, int], ...]:
-    """Return the caps (most tokens of a part) of the messages shown: from `first` on, and the opener `head`."""
+    """Return the caps (most tokens of a part) of the messages shown: those from `first` on, and the message `head`."""
     if not view.caps:
         return ()
     shown = {head.position} if head is not None else set[int]()

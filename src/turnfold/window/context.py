@@ -58,11 +58,11 @@ class CertaintyCache(NamedTuple):
         return Certainty.BOUND if self.bounded == self.checked else Certainty.ESTIMATE
 
     def beginning(self, messages: int) -> CertaintyCache:
-        """Return what is known about the first `messages` messages of the prompt only."""
+        """Return this cache limited to the first `messages` messages of the prompt."""
         return CertaintyCache(*(min(messages, length) for length in self))
 
     def extended(self, messages: tuple[Message, ...], counter: TokenCounter) -> CertaintyCache:
-        """Check the messages after those already checked, and return the result for all of `messages`."""
+        """Check the messages that were not checked yet, and return the result for all of `messages`."""
         checked, exact, bounded = self
         for message in messages[checked:]:
             if bounded < checked:
@@ -75,7 +75,7 @@ class CertaintyCache(NamedTuple):
 
 
 def shared_messages(ours: tuple[Message, ...], theirs: tuple[Message, ...]) -> int:
-    """Return how many messages at the beginning of both lists are equal.
+    """Return the number of messages at the beginning of both lists that are equal.
 
     Uses bisection over whole slices, which is faster than comparing one message after another.
     """
@@ -134,7 +134,7 @@ class Omission(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A change that a provider's format required in a context, with the rule, its first place and how often."""
+    """A change that a provider's format required in a context: the rule, its first place and the number of places."""
 
     action: str
     """What was done: converted, left out, moved or added."""
@@ -244,7 +244,7 @@ def _wired_text(wired: Wired) -> str:
 
 
 class Context:
-    """All messages that one model call sends, with their token counts; `receipt` reports on them. Do not change it."""
+    """All messages that one model call sends, with their token counts. Do not change it; `receipt` reports on it."""
 
     __slots__ = (
         "_certainty", "_receipt", "anchor", "budget", "costs", "counter", "ends", "fates", "head", "limit", "messages",
@@ -304,7 +304,7 @@ class Context:
         self._receipt: Receipt | None = None
 
     def follow(self, previous: Context) -> None:
-        """Set `shared` and `previous`: how many tokens at the beginning the previous call's prompt had too."""
+        """Set `shared` and `previous`: how many tokens at the beginning are those of the previous call's prompt."""
         same = self.follow_stored(
             previous.messages, previous.tokens - previous.tools - previous.counter.reply
         )
@@ -312,7 +312,10 @@ class Context:
             self._certainty = previous._certainty.beginning(same)
 
     def follow_stored(self, messages: tuple[Message, ...], tokens: int) -> int:
-        """Measure the prefix shared with these messages, `tokens` together; return how many messages are shared."""
+        """Measure the prefix shared with these messages, which have `tokens` together.
+
+        Returns how many messages are shared.
+        """
         same = shared_messages(self.messages, messages)
         self.shared, self.previous = sum(self.costs[:same]), tokens
         return same
@@ -380,7 +383,7 @@ _REASONS = {
 
 
 def list_omissions(view: SpanView, *, start: int, head: int, reason: str) -> tuple[Omission, ...]:
-    """List what a window from span (message group) `start` on leaves out, shortens or moves, and why, in log order."""
+    """List, in log order, what a window from span (message group) `start` on leaves out, shortens or moves, and why."""
     transcript = view.transcript
     first = transcript.position_of(start)
     misplaced = list(_misplaced(transcript, start))

@@ -114,7 +114,7 @@ class Transcript:
     def add(
         self, message: Message, tokens: int | None = None, *, number: int | None = None
     ) -> None:
-        """Append a message and count it, unless `tokens` gives its count; `number` is its number in the store."""
+        """Append a message; `tokens` is its token count (if None, it is counted), `number` its number in the store."""
         if message.role == "system" and self.system_apart:
             self.system.append(message)
             return
@@ -138,7 +138,7 @@ class Transcript:
 
     @property
     def held_bytes(self) -> int:
-        """Approximate memory of the messages in bytes; each message is measured once."""
+        """Approximate memory of the messages in bytes; a later call measures only the messages added since."""
         measured, total = self._weighed
         for message in self.messages[measured:]:
             measured += 1
@@ -162,11 +162,17 @@ class Transcript:
         return self._counts[-1] - self._counts[span]
 
     def first_span_within(self, tokens: int) -> int:
-        """Return the earliest span (group of messages) whose window has at most `tokens`; `spans` if none has."""
+        """Return the earliest span (message group) from which on the window has at most `tokens`.
+
+        Returns `spans` if there is none.
+        """
         return bisect_left(self._sums, self._sums[-1] - tokens)
 
     def first_span_with(self, messages: int) -> int:
-        """Return the earliest span (group of messages) from which on at most `messages` are shown; `spans` if none."""
+        """Return the earliest span (message group) from which on at most `messages` are shown.
+
+        Returns `spans` if there is none.
+        """
         return bisect_left(self._counts, self._counts[-1] - messages)
 
     def span_at(self, position: int) -> int:
@@ -188,7 +194,7 @@ class Transcript:
         return turns[index] if index >= 0 else -1
 
     def turn_from(self, span: int) -> int:
-        """Return the first span (message group) from `span` on that begins a user turn; `spans` if none does."""
+        """Return the first span (message group) from `span` on that begins a user turn; `spans` if there is none."""
         turns = self.grouper.turns
         index = bisect_left(turns, span)
         return turns[index] if index < len(turns) else self.spans
@@ -210,7 +216,7 @@ class Transcript:
         return first
 
     def pieces(self, span: int) -> Iterator[Piece]:
-        """Yield the messages that are shown for a span: its logged ones, moved results and placeholders."""
+        """Yield the messages that are shown for a span: its logged messages, moved results and placeholders."""
         shown = self._shown.get(span)
         if shown is not None:
             yield from shown
@@ -246,7 +252,10 @@ class Transcript:
         return counter
 
     def _add_irregular(self, piece: Piece, placement: Placement) -> None:
-        """Add a message with misplaced tool results: late ones join their calls; others without a call are hidden."""
+        """Add a message with misplaced tool results: late results join their calls.
+
+        Results without a call are hidden.
+        """
         elsewhere = {index for indexes in placement.late.values() for index in indexes}
         here = [
             index
@@ -292,7 +301,7 @@ class Transcript:
         return shown
 
     def _charge(self, span: int, piece: Piece) -> None:
-        """Add a message to the token sums, plus a placeholder result for each call it makes, minus those it answers."""
+        """Add a message to the token sums; a placeholder result counts for each call until the call is answered."""
         message, tokens, _ = piece
         calls, results = message.calls, message.results
         tokens += sum(self._placeholder_cost(call.id) for call in calls)
@@ -313,7 +322,7 @@ class Transcript:
 
 
 def _weight(part: Part) -> int:
-    """Return how many bytes of RAM the texts of a part take."""
+    """Return the number of bytes that the texts of a part need in memory."""
     weight = 0
     for name in part.__struct_fields__:
         value = getattr(part, name)

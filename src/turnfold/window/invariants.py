@@ -1,9 +1,9 @@
 """Checks the invariants of a context: within budget, calls and results in pairs, order kept, counts right.
 
 `check` shares no code with `assemble`: it counts all messages again, matches calls and results from the messages alone,
-and compares positions with the receipt. It returns every violation it finds; an empty tuple means that the provider
-will accept the context and that no message is missing without being reported. It also takes plain messages, to check a
-log or the window of another library.
+and compares positions with the receipt (context report). It returns every violation it finds; an empty tuple means that
+the provider will accept the context and that no message is missing without being reported. It also takes plain
+messages, to check a log or the window of another library.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One rule that a context breaks: which, at which message, and how."""
+    """A rule that a context breaks: the rule, the message at which it is broken, and how."""
 
     rule: Rule
     index: int
@@ -137,7 +137,7 @@ def _check_size(
 
 
 def _check_positions(context: Context) -> Iterator[Violation]:
-    """Yield messages from the window's first one on that are neither sent in log order nor listed as omissions.
+    """Yield the messages, from the window's first one on, that are neither sent in log order nor listed as omitted.
 
     Before the anchor only the user message that opened the turn may be sent.
     """

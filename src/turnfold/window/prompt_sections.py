@@ -58,7 +58,7 @@ _FEWEST = 32
 
 
 class ShortenedBlocks(NamedTuple):
-    """The blocks of a tail that fit, and a sentence for each that was shortened or left out."""
+    """The blocks of a tail that fit, and a sentence for each block that was shortened or left out."""
 
     blocks: tuple[Fenced, ...]
     changes: tuple[str, ...]
@@ -91,7 +91,7 @@ class _Prices:
         return self.measure(joined_blocks(blocks)) if blocks else 0
 
     def frame(self, block: Fenced) -> int:
-        """Return the most tokens that the tags around a block can cost: one per character of their random mark."""
+        """Return the most tokens that the tags around a block can have: one per character of their random mark."""
         mark = fence_mark("")
         spare = 2 * max(len(mark) - self.count(mark), 0)
         return self.count(f"\n\n{replace(block, text='')}") + spare
@@ -120,7 +120,7 @@ def shorten_blocks(
 
 
 def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
-    """Return the indexes of the tail's blocks that may be shortened, least trusted first, later ones first."""
+    """Return the indexes of the tail's blocks that may be shortened: least trusted first, then from the last one."""
     return sorted(
         (at for at, block in blocks.items() if block.label != PINNED),
         key=lambda at: (_TRUST.get(blocks[at].label, 0), -at),
@@ -128,7 +128,7 @@ def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
 
 
 def _fitted(blocks: dict[int, Fenced], limit: int, prices: _Prices) -> dict[int, Fenced] | None:
-    """Return the tail's blocks shortened to `limit` tokens; None if one would have nothing readable left."""
+    """Return the tail's blocks shortened to `limit` tokens; None if a block would have no readable text left."""
     if not blocks or prices.of(list(blocks.values())) <= limit:
         return blocks
     order = _shrink_order(blocks)
@@ -156,7 +156,7 @@ def _fitted(blocks: dict[int, Fenced], limit: int, prices: _Prices) -> dict[int,
 
 
 def _caps(costs: dict[int, int], even: int, room: int) -> dict[int, int]:
-    """Return the tokens that each block may keep: they are shortened in the given order, none below `even`."""
+    """Return the tokens that each block may have: blocks are shortened in this order, none below `even`."""
     over = sum(costs.values()) - room
     caps: dict[int, int] = {}
     for at, cost in costs.items():
@@ -167,7 +167,7 @@ def _caps(costs: dict[int, int], even: int, room: int) -> dict[int, int]:
 
 
 def _shrunk(block: Fenced, cap: int, count: Callable[[str], int]) -> str:
-    """Return the text of a block in at most `cap` tokens; "" if nothing of it would be readable."""
+    """Return the text of a block in at most `cap` tokens; "" if no readable text would be left."""
     if block.label in _ITEMS:
         return shrink_lines(block.text, cap, count)
     if block.label not in _ONE_TEXT:
@@ -212,7 +212,10 @@ class Overhead:
     """A sentence for each message that was shortened to its share."""
 
     def room(self, budget: Budget, *, low: float = 0.0) -> Room:
-        """Return the limits that are left for the conversation; `low` (if not 0) replaces the budget's low mark."""
+        """Return the limits that are left for the conversation.
+
+        If `low` is not 0, it replaces the budget's low mark.
+        """
         tokens = budget.tokens - self.tokens
         share = budget.share("summary")
         messages = budget.max_messages and budget.max_messages - sum(self.counts().values())
@@ -231,17 +234,17 @@ class Overhead:
         )
 
     def costs(self) -> dict[str, int]:
-        """Return the tokens of each part of the overhead, by name; parts without tokens are left out."""
+        """Return {name: tokens} of the parts of the overhead; parts without tokens are left out."""
         costs = self._measured(lambda piece: piece.tokens)
         costs |= {"tools": self.tools, "reply opening": self.reply}
         return {name: cost for name, cost in costs.items() if cost}
 
     def counts(self) -> dict[str, int]:
-        """Return the number of messages of each part of the overhead, by name."""
+        """Return {name: number of messages} of the parts of the overhead."""
         return self._measured(lambda _: 1)
 
     def sizes(self) -> dict[str, int]:
-        """Return the UTF-8 bytes, as JSON, of each part of the overhead, by name."""
+        """Return {name: UTF-8 bytes, as JSON} of the parts of the overhead."""
         return {"list": 1, **self._measured(lambda piece: message_bytes(piece.message))}
 
     def _measured(self, measure: Callable[[Piece], int]) -> dict[str, int]:
@@ -250,7 +253,7 @@ class Overhead:
 
 
 class _Section(NamedTuple):
-    """The messages of one section of a context, and a sentence for each that was shortened."""
+    """The messages of one section of a context, and a sentence for each message that was shortened."""
 
     pieces: tuple[Piece, ...] = ()
     shortened: tuple[str, ...] = ()
@@ -342,7 +345,7 @@ def _tools_key(tools: Sequence[Mapping[str, object]]) -> str:
 
 
 def _require_room(overhead: Overhead, budget: Budget, conversation: int) -> None:
-    """Raise `BudgetTooSmall` if system, summary, tail and tools leave nothing for the conversation."""
+    """Raise `BudgetTooSmall` if system, summary, tail and tools leave no room for the conversation."""
     for unit, allowed, measure in (
         ("tokens", budget.tokens, overhead.costs),
         ("messages", budget.max_messages, overhead.counts),
@@ -370,7 +373,7 @@ def summary_message(text: str) -> Message:
 
 
 def _sized(make: Callable[[int], _Section], share: int, size: int) -> _Section:
-    """Make a section in `share` tokens, or in fewer until it has at most `size` bytes (0: no limit).
+    """Make a section of `share` tokens, or of fewer, until it has at most `size` bytes; `size` 0 means no limit.
 
     A section that cannot be made that small stays larger; `_require_room` then checks the sum of all sections.
     """
@@ -476,7 +479,7 @@ def _summary_within(text: str, share: int, counter: TokenCounter) -> _Section:
 
 
 def summary_fence_cost(counter: TokenCounter) -> int:
-    """Return the most tokens that the fence of a summary can add: one per character of the random mark in it."""
+    """Return the most tokens that the fence of a summary can add: one per character of its random mark."""
     mark = fence_mark("")
     spare = 2 * max(len(mark) - counter.count_text(mark), 0)
     notes = (Message("user", fence("", label="summary", note=note)) for note in _SUMMARY_NOTE)

@@ -75,7 +75,7 @@ _LABEL = re.compile(
 def shrink_text(
     text: str, cap: int, count: Callable[[str], int], *, reference: str = "", unusual: bool = False
 ) -> str:
-    """Return `text` in at most `cap` tokens: its beginning and end around a note of its full length.
+    """Return `text` in at most `cap` tokens: its beginning and end, with a note of its full length between them.
 
     With `unusual`, lines between them that differ from most lines, such as errors in a log, follow the note.
     """
@@ -107,7 +107,10 @@ def shrink_text(
 
 
 def _ends(text: str, room: int, count: Callable[[str], int]) -> tuple[int, int]:
-    """Return where the beginning of a text stops and its end starts, which have about `room` tokens together."""
+    """Return the index where the beginning of a text stops, and where its end starts.
+
+    Both have about `room` tokens together.
+    """
     head = _whole_lines(clip(text, int(room * _HEAD_SHARE), count))
     end = clip_end(text, max(room - count(head), 0), count, start=len(head))
     return len(head), _line_start(text, len(text) - len(end))
@@ -132,7 +135,10 @@ def _joined(text: str, lines: Sequence[UnusualLine]) -> str:
 
 
 def _whole_lines(head: str) -> str:
-    """Return the beginning of a text up to its last whole line, if that is most of it; else up to its last word."""
+    """Return the beginning of a text up to its last whole line, if that is most of it.
+
+    Otherwise it is cut after its last word.
+    """
     for mark in ("\n", " "):
         at = head.rfind(mark)
         if at > len(head) * _WHOLE_SHARE:
@@ -141,7 +147,10 @@ def _whole_lines(head: str) -> str:
 
 
 def _line_start(text: str, start: int) -> int:
-    """Return where the first whole line of `text[start:]` begins, if that leaves most of it; else its first word."""
+    """Return the index of the first whole line of `text[start:]`, if that leaves most of it.
+
+    Otherwise returns the index of its first word.
+    """
     latest = start + (len(text) - start) * (1 - _WHOLE_SHARE)
     for mark in ("\n", " "):
         at = start if text.endswith(mark, 0, start) else text.find(mark, start) + 1
@@ -170,7 +179,7 @@ class _Item:
 
 
 def shrink_lines(text: str, cap: int, count: Callable[[str], int]) -> str:
-    """Return `text` in at most `cap` tokens, every line still under its heading or name; "" if none fits.
+    """Return `text` in at most `cap` tokens, with every line still under its heading or name; "" if no line fits.
 
     A line at the margin and the indented lines below it are one item. Whole items are left out from the middle; an item
     that is too long by itself is cut inside its text. No indented text becomes a line at the margin.
@@ -187,7 +196,7 @@ def shrink_lines(text: str, cap: int, count: Callable[[str], int]) -> str:
 
 
 def shrink_end(text: str, cap: int, count: Callable[[str], int]) -> str:
-    """Return the beginning of `text` in at most `cap` tokens, up to the end of a line, and a note; "" if none fits.
+    """Return the beginning of `text` in at most `cap` tokens, cut after a line, and a note; "" if nothing fits.
 
     Used for texts of unknown structure, whose later lines may make no sense without the earlier ones.
     """
@@ -225,7 +234,7 @@ def _items(text: str) -> Iterator[_Item]:
 
 
 def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[str], int]) -> str:
-    """Return the first and the last items that fit, around a note if some are left out; "" if none fits."""
+    """Return the first and the last items that fit, with a note between them if some are left out; "" if none fits."""
     most = room // 2 if len(items) > 1 and room > 2 * _WORTH_CUTTING else room
     head: list[_Item] = []
     tail: list[_Item] = []
@@ -266,7 +275,7 @@ def _headed(items: Iterable[_Item]) -> Iterator[str]:
 
 
 def _shrunk_item(item: _Item, cap: int, count: Callable[[str], int]) -> _Item | None:
-    """Return the item in at most `cap` tokens with its label intact; None if nothing of it would be readable."""
+    """Return the item in at most `cap` tokens, with its whole label; None if no readable text would be left."""
     if count(item.text) <= cap:
         return item
     found = _LABEL.match(item.text)
@@ -323,7 +332,7 @@ def shrinkable_costs(message: Message, counter: TokenCounter) -> list[int]:
 
 
 def common_cap(costs: Iterable[int], room: int) -> int:
-    """Return the largest cap with which parts of these token costs fit into `room` together; 0 if there is none."""
+    """Return the largest cap with which parts of these token counts fit into `room` together; 0 if there is none."""
     ascending = sorted(costs)
     for index, cost in enumerate(ascending):
         even = room // (len(ascending) - index)

@@ -42,7 +42,7 @@ __all__ = (
 
 
 class Room(NamedTuple):
-    """Limits for the conversation after system, summary, tail and tools; 0 messages or bytes: no such limit."""
+    """Limits for the conversation, after system, summary, tail and tools; 0 messages or bytes means no such limit."""
 
     tokens: int
     low: int
@@ -62,7 +62,10 @@ class Room(NamedTuple):
 
     @property
     def for_shortened(self) -> int:
-        """Tokens that messages may use together when the newest must be shortened; the rest is for the next steps."""
+        """Tokens that messages may have together if the newest must be shortened.
+
+        The other tokens are for the next steps.
+        """
         # After a long system prompt the low mark may be tiny. What is shortened gives way when more is said.
         return max(self.low, self.tokens * 3 // 4)
 
@@ -88,7 +91,7 @@ class _Use(NamedTuple):
 
 
 class SpanView:
-    """What a strategy sees of a log: its spans (messages that stay together) from `start` on, and their costs."""
+    """The part of a log that a strategy gets: the spans (messages that stay together) from `start` on, with tokens."""
 
     __slots__ = ("_savings", "caps", "covered", "saved", "start", "summary", "transcript")
 
@@ -117,7 +120,7 @@ class SpanView:
         """Tokens that all caps (limits of a message's parts) save together."""
 
     def choice(self) -> Choice:
-        """Return the choice that sends exactly what this view shows."""
+        """Return the choice that sends exactly the messages of this view."""
         return Choice(self.start, "", self.caps, self.summary, self.covered)
 
     def applying(self, choice: Choice) -> SpanView:
@@ -179,7 +182,7 @@ class SpanView:
         return self.within(start, tokens=room.tokens, messages=room.messages, size=room.bytes)
 
     def within(self, start: int, *, tokens: int, messages: int, size: int) -> bool:
-        """Return True if a window that begins with span `start` is within these limits (0: no limit)."""
+        """Return True if a window that begins with span `start` is within these limits; a limit of 0 means none."""
         if self.tokens(start) > tokens:
             return False
         if messages and self.messages(start) > messages:
@@ -253,7 +256,7 @@ def message_bytes(message: Message) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The result of a window strategy: where the window begins, what is shortened, the summary of the rest."""
+    """The result of a window strategy: where the window begins, what is shortened, and a summary of older messages."""
 
     start: int
     """Index of the first span (group of messages) that is sent."""
@@ -280,7 +283,7 @@ class Summarizer(Protocol):
 
 
 def oldest_first(view: SpanView, room: Room) -> Choice:
-    """Strategy: leave out the oldest spans (groups of messages) when not all fit, down to the budget's low mark."""
+    """Strategy: if not all spans (message groups) fit, leave out the oldest, down to the budget's low mark."""
     if view.start > view.last or view.fits(view.start, room):
         return view.choice()
     shorter = _with_smaller_caps(view, room)
@@ -317,7 +320,7 @@ def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
 
 
 def _with_smaller_caps(view: SpanView, room: Room) -> SpanView:
-    """Return the view with what is shortened already cut to half of the low mark at most: it gives way first."""
+    """Return the view with the caps of shortened messages reduced to half of the low mark, so that others fit."""
     least = max(room.low // 2, READABLE)
     caps = {position: min(cap, least) for position, cap in view.caps.items()}
     return view.applying(replace(view.choice(), caps=caps)) if caps != view.caps else view
@@ -403,7 +406,7 @@ def shrink_results(*, cap: int) -> Strategy:
 
 
 def compose(*strategies: Strategy) -> Strategy:
-    """Return a strategy that applies each of these in turn to the result of the one before it."""
+    """Return a strategy that applies these strategies one after the other, each to the result of the one before."""
     if not strategies:
         raise InvalidOption("compose() needs at least one strategy")
 
@@ -420,7 +423,7 @@ def compose(*strategies: Strategy) -> Strategy:
 
 
 def cut_to_low(view: SpanView, room: Room, *, aside: int = 0) -> int:
-    """Return the first span (group of messages) that a cut to the low mark keeps; a turn's first if enough remains.
+    """Return the first span (message group) that a cut to the low mark keeps; it begins a turn if enough remains.
 
     The current turn is kept whole as long as it fits: an agent in the middle of a task needs its own steps most.
     `aside` tokens are kept free for a longer summary.

@@ -212,7 +212,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one of Anthropic's messages or responses, a dictionary or an SDK object, to a `Message`."""
+    """Convert a message or a response of Anthropic, as a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     if fields.get("type") == "message":
@@ -276,7 +276,7 @@ def _write_message(message: Message, recipient: Recipient, path: str) -> object:
 def _write_all(
     messages: Sequence[Message], recipient: Recipient, lead: int
 ) -> tuple[list[JsonObject], list[tuple[int, int]]]:
-    """Return the messages in Anthropic's form, and where each given one ends: (index of the message, its blocks)."""
+    """Return the messages in Anthropic's form, and where each input message ends: (message index, number of blocks)."""
     items: list[JsonObject] = []
     ends: list[tuple[int, int]] = []
     joinable = False
@@ -306,7 +306,7 @@ def _as_blocks(item: JsonObject) -> list[object]:
 
 
 def _breakpoints(context: Context | Sequence[Message], lead: int, length: int) -> list[int]:
-    """Return the indexes of the messages that get a cache breakpoint: the last of each section that stays unchanged."""
+    """Return the indexes of the messages that get a cache breakpoint: the last message of each stable section."""
     if not isinstance(context, Context):
         return [length - 1] if length > lead else []
     _, summary, window, tail = context.ends
@@ -331,7 +331,10 @@ def _mark(items: list[JsonObject], ends: list[tuple[int, int]], index: int) -> N
 
 
 def _mark_last(blocks: list[object], count: int) -> bool:
-    """Put a cache breakpoint on the last of the first `count` blocks that may have one; return False if none may."""
+    """Put a cache breakpoint on the last of the first `count` blocks that may have one.
+
+    Returns False if no block may.
+    """
     for place in range(count - 1, -1, -1):
         block = object_of(blocks[place])
         if block is None or text_at(block, "type") in _UNCACHED:

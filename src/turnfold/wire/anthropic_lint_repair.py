@@ -437,7 +437,7 @@ def _result(block: JsonObject, path: str, notes: ChangeNotes) -> JsonObject:
 
 
 def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> list[JsonObject]:
-    """Return repaired turns as messages; results and the user text after them are joined if they were one."""
+    """Return repaired turns as messages; results and the user text after them are joined if they were one message."""
     groups: list[list[WireTurn]] = []
     for turn in turns:
         last = groups[-1][-1] if groups else None
@@ -502,7 +502,7 @@ def _repair_system(fields: JsonObject, notes: ChangeNotes) -> None:
 
 
 def _repair_marks(fields: JsonObject, notes: ChangeNotes) -> JsonObject:
-    """Remove cache marks until at most four are left: the last ones, which cover the longest part of the prompt."""
+    """Remove cache marks until at most four are left: the last four, which cover the longest part of the prompt."""
     messages = [object_of(message) or {} for message in list_at(fields, "messages")]
     extra = list(_cache_marked_blocks(fields, messages))[:-_MOST_CACHE_MARKS]
     if not extra:

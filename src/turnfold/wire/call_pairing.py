@@ -48,7 +48,7 @@ class AtomKind(StrEnum):
 
 
 class Speaker(StrEnum):
-    """The author of a turn (a run of blocks by one speaker); RESULT for tool results."""
+    """The author of a turn (a run of blocks by one speaker); RESULT stands for tool results."""
 
     SYSTEM = "system"
     USER = "user"
@@ -109,7 +109,7 @@ class Dialect(Protocol):
 def split_turns(
     speaker: Speaker, others: list[Atom], results: list[Atom], *, home: int, path: str
 ) -> list[WireTurn]:
-    """Return the blocks of one message as turns: tool results first, in an assistant's message last."""
+    """Return the blocks of one message as turns; tool results come first, or last in an assistant's message."""
     own = [WireTurn(speaker, others, home, path)] if others else []
     answers = [WireTurn(Speaker.RESULT, results, home, path)] if results else []
     return own + answers if speaker is Speaker.ASSISTANT else answers + own
@@ -137,7 +137,7 @@ def sendable_name(name: str, rule: IdRule, longest: int = 64) -> str:
 
 
 def pair(turns: list[WireTurn], dialect: Dialect, notes: ChangeNotes) -> list[WireTurn]:
-    """Return a conversation in which every tool call has one result after it, and ids that the provider accepts.
+    """Return a conversation in which every tool call has one result after it, with ids that the provider accepts.
 
     A result belongs to the newest unanswered call with its id, as everywhere in turnfold. Every change is recorded in
     `notes`.
@@ -160,7 +160,7 @@ def pair(turns: list[WireTurn], dialect: Dialect, notes: ChangeNotes) -> list[Wi
 
 
 class _Places:
-    """Lookup of where each block of a payload was, and of the tool results that belong after each turn."""
+    """Lookup of the place of each block of a payload, and of the tool results that belong after each turn."""
 
     __slots__ = ("_behind", "_where", "claimed", "turns")
 
@@ -182,7 +182,7 @@ class _Places:
         return sorted(self._behind.get(turn, ()), key=lambda each: self._where.get(id(each), end))
 
     def turn(self, atom: Atom) -> int:
-        """Return the index of the turn that a block was in; -1 for a block that was added."""
+        """Return the index of the turn that a block was in; -1 if the block was added."""
         return self._where.get(id(atom), (-1, 0))[0]
 
 

@@ -140,7 +140,7 @@ def restored(base: object, residue: JsonObject) -> object:
         text = _only_text(base)
         if text is None:
             raise ValueError(
-                "the stored difference needs a list of one text block, but the value is none"
+                "the stored difference needs a list of one text block, but the value is not such a list"
             )
         return text
     if "wrap" in residue:
@@ -186,7 +186,7 @@ def _restored_list(base: list[object], inner: JsonObject) -> list[object]:
 
 
 def _same(one: object, other: object) -> bool:
-    """Return True if both are equal as JSON, where 1, 1.0 and true differ; in Python they are equal."""
+    """Return True if both are equal as JSON, where 1, 1.0 and true are different values."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -204,7 +204,7 @@ def _only_block(value: object) -> JsonObject:
 
 
 def _only_text(value: object) -> object:
-    """Return the text of a list's only block, or of an object's only part; None if there is none."""
+    """Return the text of a list's only block, or of an object's only part; None if there is no such text."""
     fields = object_of(value)
     return _only_block(fields.get("parts") if fields is not None else value).get("text")
 
@@ -218,7 +218,7 @@ _ANTHROPIC_BLOCKS = re.compile(
 
 
 def same_model(one: str, other: str) -> bool:
-    """Return True if two names may be one model: an alias equals its dated snapshot, an empty name any name."""
+    """Return True if two names may mean the same model: an alias equals its dated snapshot, an empty name any name."""
     one, other = _bare(one), _bare(other)
     if not one or not other or one == other:
         return True
@@ -308,7 +308,9 @@ class Recipient(ChangeNotes):
     def extra_fields(
         self, extra: str, *, message: Message, known: frozenset[str] | None, path: str
     ) -> JsonObject:
-        """Return the unmodelled fields that may be sent; of a message without an origin, those in `known` (None: all).
+        """Return the unmodelled fields that may be sent.
+
+        For a message without an origin, these are the fields in `known`; if `known` is None, all fields.
 
         Dropped fields are recorded as a change, except for those that are null, false or empty.
         """
@@ -382,7 +384,7 @@ def in_original_form(message: Message, base: object, recipient: Recipient) -> ob
 
 
 def bare_content(blocks: list[JsonObject]) -> object:
-    """Return the blocks as a `content` field: a string if there is only one plain text block, else the list."""
+    """Return the blocks as a `content` field: a string if there is only one plain text block, otherwise the list."""
     if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
         return blocks[0]["text"]
     return blocks
@@ -395,7 +397,10 @@ def leading_system(messages: Sequence[Message]) -> int:
 
 
 def as_object(given: object) -> JsonObject | None:
-    """Return tool arguments as an object: parsed if they are JSON text of one, else wrapped in one; None for None."""
+    """Return tool arguments as an object: parsed if they are JSON text of an object, otherwise wrapped in one.
+
+    Returns None for None.
+    """
     if isinstance(given, str):
         found, sound = arguments_object(given)
         if sound and given:
@@ -420,14 +425,14 @@ def as_items(history: object, *keys: str) -> list[object]:
 def tools_of(
     context: Context | Sequence[Message], tools: Sequence[Mapping[str, object]]
 ) -> Sequence[Mapping[str, object]]:
-    """Return the tool schemas to send: those given, or if there are none, those that the context was built with."""
+    """Return the tool schemas to send: `tools`, or if there are none, those that the context was built with."""
     if tools:
         check_tools(tools)
     return tools or (context.tool_schemas if isinstance(context, Context) else ())
 
 
 def messages_of(context: Context | Sequence[Message]) -> Sequence[Message]:
-    """Return the messages of a context, or the given list; raises `InvalidRecord` for an item that is no `Message`."""
+    """Return the messages of a context or of a list; raises `InvalidRecord` if an item is not a `Message`."""
     messages = context.messages if isinstance(context, Context) else context
     check_messages(messages)
     for index, message in enumerate(cast("Sequence[object]", messages)):
@@ -487,7 +492,7 @@ def arguments_object(arguments: str) -> tuple[JsonObject, bool]:
 
 
 def block_text(block: JsonObject) -> str:
-    """Return the readable text of a block that only its own provider accepts; empty if it has none."""
+    """Return the readable text of a block that only its own provider accepts; empty if it has no text."""
     match text_at(block, "type"):
         case "refusal":
             return text_at(block, "refusal")

@@ -41,7 +41,10 @@ _COMPACTING: Final = re.compile(
 def recipient_of(
     context: Context | Sequence[Message], provider: str, model: str, refused: Collection[bytes]
 ) -> Recipient:
-    """Return the provider and model to write a prompt for, which decide what of a compaction item is sent."""
+    """Return the provider and model that a prompt is written for.
+
+    They decide which part of a compaction item is sent.
+    """
     repeated = False
     if isinstance(context, Context):
         first = leading_system(context.messages)
@@ -52,7 +55,9 @@ def recipient_of(
 def without_covered(
     context: Context | Sequence[Message], recipient: Recipient, lead: int
 ) -> tuple[Sequence[Message], int]:
-    """Return the messages to send after the first `lead`, without those that a compaction item covers, and their start.
+    """Return the messages to send after the first `lead`, without those that a compaction item covers.
+
+    Also returns the index of the first of them.
 
     They begin with the newest compaction item that the recipient may receive. If that item is in the newest turn, the
     context's tail section, which is before that turn, is put last.

@@ -107,7 +107,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one of Gemini's contents or responses, a dictionary or an SDK object, to a `Message`."""
+    """Convert a content or a response of Gemini, as a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     candidates = list_at(fields, "candidates")
@@ -171,7 +171,7 @@ def _role(fields: JsonObject, raw: list[object]) -> str:
 
 
 def _names(raw: list[object]) -> dict[str, str]:
-    """Return a mapping from the id of each tool result that has one to its function name."""
+    """Return {id: function name} of the tool results that have an id."""
     found = (function_response(object_of(part) or {}) or {} for part in raw)
     return {text_at(each, "id"): text_at(each, "name") for each in found if text_at(each, "id")}
 

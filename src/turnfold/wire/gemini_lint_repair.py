@@ -85,7 +85,7 @@ def _needs_signatures(fields: JsonObject) -> bool:
 
 
 def _unsigned(contents: list[JsonObject]) -> list[tuple[int, int]]:
-    """Return where calls lack a needed signature: the first call of each step of the current turn."""
+    """Return the places of calls that lack a needed signature: the first call of each step of the current turn."""
     start = 0
     for index, content in enumerate(contents):
         parts = _parts(content)
@@ -178,7 +178,7 @@ def _pairing(
 
 
 def _match(calls: list[tuple[str, str]], answers: list[tuple[str, str]]) -> bool:
-    """Return True if each call has its result, matched by name, and also by id if all of them have ids."""
+    """Return True if each call has a result with the same name, and with the same id if all of them have ids."""
     named = sorted(name for name, _ in calls) == sorted(name for name, _ in answers)
     if not named or not all(found for _, found in (*calls, *answers)):
         return named
@@ -186,7 +186,7 @@ def _match(calls: list[tuple[str, str]], answers: list[tuple[str, str]]) -> bool
 
 
 def _names(content: JsonObject, kind: str) -> list[tuple[str, str]]:
-    """Return name and id of each tool call or result in a content; the id is empty if it has none."""
+    """Return name and id of each tool call or result in a content; the id is empty if there is none."""
     found = [object_at(part, kind) for part in map(camel, _parts(content)) if kind in part]
     return [(text_at(each, "name"), text_at(each, "id")) for each in found]
 
@@ -307,7 +307,7 @@ class _Reader:
         return Atom(atom_kind, whole, path, call_id or self._unnamed(name, path), name)
 
     def _unnamed(self, name: str, path: str) -> str:
-        """Return an id for a tool call that has none; it is unique in the payload and never sent."""
+        """Return an id for a tool call without one; it is unique in the payload and never sent."""
         return f"{generated_id(name, self._step)} {path}"
 
     def _function(self, inner: JsonObject, kind: str, path: str) -> JsonObject:
@@ -327,7 +327,7 @@ class _Reader:
         return fixed
 
     def _match(self, result: Atom) -> None:
-        """Give a tool result the id of the call it answers: of the same id, else the first of the same name."""
+        """Give a tool result the id of the call it answers: the call with its id, otherwise the first with its name."""
         fields = object_at(camel(result.value), _RESPONSE)
         given = text_at(fields, "id")
         mine = [call for call in self._open if given and _own_id(call) == given]

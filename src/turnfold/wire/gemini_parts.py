@@ -65,7 +65,10 @@ def camel(fields: JsonObject) -> JsonObject:
 
 
 def recased(content: JsonObject, *, snake: bool) -> JsonObject:
-    """Return a content with the keys of its parts in snake_case or camelCase, one level down too; deeper keys stay."""
+    """Return a content with the keys of its parts, and one level below, in snake_case or camelCase.
+
+    Deeper keys are unchanged.
+    """
     names = {value: key for key, value in _CAMEL.items()} if snake else _CAMEL
 
     def renamed(value: object) -> object:
@@ -97,7 +100,7 @@ def read_parts(raw: list[object]) -> list[Part]:
 
 
 def generated_id(name: str, nth: int) -> str:
-    """Return an id for a tool call that has none: its name, and its number among the calls of that name."""
+    """Return an id for a tool call without one: its name, and its number among the calls with that name."""
     return f"{name}-{nth}"
 
 
@@ -171,7 +174,10 @@ def _opaque(part: JsonObject) -> OpaquePart:
 def write_parts(
     message: Message, recipient: Recipient, path: str, names: dict[str, str]
 ) -> list[JsonObject]:
-    """Return the Gemini parts of a message, without those that cannot be sent; `names`: call id -> function name."""
+    """Return the Gemini parts of a message, without those that cannot be sent.
+
+    `names` maps call ids to function names.
+    """
     seen: Counter[str] = Counter()
     found: list[JsonObject] = []
     for index, part in enumerate(message.parts):

@@ -67,7 +67,7 @@ class Repaired(NamedTuple):
 
 
 def repair(payload: object, provider: str) -> Repaired:
-    """Return the payload with every fault that `lint` finds repaired; the given one is not changed."""
+    """Return the payload with every fault that `lint` finds repaired; the `payload` that was passed is not changed."""
     if not lint(payload, provider):
         return Repaired(payload, ())
     opened = open_payload(payload, provider)
@@ -78,7 +78,7 @@ def repair(payload: object, provider: str) -> Repaired:
 
 
 def finish_request(kwargs: JsonObject, recipient: Recipient, *, repair: bool) -> Request:
-    """Return the request with these arguments and the changes made so far; with `repair`, repaired."""
+    """Return the request with these arguments and the changes made so far; if `repair` is True, repaired."""
     provider = recipient.provider
     if repair and lint(kwargs, provider):
         kwargs = _REPAIRS[provider](open_payload(kwargs, provider), recipient)
@@ -86,7 +86,10 @@ def finish_request(kwargs: JsonObject, recipient: Recipient, *, repair: bool) ->
 
 
 def guess_provider(payload: object) -> str:
-    """Guess the provider of a payload by fields that only one provider uses; OpenAI's chat format if there are none."""
+    """Guess the provider of a payload by fields that only one provider uses.
+
+    Without such fields, the guess is OpenAI's chat format.
+    """
     if (fields := object_of(payload)) is not None:
         if "contents" in fields:
             return "gemini"

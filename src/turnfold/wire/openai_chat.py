@@ -97,7 +97,7 @@ def request(
 
 
 def accept(value: object, *, model: str = "") -> Message:
-    """Convert one of OpenAI's chat messages or completions, a dictionary or an SDK object, to a `Message`."""
+    """Convert a chat message or a completion of OpenAI, as a dictionary or an SDK object, to a `Message`."""
     fields = plain_object(value)
     envelope: JsonObject = {}
     choices = list_at(fields, "choices")

@@ -201,7 +201,7 @@ _DIALECT = _Chat()
 
 
 def repair_openai_chat(payload: OpenedPayload, notes: ChangeNotes) -> JsonObject:
-    """Return the arguments of a Chat Completions call with every fault repaired; changes go to `notes`."""
+    """Return the arguments of a Chat Completions call with every fault repaired; changes are recorded in `notes`."""
     if payload.items is None:
         notes.left_out("messages", "no list of messages", shown(payload.fields.get("messages")))
     turns: list[WireTurn] = []

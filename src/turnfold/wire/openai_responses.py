@@ -169,7 +169,7 @@ def _role(items: list[JsonObject], served: set[str]) -> str:
 
 
 def _leading(messages: Sequence[Message]) -> int:
-    """Return how many messages are sent as `instructions`: leading system messages that were not read from items."""
+    """Return how many messages are sent as `instructions`: the first system messages that were not read from items."""
     for index, message in enumerate(messages):
         origin = message.origin or Origin("")
         item = origin.provider == PROVIDER and origin.envelope != _INSTRUCTIONS

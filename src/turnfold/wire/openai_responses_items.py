@@ -57,7 +57,7 @@ def called_id(item: JsonObject) -> str:
 
 
 def answered_call(item: JsonObject) -> str:
-    """Return the id of the tool call that an output item answers; empty if the item is no output."""
+    """Return the id of the tool call that an output item answers; empty if the item is not an output."""
     kind = text_at(item, "type")
     if kind == "local_shell_call_output":  # the oldest of them names its call by `id`
         return text_at(item, "call_id") or text_at(item, "id")
@@ -75,7 +75,7 @@ def is_produced(item: JsonObject) -> bool:
 
 
 def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
-    """Convert one Responses item to message parts; with `whole`, a call or output becomes one opaque part."""
+    """Convert one Responses item to message parts; if `whole` is True, a call or output becomes one opaque part."""
     if speaker(item):
         return _read_content(item.get("content"))
     if item.get("type") == "reasoning":

@@ -119,7 +119,7 @@ KEYS = {
 
 
 class Fault(NamedTuple):
-    """One rule of a provider that a payload breaks: which, where, and the rule's source."""
+    """A rule of a provider that a payload breaks: the rule, the place in the payload, and the rule's source."""
 
     rule: str
     path: str

@@ -241,7 +241,7 @@ class WireFormat(Protocol):
 
 
 def check_tools(tools: object) -> None:
-    """Raise `InvalidOption` if `tools` is no list of tool schemas; the error shows the right call."""
+    """Raise `InvalidOption` if `tools` is not a list of tool schemas; the error shows the right call."""
     if isinstance(tools, Mapping):
         raise InvalidOption(f"tools={tools!r} is one tool schema, not a list: write tools=[schema]")
     if isinstance(tools, str) or not isinstance(tools, Iterable):
@@ -252,7 +252,7 @@ def check_tools(tools: object) -> None:
 
 
 def _no_schema(path: str, given: object) -> InvalidOption:
-    """Return the error for a name, a function or another value that is given where a tool schema belongs."""
+    """Return the error for a name, a function or another value that was passed instead of a tool schema."""
     kind, own = type(given).__name__, getattr(given, "name", "tool")
     name = getattr(given, "__name__", own if hasattr(given, "schema") else repr(given))
     if hasattr(given, "schema"):
@@ -265,7 +265,7 @@ def _no_schema(path: str, given: object) -> InvalidOption:
 
 
 def check_messages(given: object) -> None:
-    """Raise `InvalidOption` for a session, a coroutine or another value that is no list of messages."""
+    """Raise `InvalidOption` if a session, a coroutine or another value was passed instead of a list of messages."""
     kind = type(given)
     if issubclass(kind, Iterable) and not issubclass(kind, str | Mapping | Message):
         return
@@ -303,7 +303,9 @@ def fitted(
     tools: Sequence[Mapping[str, object]] = (),
     rebuild: Callable[[Budget], Context],
 ) -> Context:
-    """Return the context if its request body is within the budget's `max_bytes`, else a smaller one; sets `wired`.
+    """Return the context if its request body is within the budget's `max_bytes`, otherwise a smaller one.
+
+    Sets `wired`.
 
     `rebuild` builds the same context with a smaller budget. Raises `BudgetTooSmall` if nothing more can be cut.
     """

@@ -32,7 +32,7 @@ _OUTPUT_BLOCKS = frozenset({"output_text", "refusal"})
 
 @dataclass(frozen=True, slots=True)
 class SdkMessages:
-    """The result of reading SDK objects: messages (or the given value if it is no SDK object), and the token usage."""
+    """The result of reading SDK objects: the messages (any other value is returned unchanged), and the token usage."""
 
     messages: object
     usage: Usage | None = None
@@ -51,7 +51,10 @@ def read_sdk_objects(value: object) -> SdkMessages:
 
 
 def _is_plain(value: object) -> bool:
-    """Return True for a dictionary with only the usual message fields, by far the most common case; it is not read."""
+    """Return True if a value is a dictionary with only the usual message fields.
+
+    It need not be read as an SDK object.
+    """
     return isinstance(value, dict) and cast("dict[str, object]", value).keys() <= _PLAIN
 
 
@@ -93,7 +96,7 @@ def _read(value: object) -> SdkMessages | None:
 
 
 def _read_message(value: object) -> SdkMessages | None:
-    """Read an SDK's message, or a choice or candidate that holds one; None for any other object."""
+    """Read an SDK's message, or a choice or candidate that contains one; returns None for any other object."""
     if _is_response_item(value):
         return SdkMessages([openai_responses.accept(value)])
     if get_field(value, "type") == "message" and get_field(value, "role") is not None:

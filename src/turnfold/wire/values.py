@@ -44,32 +44,32 @@ JsonObject: TypeAlias = dict[str, object]
 
 
 def object_of(value: object) -> JsonObject | None:
-    """Return the value if it is a JSON object (a dict), else None."""
+    """Return the value if it is a JSON object (a dict); None if not."""
     return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
 def list_of(value: object) -> list[object] | None:
-    """Return the value if it is a list, else None."""
+    """Return the value if it is a list; None if not."""
     return cast("list[object]", value) if isinstance(value, list) else None
 
 
 def objects_of(value: object) -> list[JsonObject]:
-    """Return those items of a list that are JSON objects; an empty list if the value is no list."""
+    """Return the items of a list that are JSON objects; an empty list if the value is not a list."""
     return [fields for item in list_of(value) or () if (fields := object_of(item)) is not None]
 
 
 def object_at(fields: JsonObject, key: str) -> JsonObject:
-    """Return the JSON object under a key; an empty one if there is none or the value is no object."""
+    """Return the JSON object under a key; an empty object if there is none or the value is not an object."""
     return object_of(fields.get(key)) or {}
 
 
 def list_at(fields: JsonObject, key: str) -> list[object]:
-    """Return the list under a key; an empty one if there is none or the value is no list."""
+    """Return the list under a key; an empty list if there is none or the value is not a list."""
     return list_of(fields.get(key)) or []
 
 
 def text_at(fields: JsonObject, key: str) -> str:
-    """Return the text under a key; empty if there is none or the value is no text."""
+    """Return the text under a key; empty if there is none or the value is not a text."""
     value = fields.get(key)
     return value if isinstance(value, str) else ""
 
@@ -107,7 +107,7 @@ def plain(value: object, path: str = "", depth: int = 0) -> object:
 
 
 def plain_object(value: object, path: str = "") -> JsonObject:
-    """Return a copy of an object as plain JSON values; raises `InvalidRecord` if `value` is no object."""
+    """Return a copy of an object as plain JSON values; raises `InvalidRecord` if `value` is not an object."""
     found = object_of(plain(value, path))
     if found is None:
         raise InvalidRecord(

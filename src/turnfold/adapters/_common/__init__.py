@@ -1,4 +1,4 @@
-"""Code that the adapters share: running coroutines, checking requests, following histories, storing findings."""
+"""Code that the adapters share: coroutines, request checks, histories, findings (remembered tool results)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the visible log agree with the history that a framework gives to a run.
+"""Makes the visible log agree with the history that a framework passes to a run.
 
 A framework that passes a history says what the conversation is now: a user may have gone back, edited a message or
 asked for another answer, and a front end sends messages with new ids and times. Messages are therefore recognised by
@@ -36,7 +36,7 @@ class GivenRecord(NamedTuple):
 
 
 class LoggedRecord(NamedTuple):
-    """A message of a framework's history as it is in the log, where it may hold more than the given one."""
+    """A message of a framework's history as it is in the log, where it may have more content than the one passed."""
 
     seq: int
     record: Message
@@ -49,7 +49,9 @@ async def follow_history(
     key: Callable[[Message], str] = content_key,
     whole: bool = False,
 ) -> list[LoggedRecord]:
-    """Make the visible part of the log end with the framework's messages `given`; return the log entry of each.
+    """Make the visible part of the log end with the framework's messages `given`.
+
+    Returns the log entry of each message.
 
     Records with the same `key` are the same message. `whole`: the records are the whole log, and not only its end.
     """
@@ -83,7 +85,7 @@ def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:
 def _keys(
     entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
 ) -> tuple[list[str], list[str]]:
-    """Return keys to compare log entries with given messages: client ids that both sides have, else `key(message)`."""
+    """Return keys to compare log entries with messages: client ids that both have, otherwise `key(message)`."""
     names = [shown.entry.client_id.partition(_AGAIN)[0] for shown in entries]
     both = set(names) & {one.name for one in given} - {""}
     return (

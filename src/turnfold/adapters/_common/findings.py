@@ -22,7 +22,9 @@ async def note_result(
     asked: int,
     failed: bool = False,
 ) -> None:
-    """Remember a tool's result if a finding rule covers it and it did not fail; mark findings that it makes stale.
+    """Remember a tool's result if a finding rule covers it and the tool did not fail.
+
+    Findings that it makes stale are marked.
 
     `seq` is the log position of the result, `asked` that of the newest entry when the call was made.
     """
@@ -63,13 +65,15 @@ class PendingResults:
             session.findings.use(rules)
 
     async def started(self, call: ToolCall) -> None:
-        """Note that a tool call starts; findings (remembered results) that it may change are marked as stale."""
+        """Record that a tool call starts; findings (remembered results) that it may change are marked as stale."""
         await self._session.findings.ran(call.name)
         asked = (await self._session.status()).entries
         self._calls[call.id] = _PendingCall(call, asked)
 
     async def ended(self, call_id: str, value: object, *, may_be_withheld: bool) -> None:
-        """Note the value that a tool returned; mark findings (remembered results) that it may have changed as stale.
+        """Record the value that a tool returned.
+
+        Findings (remembered results) that it may have changed are marked as stale.
 
         If the framework may log a note in place of the value, only a result that is the value itself is remembered.
         """
@@ -78,7 +82,7 @@ class PendingResults:
             await self._session.findings.ran(pending.call.name)
 
     def failed(self, call_id: str) -> None:
-        """Note that a tool call failed, so that its result is not remembered as a finding."""
+        """Record that a tool call failed, so that its result is not remembered as a finding."""
         if pending := self._calls.get(call_id):
             pending.failed = True
 

@@ -89,7 +89,10 @@ class HistoryView:
         """Seq of the newest entry when the history was last stored."""
 
     async def store(self, history: Sequence[JsonObject], *, again: bool = False) -> list[int]:
-        """Store a framework's history in the log; return the seqs of its messages. `again`: ignore the cached state."""
+        """Store a framework's history in the log and return the seqs of its messages.
+
+        `again` ignores the cached state.
+        """
         async with self._lock:
             if again:
                 self._stored = []
@@ -117,7 +120,7 @@ class HistoryView:
         added: Sequence[Message] = (),
         to: WireFormat | None = None,
     ) -> FittedRequest:
-        """Store a framework's history; return the request to send in its place. `added` are other messages to send."""
+        """Store a framework's history, and return the request to send instead; `added` are other messages to send."""
         session = self.session
         await set_system(session, system)
         own = await self.store(history)

@@ -1,4 +1,4 @@
-"""Keeps the exact form of a framework's message with its record, as the difference from what the record alone gives.
+"""Stores the exact form of a framework's message with its record, as the difference from the form the record restores.
 
 A record holds the content that turnfold counts, searches and shortens. An adapter writes the fields of a message for a
 record; what the original had besides (ids, marks, another spelling of the same content) is stored as the form of the
@@ -42,7 +42,9 @@ def original_fields(
     try:
         found = object_of(restored(written, thaw_object(origin.form)))
         if found is None:
-            raise ValueError("the stored original form of the message does not give a JSON object")
+            raise ValueError(
+                "the original message cannot be restored from its stored form: the result is not a JSON object"
+            )
     except RESTORE_FAULTS as error:
         raise unreadable_form(framework, error) from None
     return found

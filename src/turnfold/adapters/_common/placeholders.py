@@ -1,4 +1,4 @@
-"""Checks of message parts, and texts shown in place of parts that a framework cannot hold; for all adapters."""
+"""Checks of message parts, and texts shown in place of parts that a framework cannot represent; for all adapters."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def can_run(work: Callable[[], object]) -> bool:
 
 
 def opaque_text(part: OpaquePart) -> str:
-    """Return the text of a provider's own content block or, if it has none, a note that stands in its place."""
+    """Return the text of a provider's own content block; if it has no text, a note that replaces it."""
     block = thaw_object(part.json)
     return block_text(block) or f"[{block.get('type', 'block')} not shown: another provider's]"
 
 
 def provider_file_note(part: ImagePart | FilePart) -> str:
-    """Return the note for an image or file that is stored at its provider, where other providers cannot read it."""
+    """Return the note for an image or file that is stored with its provider, where other providers cannot read it."""
     return media_note(part, "kept at its provider")

@@ -59,7 +59,10 @@ def remaining_tokens(
     *,
     other: str,
 ) -> int:
-    """Return the tokens that `added` messages leave of the budget (0, meaning no limit, if there are none)."""
+    """Return the tokens of the budget that `added` messages leave.
+
+    Returns 0, which means no limit, if there are no such messages.
+    """
     if not added:
         return 0
     cost, allowed = sum(map(count, added)), session.budget.tokens
@@ -85,7 +88,9 @@ def own_groups_last(
     is_result: Callable[[_Message], bool],
     is_own: Callable[[Sequence[_Message]], bool],
 ) -> list[_Message] | None:
-    """Return the messages with this run's after those of other runs on the same conversation; None if it has none.
+    """Return the messages, with those of this run after those of other runs on the same conversation.
+
+    Returns None if it has none.
 
     A model continues the last message, and each run must continue its own turn. A tool result stays in the group of its
     call. The order is unchanged if the last group is this run's.
@@ -104,7 +109,7 @@ def own_groups_last(
 
 
 def lost_from_window(what: str, conversation: str) -> Conflict:
-    """Return the error to raise if messages of a run are no longer in the window (the messages sent to the model)."""
+    """Return the error for messages of a run that are no longer in the window (the messages sent to the model)."""
     return Conflict(
         f"{what} no longer in the window of conversation {conversation!r}: another run added messages and moved the "
         "window forward. Give each run a "

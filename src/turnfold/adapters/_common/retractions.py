@@ -33,7 +33,7 @@ _TRIES = 16
 
 
 class VisibleEntry(NamedTuple):
-    """A log entry, and how many of its pieces (the framework's items in it) are visible to a model."""
+    """A log entry, and the number of its pieces (the framework's items in it) that are visible to a model."""
 
     entry: Entry
     kept: int | None
@@ -48,7 +48,7 @@ class Retraction(NamedTuple):
     version: int
 
     def kept(self, seq: int) -> int | None:
-        """Return how many pieces (framework items) of an entry are visible, counted from the first; None for all."""
+        """Return how many pieces (framework items) of an entry are visible, counted from the first; None if all are."""
         if any(first <= seq <= last for first, last in self.note.stretches):
             return 0
         return dict(self.note.shortened).get(seq)
@@ -87,7 +87,9 @@ class VisibleHistory:
         return (await self._newest(wanted, pieces))[0]
 
     async def take_back(self, end: Callable[[VisibleEntry], int]) -> VisibleEntry | None:
-        """Hide the newest visible piece (framework item) of the log; return its entry as it was, None if there is none.
+        """Hide the newest visible piece (framework item) of the log.
+
+        Returns its entry as it was, None if there is no piece.
 
         A piece is an item of the framework; an entry may hold several. `end` is called with an entry, the newest first,
         and returns the position after its last visible piece, or 0 if it has none.
@@ -95,7 +97,7 @@ class VisibleHistory:
         return await self._change(lambda: self._without_newest(end))
 
     async def keep_whole(self, seq: int, pieces: int) -> None:
-        """Make all `pieces` (framework items) of an entry visible, also those that are hidden by default."""
+        """Make all `pieces` (framework items) of an entry visible, including those that are hidden by default."""
 
         async def whole() -> tuple[TakenBackNote, int, None]:
             retraction = await self.retraction()
@@ -160,7 +162,7 @@ class VisibleHistory:
 
 
 def _without_piece(note: TakenBackNote, seq: int, *, keep: int) -> TakenBackNote:
-    """Return the list of hidden entries with one more: an entry except for its first `keep` pieces."""
+    """Return the list of hidden entries with one more entry, of which only the first `keep` pieces are visible."""
     shortened = {place: kept for place, kept in note.shortened if place != seq}
     if keep > 0:
         shortened[seq] = keep

@@ -20,7 +20,7 @@ _TOOL_CALL: ContextVar[tuple[str, str] | None] = ContextVar("turnfold_tool_call"
 def session_of(
     memory: AsyncMemory | Memory | AsyncSession | Session, conversation: str = ""
 ) -> AsyncSession:
-    """Return the awaiting session: that of `conversation` if a memory is given, else the given session itself."""
+    """Return the async form of the session that was passed; if a memory was passed, of its session `conversation`."""
     given = memory.awaiting if isinstance(memory, Memory | Session) else memory
     if isinstance(given, AsyncSession):
         if conversation and conversation != given.id:
@@ -53,7 +53,7 @@ def nested_conversation() -> str:
 
 
 def nested_session(session: AsyncSession) -> AsyncSession:
-    """Return `session`, or a separate one for an agent inside a running tool of the same conversation."""
+    """Return `session`, or a separate session for an agent inside a running tool of the same conversation."""
     running = _TOOL_CALL.get()
     if running is None or running[0] != session.id:
         return session

@@ -28,7 +28,7 @@ _TRIES = 16
 
 
 async def set_system(session: AsyncSession, texts: Sequence[str]) -> None:
-    """Store these texts as the session's system message; without texts, the stored one stays."""
+    """Store these texts as the session's system message; without texts, the stored message is not changed."""
     if texts:
         await session.system([{"type": "text", "text": text} for text in texts])
 
@@ -54,8 +54,8 @@ async def context_with_system(
                 return context
             await set_system(session, texts)
     raise Conflict(
-        f"conversation {session.id!r}: another run replaced the system message {_TRIES} times. Give agents that "
-        "run at the same time separate conversations"
+        f"conversation {session.id!r}: another run replaced the system message {_TRIES} times. Use separate "
+        "conversations for agents that run at the same time"
     )
 
 

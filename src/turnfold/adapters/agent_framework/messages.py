@@ -63,7 +63,7 @@ def record_of(message: FrameworkMessage) -> Message:
 
 
 def framework_messages(records: Iterable[Message]) -> list[FrameworkMessage]:
-    """Convert records (stored messages) to framework messages: the original ones, or ones with the same content."""
+    """Convert records (stored messages) to framework messages: the originals, or messages with the same content."""
     return [framework_message(record) for record in records]
 
 
@@ -118,12 +118,12 @@ def record_of_fields(fields: JsonObject) -> Message:
 
 
 def _asked(content: Content) -> Content:
-    """Return the function call that a content item asks approval for; the item itself if it names none."""
+    """Return the function call that a content item asks approval for; if it names no call, the item itself."""
     return content.function_call or content
 
 
 def _content_fields(content: Content) -> JsonObject:
-    """Return the JSON fields of a content item, without marks that the framework sets on calls later."""
+    """Return the JSON fields of a content item, without the marks that the framework sets on calls later."""
     asked = _asked(content) if content.type == "function_approval_request" else content
     written = cast("JsonObject", asked.to_dict())
     fields = {
@@ -154,7 +154,7 @@ def _allowed(part: Part, role: Role) -> Part:
 
 
 def _part_of(fields: JsonObject) -> Part:
-    """Convert a content item to a message part; an item without an equivalent is kept whole in an opaque part."""
+    """Convert a content item to a message part; an item without an equivalent becomes one opaque part."""
     part = _known_part(fields)
     if part is not None and (isinstance(part, ToolCall | ToolResult) or is_valid_part(part)):
         return part

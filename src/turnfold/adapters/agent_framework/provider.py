@@ -114,7 +114,7 @@ class TurnfoldHistoryProvider(HistoryProvider):
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: object
     ) -> list[FrameworkMessage]:
-        """Return every message of a session in the framework's form, also those already folded (compacted)."""
+        """Return every message of a session in the framework's form, including those already folded (compacted)."""
         del state, kwargs
         visible = VisibleHistory(self._session(session_id))
         shown = await self._bridge(visible.entries())
@@ -165,7 +165,7 @@ class TurnfoldRequests(ChatMiddleware):
         self._call = ""
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Store the request's new messages, send the session's context in their place, and store the response."""
+        """Store a request's new messages, replace its conversation by the session's context, and store the response."""
         _refuse_service_history(context)
         messages = list(context.messages)
         leading = next(

@@ -68,7 +68,7 @@ class SessionHooks:
         """Ids of SDK sessions that were already shown the findings, or that have the results in their messages."""
 
     def by_event(self) -> dict[str, HookFunction]:
-        """Return the hook functions by the name of the SDK event that calls them."""
+        """Return {name of the SDK event: hook function to call}."""
         hooks = {
             "UserPromptSubmit": self.prompt_submitted,
             "PreToolUse": self.tool_requested,
@@ -161,7 +161,7 @@ class SessionHooks:
     async def stopped(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the last answer of a turn, and before it what no hook reports: texts beside calls, and denied calls."""
+        """Log the last answer of a turn, after the texts beside calls and the denied calls, which no hook reports."""
         del tool_use_id, context
         await self._end_turn(self._session(payload), payload)
         answer = _text(payload, "last_assistant_message")
@@ -210,7 +210,7 @@ class SessionHooks:
         return await self._from_file(lambda: transcript.take_beside(call.id))
 
     async def _end_turn(self, session: AsyncSession, payload: HookInput) -> None:
-        """Log what the hooks did not see of the turn: texts beside tool calls, and calls that were never run."""
+        """Log what the hooks did not get of the turn: texts beside tool calls, and calls that were never run."""
         denied = [
             (call, await self._beside(session, payload, call))
             for call in self._requested.pop(session.id, {}).values()
@@ -230,7 +230,10 @@ class SessionHooks:
     def _transcript(
         self, session: AsyncSession, payload: HookInput, *, begins: bool = False
     ) -> TranscriptFile | None:
-        """Return the reader of a session's transcript file, or None; if a turn `begins`, earlier lines are skipped."""
+        """Return the reader of a session's transcript file, None if it has none.
+
+        If a turn `begins`, earlier lines are skipped.
+        """
         agent = _text(payload, "agent_id")
         path = _text(payload, "agent_transcript_path" if agent else "transcript_path")
         known = self._transcripts.get(session.id)
@@ -242,7 +245,10 @@ class SessionHooks:
     async def _add_call(
         self, session: AsyncSession, call: ToolCall, result: str, *, beside: str = ""
     ) -> int:
-        """Log a tool call with its result unless they are in the log; return the result's seq, 0 if both were there."""
+        """Log a tool call with its result, unless they are in the log.
+
+        Returns the result's seq, 0 if both were there.
+        """
         self._requested.get(session.id, {}).pop(call.id, None)
         function = {"name": call.name, "arguments": call.arguments}
         asking = assistant(beside, tool_calls=[{"id": call.id, "function": function}])
@@ -252,7 +258,7 @@ class SessionHooks:
         )
 
     async def _add(self, session: AsyncSession, entries: Sequence[NewEntry]) -> int:
-        """Append entries to the log that it does not have yet; return the seq of the last one, 0 if it has them all."""
+        """Append the entries that the log does not have yet; return the seq of the last one, 0 if it has them all."""
         named = [entry.client_id for entry in entries if entry.client_id]
         known = (
             {entry.client_id for entry in await session.by_client_id(named)}

@@ -61,7 +61,7 @@ def turnfold_options(
             f"mcp_servers={servers!r} must be a dictionary of servers, so that turnfold's can be added"
         )
     if SERVER in servers:
-        raise InvalidOption(f"mcp_servers has a server named {SERVER!r} already; rename it")
+        raise InvalidOption(f"mcp_servers already has a server named {SERVER!r}: rename it")
     recall = RecallTool(awaiting.session(conversation), max_tokens=recall_tokens)
     off_loop = ThreadBridge(memory)
     hooks = SessionHooks(

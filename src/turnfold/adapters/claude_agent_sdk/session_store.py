@@ -67,12 +67,12 @@ class TurnfoldSessionStore(SessionStore):
         """The newest time that this object has stored: sessions written in the same millisecond keep their order."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Store lines in order, all of them or none; a line with a known uuid is not stored again."""
+        """Store lines in order, all or none; a line whose uuid is stored already is not stored again."""
         if entries:
             await self._off_loop(self._append(key, entries))
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return every line of a transcript, in order; None for one that was never written."""
+        """Return all lines of a transcript, in order; None if it was never written."""
         return await self._off_loop(self._load(key))
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
@@ -84,7 +84,7 @@ class TurnfoldSessionStore(SessionStore):
         ]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """Return, for each session of a project, the summary that the SDK itself keeps of it."""
+        """Return, for each session of a project, the summary that the SDK itself makes of it."""
         return [
             {**cast("SessionSummaryEntry", place.summary), "mtime": place.modified}
             for place in await self._off_loop(self._places(project_key))
@@ -92,7 +92,10 @@ class TurnfoldSessionStore(SessionStore):
         ]
 
     async def delete(self, key: SessionKey) -> None:
-        """Erase a transcript and those of its subagents; if `key` has a subpath, only that subagent's transcript."""
+        """Erase a transcript and those of its subagents.
+
+        If `key` has a subpath, only the transcript of that subagent is erased.
+        """
         await self._off_loop(self._delete(key))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:

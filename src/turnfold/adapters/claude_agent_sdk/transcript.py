@@ -43,12 +43,12 @@ class TranscriptFile:
 
     @classmethod
     def at_end(cls, path: str) -> TranscriptFile:
-        """Return a reader that skips what the transcript file contains now."""
+        """Return a reader that skips everything that is in the transcript file now."""
         found = Path(path)
         return cls(path, begin=found.stat().st_size if found.is_file() else 0)
 
     def take_beside(self, call: str) -> str:
-        """Remove and return the text that a model wrote beside a tool call; empty if there is none, or none yet."""
+        """Remove and return the text that a model wrote beside a tool call; empty if there is none (yet)."""
         self._read()
         return "\n\n".join(self._texts.pop(self._calls.get(call, ""), ()))
 

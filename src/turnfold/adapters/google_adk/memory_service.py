@@ -58,7 +58,7 @@ class TurnfoldMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add the texts of some events to the user's memory; those added before are not added again."""
+        """Add the texts of some events to the user's memory; events that were added before are not added again."""
         del session_id, custom_metadata
         place = self._place(app_name, user_id)
         new = [entry for event in events if (entry := _entry_of(event)) is not None]

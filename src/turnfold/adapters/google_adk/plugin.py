@@ -55,7 +55,7 @@ def record_of(content: types.Content) -> Message:
 
 
 def adk_contents(records: Iterable[Message]) -> list[types.Content]:
-    """Convert records (stored messages) to ADK contents: the original ones, or ones with the same content."""
+    """Convert records (stored messages) to ADK contents: the originals, or contents with the same parts."""
     written = wire.gemini.request(list(records), repair=False).kwargs.get("contents")
     try:
         return [
@@ -92,7 +92,7 @@ class _AgentView:
 
 
 class TurnfoldPlugin(BasePlugin):
-    """Stores the contents of all agents of an app, and gives their models the session's context.
+    """Stores the contents of all agents of an app, and sends the session's context to their models.
 
     With a memory, the conversation of a session is `user/app/session`, so that `memory.erase_user(user)` finds it; with
     a turnfold session, it is that one. Agents other than the root have `/agent` behind it. With `recall`, folded
@@ -155,7 +155,7 @@ class TurnfoldPlugin(BasePlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> None:
-        """Keep a model's response, to store it before its tools run, and record its token usage."""
+        """Keep a model's response in memory, to store it before its tools run, and record its token usage."""
         if llm_response.partial:
             return
         own = self._view(callback_context)
@@ -238,7 +238,7 @@ class _RecallContext(BaseTool):
 def _split(
     request: LlmRequest, context: CallbackContext
 ) -> tuple[list[types.Content], list[types.Content], list[types.Content]]:
-    """Split a request: the session's contents, those ADK inserted at the newest turn, and those it put first."""
+    """Split a request: the session's contents, those that ADK inserted at the newest turn, and those it put first."""
     said = [event.content for event in context.session.events if event.content is not None]
     if context.user_content is not None:
         said.append(context.user_content)
@@ -259,7 +259,7 @@ def _split(
 
 
 def _is_of_session(content: types.Content, known: Sequence[JsonObject]) -> bool:
-    """Return True if a content is of the session: of a model, a tool, the user or another agent."""
+    """Return True if a content is part of the session: it is from a model, a tool, the user or another agent."""
     if content.role != "user" or _answers(content) or not content.parts:
         return True
     return content.parts[0].text == _FENCE or _fields_of(content) in known

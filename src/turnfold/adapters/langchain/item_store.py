@@ -65,11 +65,11 @@ class TurnfoldStore(BaseStore):
         self._items = _Items(memory.awaiting if isinstance(memory, Memory) else memory, name)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations: reads first, then writes, of which the last one of an item counts."""
+        """Carry out operations: first reads, then writes; of several writes of an item, the last one counts."""
         return self._runner.block_on(self._batch(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations: reads first, then writes, of which the last one of an item counts."""
+        """Carry out operations: first reads, then writes; of several writes of an item, the last one counts."""
         return await self._runner.run(self._batch(list(ops)))
 
     async def _batch(self, ops: Sequence[Op]) -> list[Result]:
@@ -144,13 +144,13 @@ class _Items:
         return bool(await self.memory.store.documents(self.memory.scope, home, _ITEM, limit=1))
 
     async def scores(self, home: str, query: str) -> dict[str, float]:
-        """Return the search scores of the items that have words of the query, by key of the item."""
+        """Return {key of the item: search score} of the items that contain words of the query."""
         within = Within(kinds=frozenset({_ITEM}))
         hits = await self.memory.search(query, conversation=home, within=within, limit=_MOST_HITS)
         return {hit.key: hit.score for hit in hits}
 
     async def put(self, namespace: tuple[str, ...], document: Document) -> None:
-        """Write an item; an item that is written again keeps the time of its creation."""
+        """Write an item; an item that is written again keeps its creation time."""
         for _ in range(_TRIES):
             home, version = await self._home(namespace)
             try:
@@ -194,7 +194,7 @@ class _Items:
         return f"{self.name}:namespaces"
 
     async def _home(self, namespace: tuple[str, ...]) -> tuple[str, int]:
-        """Return the conversation that holds a namespace's items ("" if none), and the index document's version."""
+        """Return the conversation with a namespace's items ("" if there is none), and the index document's version."""
         path = _path_of(namespace)
         found = await self.memory.store.get_document(
             self.memory.scope, self._index, _NAMESPACE, path
@@ -332,8 +332,9 @@ def _item_of(namespace: tuple[str, ...], document: Document) -> Item:
 
 
 def _check_page(limit: int, offset: int) -> None:
-    if limit < 0 or offset < 0:
-        raise InvalidOption(f"limit={limit} and offset={offset} must not be negative")
+    for name, value in (("limit", limit), ("offset", offset)):
+        if value < 0:
+            raise InvalidOption(f"{name}={value} must not be negative")
 
 
 def _fits(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:

@@ -191,7 +191,7 @@ def _take(fields: JsonObject, key: str) -> str:
 
 
 def _write_block(left: Iterator[Part], residue: object) -> str | JsonObject:
-    """Return the block that a residue (other fields) and, if it needs one, the next part of `left` make together."""
+    """Return the block made of a residue (other fields) and, if it needs one, the next part of `left`."""
     if residue is None:
         return cast("TextPart", next(left)).text
     how = cast("JsonObject", residue)
@@ -263,7 +263,10 @@ def _with_content(message: ToolMessage, outcome: ToolOutcome) -> ToolMessage:
 
 
 def _as_text(message: ToolMessage) -> ToolMessage:
-    """Return the tool message with text for values that cannot be serialized; if that fails, for its whole content."""
+    """Return the tool message with values that cannot be serialized as text.
+
+    If that fails, its whole content becomes text.
+    """
     for field in ("additional_kwargs", "response_metadata"):
         given = cast("dict[str, object]", getattr(message, field))
         message = message.model_copy(update={field: _fields_as_text(given)})
@@ -299,7 +302,10 @@ def _record_of(message: BaseMessage) -> Message:
 
 
 def _lean_or_whole(message: BaseMessage, dumped: JsonObject) -> Message:
-    """Return the record (stored form) of a message; it keeps all fields if the parts alone would not restore it."""
+    """Return the record (stored form) of a message.
+
+    It has all fields if the parts alone would not restore the message.
+    """
     role, parts, name, form = _split(message, dumped)
     lean = _record(message, role, parts, name, form)
     if _round_trips(lean, dumped):
@@ -322,7 +328,7 @@ def _locate_fault(message: BaseMessage, fault: InvalidRecord) -> InvalidRecord:
 
 
 def numbered(record: Message, number: int) -> Message:
-    """Return the stored message with a number in its client id, for the second, third ... equal one without an id."""
+    """Return the stored message with a number in its client id, to tell equal messages without an id apart."""
     own = origin_of(record)
     return record if own is None else _with_envelope(record, {"name": f"{own.name}.{number}"})
 
@@ -434,12 +440,12 @@ def origin_of(record: Message) -> MessageOrigin | None:
 
 
 def langchain_messages(records: Sequence[Message]) -> list[BaseMessage]:
-    """Convert records (stored messages) to LangChain messages: the original ones, or ones with the same content."""
+    """Convert records (stored messages) to LangChain messages: the originals, or messages with the same content."""
     return [message for record in records for message in messages_of(record)]
 
 
 def messages_of(record: Message) -> list[BaseMessage]:
-    """Convert one record (stored message) to LangChain messages: one, or one for each tool result in it."""
+    """Convert one record (stored message) to LangChain messages: one message, or one for each tool result in it."""
     try:
         return _restored(record)
     except RESTORE_FAULTS as error:

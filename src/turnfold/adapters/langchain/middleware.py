@@ -190,7 +190,7 @@ def turnfold_middleware(
 
 
 class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
-    """Stores a run's messages in a session's log, and gives its model the session's context."""
+    """Stores a run's messages in a session's log, and sends the session's context to its model."""
 
     def __init__(
         self,
@@ -326,7 +326,7 @@ class TurnfoldMiddleware(AgentMiddleware[_State, Any, Any]):
 
 
 def _messages(state: object) -> list[BaseMessage]:
-    """Return the messages of a graph's state; a tool may be given a list of messages instead of a state."""
+    """Return the messages of a graph's state; a tool may get a list of messages instead of a state."""
     found: object = state
     if isinstance(state, Mapping):
         found = cast("Mapping[str, object]", state).get("messages")

@@ -71,7 +71,10 @@ class GraphRunLog:
         self._prepared: dict[int, _Prepared] = {}
 
     async def catch_up(self, messages: Sequence[BaseMessage], *, again: bool = False) -> list[int]:
-        """Store the messages of a graph's state in the log, in order; return their seqs. `again`: ignore the cache."""
+        """Store the messages of a graph's state in the log, in order, and return their seqs.
+
+        `again` ignores the cache.
+        """
         if not messages:
             return []
         prepared = self._prepare_all(messages)
@@ -93,11 +96,11 @@ class GraphRunLog:
         return self._prepare(message).record
 
     def shown(self, message: BaseMessage) -> BaseMessage:
-        """Return the message to show a model: the same one, unless a tool result could not be serialized."""
+        """Return the message that a model gets: the same message, unless a tool result could not be serialized."""
         return self._prepare(message).shown
 
     async def _continue(self, known: _Stored, prepared: Sequence[_Prepared]) -> _Stored | None:
-        """Append the new messages of a state to the log; None if the log must be changed to follow the state."""
+        """Append the new messages of a state to the log; None if the log must first be changed to follow the state."""
         new = [NewEntry(each.record, each.name) for each in prepared[len(known.names) :]]
         if not new:
             return known
@@ -138,7 +141,7 @@ class GraphRunLog:
                 return _Stored(names, seqs, head)
 
     def _prepare_all(self, messages: Sequence[BaseMessage]) -> list[_Prepared]:
-        """Convert the messages of a state to stored messages; equal ones without an id get numbers."""
+        """Convert the messages of a state to stored messages; equal messages without an id get numbers."""
         if len(self._prepared) > _MOST + len(messages):
             self._prepared.clear()
         counts: Counter[str] = Counter()

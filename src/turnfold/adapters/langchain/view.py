@@ -97,7 +97,10 @@ class GraphView:
         added: Sequence[BaseMessage],
         texts: Sequence[str],
     ) -> tuple[Context, list[BaseMessage]]:
-        """Build the context of a call; return it, and its messages after the system message. `state` is by seq."""
+        """Build the context of a call; return it, and its messages after the system message.
+
+        `state` has the messages of the graph's state by seq.
+        """
         history = list(state.values())
         query = _newest_user_text(history) if self.recall else None
         tools = tool_schemas(request)
@@ -119,7 +122,10 @@ class GraphView:
         return self.session.counter.count_message(self.log.record(message))
 
     def _messages(self, context: Context, state: Mapping[int, BaseMessage]) -> list[BaseMessage]:
-        """Return a context's messages without those of other runs; messages of the state are the same objects."""
+        """Return a context's messages without those of other runs.
+
+        Messages of the state are returned as the same objects.
+        """
         begun = min(state, default=sys.maxsize)
         _, begin, end, newest = context.ends
         seqs = iter(context.positions)
@@ -144,7 +150,7 @@ class GraphView:
 def _with_answers(
     state: list[BaseMessage], request: Sequence[BaseMessage], added: list[BaseMessage]
 ) -> tuple[list[BaseMessage], list[BaseMessage]]:
-    """Return the state with answers to its calls put in their places, and the other messages of `added`.
+    """Return the state with the answers to its calls inserted after them, and the other messages of `added`.
 
     LangChain answers a malformed call in the request, and adds the answer to the state afterwards.
     """
@@ -177,7 +183,7 @@ def _texts(message: BaseMessage) -> list[str]:
 def _fitted_system(
     system_messages: Sequence[SystemMessage], texts: Sequence[str], context: Context
 ) -> list[SystemMessage]:
-    """Return the system messages; if the context had to shorten their texts, with the shortened ones."""
+    """Return the system messages; if the context had to shorten their texts, with the shortened texts."""
     fitting = system_texts(context)
     if fitting == list(texts) or len(fitting) != len(texts):
         return list(system_messages)

@@ -71,7 +71,7 @@ def turnfold_memory(
 
 
 class _OpenStore(NamedTuple):
-    """A memory that is open in this process; a `TurnfoldMemory` that LlamaIndex restores finds its store here."""
+    """A memory that is open in this process; a `TurnfoldMemory` that LlamaIndex restores gets its store from here."""
 
     config: MemoryConfig
     blocking: bool
@@ -197,7 +197,7 @@ class TurnfoldMemory(BaseMemory):
         )
 
     def tokenizer_fn(self, text: str) -> Sequence[int]:
-        """Return one number per token of the text; chat engines count tokens by the length."""
+        """Return a list with one number per token of the text; chat engines use only its length."""
         return range(self._session.counter.count_text(text))
 
     async def aget(
@@ -231,7 +231,7 @@ class TurnfoldMemory(BaseMemory):
         return tokens + self._session.counter.reply <= self._session.budget.tokens
 
     async def aget_all(self) -> list[ChatMessage]:
-        """Return all messages since the last reset, also those that are folded (compacted)."""
+        """Return all messages since the last reset, including those that are folded (compacted)."""
         return await self._off_loop(self._all())
 
     async def aput(self, message: ChatMessage) -> None:
@@ -249,7 +249,7 @@ class TurnfoldMemory(BaseMemory):
     async def aput_results(
         self, messages: list[ChatMessage], runs: Sequence[AgentToolResult], *, asked: int
     ) -> None:
-        """Append tool results to the log, and remember them as the finding rules say; one message per tool run.
+        """Append tool results to the log, one message per tool run, and remember them as the finding rules say.
 
         `asked` is the newest seq when the calls were made.
         """
@@ -297,7 +297,7 @@ class TurnfoldMemory(BaseMemory):
         spent = self.beside + cast("int", options.pop("initial_token_count", 0))
         if options:
             raise InvalidOption(
-                f"get() does not know the options {', '.join(sorted(options))}: leave them out"
+                f"get() does not have the options {', '.join(sorted(options))}: leave them out"
             )
         text = query.query_str if isinstance(query, QueryBundle) else query
         return await self._fitting(text, spent, self.schemas)
@@ -323,7 +323,7 @@ class TurnfoldMemory(BaseMemory):
         return chat_messages([one.entry.message for one in shown])
 
     async def _put(self, messages: Sequence[ChatMessage]) -> int:
-        """Append messages; return the seq of the first one, 0 if there is none."""
+        """Append messages; return the seq of the first one, 0 if there are no messages."""
         if not messages:
             return 0
         return (await self._session.add([record_of(message) for message in messages])).first
@@ -400,7 +400,7 @@ def _place(address: str, scope: str) -> str:
 
 
 def _is_in_process(address: str) -> bool:
-    """Return True if a store's address does not identify it: it is in memory, or was given as an object."""
+    """Return True if a store's address does not identify it, because it is in memory or was passed as an object."""
     return "://" not in address or address in ("sqlite://", "memory://")
 
 

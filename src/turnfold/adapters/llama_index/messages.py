@@ -80,7 +80,7 @@ _REMOTE: Final = frozenset({"http", "https", "data", "gs", "s3"})
 
 
 def _part_of(block: JsonObject) -> Part:
-    """Convert a block of a LlamaIndex message to a part; a block without an equivalent is kept whole."""
+    """Convert a block of a LlamaIndex message to a part; a block without an equivalent becomes one opaque part."""
     match block.get("block_type"):
         case "text":
             return TextPart(text_at(block, "text"))
@@ -184,7 +184,7 @@ def _with_files_read(value: object) -> object:
 
 
 def without_local_files(value: object) -> object:
-    """Return the fields of a stored message with a note in place of every block that would read a local file."""
+    """Return the fields of a stored message, with a note in place of every block that would read a local file."""
     block = object_of(value)
     if block is None:
         found = list_of(value)
@@ -289,7 +289,7 @@ def _value_as_text(value: object) -> object:
 
 
 def chat_messages(records: Sequence[Message]) -> list[ChatMessage]:
-    """Convert records (stored messages) to LlamaIndex messages: the original ones, or ones with the same content."""
+    """Convert records (stored messages) to LlamaIndex messages: the originals, or messages with the same content."""
     return [message for record in records for message in _restored(record)]
 
 
@@ -305,7 +305,7 @@ def _restored(record: Message) -> list[ChatMessage]:
 
 
 def _form(record: Message) -> JsonObject | None:
-    """Return the data that restores LlamaIndex's own message from a stored one; None if there is none."""
+    """Return the data that restores LlamaIndex's own message from a stored message; None if there is none."""
     origin = record.origin
     if origin is None or origin.provider != PROVIDER or not origin.form:
         return None
@@ -349,7 +349,7 @@ def _older_calls(extra: JsonObject) -> list[ToolCall]:
 
 
 def _kept_whole(fields: JsonObject, plain: JsonObject) -> Message:
-    """Return a stored message that keeps the whole original beside its content; `plain` has only JSON values."""
+    """Return a stored message that contains the whole original beside its content; `plain` has only JSON values."""
     if plain == fields:
         return _with_form(_text_only(plain), {"whole": json.dumps(fields)})
     try:
@@ -366,7 +366,7 @@ def _text_only(fields: JsonObject) -> Message:
 
 
 def _plain_fields(record: Message) -> list[JsonObject]:
-    """Convert a record (stored message) to the fields of LlamaIndex messages: one, or one per tool result."""
+    """Convert a record (stored message) to fields of LlamaIndex messages: one message, or one per tool result."""
     if not record.results:
         return [_fields(record.role, record.parts, {})]
     name = {"name": record.name} if record.name else {}

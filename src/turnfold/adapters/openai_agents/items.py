@@ -76,7 +76,7 @@ def records_of(items: Iterable[object]) -> list[Message]:
 
 
 def items_of(record: Message) -> list[TResponseInputItem]:
-    """Return the SDK items that a stored message was made from, or equal ones; none for a system message."""
+    """Return the SDK items that a stored message was made from, or equal ones; an empty list for a system message."""
     if record.role == "system":
         return []
     try:
@@ -159,7 +159,10 @@ def _split(
 
 
 def _grouped_records(items: list[JsonObject]) -> list[Message]:
-    """Convert items to stored messages, one per model response; items that cannot be converted are kept whole."""
+    """Convert items to stored messages, one per model response.
+
+    An item that cannot be converted is stored unchanged.
+    """
     found = _read_back(items)
     if found is not None:
         return found
@@ -192,7 +195,7 @@ def _speaks_as_system(item: JsonObject) -> bool:
 
 
 def _kept_whole(item: JsonObject) -> Message:
-    """Return an item without an equivalent as a stored message with its text, which keeps the whole item too."""
+    """Return an item without an equivalent as a stored message with its text and the whole item."""
     try:
         form = freeze({"=": [item]}, path="form")
     except InvalidRecord:
@@ -256,7 +259,7 @@ class RunItems:
         self._sent_keys: Counter[str] = Counter()
 
     def begin(self, items: _Items, *, resumed: bool = False) -> None:
-        """Start to track a run that was given `items`; for a resumed run, remember its calls that have no result."""
+        """Start to track a run that begins with `items`; for a resumed run, remember its calls without a result."""
         self.begun = True
         self.own = set()
         self.open_calls = open_calls(items) if resumed else set()
@@ -273,21 +276,21 @@ class RunItems:
         self._stored.update(_counted(items))
 
     def times_stored(self, items: _Items) -> int:
-        """Return how many items equal to these the run was given or has stored."""
+        """Return how many items equal to these the run began with or has stored."""
         return sum(self._stored[key] for key in _counted(items))
 
     def stored_input(self, items: _Items) -> None:
-        """Count input items as stored in the log before the SDK adds them: when it does, they are not stored again."""
+        """Record that input items are in the log before the SDK adds them, so that they are not stored again."""
         self._forget_failed(items)
         self._claims_on_input.update(_counted(items))
         self.stored(items)
 
     def stored_response(self, items: _Items) -> None:
-        """Count a response's items as stored in the log before the SDK adds them: then they are not stored again."""
+        """Record that a response's items are in the log before the SDK adds them, so that they are not stored again."""
         self._claims_on_response = _counted(items)
 
     def unclaimed(self, items: _Items) -> list[TResponseInputItem]:
-        """Return those items that the SDK adds and that are not stored yet; each item stored ahead is skipped once."""
+        """Return the items that the SDK adds and that are not stored yet; each item stored ahead is skipped once."""
         self._forget_failed(items)
         return [item for item in items if not self._redeem(_key(item))]
 
@@ -306,9 +309,9 @@ class RunItems:
         new = flags.index(True)
         if not all(flags[new:]):
             raise InvalidOption(
-                f"item {first + new + 1} of {len(items)} of this run is not in the log, but later ones are: the run "
-                "began without this session, or another component changed its input. Begin the run with this session, "
-                "and change its input in call_model_input_filter only"
+                f"item {first + new + 1} of {len(items)} of this run is not in the log, but later items are: the run "
+                "began without this session, or another component changed its input. Begin the run with this "
+                "session, and change its input in call_model_input_filter only"
             )
         return list(items[first + new :])
 
@@ -321,7 +324,7 @@ class RunItems:
         self._sent = list(items)
 
     def _unchanged_prefix(self, items: _Items) -> int:
-        """Return how many items at the beginning are those of the last request; 0 unless it is all of them."""
+        """Return the number of items in the last request if the new request begins with all of them; otherwise 0."""
         first = len(self._sent)
         return first if items[:first] == self._sent else 0
 
@@ -329,9 +332,10 @@ class RunItems:
         missing = self._sent_keys.keys() - _counted(items).keys()
         if missing:
             raise InvalidOption(
-                f"{len(missing)} of the {len(self._sent)} items of this run's last call are missing now: a handoff's "
-                "input_filter removed them. Only one component may edit the history: let call_model_input_filter do "
-                "it, which turnfold_run(run_config=...) calls last"
+                f"{len(missing)} of the {len(self._sent)} items of this run's last call are missing: probably a "
+                "handoff's input_filter removed them. Remove the input_filter; to edit the input, pass a filter of "
+                "your own with turnfold_run(run_config=RunConfig(call_model_input_filter=...)), which is called after "
+                "turnfold's"
             )
 
     def _forget_failed(self, items: _Items) -> None:
@@ -340,7 +344,7 @@ class RunItems:
             self._claims_on_response.clear()
 
     def _redeem(self, key: str) -> bool:
-        """Use up one note that an equal item was stored ahead; return False if there is none."""
+        """Remove one record that an equal item was stored ahead; return False if there is none."""
         for claims in (self._claims_on_input, self._claims_on_response):
             if claims[key] > 0:
                 claims[key] -= 1

@@ -148,7 +148,7 @@ class ItemsView:
 
     @property
     def searched(self) -> TurnfoldSession:
-        """The session that `recall_context` searches: an agent that is a tool searches its own conversation."""
+        """The session that `recall_context` searches; an agent that is a tool searches its own conversation."""
         return self.session if self.call or self._outer is None else self._outer.searched
 
     def of_tool(self, name: str) -> ItemsView:
@@ -166,7 +166,7 @@ class ItemsView:
         return found
 
     async def _view_of(self, items: _Items) -> ItemsView:
-        """Return the filter of the run that makes a model call with these items: this one, or a nested agent's."""
+        """Return the filter of the run that makes a model call with these items: this filter, or a nested agent's."""
         if await self.owns(items):
             return self
         names = iter(sorted(self.session.run.open_calls)) if self._outer is None else iter(())
@@ -186,7 +186,10 @@ class ItemsView:
         return run.owns(items)
 
     async def _catch_up(self, items: list[TResponseInputItem]) -> None:
-        """Store the items of a request that are not in the log; raise `InvalidOption` if any of the run are missing."""
+        """Store the items of a request that are not in the log.
+
+        Raises `InvalidOption` if items of the run are missing.
+        """
         session = self.session
         new = session.run.unstored(items)
         if new:
@@ -252,7 +255,9 @@ class ItemsView:
 def own_last(
     shown: Sequence[NumberedItem], own: AbstractSet[int], *, conversation: str
 ) -> list[Message]:
-    """Return the messages, this run's after those of other runs on the same conversation; raise if none is left.
+    """Return the messages, with those of this run after those of other runs on the same conversation.
+
+    Raises if none is left.
 
     `own` has the seqs of the entries that this run added.
     """
@@ -353,7 +358,10 @@ def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
 
 
 async def _serve(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
-    """Guardrail: reject a tool call with its remembered result as the content, if there is one; else allow it."""
+    """Guardrail: if a result of the tool call is remembered, reject the call with that result as content.
+
+    Otherwise the call is allowed.
+    """
     context = data.context
     view = context.run_config.call_model_input_filter if context.run_config else None
     if not isinstance(view, ItemsView):
@@ -446,7 +454,7 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_llm_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
     ) -> None:
-        """Record the token usage, and keep the response to store it before its tools run."""
+        """Record the token usage, and keep the response in memory, to store it before its tools run."""
         items = [_as_added(item, self._omit_ids) for item in response.to_input_items()]
         self._step = _Step(self._view.session, tuple(items))
         self._view.session.run.open_calls.clear()
@@ -459,7 +467,7 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_tool_start(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool
     ) -> None:
-        """Store the response that calls the tool, before it runs, unless an output guardrail may still reject it."""
+        """Store the response that calls the tool before the tool runs, unless a guardrail may still reject it."""
         if not self._may_reject(agent):
             await self._step.store()
         if call := _call_id(context):
@@ -473,7 +481,7 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
-        """Remove the tool call from the running calls, and keep its result for the findings."""
+        """Remove the tool call from the running calls, and keep its result in memory for the findings."""
         session, call = self._view.session, _call_id(context)
         session.run.open_calls.discard(call)
         if session.pending.has_rules:
@@ -543,8 +551,8 @@ def _refuse_rewriting(config: RunConfig) -> None:
     rewriting_options = [name for name, used in rewriting.items() if used]
     if rewriting_options:
         raise InvalidOption(
-            f"run_config has {', '.join(rewriting_options)}, which would edit the history that turnfold sends. "
-            "Only one component may edit it: use a Budget, or call_model_input_filter, which is called last"
+            f"run_config has {', '.join(rewriting_options)}, which would edit the history that turnfold sends. Only "
+            "one component may edit it: use a Budget, or call_model_input_filter, which is called after turnfold"
         )
 
 
@@ -559,7 +567,7 @@ def _call_of(context: ToolContext[Any]) -> ToolCall:
 def _noting_failures(
     session: TurnfoldSession, theirs: ToolErrorFormatter | None
 ) -> ToolErrorFormatter:
-    """Return an error formatter that notes failed tool calls: hooks cannot tell an error text from a result."""
+    """Return an error formatter that records failed tool calls; hooks cannot tell an error text from a result."""
 
     async def formatted(args: ToolErrorFormatterArgs[Any]) -> str | None:
         session.pending.failed(args.call_id)

@@ -70,7 +70,7 @@ class TurnfoldSession:
         """Seqs and records of the last response that was stored before the SDK added it."""
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return every item, oldest first, folded (compacted) or not; with `limit` only the newest ones.
+        """Return every item, oldest first, folded (compacted) or not; with `limit` only the newest `limit` items.
 
         Popped and cleared items are left out, and calls of a run that failed before the SDK added them.
         """
@@ -126,14 +126,14 @@ class TurnfoldSession:
         self.run.begin(await self.off_loop(self._newest(None)), resumed=True)
 
     def of_tool(self, name: str) -> TurnfoldSession:
-        """Return the session of an agent that works as a tool in this one: a conversation of its own."""
+        """Return the session of an agent that works as a tool in this session; it has a separate conversation."""
         conversation = short_name(f"{self.session_id}/{name}")
         found = TurnfoldSession(AsyncSession(conversation, self.awaiting.config))
         found.off_loop = self.off_loop
         return found
 
     async def hidden(self) -> Mapping[int, int]:
-        """Return, by seq, how many items of an entry are left after some were popped. Await it through `off_loop`."""
+        """Return {seq: items left} of the entries from which items were popped. Await it through `off_loop`."""
         retraction = await self._log.retraction()
         whole = {
             seq: 0 for first, last in retraction.note.stretches for seq in range(first, last + 1)
@@ -168,7 +168,7 @@ class TurnfoldSession:
                 await self._log.keep_whole(seq, len(items_of(record)))
 
     async def _append_named(self, records: Sequence[Message]) -> None:
-        """Append messages with client ids made of content and turn, so that another process finds them stored."""
+        """Append messages with client ids made of content and turn, so that another process recognises them."""
         turns = await self._turns()
         self._ahead = []
         for record in records:
@@ -181,7 +181,7 @@ class TurnfoldSession:
             self._ahead.append((done.first, record))
 
     async def _stored_before(self, records: list[Message]) -> dict[int, tuple[int, Message]]:
-        """Return seq and content of those messages with tool calls that are stored already, by `id(record)`."""
+        """Return {id(record): (seq, content)} of the messages with tool calls that are stored already."""
         calling = [record for record in records if record.calls]
         if not calling:
             return {}

@@ -160,7 +160,7 @@ class RunView:
     def _as_written(
         self, request: ModelRequestContext, history: Sequence[ModelMessage]
     ) -> ModelRequestContext:
-        """Return the request as it is, but for values of tools that have no JSON form."""
+        """Return the request with text for tool values that have no JSON form; everything else is unchanged."""
         written = {id(message): self.log.written(message) for message in history}
         messages = [written.get(id(message), message) for message in request.messages]
         return replace(request, messages=messages)
@@ -192,7 +192,7 @@ class RunView:
         return {name for message in mine or history[-1:] for name in self.log.names(message)}
 
     def _own_last(self, context: Context, own: set[str]) -> list[Message]:
-        """Return a context's messages but the system message; this run's last if several runs use the conversation."""
+        """Return a context's messages without the system message; those of this run come after those of other runs."""
         body = list(context.messages[context.ends[0] :])
         ordered = own_groups_last(
             body,
@@ -248,7 +248,9 @@ def tool_schemas(
 def _with_system_of(
     request: Sequence[ModelMessage], history: Sequence[ModelMessage]
 ) -> list[ModelMessage]:
-    """Return the history; messages that differ in the request only by system prompts are taken from the request.
+    """Return the history.
+
+    Messages that differ from the request only by system prompts are replaced by the request's.
 
     The front ends of PydanticAI put the agent's system prompt into the request and take out those of a client.
     """
@@ -354,7 +356,7 @@ def turnfold_capability(
 
 
 class TurnfoldCapability(AbstractCapability[Any]):
-    """Stores a run's messages in a session's log, and gives its model the session's context."""
+    """Stores a run's messages in a session's log, and sends the session's context to its model."""
 
     def __init__(
         self,
@@ -385,7 +387,10 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return None
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return the conversation id of a run that names none: one for an agent inside a tool, else one to refuse.
+        """Return the id for a run without a conversation id; None if the memory is one session.
+
+        For an agent inside a tool it is the id of a nested conversation; for any other run it is an id that is refused
+        later.
 
         PydanticAI would make up a new id for each run, and no run would remember anything.
         """
@@ -468,7 +473,7 @@ class TurnfoldCapability(AbstractCapability[Any]):
         args: ValidatedToolArgs,
         handler: WrapToolExecuteHandler,
     ) -> Any:  # noqa: ANN401 (whatever the tool returns)
-        """Run a tool and remember its result, or return a remembered one, as the finding rule of the tool says."""
+        """Run a tool and remember its result, or return a remembered result, as the finding rule of the tool says."""
         del tool_def
         with self._active_run.running_tool(call):
             if not self._findings:
@@ -579,7 +584,7 @@ class _Run:
         return result
 
     async def _note_findings(self) -> None:
-        """Remember the results of tool calls that have ended, each with the seq of its log entry (0 if it has none)."""
+        """Remember the results of tool calls that have ended, each with the seq of its log entry (0 if not logged)."""
         while self._pending:
             call, result, seq_before = self._pending.pop(0)
             seq = await self._log.result_seq(call.id)

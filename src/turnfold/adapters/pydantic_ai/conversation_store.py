@@ -57,7 +57,7 @@ _Stored = TypeVar("_Stored", _Placed, ConversationEntry)
 
 
 def _decoded(adapter: TypeAdapter[list[_Stored]], document: Document) -> _Stored:
-    """Decode the one value in a stored document; raise `InvalidRecord` if it is not valid."""
+    """Decode the only value in a stored document; raise `InvalidRecord` if it is not valid."""
     try:
         [found] = adapter.validate_json(document.body)
     except (ValueError, RecursionError) as error:  # pydantic's ValidationError is a ValueError
@@ -79,14 +79,14 @@ class TurnfoldConversationStore(ConversationStore):
         )
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the PydanticAI record of a conversation, or None if there is none."""
+        """Return the PydanticAI record of a conversation; None if there is none."""
         placed, _ = await self._documents.find(conversation_id)
         return placed.record if placed else None
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return the PydanticAI records of one scope, or of all, newest first, at most `limit`."""
+        """Return the PydanticAI records of one scope, or of all scopes, newest first, at most `limit`."""
         records = [placed.record for placed in await self._documents.all()]
         found = [record for record in records if scope is None or record.scope == scope]
         found.sort(key=lambda record: record.updated_at, reverse=True)
@@ -99,7 +99,7 @@ class TurnfoldConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store new entries, then the record; raise `ConversationConflict` if the stored revision is another one."""
+        """Store new entries, then the record; raise `ConversationConflict` if the stored revision differs."""
         name, documents = record.conversation_id, self._documents
         placed, version = await documents.find(name)
         if (placed.record.revision if placed else None) != expected_revision:
@@ -117,7 +117,7 @@ class TurnfoldConversationStore(ConversationStore):
             raise ConversationConflict(name) from None
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Erase a conversation and its messages; raise `ConversationConflict` if its revision is another one."""
+        """Erase a conversation and its messages; raise `ConversationConflict` if its revision differs."""
         placed, version = await self._documents.find(conversation_id)
         if placed is None or placed.record.revision != expected_revision:
             raise ConversationConflict(conversation_id)
@@ -138,7 +138,7 @@ class TurnfoldConversationStore(ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries from the first to `head_id`, in order; with `limit`, only the last ones."""
+        """Return the entries from the first to `head_id`, in order; with `limit`, only the last `limit` of them."""
         if head_id is None or limit == 0:
             return []
         entries = await self._documents.entries(await self._documents.home_of(head_id))
@@ -203,7 +203,7 @@ class _Documents:
         ):
             raise InvalidRecord(
                 f"the stored document of this conversation names {placed.home[:200]!r} as the place of its messages, "
-                "which does not belong to it",
+                "but that conversation does not belong to it",
                 path=document.key,
                 remedy=_REMEDY,
             )

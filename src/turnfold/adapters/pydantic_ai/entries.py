@@ -73,7 +73,10 @@ __all__ = (
 
 
 def plain_request(message: records.Message, names: Mapping[str, str]) -> list[ModelRequestPart]:
-    """Return PydanticAI request parts with the content of a stored user or tool message; `names`: tools by call id."""
+    """Return PydanticAI request parts with the content of a stored user or tool message.
+
+    `names` maps call ids to tool names.
+    """
     results = message.results
     if results:
         return [_tool_return(result, message.name, names) for result in results]
@@ -146,7 +149,7 @@ def _is_own(part: records.Part) -> bool:
 
 
 def _restored_own(part: records.Part) -> ModelRequest | ModelResponse:
-    """Return the PydanticAI message with one part that a stored message keeps whole."""
+    """Return the PydanticAI message with one part that a stored message contains unchanged."""
     fields = thaw_object(cast("records.OpaquePart", part).json)
     kind = "response" if fields.get("part_kind") in _RESPONSE_PARTS else "request"
     [message] = ModelMessagesTypeAdapter.validate_python([{"kind": kind, "parts": [fields]}])
@@ -167,7 +170,7 @@ class NamedRecord(NamedTuple):
 
 
 class RecordNamer:
-    """Gives the stored messages of a history their client ids, in order; a repeated one gets a number."""
+    """Sets the client ids of the stored messages of a history, in order; a repeated message gets a number."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
@@ -340,7 +343,7 @@ def _is_writable(part: ModelRequestPart) -> bool:
 
 
 def _is_json(part: object) -> bool:
-    """Return True if a part has no values of a tool, or only such as JSON is read into."""
+    """Return True if a part has no values of a tool, or only values that reading JSON can return."""
     return not isinstance(part, BaseToolReturnPart) or (
         _is_json_value(part.content) and _is_json_value(part.metadata)
     )
@@ -411,7 +414,7 @@ class _Restored:
 
 @dataclass(slots=True)
 class Restorer:
-    """Converts stored messages to PydanticAI messages, with a cache: most of a window are in the next one too."""
+    """Converts stored messages to PydanticAI messages; caches them, because most are needed for the next call too."""
 
     cache: dict[int, _Restored] = field(default_factory=dict[int, _Restored])
 
@@ -422,7 +425,7 @@ class Restorer:
         )
 
     def history(self, records: Sequence[Message]) -> list[ModelMessage]:
-        """Convert stored messages to the PydanticAI messages they were made from, or to ones with equal content."""
+        """Convert stored messages to the PydanticAI messages they were made from, or to messages with equal content."""
         return self._messages(records, _restored_request)
 
     def _messages(
@@ -446,7 +449,7 @@ class Restorer:
         return str(known.envelope.get("id", "")) if known else record_name(record)
 
     def _grouped(self, records: Sequence[Message]) -> list[tuple[bool, _Restored]]:
-        """Return each stored message converted, and True if it came in the same request as the one before it."""
+        """Return each stored message converted, and True if it was in the same request as the one before it."""
         names: dict[str, str] = {}
         found: list[tuple[bool, _Restored]] = []
         last: object = None
@@ -474,7 +477,7 @@ class Restorer:
 
 
 def model_messages(records: Sequence[Message]) -> list[ModelMessage]:
-    """Convert records (stored messages) to PydanticAI messages: the original ones, or ones with the same content."""
+    """Convert records (stored messages) to PydanticAI messages: the originals, or messages with the same content."""
     return Restorer().history(records)
 
 

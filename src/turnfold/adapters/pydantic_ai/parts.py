@@ -55,12 +55,12 @@ _UNKNOWN = "application/octet-stream"
 
 
 def present(fields: JsonObject) -> JsonObject:
-    """Return the fields that are not None; PydanticAI also writes the empty ones."""
+    """Return the fields that are not None; PydanticAI also writes fields that are None."""
     return {key: value for key, value in fields.items() if value is not None}
 
 
 def _opaque(fields: JsonObject) -> OpaquePart:
-    """Return an opaque part that keeps a PydanticAI item whole, for which there is no equivalent part."""
+    """Return an opaque part with a whole PydanticAI item for which there is no equivalent part."""
     return OpaquePart(freeze(fields, path="part"), PROVIDER)
 
 
@@ -195,7 +195,7 @@ def _content(fields: JsonObject, text: str) -> tuple[tuple[ContentPart, ...], Js
 def _value_content(
     content: object, text: str, rest: JsonObject
 ) -> tuple[tuple[ContentPart, ...], JsonObject]:
-    """Return the text that a model sees of a tool's return value, and the residue that restores the value."""
+    """Return the text that a model gets for a tool's return value, and the residue that restores the value."""
     shown = text or freeze(content, path="content")
     try:
         same = json.loads(shown) == content and freeze(json.loads(shown), path="") == freeze(
@@ -246,7 +246,10 @@ def _restored_content(parts: Sequence[ContentPart], form: object) -> object:
 def response_part(
     fields: JsonObject, *, model: str, whole: bool = False
 ) -> tuple[Part, JsonObject]:
-    """Convert a part of a PydanticAI response to a message part and its residue (other fields; `whole`: all)."""
+    """Convert a part of a PydanticAI response to a message part and its residue (other fields).
+
+    If `whole` is True, the residue has all fields.
+    """
     part, rest = _read_response_part(fields, model)
     try:
         Message.of("assistant", (part,))
@@ -276,7 +279,10 @@ def _read_response_part(fields: JsonObject, model: str) -> tuple[Part, JsonObjec
 
 
 def _tool_call(rest: JsonObject) -> ToolCall:
-    """Return a tool call made of the fields in `rest`, which it removes; notes there if the arguments were not text."""
+    """Return a tool call made of the fields in `rest`, which are removed from it.
+
+    If the arguments were not text, `rest` gets a field that says so.
+    """
     args = rest.pop("args", None)
     if not isinstance(args, str):
         rest["args"] = "none" if args is None else "object"

@@ -59,7 +59,10 @@ class AgentRunLog:
             raise
 
     async def follow_again(self, messages: Sequence[ModelMessage]) -> bool:
-        """Make the log follow the run's history again, after another run changed it; False if it began without one."""
+        """Make the log follow the run's history again after another run changed it.
+
+        Returns False if the run began without a history.
+        """
         if not self._given:
             return False
         self.follows, self._stored_prefix, self._namer = True, [], RecordNamer()
@@ -87,7 +90,7 @@ class AgentRunLog:
         return found[-1].seq if found else 0
 
     def result(self, call_id: str) -> ToolResult | None:
-        """Return the result of a tool call as it is in the log; None if the run's history has none yet."""
+        """Return the result of a tool call as it is in the log; None if the run's history has no result yet."""
         known = self._results.get(call_id)
         return known[1] if known else None
 

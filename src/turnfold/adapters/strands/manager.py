@@ -87,7 +87,10 @@ class TurnfoldConversationManager(ConversationManager):
         """Do nothing: requests are fitted when they are made, and `agent.messages` stays complete."""
 
     def reduce_context(self, agent: Agent, e: Exception | None = None, **kwargs: object) -> None:
-        """Raise the model's error `e`, if given: it refused a request within the budget, so the budget is too large."""
+        """Raise the model's error `e`, if there is one.
+
+        The model refused a request that was within the budget, so the budget is too large.
+        """
         del agent, kwargs
         if e is not None:
             e.add_note(
@@ -100,8 +103,8 @@ class TurnfoldConversationManager(ConversationManager):
         agent = event.agent
         if self._agent is not None and self._agent() is not agent:
             raise InvalidOption(
-                f"this conversation manager of {self._view.session.id!r} belongs to another agent: give each agent a "
-                "conversation of its own"
+                f"this conversation manager of {self._view.session.id!r} belongs to another agent: use a separate "
+                "conversation for each agent"
             )
         self._agent = ref(agent)
         agent.add_middleware(InvokeModelStage.Input, self._fit)
@@ -192,7 +195,7 @@ def _system_blocks(prompt: SystemPrompt) -> list[SystemContentBlock]:
 def _fitted_system(
     prompt: SystemPrompt, texts: Sequence[str], fitted: Sequence[str]
 ) -> SystemPrompt:
-    """Return the system prompt; if the context had to shorten its texts, with the shortened ones."""
+    """Return the system prompt; if the context had to shorten its texts, with the shortened texts."""
     if list(fitted) == list(texts):
         return prompt
     if len(fitted) != len(texts):

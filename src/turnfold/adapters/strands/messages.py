@@ -73,7 +73,7 @@ def record_of(message: StrandsMessage) -> Message:
 
 
 def strands_messages(records: Iterable[Message]) -> list[StrandsMessage]:
-    """Convert stored messages to Strands messages; consecutive ones of one role are joined, as Bedrock requires."""
+    """Convert stored messages to Strands messages; consecutive messages of one role are joined, as Bedrock requires."""
     messages: list[StrandsMessage] = []
     for record in records:
         message = _message_of(record)
@@ -93,7 +93,7 @@ def fields_of(message: StrandsMessage) -> JsonObject:
 
 
 def record_of_fields(fields: JsonObject) -> Message:
-    """Convert the fields of a Strands message to its stored form; tool results that are no JSON become text."""
+    """Convert the fields of a Strands message to its stored form; tool results that are not JSON become text."""
     try:
         freeze(fields, path="message")
     except InvalidRecord:
@@ -145,7 +145,7 @@ def _with_text_result(block: JsonObject) -> JsonObject:
 
 
 def _part_of(block: JsonObject) -> Part:
-    """Convert a block to a part; a block without an equivalent part is kept whole."""
+    """Convert a block to a part; a block without an equivalent part becomes one opaque part."""
     part = _known_part(block)
     if part is not None and (isinstance(part, ToolCall | ToolResult) or is_valid_part(part)):
         return part

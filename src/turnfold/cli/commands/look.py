@@ -182,7 +182,7 @@ def explain(
             screen.show_calls(screen.list_calls(store, tenant, session, most=limit), json=as_json)
             return
         if call is not None and number is not None:
-            raise InvalidOption("give the call once: as an argument or with --call")
+            raise InvalidOption("the call is named twice: give it as an argument or with --call")
         found = screen.explain_call(store, tenant, session, call or number, full=full)
         screen.show_call(found, json=as_json, full=full)
 

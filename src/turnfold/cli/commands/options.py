@@ -35,7 +35,7 @@ _OFFERED = 50
 
 
 def _complete_session(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete a session's id in the shell: return the ids that start with the input; none if that fails."""
+    """Complete a session's id in the shell: return the ids that start with the input; no ids if that fails."""
     try:
         from turnfold.cli.store import open_at
         from turnfold.runtime import drive

@@ -103,7 +103,7 @@ def _glyph(part: BarPart, filled: str, *, plain: bool) -> str:
 
 
 def share_cells(amounts: Sequence[int], width: int) -> list[int]:
-    """Divide `width` cells in proportion to the amounts; an amount of 0 gets none, any other at least one.
+    """Divide `width` cells in proportion to the amounts; an amount of 0 gets no cell, any other at least one.
 
     With fewer cells than parts, the first parts get them.
     """
@@ -289,7 +289,7 @@ class Drawing:
         return _with_first_word(line, "bold yellow")
 
     def _joined(self, cells: list[str], width: int) -> str:
-        """Join the cells of a line to columns, right-aligned; a NUL marks where the bar goes."""
+        """Join the cells of a line to columns, right-aligned; a NUL character stands for the place of the bar."""
         joined: list[str] = []
         for cell, size in zip(cells, _COLUMN_CELLS, strict=True):
             if size:

@@ -74,7 +74,7 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model call of the demo, with what changed since the call before."""
+    """One model call of the demo, with the changes since the call before."""
 
     number: int
     turn: int
@@ -93,7 +93,7 @@ class Step:
 
 @contextmanager
 def database(keep: Path | None = None) -> Generator[str]:
-    """Context manager: yield the address of a new SQLite file, at `keep` or a temporary one that is deleted."""
+    """Context manager: yield the address of a new SQLite file, at `keep` or in a temporary folder that is deleted."""
     if keep is not None:
         if keep.exists():
             raise InvalidOption(f"{keep} exists already: give the name of a new file")
@@ -108,7 +108,7 @@ def _address(path: Path) -> str:
 
 
 def fixed_clock() -> Callable[[], int]:
-    """Return a clock with fixed times, because recalled passages show dates and every replay must give the same."""
+    """Return a clock with fixed times, so that recalled passages, which show dates, are the same in every replay."""
     ticks = count(1_767_603_600_000_000)
     return lambda: next(ticks)
 
@@ -141,7 +141,7 @@ def replay(
 
 
 class _PreviousCall:
-    """State of the last call, from which the changes of the next one are found."""
+    """State of the last call, with which the next one is compared."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -149,7 +149,7 @@ class _PreviousCall:
         self._log: list[Entry] = []
 
     def step(self, session: Session, context: Context, *, turn: int, question: str) -> Step:
-        """Return the next call of the demo, with what changed since the call before."""
+        """Return the next call of the demo, with the changes since the call before."""
         self._log += session.history(after=len(self._log), limit=1_000)
         self._number += 1
         fold = self._fold(session, context)

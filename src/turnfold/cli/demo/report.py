@@ -109,7 +109,7 @@ MODEL = "gpt-4o"
 
 
 def report_text(tokens: int, *, keep: Path | None = None) -> str:
-    """Return the whole replay under a budget of `tokens` as JSON text; the database is kept at `keep`."""
+    """Return the whole replay under a budget of `tokens` as JSON text; the database file stays at the path `keep`."""
     return json.dumps(report(tokens, keep=keep), ensure_ascii=False, indent=2)
 
 

@@ -46,7 +46,7 @@ def show(
     keep: Path | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Replay the sample with a budget of `tokens` and draw every call; the database file is kept at `keep`."""
+    """Replay the sample with a budget of `tokens` and draw every call; the database file stays at the path `keep`."""
     console = _console()
     sample, budget, counter = load_sample(), Budget(max_tokens=tokens), counter_for(MODEL)
     texts = TEXTS[language or language_of(os.environ)]

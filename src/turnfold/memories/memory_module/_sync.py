@@ -57,11 +57,14 @@ class ContextMemoryStore:
         return drive(self._awaiting.add_context(workspace, turn=turn, links=links))
 
     def head_before(self, turn: int = 0) -> SnapshotHead | None:
-        """Return id and turn of the newest stored context before `turn` (0: of the newest of all), or None."""
+        """Return id and turn of the newest stored context before `turn`; None if there is none.
+
+        If `turn` is 0, the newest of all contexts is returned.
+        """
         return drive(self._awaiting.head_before(turn))
 
     def add_summary(self, summary: MemorySummary) -> MemorySummary:
-        """Store the summary of a context and return it; if the context has a summary already, return that one."""
+        """Store the summary of a context and return it; if the context has a summary already, return the stored one."""
         return drive(self._awaiting.add_summary(summary))
 
     def context(self, turn: int | str) -> ContextSnapshot | None:
@@ -208,7 +211,7 @@ class MemoryModule:
 
     @property
     def recall_tokens(self) -> int:
-        """Most tokens that a recall returns if the caller gives no limit."""
+        """Most tokens that a recall returns if the caller sets no limit."""
         return self._awaiting.recall_tokens
 
     def notes(self, *, budget: Budget | None = None) -> dict[str, str]:
@@ -227,7 +230,7 @@ class MemoryModule:
         return drive(self._awaiting.export())
 
     def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
-        """Import the export of another module (see `ContextMemoryStore.import_`); later turns are numbered after it."""
+        """Import the export of another module (see `ContextMemoryStore.import_`); later turns get higher numbers."""
         return drive(self._awaiting.import_(exported))
 
     def recall_tool(self, provider: str = "openai") -> dict[str, object]:

@@ -43,6 +43,7 @@ from turnfold.snapshots import (
     SnapshotStorage,
     StoredSnapshot,
     WorkspaceRecall,
+    check_snapshot_page,
     compare_contents,
     parse_request,
     turn_key,
@@ -80,7 +81,7 @@ class SummaryHistory:
         self._folds: dict[tuple[int, int], tuple[_Source, str]] = {}
 
     def text(self, summaries: Sequence[tuple[int, str]], *, tokens: int) -> str:
-        """Return one line per turn in at most `tokens`; `summaries` are (turn, text), oldest first."""
+        """Return one line per turn in at most `tokens` tokens; `summaries` has (turn, text) pairs, oldest first."""
         if tokens < MIN_SUMMARY_TOKENS:
             raise InvalidOption(
                 f"{tokens} tokens are too few for the summaries; give at least {MIN_SUMMARY_TOKENS}, or a larger budget"
@@ -101,7 +102,7 @@ class SummaryHistory:
             newest = newest[1:]
 
     def _newest_lines(self, lines: Sequence[str], room: int) -> list[str]:
-        """Return the newest lines that fit `room` tokens together; if not even the newest fits, that line is cut."""
+        """Return the newest lines that fit `room` tokens together; if not even the newest line fits, it is cut."""
         newest: list[str] = []
         for line in reversed(lines):
             cost = self._count(line) + 1
@@ -155,7 +156,7 @@ _MAX_TOKEN_LENGTH = 16
 def text_to_read(
     text: str, before: str | None, *, tokens: int, count: Callable[[str], int]
 ) -> tuple[str, Reading]:
-    """Return the text a summariser reads of a context, in at most `tokens`, and which part of the context it is.
+    """Return the text of a context that a summariser gets, and if it is the "whole" text, its "changes" or a "part".
 
     `before` is the context of the turn before, to find the changes; None if there is none.
     """
@@ -186,7 +187,7 @@ _ID = re.compile(r"(?:sum_)?ctx_([1-9][0-9]{0,17})_")
 
 
 def _turn_number(turn: int | str) -> int:
-    """Return the turn number in a context or summary id; a number is returned unchanged, other text gives 0."""
+    """Return the turn number in a context or summary id; a number is returned unchanged, other text returns 0."""
     if isinstance(turn, int):
         return turn
     found = _ID.match(turn)
@@ -252,13 +253,16 @@ class AsyncContextMemoryStore:
         return to_context(replace(wanted, turn=taken.turn), None)
 
     async def head_before(self, turn: int = 0) -> SnapshotHead | None:
-        """Return id and turn of the newest stored context before `turn` (0: of the newest of all), or None."""
+        """Return id and turn of the newest stored context before `turn`; None if there is none.
+
+        If `turn` is 0, the newest of all contexts is returned.
+        """
         newest = await self._storage.newest(**({"below": turn} if turn else {}))
         found = await self._storage.stored(newest) if newest else None
         return found.head if found else None
 
     async def add_summary(self, summary: MemorySummary) -> MemorySummary:
-        """Store the summary of a context and return it; if the context has a summary already, return that one."""
+        """Store the summary of a context and return it; if the context has a summary already, return the stored one."""
         stored = await self._storage.stored(summary.turn_number)
         if stored is None or stored.head.id != summary.context_id:
             raise InvalidOption(
@@ -300,10 +304,7 @@ class AsyncContextMemoryStore:
 
     async def summaries(self, *, after: int = 0, limit: int = 100) -> list[MemorySummary]:
         """Return a page of summaries: those of the turns after `after`, oldest first, at most `limit`."""
-        if after < 0 or limit < 1:
-            raise InvalidOption(
-                f"after={after} and limit={limit}: after must be 0 or more, limit 1 or more"
-            )
+        check_snapshot_page(after, limit)
         documents = await self._store.documents(
             self._scope, self._conversation, SNAPSHOT_SUMMARY, after=turn_key(after), limit=limit
         )
@@ -402,7 +403,7 @@ class AsyncContextMemoryStore:
         return summary.summary if summary else stored.head.summary
 
     async def _refresh(self) -> None:
-        """Read summaries that others have stored since, and make extracts for contexts that have none."""
+        """Read summaries that others have stored since, and make extracts for contexts without a summary."""
         newest = await self._snapshots.newest()
         if newest and await self._storage.stored(newest) is None:  # the conversation was erased
             self._summaries.clear()

@@ -177,7 +177,7 @@ def read_export(given: object) -> ExportedContexts:
     turns = {context.turn_number: context.id for context in contexts}
     if len(turns) != len(contexts):
         raise InvalidRecord(
-            f"{len(contexts)} contexts have {len(turns)} different turn numbers; each needs its own",
+            f"{len(contexts)} contexts have only {len(turns)} different turn numbers: each context needs its own",
             path="contexts",
         )
     unused = pieces.keys() - {

@@ -77,11 +77,13 @@ class ThinkingOptions:
     model_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.max_thinking_rounds < 1 or self.model_seconds <= 0:
+        if self.max_thinking_rounds < 1:
             raise InvalidOption(
-                f"max_thinking_rounds={self.max_thinking_rounds} must be at least 1 and "
-                f"model_seconds={self.model_seconds:g} above 0; enable_reflective_thinking=False turns the rounds off"
+                f"max_thinking_rounds={self.max_thinking_rounds} must be at least 1; to turn the rounds off, set "
+                "enable_reflective_thinking=False"
             )
+        if self.model_seconds <= 0:
+            raise InvalidOption(f"model_seconds={self.model_seconds:g} must be above 0")
         if self.recall_tokens and self.recall_tokens < MIN_TOKENS:
             raise InvalidOption(
                 f"recall_tokens={self.recall_tokens} is too small; give at least {MIN_TOKENS}, or 0"
@@ -89,7 +91,7 @@ class ThinkingOptions:
 
 
 def store_or_memory(store: str | Store | None) -> str | Store:
-    """Return the given store or address; for None, a new store in memory."""
+    """Return the store or address that was passed; a new store in memory for None."""
     return MemoryStore() if store is None else store
 
 
@@ -251,7 +253,7 @@ class AsyncMemoryModule:
         """The store of the conversation's contexts and summaries; raises `InvalidOption` if an agent ran several."""
         if self._naming == "several":
             raise InvalidOption(
-                "this module holds several conversations of an agent: name one with within(conversation)"
+                "this module holds several conversations of an agent: choose one of them with within(conversation)"
             )
         return self._store
 
@@ -319,7 +321,7 @@ class AsyncMemoryModule:
 
     @property
     def recall_tokens(self) -> int:
-        """Most tokens that a recall returns if the caller gives no limit."""
+        """Most tokens that a recall returns if the caller sets no limit."""
         return self._options.recall_tokens or max(self._config.budget.share("tail"), MIN_TOKENS)
 
     async def notes(self, *, budget: Budget | None = None) -> dict[str, str]:
@@ -350,7 +352,7 @@ class AsyncMemoryModule:
         return await self.memory_store.export()
 
     async def import_(self, exported: Mapping[str, object]) -> ImportedContexts:
-        """Import the export of another module (see `ContextMemoryStore.import_`); later turns are numbered after it."""
+        """Import the export of another module (see `ContextMemoryStore.import_`); later turns get higher numbers."""
         self._has_written = True
         return await self.memory_store.import_(exported)
 

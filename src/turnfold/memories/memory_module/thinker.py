@@ -107,7 +107,7 @@ class _Thoughts:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSummary:
-    """A summary written by a model, or the reason why there is none."""
+    """A summary written by a model, or the reason why the model wrote none."""
 
     summary: str = ""
     insights: tuple[str, ...] = ()
@@ -137,7 +137,10 @@ class Thinker:
         most: int,
         recall: _Recall,
     ) -> _Thoughts:
-        """Let the model think about a workspace in up to `most` rounds; `rules` are the user's, `pending` a recall."""
+        """Let the model think about a workspace in up to `most` rounds.
+
+        `rules` is the text of the user's rules; `pending` is recalled text to show to the model.
+        """
         thoughts = _Thoughts(stopped="rounds used up")
         prompt = _prompt(read, reading, earlier, pending, rules)
         messages = [system(_THINKING), user(prompt)]
@@ -329,7 +332,10 @@ class Phase:
     async def _store_context(
         self, workspace: str | Snapshot, turn: int, client_id: str, links: tuple[str, ...]
     ) -> ContextSnapshot:
-        """Store the context of a turn, linked to the one before; return it, or the one that the turn has already."""
+        """Store the context of a turn, linked to the context before it, and return it.
+
+        If the turn has a context already, that one is returned.
+        """
         wanted = turn or (workspace.turn if isinstance(workspace, Snapshot) else 0)
         known = await self.store.context(wanted) if wanted else None
         before = await self.store.head_before(wanted)
@@ -349,7 +355,7 @@ class Phase:
     async def _repeated(
         self, turn: int, workspace: str | Snapshot, client_id: str
     ) -> ContextSnapshot | None:
-        """Return the newest context if an earlier attempt of this call stored it, else None.
+        """Return the newest context if an earlier attempt of this call stored it; otherwise None.
 
         It is recognised by the client id of its summary, or by its content if it has no summary yet.
         """

@@ -43,7 +43,7 @@ Reading: TypeAlias = Literal["whole", "changes", "part"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSnapshot:
-    """The workspace of an agent at one turn: context text, files and state, with the summary once there is one."""
+    """The workspace of an agent at one turn: context text, files and state, and the summary when it was made."""
 
     id: str
     turn_number: int
@@ -102,7 +102,7 @@ class ContextHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedContexts:
-    """How many contexts and summaries an import has added, without those that were stored already."""
+    """Numbers of contexts and summaries that an import added; those that were stored already are not counted."""
 
     contexts: int
     summaries: int

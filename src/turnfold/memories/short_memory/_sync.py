@@ -74,7 +74,10 @@ class ShortMemory:
         patient_id: str = "",
         restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation and return its session; an existing one starts over, or continues if not `restart`."""
+        """Create a conversation and return its session.
+
+        A conversation that exists is started over; if `restart` is False, it is continued.
+        """
         return drive(
             self._awaiting.create_short_memory(
                 conversation_id,
@@ -96,7 +99,7 @@ class ShortMemory:
         recent_turns: int | None = None,
         model_context_window: int | None = None,
     ) -> MemoryContext:
-        """Return the conversation for the next model call; options that are not given have the memory's defaults.
+        """Return the conversation for the next model call; options that are not set have the memory's defaults.
 
         `query` is stored until a `write_turn` answers it, in this process or another; a newer query replaces it. The
         history has the user's rules from the turns that the summary covers, then the turns that no summary covers, as
@@ -205,7 +208,10 @@ class ShortMemory:
         return drive(self._awaiting.import_messages(rows))
 
     def import_session_value(self, value: str | bytes) -> SessionValue:
-        """Import a session value (JSON) that another program kept in Redis: its owner, and fields not set here yet."""
+        """Import a session value (JSON) that another program stored in Redis.
+
+        Its owner is taken over, and the fields that are not set here yet.
+        """
         return drive(self._awaiting.import_session_value(value))
 
     def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:

@@ -154,7 +154,7 @@ def _read_row(row: object, at: int) -> AIMessage:
         read = msgspec.convert(given, AIMessage, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidRecord(
-            f"the row cannot be read as one of the table ai_message: {error}", path=path
+            f"the row does not fit the columns of the table ai_message: {error}", path=path
         ) from None
     if not read.conversation_id or not (read.query or read.answer):
         raise InvalidRecord(

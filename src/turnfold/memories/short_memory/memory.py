@@ -108,7 +108,7 @@ class QueryDefaults:
     def with_changes(
         self, ratio: float | None, turns: int | None, window: int | None
     ) -> QueryDefaults:
-        """Return these defaults, changed by the options that one query sets; None keeps a default."""
+        """Return these defaults, changed by the options that one query sets; an option that is None is not changed."""
         return QueryDefaults(
             self.token_threshold_ratio if ratio is None else ratio,
             self.recent_turns if turns is None else turns,
@@ -118,7 +118,7 @@ class QueryDefaults:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query of a memory with its result, kept to fill the Redis cache afterwards."""
+    """A query of a memory with its result, which is used to fill the Redis cache afterwards."""
 
     log: LogEnd
     limits: QueryDefaults
@@ -200,7 +200,10 @@ class AsyncShortMemory:
         patient_id: str = "",
         restart: bool = True,
     ) -> SessionValue:
-        """Create a conversation and return its session; an existing one starts over, or continues if not `restart`."""
+        """Create a conversation and return its session.
+
+        A conversation that exists is started over; if `restart` is False, it is continued.
+        """
         if isinstance(conversation_id, AgentRequest):
             options = request_options(conversation_id, user_id, enterprise_id, patient_id)
             return await self.create_short_memory(**options, restart=restart)
@@ -225,7 +228,7 @@ class AsyncShortMemory:
         recent_turns: int | None = None,
         model_context_window: int | None = None,
     ) -> MemoryContext:
-        """Return the conversation for the next model call; options that are not given have the memory's defaults.
+        """Return the conversation for the next model call; options that are not set have the memory's defaults.
 
         `query` is stored until a `write_turn` answers it, in this process or another; a newer query replaces it. The
         history has the user's rules from the turns that the summary covers, then the turns that no summary covers, as
@@ -404,8 +407,8 @@ class AsyncShortMemory:
         found = next((each for each in checkpoints if each.id == checkpoint_message_id), None)
         if found is None:
             raise NotFound(
-                f"conversation {conversation_id!r} has no checkpoint {checkpoint_message_id!r}; checkpoint_history "
-                "lists them"
+                f"conversation {conversation_id!r} has no checkpoint {checkpoint_message_id!r}: checkpoint_history "
+                "lists its checkpoints"
             )
         return await self._rows(conversation_id, found.upto)
 
@@ -428,7 +431,10 @@ class AsyncShortMemory:
         )
 
     async def import_session_value(self, value: str | bytes) -> SessionValue:
-        """Import a session value (JSON) that another program kept in Redis: its owner, and fields not set here yet."""
+        """Import a session value (JSON) that another program stored in Redis.
+
+        Its owner is taken over, and the fields that are not set here yet.
+        """
         session = SessionValue.from_json(value)
         conversation = session.meta.conversation_id
         if not conversation:
@@ -531,7 +537,7 @@ class AsyncShortMemory:
         return list(make_rows(conversation_id, entries, shown))
 
     async def _rules_text(self, view: ConversationView, window: int) -> str:
-        """Return the user's rules from the entries that the summary covers, as text: no turn shows them any more."""
+        """Return the user's rules from the entries that the summary covers, as text; no turn shows these any more."""
         if view.live is None:
             return ""
         known = self._rules.get(view.conversation, view.head.state, window)
@@ -571,7 +577,7 @@ class AsyncShortMemory:
         return log, False
 
     async def _fill_cache(self, query: _Query, after: ConversationView) -> None:
-        """Write to Redis what a query has read (session value, notes, entries), unless Redis has it already."""
+        """Write to Redis what a query has read (session value, notes, entries), unless it is there already."""
         log, limits, found = query.log, query.limits, query.found
         view, window = log.view, limits.model_context_window
         usual = limits.recent_turns == self._defaults.recent_turns
@@ -599,7 +605,7 @@ class AsyncShortMemory:
     async def _note_query(
         self, view: ConversationView, query: str, *, seen: int
     ) -> ConversationView | None:
-        """Store a query until a write answers it; if the query requests a summary, store also the newest entry `seen`.
+        """Store a query until its answer is written; if it requests a summary, also store `seen`, the newest entry.
 
         Returns the view after this change, or None if something else changed since `view`.
         """

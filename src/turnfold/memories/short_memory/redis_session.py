@@ -42,7 +42,7 @@ _SECOND = 1_000_000
 
 
 class FoundKey(Protocol):
-    """What Redis has for one session: the session value, its state, the cached segment."""
+    """The data in Redis for one session: the session value, the conversation's version, the cached segment."""
 
     @property
     def value(self) -> bytes | None:
@@ -51,12 +51,12 @@ class FoundKey(Protocol):
 
     @property
     def state(self) -> State | None:
-        """The state of the conversation that the value was written for; None if another program wrote it."""
+        """The version of the conversation that the value was written for; None if another program wrote the value."""
         ...
 
     @property
     def known(self) -> bool:
-        """True if this store wrote this value, or one under the same key that another program has overwritten."""
+        """True if this store wrote this value, or a value under the same key that another program has overwritten."""
         ...
 
     @property
@@ -104,7 +104,7 @@ class SessionValues(Protocol):
     async def write_session(
         self, scope: Scope, conversation: str, value: bytes, state: State
     ) -> None:
-        """Write a session value, made from this `state` of the conversation, to Redis under its documented key."""
+        """Write a session value to Redis under its documented key; it was made from the version `state`."""
         ...
 
 
@@ -130,7 +130,7 @@ class SessionKey:
         return found
 
     async def read(self, conversation: str) -> SessionValue | None:
-        """Apply changes of other programs like `sync`; return the session value in Redis if it is current, or None."""
+        """Apply changes of other programs like `sync`; return the session value in Redis, None if it is not current."""
         found = await self.sync(conversation)
         if found is None or found.state is None:
             return None
@@ -145,7 +145,10 @@ class SessionKey:
         return session
 
     def segment(self, conversation: str, found: FoundKey | None) -> tuple[View, list[Entry]] | None:
-        """Return the cached segment in `found`, decoded: a view of the conversation and its newest entries; or None."""
+        """Return the cached segment in `found`, decoded: a view of the conversation and its newest entries.
+
+        Returns None if there is no valid segment.
+        """
         if self.values is None or found is None or found.segment is None:
             return None
         return self.values.open_segment(self.notes.scope, conversation, found.segment)
@@ -160,7 +163,7 @@ class SessionKey:
             )
 
     async def write(self, conversation: str, session: SessionValue, state: State) -> None:
-        """Write a session value to Redis that was read from the store in this state."""
+        """Write a session value, which was read from the store at this version, to Redis."""
         if self.values is not None:
             value = session.to_json().encode()
             await self.values.write_session(self.notes.scope, conversation, value, state)

@@ -84,7 +84,10 @@ def _lines(message: Message) -> list[str]:
 
 
 def render_history(*, summary: str, turns: Sequence[TurnText], hidden: int) -> str:
-    """Return a summary, a line about `hidden` turns, and turns as one fenced text (marked as data); "" for nothing."""
+    """Return a summary, a line about `hidden` turns, and turns as one fenced text (marked as data).
+
+    Returns "" if all are empty.
+    """
     sections: list[str] = []
     if summary:
         sections.append(f"{SUMMARY_LABEL}{indented(summary)}")
@@ -151,7 +154,10 @@ def _too_small(frame: int, room: int) -> BudgetTooSmall:
 def oldest_that_fit(
     *, summary: str, turns: Sequence[TurnText], room: int, count: _Count
 ) -> Sequence[TurnText]:
-    """Return the oldest turns that fit a summariser's prompt with the summary so far; at least one, whole."""
+    """Return the oldest turns that fit a summariser's prompt together with the previous summary.
+
+    Returns at least one whole turn.
+    """
     used = count(render_history(summary=summary, turns=(), hidden=0))
     for at, turn in enumerate(turns):
         used += count(turn.text) + 1
@@ -161,7 +167,7 @@ def oldest_that_fit(
 
 
 def _newest_that_fit(turns: Sequence[TurnText], room: int, count: _Count) -> Sequence[TurnText]:
-    """Return the newest turns that fit `room` tokens together; if none fits, the last one shortened."""
+    """Return the newest turns that fit `room` tokens together; if none fits, the last turn, shortened."""
     first = len(turns)
     while first and (cost := count(turns[first - 1].text) + 1) <= room:
         room -= cost

@@ -47,7 +47,7 @@ _ABSENT: Final = object()
 
 
 def settable_of(session: SessionValue) -> Places:
-    """Return the fields of a session value that an application may set and that differ from their defaults, by path."""
+    """Return {path: value} of the fields that an application may set and that differ from their defaults."""
     flow, state = part_to_fields(session.flow_context), part_to_fields(session.global_state)
     fresh = part_to_fields(GlobalState())
     found: dict[tuple[str, ...], object] = {}
@@ -124,7 +124,10 @@ def apply_changes(stored: Places, was: Places, now: Places) -> Places:
 
 
 def check_derived(session: SessionValue, current: SessionValue) -> MemoryMode | None:
-    """Raise an error if a field computed from the log was changed; return the mode if it was changed, else None."""
+    """Raise an error if a field that is computed from the log was changed.
+
+    Returns the mode if it was changed, otherwise None.
+    """
     given, mode = _derived_of(session), _mode_of(session)
     if session.as_read is not None:
         base = session.as_read.derived

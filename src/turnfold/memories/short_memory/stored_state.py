@@ -64,7 +64,7 @@ _MAX_LANDINGS: Final = 3
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Queries that requested a summary while the same checkpoint was the current one; how far they have read."""
+    """Queries that requested a summary while the same checkpoint was current, and the newest entries they have read."""
 
     live: str
     seen: int
@@ -89,7 +89,7 @@ def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
 
 
 def count_landing(offers: Offers) -> Offers:
-    """Return the offers (pending requests for summaries) after one summary has come: the newest has one less."""
+    """Return the offers (pending requests for summaries) after one summary was stored: the newest has one less."""
     left = [
         msgspec.structs.replace(
             group, readers=group.readers - (at == 0), landings=group.landings + 1
@@ -100,7 +100,10 @@ def count_landing(offers: Offers) -> Offers:
 
 
 def newest_seen(offers: Offers, *, covered: int, newest: int) -> int:
-    """Return the seq of the newest entry that a summary without `upto` may cover; `covered` if none is new."""
+    """Return the seq of the newest entry that a summary without `upto` may cover.
+
+    Returns `covered` if there is no newer one.
+    """
     waiting = [group.seen for group in offers if group.seen > covered]
     if waiting:
         return min(waiting)
@@ -124,7 +127,7 @@ class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class SessionNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Stored note of a conversation: its owner (user, enterprise, patient) and the fields that applications set."""
+    """Stored note (document): the owner of a conversation (user, enterprise, patient), and fields of applications."""
 
     user_id: str = ""
     enterprise_id: str = ""
@@ -140,7 +143,7 @@ class SessionNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class TurnNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Stored note with the work in progress: a query without an answer, and pending requests for a summary."""
+    """Stored note (document) of the work in progress: a query without an answer, pending requests for a summary."""
 
     ask: str = ""
     """Id of the query that has no answer yet."""
@@ -207,7 +210,7 @@ class ConversationView:
 
 
 def make_view(conversation: str, view: View) -> ConversationView:
-    """Return the state of a conversation, decoded from what a store read at one instant."""
+    """Return the state of a conversation, decoded from the data that a store read at one instant."""
     found = {(each.kind, each.key): each for each in view.documents}
     cleared, settings = found.get((SESSION, CLEARED)), found.get((_KIND, _KEYS[SessionNote]))
     turn = found.get((_KIND, _KEYS[TurnNote]))
@@ -229,7 +232,7 @@ def make_view(conversation: str, view: View) -> ConversationView:
 
 @dataclass(frozen=True, slots=True)
 class ShortNotes:
-    """Reads and changes the notes of conversations in the store, by compare-and-swap."""
+    """Reads and changes the notes (documents) of conversations in the store, by compare-and-swap."""
 
     store: Store
     scope: Scope
@@ -255,7 +258,7 @@ class ShortNotes:
     async def change_turn_since(
         self, view: ConversationView, change: Callable[[TurnNote], TurnNote]
     ) -> ConversationView | None:
-        """Change the stored turn note; return the view after that, or None if anything else changed since `view`."""
+        """Change the stored turn note and return the view after that; None if anything else changed since `view`."""
         changed = change(view.turn)
         if changed == view.turn:
             return view
@@ -287,7 +290,7 @@ class ShortNotes:
     async def _change(
         self, conversation: str, note_type: type[_AnyNote], change: Callable[[_AnyNote], _AnyNote]
     ) -> tuple[_AnyNote, Written | None]:
-        """Change a stored note; return it, with the write if there was one (a `TurnNote` may be unchanged)."""
+        """Change a stored note; return it, and the write if there was one (a `TurnNote` may be unchanged)."""
         key, result = _KEYS[note_type], note_type()
 
         async def changed(stored: Document | None) -> Document | None:
@@ -313,7 +316,10 @@ class ShortNotes:
         key: str,
         change: Callable[[Document | None], Awaitable[Document | None]],
     ) -> Written | None:
-        """Replace a document by compare-and-swap; after a conflict `change` is called again; None writes nothing."""
+        """Replace a document by compare-and-swap; after a conflict `change` is called again.
+
+        If it returns None, nothing is written.
+        """
         for attempt in range(_TRIES):
             stored = await self._get(conversation, kind, key)
             document = await change(stored)
@@ -356,7 +362,7 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
 
 
 def _current(note: _AnyNote, start: int) -> _AnyNote:
-    """Return the note, or what a later restart (version `start`) left of it: the owner, or the offers of summaries."""
+    """Return the note, or what a later restart (version `start`) left of it: the owner, or the pending requests."""
     if note.start == start:
         return note
     if isinstance(note, SessionNote):
@@ -378,7 +384,10 @@ def bind_owner(
     patient_id: str = "",
     agent_code: str = "",
 ) -> SessionNote:
-    """Return the note with the ids it did not have yet; raise `InvalidOption` if an id differs from the stored one."""
+    """Return the note with the ids that it did not have yet.
+
+    Raises `InvalidOption` if an id differs from the stored one.
+    """
     known = {
         "user_id": (note.user_id, user_id),
         "enterprise_id": (note.enterprise_id, enterprise_id),
@@ -387,8 +396,8 @@ def bind_owner(
     for name, (stored, given) in known.items():
         if stored and given and stored != given:
             raise InvalidOption(
-                f"this conversation belongs to another {name} than the one given: use another conversation_id, or "
-                "one scope per tenant"
+                f"this conversation belongs to another {name} than the {name} that was passed: use another "
+                "conversation_id, or one scope per tenant"
             )
         check_text(given, path=name)
     fresh = {name: given for name, (stored, given) in known.items() if given and not stored}
@@ -409,7 +418,7 @@ def with_settings(note: SessionNote, places: Places, full_after: str | None) -> 
 def chosen_mode(
     session: SessionValue, mode: MemoryMode | None, current: SessionValue
 ) -> str | None:
-    """Return the new `full_after` for a mode that the caller set: a checkpoint id, "" to clear it, None to keep it."""
+    """Return the new `full_after` for a mode that the caller set; "" clears it, None leaves it unchanged."""
     if mode is None:
         return None
     read_at = session.message_context.checkpoint_message_id

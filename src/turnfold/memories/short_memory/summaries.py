@@ -1,4 +1,4 @@
-"""Store a summary as a checkpoint that covers only entries the summary can have been made from.
+"""Stores a summary as a checkpoint that covers only entries from which the summary can have been made.
 
 In the document a summary is passed without saying which entries it covers. With `upto` the caller says it. Otherwise
 the offers of earlier queries tell how far they had read (see `stored_state`); without any offer the summary may cover
@@ -67,7 +67,10 @@ class ShortFold:
     meter: Meter
 
     async def fold(self, summary: str | None, upto: int | None) -> Checkpoint:
-        """Store the given summary, or one that the writer makes, as a checkpoint; return the live checkpoint."""
+        """Store the summary that was passed, or one that the writer makes, as a checkpoint.
+
+        Returns the live checkpoint.
+        """
         view = await self._view()
         note = view.turn
         # Computed once: a summary that another call stores meanwhile does not change what this one was made from. A
@@ -93,7 +96,7 @@ class ShortFold:
             view = await self._view()
         raise Conflict(
             f"other writers stored summaries of conversation {self.folder.conversation!r} first, {_TRIES} times in a "
-            "row: query it again and summarise the result"
+            "row: query the conversation again and summarise the result"
         )
 
     async def _view(self) -> ConversationView:
@@ -124,7 +127,7 @@ class ShortFold:
         self.meter.observe("summary_fidelity", made.fidelity)
 
     async def _record(self, made: Checkpoint | None, bound: int) -> None:
-        """Note that one requested summary has come, and the checkpoint that it was stored as, if any."""
+        """Store that one requested summary was written, and the checkpoint that it became, if any."""
 
         def recorded(note: TurnNote) -> TurnNote:
             changes: dict[str, object] = {"offers": count_landing(note.offers)}
@@ -187,12 +190,12 @@ def check_summary(summary: str | None, recent_turns: int) -> None:
         raise InvalidOption(f"recent_turns={recent_turns} must not be negative")
     if summary is not None and not summary.strip():
         raise SummaryFailed(
-            "the given summary is empty: pass a text, or None to let the summariser write one"
+            "the summary is empty: pass a text, or None to let the summariser write one"
         )
 
 
 def _newest_covered(view: ConversationView, note: TurnNote, upto: int | None) -> int:
-    """Return the newest entry that the summary can have been made from: `upto`, or what earlier queries had read."""
+    """Return the newest entry from which the summary can have been made: `upto`, or what earlier queries had read."""
     if upto is None:
         return newest_seen(note.offers, covered=view.covered, newest=view.head.seq)
     if not 0 <= upto <= view.head.seq:
@@ -210,7 +213,7 @@ def _is_requested(view: ConversationView, note: TurnNote) -> bool:
 def _is_repeated(
     view: ConversationView, note: TurnNote, summary: str, upto: int | None, target: int
 ) -> bool:
-    """Return True for a retry of the call that stored this summary, False for a new one with the same text."""
+    """Return True if this is a retry of the call that stored this summary, not a new summary with the same text."""
     live = view.live
     if live is None or live.text != add_label(summary):
         return False
@@ -222,7 +225,10 @@ def _is_repeated(
 
 
 def _unchanged(view: ConversationView) -> Checkpoint:
-    """Return the live checkpoint when a summary covers nothing new; raises `InvalidOption` if there is none."""
+    """Return the live checkpoint if a summary covers no new entries.
+
+    Raises `InvalidOption` if there is no checkpoint.
+    """
     if view.live is not None:
         return view.live
     raise InvalidOption(

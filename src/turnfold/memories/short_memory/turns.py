@@ -58,7 +58,7 @@ _LINE_ENDS: Final = 2
 
 @dataclass(slots=True)
 class LogEnd:
-    """The newest entries of a conversation's log; older ones are read page by page when they are needed."""
+    """The newest entries of a conversation's log; older entries are read page by page when they are needed."""
 
     store: Store
     scope: Scope
@@ -72,7 +72,7 @@ class LogEnd:
 
     @property
     def first(self) -> int:
-        """Seq of the oldest entry that was read; one past the newest if none was."""
+        """Seq of the oldest entry that was read; the newest seq plus 1 if no entry was read."""
         return self.entries[0].seq if self.entries else self.view.head.seq + 1
 
     @property
@@ -82,7 +82,7 @@ class LogEnd:
         return view.cleared if view.mode is MemoryMode.FULL_HISTORY else view.covered
 
     async def open(self, tokens: int) -> None:
-        """Read the newest entries that have about `tokens` tokens together, all of them since the last restart."""
+        """Read the newest entries since the last restart, up to about `tokens` tokens."""
         if self.view.head.seq > self.view.cleared:
             newest = await self.store.tail(
                 self.scope, self.view.conversation, tokens=max(tokens, 1)
@@ -96,7 +96,7 @@ class LogEnd:
             self.added = len(self.entries)
 
     async def extend(self, known: Sequence[Entry]) -> bool:
-        """Use cached entries and read those added since; return False if the cached ones may be out of date.
+        """Use cached entries, and read the entries added since; return False if the cached ones may be out of date.
 
         A change of an entry gives it and all later entries a new epoch, so comparing the newest is enough.
         """
@@ -122,7 +122,7 @@ class LogEnd:
         return self._turns[2]
 
     def newest_within(self, tokens: int, turns: int) -> list[Entry]:
-        """Return those of the read entries that a query with a window of `tokens` and `turns` recent turns needs."""
+        """Return the entries, of those read, that a query with a window of `tokens` and `turns` recent turns needs."""
         total = self.view.head.tokens
         after = self.shown_after
         starts = [entry.seq for entry in self.entries if entry.message.role == "user"]
@@ -135,7 +135,7 @@ class LogEnd:
         ]
 
     async def older(self) -> bool:
-        """Read one more page of older entries; return False if there are none since the last restart."""
+        """Read one more page of older entries; return False if there are no older ones since the last restart."""
         upto = self.first - 1
         after = max(upto - self.page, self.view.cleared)
         if after >= upto:
@@ -213,7 +213,7 @@ def cached_count(count: Count) -> Count:
 async def read_history(
     log: LogEnd, *, count: Count, window: int, query: str, rules: str = ""
 ) -> _History:
-    """Read the history of a conversation for a model with a window of `window` tokens; `rules` stand before it."""
+    """Read the history of a conversation for a model with a window of `window` tokens; `rules` are shown before it."""
     view, count = log.view, MemoizedCounter(count)
     full_mode = view.mode is MemoryMode.FULL_HISTORY
     summary = remove_label(view.live.text) if view.live else ""
@@ -245,7 +245,7 @@ async def read_history(
 
 
 async def _unread_turns(log: LogEnd, turns: list[TurnText]) -> int:
-    """Return how many turns that no summary covers lie before these turns."""
+    """Return the number of turns before these turns that no summary covers."""
     covered = log.view.covered
     if not turns or turns[0].first <= covered + 1:
         return 0
@@ -287,7 +287,10 @@ async def _text_to_summarise(
 async def _read_oldest(
     log: LogEnd, after: int, room: int, count: Count
 ) -> tuple[list[Entry], bool]:
-    """Read the oldest entries after a seq until they exceed `room` tokens; also return True if none is left."""
+    """Read the oldest entries after a seq until they exceed `room` tokens.
+
+    Also returns True if all entries were read.
+    """
     entries: list[Entry] = []
     head, used = log.view.head.seq, 0
     while used <= room or len({entry.turn for entry in entries}) < 2:
@@ -347,7 +350,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class WrittenTurn:
-    """A turn that is stored: when, and the head (newest seq, version) after it."""
+    """A turn that is stored: the time, and the head (newest seq, version) after it."""
 
     created: int
     """Microseconds since 1970."""
@@ -401,8 +404,8 @@ class TurnWriter:
         entries = turn.entries()
         if not entries:
             raise InvalidOption(
-                "nothing to write: user_query and agent_response are empty, and no earlier query waits for an answer; "
-                "give one of them"
+                "nothing to write: user_query and agent_response are empty, and no earlier query waits for an "
+                "answer; pass a query or an answer"
             )
         try:
             done = await self.store.append(self.scope, conversation, entries)
@@ -441,7 +444,10 @@ class TurnWriter:
     async def _find_written(
         self, conversation: str, client_id: str, query: str, answer: str
     ) -> int | None:
-        """Return when the turn with this client id was stored, or None; raise `IdReused` if its texts differ."""
+        """Return the time when the turn with this client id was stored, None if it was not.
+
+        Raises `IdReused` if its texts differ.
+        """
         found = await self._find(conversation, client_id)
         if not found:
             return None
@@ -455,7 +461,10 @@ class TurnWriter:
     async def _find_repeated(
         self, conversation: str, note: TurnNote, query: str, answer: str
     ) -> int | None:
-        """Return when this turn was stored if it is the last one in the log (the call is repeated), else None."""
+        """Return the time when this turn was stored, if it is the last turn in the log because the call is repeated.
+
+        Returns None otherwise.
+        """
         if not note.used or note.query:
             return None
         found = await self._find(conversation, note.used)

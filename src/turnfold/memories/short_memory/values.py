@@ -79,7 +79,7 @@ class MessageContext(_Part, kw_only=True):
 
 
 class SharedEntities(_Part, kw_only=True):
-    """Entities that all agents of a conversation share; JSON fields with other names are kept in `more`."""
+    """Entities that all agents of a conversation share; JSON fields with other names are stored in `more`."""
 
     symptom_summary: str = ""
     disease: str = ""
@@ -90,7 +90,7 @@ class SharedEntities(_Part, kw_only=True):
 
 
 class PendingAction(_Part, kw_only=True):
-    """A tool call that was not made yet, and the reason; JSON fields with other names are kept in `more`."""
+    """A tool call that was not made yet, and the reason; JSON fields with other names are stored in `more`."""
 
     tool_name: str = ""
     tool_params: dict[str, object] = {}
@@ -160,7 +160,7 @@ class SessionValue:
         unknown = found.keys() - _PARTS.keys()
         if unknown:
             raise InvalidRecord(
-                "a session value has no part of this name",
+                "a session value does not have a part of this name",
                 path=min(unknown),
                 remedy=f"Use {', '.join(_PARTS)}",
             )
@@ -188,7 +188,7 @@ class AgentRequest:
 
 @dataclass(frozen=True, slots=True)
 class MemoryQueryRequest:
-    """Arguments of `query_memory_context` as one object; 0 stands for the default of the memory."""
+    """Arguments of `query_memory_context` as one object; 0 means the default of the memory."""
 
     conversation_id: str
     enterprise_id: str = ""
@@ -213,10 +213,10 @@ class MemoryWriteRequest:
 def request_options(
     request: AgentRequest | MemoryQueryRequest | MemoryWriteRequest, *given: object
 ) -> dict[str, Any]:
-    """Return the fields of a request object as options; raise `InvalidOption` if options were given besides it."""
+    """Return the fields of a request object as options; raise `InvalidOption` if options were passed too."""
     if any(each not in (None, "") for each in given):
         raise InvalidOption(
-            f"give a {type(request).__name__} or the conversation id with options, not both"
+            f"pass either a {type(request).__name__}, or the conversation id and options, but not both"
         )
     found = {each.name: getattr(request, each.name) for each in fields(request)}
     return {name: value for name, value in found.items() if value or name == "conversation_id"}
@@ -270,7 +270,10 @@ _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 @cache
 def _specs(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the field descriptions of a part of a session value; cached, because msgspec computes them anew."""
+    """Return the field descriptions of a part of a session value.
+
+    They are cached, because msgspec computes them at each call.
+    """
     return msgspec.structs.fields(kind)
 
 
@@ -287,7 +290,7 @@ def part_to_fields(part: msgspec.Struct) -> dict[str, object]:
 
 
 def part_from_fields(kind: type[_Kind], fields: Mapping[str, object] | None) -> _Kind:
-    """Convert JSON fields to a part of a session value; null stands for a field that was never set."""
+    """Convert JSON fields to a part of a session value; null means that a field was never set."""
     if fields is None:
         return kind()
     known = {spec.encode_name for spec in _specs(kind)} - {"more"}
@@ -296,7 +299,7 @@ def part_from_fields(kind: type[_Kind], fields: Mapping[str, object] | None) -> 
     if kind in _WITH_MORE:
         named["more"] = others
     elif others:
-        raise InvalidRecord(f"{kind.__name__} has no field of this name", path=min(others))
+        raise InvalidRecord(f"{kind.__name__} does not have a field of this name", path=min(others))
     for name, nested in _NESTED.items():
         inner = named.get(name)
         if isinstance(inner, dict):

@@ -70,7 +70,9 @@ def breaks_cache(before: CallPoint | None, call: CallPoint) -> bool:
 
 
 def lost_from_cache(before: CallPoint | None, call: CallPoint) -> int:
-    """Return the tokens of the previous prompt that the provider cached and this call does not reuse; 0 if none.
+    """Return the tokens of the previous prompt that the provider cached and this call does not reuse.
+
+    Returns 0 if there are none.
 
     A previous prompt too short to be cached, or a loss smaller than the providers' caching step, counts as 0.
     """
@@ -81,7 +83,7 @@ def lost_from_cache(before: CallPoint | None, call: CallPoint) -> int:
 
 
 def budget_bar(parts: Mapping[str, int], allowed: int, words: PageLabels) -> Element:
-    """Draw one prompt as a bar whose whole length is the budget."""
+    """Draw one prompt as a bar whose whole length is the budget, or the prompt if it exceeds the budget."""
     scale = _WIDTH / max(allowed, sum(parts.values()), 1)
     drawn: list[Node] = []
     at = 0.0
@@ -124,7 +126,7 @@ def legend(parts: Mapping[str, int], words: PageLabels, *, free: int | None = No
 
 
 def mark_legend(words: PageLabels) -> Element:
-    """Return the legend of a timeline's marks: checkpoints, cuts and cache breaks."""
+    """Return the legend of a timeline's symbols: checkpoints, cuts and cache breaks."""
     marks = (
         ("◆", "checkpoint", "a fold: a new summary replaces older turns"),
         ("✕", "cut", "the window moved without a fold"),
@@ -162,7 +164,7 @@ def sparks(calls: Sequence[CallPoint], words: PageLabels) -> Element | str:
 
 
 def timeline(calls: Sequence[CallPoint], words: PageLabels, link: Mapping[str, str]) -> Element:
-    """Draw one bar per call, its budget as a dashed line, and marks for checkpoints, cuts and cache breaks."""
+    """Draw one bar per call, its budget as a dashed line, and symbols for checkpoints, cuts and cache breaks."""
     highest = max((max(call.allowed, call.tokens) for call in calls), default=1)
     scale = (_HEIGHT - _TOP) / max(highest, 1)
     step = _BAR + _GAP
@@ -202,7 +204,7 @@ def timeline(calls: Sequence[CallPoint], words: PageLabels, link: Mapping[str, s
 
 
 def _axis(highest: int, scale: float, wide: int) -> Iterator[Node]:
-    """Draw the axis: lines at none, half and all of the largest budget, with their tokens."""
+    """Draw the axis: lines at zero, half and all of the largest budget, with their tokens."""
     for tokens in (0, highest // 2, highest):
         y = f"{_HEIGHT - tokens * scale:.1f}"
         yield tag("line", class_="axis", x1=-_GAP, x2=wide, y1=y, y2=y)

@@ -398,7 +398,10 @@ class PageLabels:
 
 
 def language_of(chosen: str, accepted: str) -> Language:
-    """Return the language the user chose, else the first supported one that the browser accepts, else English."""
+    """Return the language that the user chose.
+
+    Otherwise returns the first supported language that the browser accepts, or English.
+    """
     for each in (chosen, *accepted.lower().split(",")):
         match each.strip()[:2]:
             case "zh":

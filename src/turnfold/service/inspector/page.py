@@ -118,7 +118,7 @@ _TAB_LABELS: Final[Mapping[str, str]] = {"memory": "pins & findings"}
 def page(
     shown: RenderedScreen, words: PageLabels, *, here: Sequence[tuple[str, str]], signed_in: bool
 ) -> Element:
-    """Return a whole page with header, tabs and the rendered screen; `here` are the address's query parameters."""
+    """Return a whole page with header, tabs and the rendered screen; `here` has the query parameters of its address."""
     return _html(
         words,
         shown.title,
@@ -137,7 +137,7 @@ def page(
 
 
 def sign_in(words: PageLabels, *, refused: str, local: bool = False) -> Element:
-    """Return the sign-in page; `refused` is shown if a token was refused, empty if none was tried.
+    """Return the sign-in page; `refused` is shown if a token was refused, and is empty if no token was tried.
 
     With `local` the service has no token file, and prints links that sign a browser in.
     """
@@ -170,7 +170,7 @@ def sign_in(words: PageLabels, *, refused: str, local: bool = False) -> Element:
 
 
 def error_page(words: PageLabels, *, title: str, detail: str, request_id: str) -> Element:
-    """Return an error page; of the details, those that a wrong address leads to are translated."""
+    """Return an error page; only the details that a wrong address leads to are translated."""
     title, detail = words.known(title), _detail(words, detail)
     return _html(
         words,

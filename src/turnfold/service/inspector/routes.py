@@ -202,7 +202,7 @@ async def _session_stream(state: ServiceState, request: Request) -> Response:
 
 
 def _after(request: Request) -> str:
-    """Return the id of the event after which a stream continues: the last one received, else the page's newest."""
+    """Return the id of the event after which a stream continues: the last event received, or else the page's newest."""
     query = cast("EventsQuery", decode_query(query_params(request), EventsQuery))
     return request.headers.get("last-event-id", "") or query.after
 
@@ -261,7 +261,10 @@ def _content(name: str) -> bytes:
 
 
 def _error_response(error: TurnfoldError, request: Request, *, local: bool) -> Response:
-    """Return an error page; if a token is missing, the sign-in page. `local`: the service prints sign-in links."""
+    """Return an error page, or the sign-in page if a token is missing.
+
+    `local` says that the service prints sign-in links.
+    """
     problem = problem_of(error)
     words = _words(request, "")
     if isinstance(error, AccessDenied) and problem.status == 401:

@@ -138,7 +138,7 @@ async def get_prompt(request: McpRequest, name: str, given: Mapping[str, str]) -
 
 
 async def _session_text(request: McpRequest, session: AsyncSession, room: int) -> str:
-    """Return the summary, the pins, the rules (at most a quarter of `room` tokens each) and the newest messages."""
+    """Return summary, pins, rules (at most a quarter of `room` tokens each) and newest messages of a session."""
     blocks: list[str] = []
     checkpoints = await session.checkpoints()
     if checkpoints:
@@ -163,7 +163,7 @@ def _clipped(request: McpRequest, text: str, label: str, room: int) -> str:
 
 
 async def _newest(request: McpRequest, session: AsyncSession, room: int) -> str:
-    """Return the newest messages of a session that fit `room` tokens, and a line that says how to get earlier ones."""
+    """Return the newest messages of a session that fit `room` tokens, and a line on how to get earlier messages."""
     entries = (await session.status()).entries
     read = await session.history(after=max(entries - _NEWEST, 0), limit=_NEWEST)
     newest_first = [_passage(each) for each in reversed(read) if each.message.role != "system"]
@@ -261,7 +261,7 @@ class McpProtocol:
     async def _call(self, request: McpRequest, params: Mapping[str, object]) -> dict[str, object]:
         tool = TOOLS.get(str(params.get("name", "")))
         if tool is None:
-            raise McpError(_INVALID, f"there is no such tool: available are {', '.join(TOOLS)}")
+            raise McpError(_INVALID, f"there is no such tool; the tools are {', '.join(TOOLS)}")
         given = cast("Mapping[str, object]", params.get("arguments") or {})
         try:
             reply = request.checked(await self._run(tool, request, given))

@@ -105,7 +105,7 @@ class McpRequest:
         return self.state.config.counter.count_text(text)
 
     def session_named(self, session: str | msgspec.UnsetType) -> AsyncSession:
-        """Return the session with this id, the server's own if none is given; it need not exist."""
+        """Return the session with this id, or the server's own if the id is empty; it need not exist."""
         name = self.options.session if isinstance(session, msgspec.UnsetType) else session
         check_name(name, "session")
         return self.memory.session(name)
@@ -119,7 +119,7 @@ class McpRequest:
             )
 
     def writable_session(self, session: str | msgspec.UnsetType) -> AsyncSession:
-        """Return the session to write to: the server's own, or the named one if the operator allows that."""
+        """Return the session to write to: the server's own, or the one with this name if the operator allows that."""
         found = self.session_named(session)
         if found.id != self.options.session:
             self.require(McpPermission.SESSIONS, of="writing to another session")
@@ -131,7 +131,7 @@ class McpRequest:
         head = await self.memory.store.head(self.memory.scope, found.id)
         if not head.generation:
             raise NotFound(
-                f"no session {found.id!r}; list_sessions lists the existing ones, and remember creates one"
+                f"no session {found.id!r}; list_sessions lists the existing sessions, and remember creates one"
             )
         return found
 

@@ -64,7 +64,7 @@ _KINDS: Final = {"summary": 0, "log": 0, "context": 1, "snapshot": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceAddress:
-    """Parsed address of an MCP resource, and where in it a page starts."""
+    """Parsed address of an MCP resource, and the position at which a page of it starts."""
 
     kind: str
     session: str = ""
@@ -85,7 +85,7 @@ class ResourceAddress:
 
 
 def read_address(text: str) -> ResourceAddress:
-    """Parse the address of an MCP resource (`memory://...`); raises `NotFound` for an unknown one."""
+    """Parse the address of an MCP resource (`memory://...`); raises `NotFound` if there is no such resource."""
     scheme, rest = text[: len(_SCHEME)], text[len(_SCHEME) :]
     if scheme != _SCHEME or len(text) > _LONGEST or "#" in rest:
         raise _unknown()
@@ -264,7 +264,7 @@ async def _log(request: McpRequest, session: AsyncSession, address: ResourceAddr
 
 
 def _part_of_entry(request: McpRequest, form: dict[str, object], address: ResourceAddress) -> str:
-    """Return as much of one long log entry as fits the response, and the address of the rest."""
+    """Return as much of one long log entry as fits the response, and the address of the remaining text."""
     text = str(form["text"])
 
     def part(length: int) -> str:
@@ -330,7 +330,7 @@ async def _snapshot(request: McpRequest, session: AsyncSession, name: str) -> st
 
 
 def _paged(request: McpRequest, text: str, address: ResourceAddress) -> str:
-    """Return as much of a text, from `address.start` on, as fits the limit, and the address of the rest."""
+    """Return as much of a text, from `address.start` on, as fits the limit, and the address of the remaining text."""
     if address.start > len(text):
         raise InvalidOption(
             f"start={address.start:,} is beyond the end of this resource, which has {len(text):,} characters; "

@@ -58,7 +58,7 @@ class Arguments(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SessionArguments(Arguments, kw_only=True):
-    """The session to use; the server's default if none is named."""
+    """The session to use; the server's default if no session is named."""
 
     session: _Session | msgspec.UnsetType = msgspec.UNSET
 

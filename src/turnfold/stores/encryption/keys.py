@@ -97,14 +97,14 @@ class DataKey:
     conversation: str
 
     def encrypt(self, data: bytes, *place: object) -> bytes:
-        """Return `data` encrypted; it decrypts only with the same `place`, such as ("entry", seq).
+        """Return `data` encrypted; it can be decrypted only with the same `place`, for example ("entry", seq).
 
         Equal data with equal places give equal bytes.
         """
         return self.cipher.encrypt(data, [self._associated(place)])
 
     def decrypt(self, data: bytes, *place: object) -> bytes | None:
-        """Return `data` decrypted; None if it was changed, or was not encrypted with this key for this `place`."""
+        """Return `data` decrypted; None if it was changed, or not encrypted with this key and this `place`."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -117,7 +117,7 @@ class DataKey:
 
 
 def read_key_file(path: str | Path) -> list[str]:
-    """Return the user's keys from a file, one on each line: the first one encrypts, the others still decrypt."""
+    """Return the user's keys from a file with one key per line: the first one encrypts, the others only decrypt."""
     try:
         lines = Path(path).read_text("ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -129,7 +129,7 @@ def read_key_file(path: str | Path) -> list[str]:
 
 
 def _key_bytes(given: EncryptionKey) -> bytes:
-    """Return the 32 bytes of a user's key; errors never show any part of it."""
+    """Return the 32 bytes of a user's key; errors never show any part of the key."""
     found = b""
     if isinstance(given, bytes):
         found = given
@@ -208,7 +208,7 @@ class KeyRing:
         return self._data_key(secret, tenant, conversation)
 
     def note(self, document: Document) -> _KeyNote:
-        """Decode the document of a wrapped data key; the key in it stays encrypted."""
+        """Decode the document of a wrapped (encrypted) data key; the data key itself is not decrypted."""
         return _note(document)
 
     def _data_key(self, secret: bytes, tenant: str, conversation: str) -> DataKey:
@@ -250,7 +250,7 @@ async def any_key_conversation(store: Store, scope: Scope) -> bool:
 
 
 async def encrypted_conversations(store: Store, scope: Scope) -> Callable[[str], bool]:
-    """Return a function that says, for a conversation id of this tenant, if it was encrypted when this was called."""
+    """Return a function that tells if a conversation of this tenant was encrypted when this was called."""
     names: set[str] = set()
     after = _PREFIX
     while page := await store.conversations(scope, after=after, limit=_PAGE):
@@ -289,7 +289,7 @@ class ConversationKeys:
         """Conversations (tenant, id) whose data key this process created and has written nothing with yet."""
 
     async def find(self, scope: Scope, conversation: str) -> DataKey | None:
-        """Return the data key of a conversation; None if it has none: nothing was written to it, or it was deleted."""
+        """Return the data key of a conversation; None if nothing was written to the conversation, or it was deleted."""
         check_conversation(conversation)
         known = self._known.get((scope.tenant, conversation))
         if known is not None:
@@ -356,11 +356,11 @@ class ConversationKeys:
         return (scope.tenant, conversation) in self._new
 
     def mark_used(self, scope: Scope, conversation: str) -> None:
-        """Note that something was written with the data key of a conversation: `is_new` is False from now on."""
+        """Record that something was written with the data key of a conversation; `is_new` is False from now on."""
         self._new.discard((scope.tenant, conversation))
 
     def by_id(self, name: str) -> DataKey | None:
-        """Return the data key with this id if it is cached, else None."""
+        """Return the data key with this id from the cache; None if it is not cached."""
         return self._by_id.get(name)
 
     def forget(self, scope: Scope, conversation: str) -> None:
@@ -377,7 +377,9 @@ class ConversationKeys:
         await self._store.delete(scope, _key_conversation(scope.tenant, conversation))
 
     async def rotate(self, scope: Scope) -> int:
-        """Wrap (encrypt) the data keys of a tenant with the user's current key again; return how many needed it.
+        """Wrap (encrypt) a tenant's data keys again with the user's current key.
+
+        Returns the number of data keys that were wrapped with an older one.
 
         Readers and writers can go on: data keys stay the same. After an interruption, call it again.
         """
@@ -436,7 +438,7 @@ class ConversationKeys:
 
 
 def not_encrypted(scope: Scope, conversation: str) -> WrongKey:
-    """Return the error to raise if a store with a key is to write to a conversation that is not encrypted."""
+    """Return the error for a write, by a store with a key, to a conversation that is not encrypted."""
     return WrongKey(
         f"conversation {log_mark(scope.tenant, conversation)} was written without encryption: export it with a "
         "store that has no key, and import it into an encrypted one"

@@ -148,7 +148,7 @@ def _open_message(key: DataKey, message: Message, seq: int, client_id: str) -> M
 
 
 def open_entry(key: DataKey | None, entry: Entry, tenant: str, conversation: str) -> Entry:
-    """Return an entry decrypted; raise `InvalidRecord` unless this key encrypted it for this seq and conversation."""
+    """Return an entry decrypted; raise `InvalidRecord` if it was not encrypted with this key, seq and conversation."""
     mark = partial(log_mark, tenant, conversation)
     if _form(entry.message) is None:
         raise _not_encrypted(f"entry {entry.seq}", mark())
@@ -168,7 +168,7 @@ def open_entry(key: DataKey | None, entry: Entry, tenant: str, conversation: str
 
 
 def seal_checkpoint(key: DataKey, checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint (summary) with its text, digest, model and trust encrypted; nothing of it is indexed."""
+    """Return a checkpoint (summary) with its text, digest, model and trust encrypted; no text of it is indexed."""
     text = _CheckpointText(checkpoint.text, checkpoint.digest, checkpoint.model, checkpoint.trust)
     data = key.encrypt(_encoder.encode(text), *_checkpoint_place(checkpoint))
     return replace(
@@ -179,7 +179,7 @@ def seal_checkpoint(key: DataKey, checkpoint: Checkpoint) -> Checkpoint:
 def open_checkpoint(
     key: DataKey | None, checkpoint: Checkpoint, place: tuple[str, str]
 ) -> Checkpoint:
-    """Return a checkpoint decrypted; raise `InvalidRecord` unless this key encrypted it for this conversation."""
+    """Return a checkpoint decrypted; raise `InvalidRecord` if it was not encrypted with this key and conversation."""
     what, mark = f"checkpoint {checkpoint.id}", partial(log_mark, *place)
     if checkpoint.model != _TYPE or checkpoint.text:
         raise _not_encrypted(what, mark())
@@ -199,7 +199,7 @@ def _checkpoint_place(checkpoint: Checkpoint) -> tuple[object, ...]:
 
 
 def seal_document(key: DataKey, document: Document) -> Document:
-    """Return a document with its body and its searchable text encrypted; nothing of it is indexed."""
+    """Return a document with its body and its searchable text encrypted; no text of it is indexed."""
     text = document.text.encode()
     plain = len(text).to_bytes(_LENGTH) + text + document.body
     data = key.encrypt(plain, "document", document.kind, document.key)
@@ -207,7 +207,7 @@ def seal_document(key: DataKey, document: Document) -> Document:
 
 
 def open_document(key: DataKey | None, document: Document, place: tuple[str, str]) -> Document:
-    """Return a document decrypted; raise `InvalidRecord` unless this data key encrypted it for its kind and name."""
+    """Return a document decrypted; raise `InvalidRecord` if it was not encrypted with this data key, kind and name."""
     what, mark = f"document {document.kind}/{document.key}", partial(log_mark, *place)
     if not document.body.startswith(_MAGIC) or document.text:
         raise _not_encrypted(what, mark())
@@ -249,7 +249,7 @@ class SealedCounter(TokenCounter):
         self._plain[id(sealed)] = plain
 
     def forget(self, sealed: Message) -> None:
-        """Drop the plain form of an encrypted message that `remember` has stored."""
+        """Drop the plain form of an encrypted message that was passed to `remember`."""
         self._plain.pop(id(sealed), None)
 
     def count_message(self, message: Message) -> int:

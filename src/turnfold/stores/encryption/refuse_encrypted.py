@@ -313,7 +313,7 @@ class _KeylessStore:
         )
 
     async def _check(self, scope: Scope, conversation: str) -> None:
-        """Raise `WrongKey` if a conversation is encrypted; a conversation once found plain is not checked again."""
+        """Raise `WrongKey` if a conversation is encrypted; a conversation that was found plain is not checked again."""
         if (scope.tenant, conversation) in self._plain:
             return
         check_conversation(conversation)

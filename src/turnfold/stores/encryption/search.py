@@ -79,7 +79,10 @@ class ConversationIndex:
     def search(
         self, update: IndexUpdate, terms: Sequence[str], *, limit: int, within: Within
     ) -> list[Hit] | None:
-        """Add the update to the index and search it; return None if entries were replaced: a new index is needed."""
+        """Add the update to the index and search it.
+
+        Returns None if entries were replaced, so that a new index is needed.
+        """
         with self._lock:
             if self._closed:
                 return None
@@ -142,7 +145,7 @@ class IndexCache:
         self._lock = Lock()
 
     def get(self, place: tuple[str, str]) -> ConversationIndex | None:
-        """Return the cached search index of a conversation, or None."""
+        """Return the cached search index of a conversation; None if it is not cached."""
         with self._lock:
             found = self._indexes.get(place)
             if found is not None:
@@ -150,7 +153,7 @@ class IndexCache:
             return found
 
     def put(self, place: tuple[str, str], index: ConversationIndex) -> None:
-        """Cache an index; the least recently used ones are closed if the cache is full."""
+        """Cache a search index; if the cache is full, the least recently used indexes are closed."""
         with self._lock:
             self._indexes[place] = index
             self._indexes.move_to_end(place)

@@ -129,7 +129,10 @@ class EncryptedStore:
         *,
         expect: int | None = None,
     ) -> Appended:
-        """Encrypt and append a batch of entries; try again if another writer was faster, unless `expect` is given."""
+        """Encrypt and append a batch of entries.
+
+        If another writer appended first, try again, unless `expect` is set.
+        """
         check_batch(entries)
         key, place = await self._keys.make(scope, conversation), (scope.tenant, conversation)
         after = self._heads.get(place) if expect is None else expect
@@ -201,7 +204,7 @@ class EncryptedStore:
     async def _same_stored(
         self, scope: Scope, key: DataKey, entries: Sequence[NewEntry]
     ) -> list[NewEntry] | None:
-        """Return the stored, encrypted entries of a batch if all of it is stored with the same content; else None."""
+        """Return the stored, encrypted entries of a batch; None unless all of it is stored with the same content."""
         ids = [one.client_id for one in entries]
         found = await self._inner.find(scope, key.conversation, ids)
         known = {entry.client_id: entry for entry in found}
@@ -273,7 +276,10 @@ class EncryptedStore:
     async def _opened(
         self, scope: Scope, conversation: str, entries: Sequence[Entry], key: DataKey | None
     ) -> list[Entry]:
-        """Return the entries decrypted with `key`; if it is None, with the key that was created meanwhile."""
+        """Return the entries decrypted with `key`.
+
+        If `key` is None, the key that was created since it was looked up is used.
+        """
         if not entries:
             return []
         if key is None:
@@ -285,7 +291,10 @@ class EncryptedStore:
         return await self._run(work, many=len(entries) > _MANY)
 
     async def _run(self, work: Callable[[], _Result], *, many: bool = True) -> _Result:
-        """Return the result of `work`, run in another thread if there is `many` to do and the store is not blocking."""
+        """Return the result of `work`.
+
+        If `many` entries are to be processed and the store is not blocking, it runs in a thread.
+        """
         return work() if self.blocking or not many else await asyncio.to_thread(work)
 
     async def add_checkpoint(
@@ -305,7 +314,7 @@ class EncryptedStore:
         return changed(checkpoint, created=stored.created)
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
-        """Return the newest checkpoint of a conversation decrypted, or None before the first."""
+        """Return the newest checkpoint of a conversation decrypted; None if there is none yet."""
         found = await self._inner.live_checkpoint(scope, conversation)
         key = await self._keys.find(scope, conversation)
         return None if found is None else open_checkpoint(key, found, (scope.tenant, conversation))
@@ -326,7 +335,10 @@ class EncryptedStore:
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        """Remove a checkpoint and all later ones, and write or remove the documents given; return them decrypted."""
+        """Remove a checkpoint and all later ones, and write or remove the documents passed.
+
+        Returns the checkpoints decrypted.
+        """
         for document in put:
             check_document(document)
         key = await self._keys.find(scope, conversation)
@@ -376,7 +388,10 @@ class EncryptedStore:
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Encrypt a new document and write it if the conversation is in the given state; raise `Conflict` if not."""
+        """Encrypt a new document, write it if the conversation has the version `state`, and return the new version.
+
+        Raises `Conflict` if the conversation has another version (generation and epoch).
+        """
         check_name(conversation, "conversation id")
         check_document(document)
         key = await self._keys.make(scope, conversation)
@@ -407,7 +422,7 @@ class EncryptedStore:
     async def drop_document(
         self, scope: Scope, conversation: str, kind: str, key: str, *, expect: int | None = None
     ) -> bool:
-        """Remove a document; return True if it existed. With `expect`, raise `Conflict` for another version."""
+        """Remove a document; return True if it existed. Raises `Conflict` if it has another version than `expect`."""
         await self._keys.find(scope, conversation)
         return await self._inner.drop_document(scope, conversation, kind, key, expect=expect)
 
@@ -465,7 +480,7 @@ class EncryptedStore:
     async def _index_update(
         self, scope: Scope, key: DataKey, index: ConversationIndex | None
     ) -> tuple[ConversationIndex, IndexUpdate | None]:
-        """Return the index and the changes to add to it; a new index if entries of the old one were replaced."""
+        """Return the index, or a new one if entries of the old one were replaced, and the changes to add to it."""
         conversation = key.conversation
         if index is not None and index.seq:
             seq = index.seq
@@ -498,7 +513,10 @@ class EncryptedStore:
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]
     ) -> Captured | None:
-        """Return a consistent snapshot of a conversation, decrypted; `take` is called with each document."""
+        """Return the beginning, head (version) and checkpoints of a conversation, decrypted.
+
+        `take` is called with each document.
+        """
         key, place = await self._keys.find(scope, conversation), (scope.tenant, conversation)
 
         def take_opened(document: Document) -> None:
@@ -537,7 +555,7 @@ class EncryptedStore:
                 raise type(error)(told) from None
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
-        """Delete a conversation, then its data key: its messages cannot be read in backups and old pages any more.
+        """Delete a conversation, then its data key, so that copies in backups and old pages cannot be read any more.
 
         The user's key need not be the right one: a conversation that cannot be decrypted can still be deleted.
         """
@@ -581,7 +599,9 @@ class EncryptedStore:
         return erasure
 
     async def rotate_keys(self, scope: Scope) -> int:
-        """Wrap (encrypt) the data keys of a tenant again with the first of the user's keys; return how many needed it.
+        """Wrap (encrypt) a tenant's data keys again with the first of the user's keys.
+
+        Returns the number of data keys that had an older one.
 
         Before that, every process that uses the store must have both keys, the old and the new one. Data keys and the
         encrypted content do not change.
@@ -641,7 +661,10 @@ class _Spool:
         self._count = 0
 
     def write(self, pieces: Iterable[Piece]) -> list[str]:
-        """Write the data of a restore to the file; return the ids of the conversations. Raises for invalid data."""
+        """Write the data of a restore to the file, and return the ids of the conversations.
+
+        Raises an error if data is invalid.
+        """
         names: dict[str, None] = {}
         order = PieceOrder()
         for piece in pieces:

@@ -1,9 +1,10 @@
 """Append to the PostgreSQL store, in one round trip as long as nobody else writes to the conversation.
 
-A store caches the heads of the conversations it wrote last, and sends the next append on the assumption that the head
-is unchanged: head, entries, search terms and commit in one round trip. The statement names the generation and epoch of
-the cached head, so a stale cache does no harm: if the conversation has changed, lost writes in a failover, or already
-has the client ids, nothing is written, and the append is repeated under the row's lock in two round trips.
+A store caches the heads (newest seq, totals, version) of the conversations it wrote last, and sends the next append on
+the assumption that the head is unchanged: head, entries, search terms and commit in one round trip. The statement names
+the generation and epoch of the cached head, so a stale cache does no harm: if the conversation has changed, lost writes
+in a failover, or already has the client ids, nothing is written, and the append is repeated under the row's lock in two
+round trips.
 
 The search index needs the tool name of a tool result, which is in its tool call. This store has usually just written
 the call, so recent calls are cached too. Token counts that another counter made are counted again before they are used.
@@ -56,7 +57,7 @@ class RecentCache(Generic[_Value]):
         self._values: dict[tuple[str, str], _Value] = {}
 
     def get(self, place: ConversationKey) -> _Value | None:
-        """Return the cached value of a conversation, or None."""
+        """Return the cached value of a conversation; None if there is none."""
         with self._lock:
             return self._values.get(place.keys)
 
@@ -66,7 +67,7 @@ class RecentCache(Generic[_Value]):
             return self._values.pop(place.keys, None)
 
     def put(self, place: ConversationKey, value: _Value) -> None:
-        """Cache the value of a conversation; a full cache drops the oldest one."""
+        """Cache the value of a conversation; if the cache is full, the oldest value is dropped."""
         with self._lock:
             self._values.pop(place.keys, None)
             self._values[place.keys] = value
@@ -131,7 +132,7 @@ class PostgresAppends:
         self._calls = RecentCache[_Calls](_CACHED_CALLS)
 
     async def append(self, place: ConversationKey, batch: Batch, expect: int | None) -> Appended:
-        """Append all entries of a batch, or none; raise `Conflict` unless `expect` is None or the newest seq."""
+        """Append all entries of a batch, or none; raise `Conflict` if `expect` is neither None nor the newest seq."""
         calls = await self._known_calls(place, batch)
         cached = self._heads.take(place)
         if cached and cached.counter == batch.counter and expect in (None, cached.seq):
@@ -149,7 +150,7 @@ class PostgresAppends:
     async def _append_at(
         self, place: ConversationKey, head: Head, batch: Batch, calls: _Calls
     ) -> Appended | None:
-        """Append in one round trip if the conversation is still as in the cached `head`; None if it has changed."""
+        """Append in one round trip; return None if the conversation has changed since the cached `head` was read."""
         now, epoch = self._clock(), new_epoch()
         rows = plan_append(batch, head, {}, created=now, epoch=epoch, expect=None)
         assert isinstance(rows, list)  # noqa: S101 (nothing is known, so nothing is repeated)

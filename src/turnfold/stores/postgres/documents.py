@@ -119,7 +119,7 @@ def to_checkpoint(record: object, checksum: object, mark: LogMark) -> Checkpoint
 
 
 def find_version(place: ConversationKey, kind: str, key: str) -> Statement:
-    """Return the statement that selects a document's version (0 if it does not exist) and two values with it.
+    """Return the statement that selects a document's version (0 if it does not exist) and two other values.
 
     These are the highest version of any removed document, and whether this document has a searchable text.
     """
@@ -132,7 +132,7 @@ def find_version(place: ConversationKey, kind: str, key: str) -> Statement:
 
 
 def to_version(found: Rows) -> tuple[int, int, bool]:
-    """Return a document's version, the highest version of a removed one, and if it is searchable (`find_version`)."""
+    """Return the row of `find_version`: version, highest version of removed documents, True if searchable."""
     return cast("tuple[int, int, bool]", tuple(found[0]))
 
 

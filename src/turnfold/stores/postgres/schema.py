@@ -374,7 +374,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 async def migrate(link: Link) -> None:
-    """Apply the migrations that the database lacks, and create the view `ai_message` unless that name is taken.
+    """Apply the migrations that the database lacks, and create the view `ai_message` if nothing else has that name.
 
     Safe to run in many processes at once. If a table of an earlier program has the name, the view is created by the
     first process that opens the store after the table was renamed.
@@ -404,7 +404,7 @@ async def migrate(link: Link) -> None:
 
 
 async def _applied(link: Link) -> list[str]:
-    """Return the names of the applied migrations; raise `UnsafeStore` if this release does not know one of them."""
+    """Return the names of the applied migrations; raise `UnsafeStore` if one of them is unknown to this release."""
     [found] = await link.ask(Statement("SELECT name FROM turnfold_migration ORDER BY name"))
     applied = [str(name) for (name,) in found]
     known = [name for name, _ in MIGRATIONS]

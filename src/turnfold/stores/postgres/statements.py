@@ -86,12 +86,12 @@ def key_of(name: str) -> str:
 
 
 def long_form(name: str) -> str | None:
-    """Return the name if `key_of` shortens it, so that it must be stored in full too; else None."""
+    """Return the name if `key_of` shortens it, because it must then be stored in full too; None if not."""
     return None if key_of(name) == name else name
 
 
 class ConversationKey:
-    """The keys by which statements name a conversation: those of its tenant and of its id."""
+    """The keys that statements use for a conversation: one made from its tenant, one from its id."""
 
     __slots__ = ("conversation", "keys", "name", "tenant")
 
@@ -107,7 +107,7 @@ class ConversationKey:
 
     @classmethod
     def of_keys(cls, tenant_key: str, name: str) -> ConversationKey:
-        """Return the keys of a conversation, given the tenant's key instead of its name."""
+        """Return the keys of a conversation from its tenant's key (instead of the tenant's name) and its id."""
         place = cls("", name)
         place.tenant = tenant_key
         place.keys = (tenant_key, place.conversation)
@@ -137,13 +137,13 @@ def scoped(place: ConversationKey, terms: Iterable[str]) -> list[str]:
 
 
 def scoped_marks(place: ConversationKey, marks: Iterable[str]) -> list[str]:
-    """Return filter marks (such as a role or tool name) in the form stored in the search index: as digests."""
+    """Return filter terms (such as a role or tool name) in the form stored in the search index: as digests."""
     tenant = _tenant_digest(place)
     return [f"{tenant}:@{blake2b(mark.encode(), digest_size=10).hexdigest()}" for mark in marks]
 
 
 def index_text(place: ConversationKey, found: Findable) -> str:
-    """Return all terms and filter marks of a text in the form stored in the search index, separated by spaces."""
+    """Return all terms and filter terms of a text in the form stored in the search index, separated by spaces."""
     terms = sorted(distinct_terms(found.text))
     marks = scoped_marks(place, sorted(found.marks))
     return " ".join((_conversation_mark(place), *scoped(place, terms), *marks))
@@ -173,7 +173,7 @@ def _allow(named: Sequence[str]) -> Statement:
 
 
 def index_texts(place: ConversationKey, new: Sequence[IndexedText]) -> list[Statement]:
-    """Return statements that add texts of checkpoints and documents to the search index, which lacks them so far."""
+    """Return statements that add texts of checkpoints and documents, which must be new, to the search index."""
     new = [each for each in new if each.text]
     if not new:
         return []
@@ -222,7 +222,7 @@ _ROW = (
 
 @dataclass(frozen=True, slots=True)
 class ConversationRow:
-    """The row of a conversation: its head (newest seq, totals, version), and if it was deleted."""
+    """The row of a conversation: its head (newest seq, totals, version), and whether it was deleted."""
 
     head: Head
     deleted: bool = False
@@ -322,7 +322,7 @@ def next_head(head: Head) -> Head:
 
 
 def save_head(place: ConversationKey, head: Head, *, before: State, now: int) -> Statement:
-    """Return the statement that updates a conversation's head (newest seq, version) if its state is `before`."""
+    """Return the statement that updates a conversation's head (newest seq, version) if its version is `before`."""
     return Statement(_SAVE_HEAD, _head_values(place, head, before=before, now=now))
 
 
@@ -469,7 +469,7 @@ def entry_epoch(place: ConversationKey, seq: int) -> Statement:
 
 
 def rows_of_turn(place: ConversationKey, turn: int) -> Statement:
-    """Return the statement that selects the entries of one turn, whose bounds it finds by binary search."""
+    """Return the statement that selects the entries of one turn; it finds the turn's bounds by binary search."""
     edges = f"{_binary_search('first', 'turn >= $3')}, {_binary_search('stop', 'turn > $3')}"
     where = "seq >= (SELECT max(low) FROM first) AND seq < (SELECT max(low) FROM stop) ORDER BY seq"
     return _select_rows(where, (*place.keys, turn), edges)
@@ -521,7 +521,7 @@ def to_rows(place: ConversationKey, found: Rows) -> list[Row]:
 
 
 def change_costs(place: ConversationKey, changed: Sequence[tuple[int, int, int]]) -> Statement:
-    """Return the statement that updates the token counts of entries, given as (seq, tokens, running sum)."""
+    """Return the statement that updates the token counts of entries; `costs` has (seq, tokens, running sum) of each."""
     seqs, tokens, running = map(list, zip(*changed, strict=True))
     return Statement(
         "UPDATE turnfold_entry AS entry SET tokens = new.tokens, running = new.running "

@@ -585,7 +585,7 @@ class PostgresStore:
         replaced: Sequence[Document],
         dropped: Sequence[Document],
     ) -> list[Statement]:
-        """Return the statements that write and delete documents; raise `Conflict` if one has another version."""
+        """Return the statements that write and delete documents; raise `Conflict` if a document has another version."""
         given = (*replaced, *dropped)
         asked = [doc_sql.find_version(place, each.kind, each.key) for each in given]
         answers = await link.ask(*asked) if asked else []
@@ -649,7 +649,7 @@ class PostgresStore:
 
 
 def _erased_head(head: Head, old: Row, new: Row, checkpoint: str) -> Head:
-    """Return the head (newest seq, totals, version) after the entry `old` was replaced by `new`."""
+    """Return the head (newest seq, totals, version) of the conversation after `new` has replaced the entry `old`."""
     return replace(head, tokens=head.tokens + new.tokens - old.tokens, checkpoint=checkpoint)
 
 

@@ -212,7 +212,7 @@ def hang_up(connection: Connection) -> None:
 
 
 def is_idle(connection: Connection) -> bool:
-    """Return True if an unused connection of the pool still works: a server that closes one sends something."""
+    """Return True if an unused connection of the pool still works; if it is closed, the server has sent something."""
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(connection.pgconn.socket, selectors.EVENT_READ)

@@ -90,11 +90,11 @@ class Link(Protocol):
     """One transaction on a connection: executes the statements that are passed to it."""
 
     async def ask(self, *statements: Statement) -> list[Rows]:
-        """Execute statements in one round trip to the server; return the rows of each."""
+        """Execute statements in one round trip to the server; return the rows of each statement."""
         ...
 
     async def finish(self, *statements: Statement) -> list[Rows]:
-        """Execute statements and commit, in one round trip; return the rows of each. No statement can follow."""
+        """Execute statements and commit, in one round trip; return the rows of each. No statement may follow."""
         ...
 
     def allow_long(self, *, unlimited: bool = False) -> None:
@@ -169,7 +169,7 @@ class _AsyncTransaction(_Transaction[AsyncConnection]):
 
 
 class _Pool(ABC):
-    """A pool of connections: blocking ones, or those of one event loop."""
+    """A pool of connections: of blocking connections, or of the connections of one event loop."""
 
     def __init__(self, url: str, limits: TimeLimits) -> None:
         self._url = url
@@ -280,7 +280,7 @@ class _LoopPool(_Pool):
 
 
 class PostgresEngine:
-    """Runs transactions of a tenant in one database, on pooled connections that are opened on demand."""
+    """Runs transactions in one database, each for one tenant; connections are pooled and opened on demand."""
 
     def __init__(
         self, url: str, limits: TimeLimits, *, blocking: bool, pool_size: int, prepare: Work[None]
@@ -307,7 +307,10 @@ class PostgresEngine:
         self.transactions = 0
 
     async def transact(self, tenant: str, work: Work[Result], *, reading: bool = False) -> Result:
-        """Run `work` in one transaction of a tenant; return its result. `reading`: the transaction is read-only."""
+        """Run `work` in one transaction of a tenant and return its result.
+
+        With `reading`, the transaction is read-only.
+        """
         self._process.check()
         if not self._prepared and not self.closed:
             settings = Statement(self._prepare_settings)

@@ -48,7 +48,12 @@ _FETCHED_BYTES = 4 << 20
 async def capture(
     link: Link, place: ConversationKey, take: Callable[[Document], None], *, blocking: bool
 ) -> Captured | None:
-    """Return a snapshot of a conversation without its entries, or None; `take` is called with each document."""
+    """Return the opening record, head (version) and checkpoints of a conversation.
+
+    Returns None if it does not exist or was deleted.
+
+    `take` is called with each document, one by one; entries are not read.
+    """
     found, opening, checkpoints, _ = await link.ask(
         sql.find_head(place), _find_opening(place), doc_sql.find_checkpoints(place), _sort(place)
     )

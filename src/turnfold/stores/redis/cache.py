@@ -1,10 +1,10 @@
 """A Redis cache in front of a durable store: the same results with fewer rows read.
 
 Writes go to the durable store, which alone acknowledges them. Reads of the newest entries, of documents and of
-checkpoints first read the head of the conversation there, one lookup by key, and use a cached value only if it was read
-at exactly that head. So nothing has to be invalidated. If Redis is down, slow, emptied, damaged or stale, a read takes
-longer, but its result is the same. The head itself, and every value whose cached copy is not authentic, come from the
-durable store.
+checkpoints first read the head (version) of the conversation there, one lookup by key, and use a cached value only if
+it was read at exactly that head. So nothing has to be invalidated. If Redis is down, slow, emptied, damaged or stale, a
+read takes longer, but its result is the same. The head itself, and every value whose cached copy is not authentic, come
+from the durable store.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ class CachedStore:
         head: Head,
         started: float,
     ) -> _Cached:
-        """Return the cached value if the conversation has not changed since; else load it, cache it and return it."""
+        """Return the cached value if the conversation has not changed since; otherwise load, cache and return it."""
         cached = await self._cache.get(*place, kind)
         if cached is not None and is_fresh(cached.head, head):
             self._cache.counts.hits += 1
@@ -349,7 +349,10 @@ class CachedStore:
     async def _current_window(
         self, scope: Scope, conversation: str, head: Head
     ) -> CachedWindow | None:
-        """Return the cached newest entries, extended to `head` by those added since; None if that is not possible."""
+        """Return the cached newest entries, extended to `head` by the entries added since.
+
+        Returns None if that is not possible.
+        """
         cached = await self._cache.get(scope, conversation, _WINDOW, CachedWindow)
         if cached is None or is_fresh(cached.head, head):
             self._cache.counts.hits += cached is not None
@@ -368,7 +371,7 @@ class CachedStore:
     async def _has_own_costs(
         self, scope: Scope, conversation: str, head: Head, started: float
     ) -> bool:
-        """Return True if token counts at `head` may be cached: made by the store's own counter, and read recently."""
+        """Return True if token counts at `head` may be cached: made by the store's own counter, and just read."""
         if self._counter is None and await self._unchanged(scope, conversation, head, started):
             self._counter = head.counter
         return head.counter == self._counter and self._monotonic() - started <= OLDEST_FILL

@@ -1,7 +1,7 @@
 """The values cached in Redis: their types, when they may be used, and how they are authenticated and stored.
 
-Every value contains the head of the conversation at which it was read, and is used only if the durable store has
-exactly that head now: seq, checkpoint, generation with its epoch, and the token counts with their counter. A window
+Every value contains the head (version) of the conversation at which it was read, and is used only if the durable store
+has exactly that head now: seq, checkpoint, generation with its epoch, and the token counts with their counter. A window
 (the newest entries) cached at an older head can be extended, because a log only grows: the entries from its newest one
 on are read, and the first of them must equal that newest entry. It does not after a restored backup or a failover,
 where an entry may have the same seq and text but another epoch.
@@ -144,7 +144,7 @@ def seal(value: msgspec.Struct, secret: bytes, key: str, field: bytes) -> bytes 
 def open_sealed(
     sealed: bytes, kind: type[ValueT], secret: bytes, *, key: str, field: bytes
 ) -> ValueT | None:
-    """Return the decoded value if its authentication tag is right for this key and field, else None."""
+    """Return the decoded value; None if its authentication tag is not right for this key and field."""
     digest, body = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
     if not hmac.compare_digest(digest, _seal_digest(body, secret, key, field)):
         return None
@@ -168,7 +168,7 @@ def _seal_digest(body: bytes, secret: bytes, key: str, field: bytes) -> bytes:
 
 
 def entries_of(rows: Sequence[Row]) -> list[Entry] | None:
-    """Return the entries that cached rows contain, or None if a row cannot be decoded."""
+    """Return the entries that cached rows contain; None if a row cannot be decoded."""
     try:
         return [row_entry(row) for row in rows]
     except InvalidRecord:
@@ -178,7 +178,7 @@ def entries_of(rows: Sequence[Row]) -> list[Entry] | None:
 def make_window(
     head: Head, entries: Sequence[Entry], *, tokens: int, messages: int
 ) -> CachedWindow | None:
-    """Return the newest entries as a value to cache; None if they do not end at `head`, so the log has changed."""
+    """Return the newest entries as a value to cache; None if they do not end at `head`, because the log has changed."""
     covered = [entry for entry in entries if entry.seq <= head.seq]
     if not covered or not _ends_at(head, covered[-1]):
         return None
@@ -204,7 +204,7 @@ def tail_of(window: CachedWindow, *, tokens: int, messages: int) -> Sequence[Row
 
 
 def extend_window(window: CachedWindow, head: Head, newer: Sequence[Entry]) -> CachedWindow | None:
-    """Return cached rows extended by `newer` ones to a later state; None if these do not continue the cached ones.
+    """Return cached rows extended by `newer` rows to a later version; None if these do not follow the cached ones.
 
     `newer` are the entries of the log from the window's newest one on.
     """
@@ -220,7 +220,7 @@ def extend_window(window: CachedWindow, head: Head, newer: Sequence[Entry]) -> C
 
 
 def _trimmed(window: CachedWindow, count: int) -> CachedWindow | None:
-    """Return the cached rows cut to their token budget; None if there is none, so that the value stays small."""
+    """Return the cached rows cut to their token budget, so that the value stays small; None if no rows are left."""
     if window.budget == _UNKNOWN:
         return CachedWindow(window.head, _UNKNOWN, window.rows[-count:])
     rows = tail_of(window, tokens=window.budget, messages=0)
@@ -271,7 +271,7 @@ class SessionValueRead:
 
 
 class _SessionMark(NamedTuple):
-    """The mark in Redis beside a session value: which store wrote the value, at which state, and its digest."""
+    """A record in Redis beside a session value: which store wrote the value, at which version, and its digest."""
 
     store: str
     state: State
@@ -352,7 +352,7 @@ class SealedValues:
     async def get(
         self, scope: Scope, conversation: str, field: bytes, kind: type[ValueT]
     ) -> ValueT | None:
-        """Return the cached value if there is one and its authentication tag is right, else None."""
+        """Return the cached value; None if there is none, or if its authentication tag is wrong."""
         secret = await self._get_secret()
         key = self._key(scope, conversation)
         sealed = await self.engine.fetch(key, field) if secret else None
@@ -368,7 +368,7 @@ class SealedValues:
     async def put(
         self, scope: Scope, conversation: str, field: bytes, value: msgspec.Struct, generation: int
     ) -> None:
-        """Cache a value in Redis unless one of a newer generation is cached; values too large are not cached."""
+        """Cache a value in Redis, unless it is too large or a value of a newer generation is cached."""
         secret = await self._get_secret()
         if not secret:
             return
@@ -438,7 +438,7 @@ class SealedValues:
     async def write_segment(
         self, scope: Scope, conversation: str, view: View, entries: Sequence[Entry], *, since: float
     ) -> None:
-        """Cache what one query needs (a view and the newest entries of a conversation), read after time `since`."""
+        """Cache what one query needs: a view and the newest entries of a conversation, read after the time `since`."""
         fits = not entries or _ends_at(view.head, entries[-1])
         if not fits or self._monotonic() - since > OLDEST_FILL:
             self.counts.unfit += 1
@@ -450,7 +450,7 @@ class SealedValues:
     async def write_session(
         self, scope: Scope, conversation: str, value: bytes, state: State
     ) -> None:
-        """Store the session value of a conversation in Redis; `state` is the conversation's state that it shows."""
+        """Store the session value of a conversation in Redis; `state` is the conversation's version that it shows."""
         secret = await self._get_secret()
         if not secret or len(value) > self._largest_value:
             self.counts.unfit += 1

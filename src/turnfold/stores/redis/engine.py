@@ -43,7 +43,7 @@ _FIRST_PAUSE = 0.1
 
 
 class Breaker:
-    """A circuit breaker: closed, all calls are made; open, none; probing, one, whose result decides. Thread-safe."""
+    """A circuit breaker. Closed, it allows all calls; open, none; probing, one, whose result decides. Thread-safe."""
 
     def __init__(self, *, longest_pause: float, clock: Callable[[], float]) -> None:
         self._longest_pause = longest_pause
@@ -200,7 +200,7 @@ class _AsyncClient(Protocol):
 
 
 class SessionKeys(NamedTuple):
-    """The three Redis keys of a conversation: its session value, the mark of the last writer, its cached values."""
+    """The three Redis keys of a conversation: its session value, the record of the last writer, its cached values."""
 
     value: str
     mark: str
@@ -267,7 +267,7 @@ class RedisEngine:
         return await self._call("PING") is not None
 
     async def fetch(self, key: str, field: bytes) -> bytes | None:
-        """Return a field of a conversation's hash, or None if it is missing or Redis does not respond."""
+        """Return a field of a conversation's hash; None if it is missing or Redis does not respond."""
         answer = await self._call("HGET", key, field)
         return answer if isinstance(answer, bytes) else None
 
@@ -281,12 +281,12 @@ class RedisEngine:
         generation: int,
         ttl_seconds: float,
     ) -> bool:
-        """Cache a value unless this store has cached one of a newer generation; return True if it was cached."""
+        """Cache a value, unless this store has cached a value of a newer generation; return True if it was cached."""
         values = (generation, field, value, int(ttl_seconds * 1000), _MAX_FIELDS, store)
         return await self._run(_FILL, (key,), values) == 1
 
     async def read_session(self, keys: SessionKeys, field: bytes = b"") -> FoundSession:
-        """Return the session value and its mark, in one request; with `field`, that cached value too."""
+        """Return the session value and the record of its writer in one request; with `field`, that cached value too."""
         answer = await self._run(_READ_SESSION, keys, (field,))
         if not isinstance(answer, list):
             return FoundSession()
@@ -308,7 +308,10 @@ class RedisEngine:
         digest: str,
         ttl_seconds: float,
     ) -> bool:
-        """Store the session value of a state; return False if a newer one is there or the conversation was deleted."""
+        """Store the session value of a version.
+
+        Returns False if a newer value is there or the conversation was deleted.
+        """
         milliseconds = int(ttl_seconds * 1000)
         values = (store, *state, digest, value, milliseconds)
         return await self._run(_WRITE_SESSION, (keys.value, keys.mark, keys.cache), values) == 1
@@ -349,7 +352,7 @@ class RedisEngine:
         return answer
 
     async def _call(self, *arguments: _Argument) -> object:
-        """Send one command to Redis; return the response, or None if there is none in time or the breaker is open.
+        """Send one command to Redis; return None if there is no response in time or the breaker is open.
 
         An error that concerns only this key or script is returned, not raised.
         """

@@ -44,7 +44,7 @@ _RETRY_ALONE = (TryAlone, apsw.ConstraintError)
 
 
 class Writer:
-    """The connection that writes, and its transactions, each with a group of jobs; used by one thread at a time."""
+    """The connection that writes, in transactions with a group of jobs each; used by one thread at a time."""
 
     def __init__(self, connection: Connection) -> None:
         self._writer = connection
@@ -101,7 +101,7 @@ class Writer:
         return True
 
     def _run_alone(self, job: Job) -> None:
-        """Run one write job in a savepoint; if it fails, roll it back and keep its error for the caller."""
+        """Run one write job in a savepoint; if it fails, roll it back and store its error for the caller."""
         self._writer.execute("SAVEPOINT job")
         try:
             job.result = job.kind.alone(self._writer, job.item)

@@ -111,7 +111,7 @@ def put_document(
     seen: tuple[int, int] | None = None,
     clock: Callable[[], int],
 ) -> Written:
-    """Write a document; an existing one with the same kind and key is replaced."""
+    """Write a document; it replaces a document with the same kind and key."""
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     before = record.head.state
     if state is not None:
@@ -169,7 +169,10 @@ def drop_document(
     expect: int | None,
     clock: Callable[[], int],
 ) -> bool:
-    """Delete a document and record its version, so that no later one gets this version; return True if it existed."""
+    """Delete a document and record its version, so that no later document gets the same one.
+
+    Returns True if it existed.
+    """
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     version = sql.document_version(connection, record.key, *place)
     check_version(expect, version, *place)
@@ -201,7 +204,7 @@ def change_documents(
     dropped: Sequence[Document],
     now: int,
 ) -> None:
-    """Write the `replaced` and delete the `dropped` documents; raise `Conflict` if one has another version than given.
+    """Write the `replaced` and delete the `dropped` documents; raise `Conflict` if a document has another version.
 
     The version of a new document is 0.
     """
@@ -250,7 +253,10 @@ def drop_checkpoint(
 
 
 def drop_checkpoints(connection: Connection, tenant: str, key: int, first: int) -> tuple[int, str]:
-    """Delete the checkpoints that cover the entry `first`; return how many, and the id of the newest that is left."""
+    """Delete the checkpoints that cover the entry `first`.
+
+    Returns their number, and the id of the newest that is left.
+    """
     known = sql.checkpoints(connection, key)
     for each in known:
         if each.upto >= first:
@@ -261,7 +267,7 @@ def drop_checkpoints(connection: Connection, tenant: str, key: int, first: int) 
 
 
 def counts(connection: Connection, key: int) -> tuple[int, int]:
-    """Return how many checkpoints and how many documents a conversation has."""
+    """Return the number of checkpoints and the number of documents of a conversation."""
     return (
         sql.scalar(connection, "SELECT count(*) FROM checkpoint WHERE conversation = ?", (key,)),
         sql.scalar(connection, "SELECT count(*) FROM document WHERE conversation = ?", (key,)),
@@ -269,7 +275,7 @@ def counts(connection: Connection, key: int) -> tuple[int, int]:
 
 
 def find_document(connection: Connection, key: int, place: tuple[str, str]) -> Document | None:
-    """Return the document at `place` (kind, key), or None if there is none."""
+    """Return the document at `place` (kind, key); None if there is none."""
     found = connection.execute(f"{_DOCUMENTS} AND kind = ? AND key = ?", (key, *place)).fetchone()
     return sql.to_document(connection, key, found) if found is not None else None
 

@@ -112,7 +112,10 @@ class SqliteEngine(Writer):
         """Number of jobs in these transactions."""
 
     async def write(self, work: Callable[[Connection], Result], *, once: bool = False) -> Result:
-        """Run `work` in a transaction; return its result once it is committed and on disk. `once`: never retried."""
+        """Run `work` in a transaction; return its result once it is committed and on disk.
+
+        With `once`, it is never retried.
+        """
         kind = ONCE if once else SINGLE
         return await self.submit(
             cast("JobKind[Callable[[Connection], Result], Result]", kind), work
@@ -195,7 +198,9 @@ class SqliteEngine(Writer):
         return self._closed
 
     def prepare(self, work: Callable[[Connection], None], *, unless_busy: bool = False) -> None:
-        """Run `work`, such as a migration, on the writer before any job uses it; it begins its own transaction.
+        """Run `work`, such as a migration, on the writer's connection before any job.
+
+        `work` begins its own transaction.
 
         With `unless_busy`, the work is optional: it is skipped if another program is writing.
         """
@@ -329,7 +334,7 @@ class SqliteEngine(Writer):
                 return
 
     def _lead(self, own: Job | None = None, *, check_lost: bool = False) -> None:
-        """Become the leader, which runs the queued jobs, unless another caller is; stop once the job `own` is done."""
+        """Become the leader, which runs the queued jobs, unless there is one; stop when the job `own` is done."""
         # The queue is checked again after a turn: a job queued during it started no leader.
         while self._jobs or self._group:
             if own is not None and own.notified:

@@ -84,7 +84,9 @@ class _Erasing(NamedTuple):
 
 
 def delete(connection: Connection, tenant: str, name: str, *, now: int) -> Erasure:
-    """Delete a conversation: a short one now; a long one is hidden now, and `erase_some` deletes it in steps.
+    """Delete a conversation at once if it is short.
+
+    A long one is hidden at once, and `erase_some` deletes it in steps.
 
     `is_erasing` is True until that is finished.
     """
@@ -133,7 +135,7 @@ def _entry_ids(key: int) -> tuple[int, int]:
 
 
 class EntryErasure(NamedTuple):
-    """A request to erase an entry: the message that replaces it, and the documents to replace and to drop with it."""
+    """A request to erase an entry: the message that replaces it, and the documents to replace and to delete."""
 
     conversation: str
     seq: int
@@ -201,7 +203,7 @@ def _has_long_place(connection: Connection, key: int) -> bool:
 def next_long_place(
     connection: Connection, known: index.LongPlace | None
 ) -> index.LongPlace | None:
-    """Return the long text that is removed from the index in parts next, with its terms; None if there is none.
+    """Return the long text, with its terms, of which parts are removed from the index next; None if there is none.
 
     If it is the same text as `known`, its terms are not made again.
     """
@@ -240,7 +242,7 @@ def _long_place_of(connection: Connection, erasing: _Erasing) -> int | None:
 
 
 def _erase_part(connection: Connection, erasing: _Erasing, long: index.LongPlace | None) -> bool:
-    """Remove a part of a long text from the index; return False if the next text is not a long one."""
+    """Remove a part of a long text from the index; return False if the next text to remove is not long."""
     place = _long_place_of(connection, erasing)
     if place is None:
         return False
@@ -264,7 +266,7 @@ def is_erasing(connection: Connection) -> bool:
 
 
 def erasing_keys(connection: Connection) -> list[int]:
-    """Return the primary keys of hidden conversations that are not all deleted yet; the index may still have them."""
+    """Return the primary keys of hidden conversations whose rows are not all deleted; the index may still have them."""
     found = connection.execute("SELECT key FROM conversation WHERE tenant = ?", (_DELETED_TENANT,))
     return [cast("int", row[0]) for row in found]
 
@@ -396,7 +398,7 @@ def _erase_rows(
 
 
 def _within_bytes(sizes: list[tuple[int, int]], limit: int) -> int:
-    """Return how many of the first rows, given as (seq, bytes), have at most `limit` bytes together: at least one."""
+    """Return how many of the first rows (seq, bytes) have at most `limit` bytes together; at least 1."""
     total = 0
     for place, (_, size) in enumerate(sizes):
         total += size

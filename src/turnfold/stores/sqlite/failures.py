@@ -44,7 +44,7 @@ def read_error(error: BaseException) -> StoreError:
 
 
 def write_error(error: BaseException, *, committing: bool) -> StoreError:
-    """Return the store error to raise for a failed write transaction; `committing`: it may have been committed."""
+    """Return the store error to raise for a failed write transaction; with `committing`, it may have been committed."""
     if other := _schema_error(error):
         return other
     reason = f"{type(error).__name__}: {error}"
@@ -58,7 +58,7 @@ def write_error(error: BaseException, *, committing: bool) -> StoreError:
 
 
 def interrupted_error() -> StoreUnavailable:
-    """Return the error for a write that an interrupt rolled back, and that is not retried."""
+    """Return the error for a write that an interrupt rolled back and that is not retried."""
     return StoreUnavailable(
         "nothing was written: the writing thread was interrupted (Ctrl-C, or an exception of a signal handler); retry"
     )

@@ -70,7 +70,10 @@ class Connect(Protocol):
     """Function that opens a SQLite connection, used to check which program made a file."""
 
     def __call__(self, address: str, *, only: bool, keep_log: bool) -> Connection:
-        """Connect to a path, or with `only` to a URI for reading; with `keep_log`, closing keeps the -wal file."""
+        """Connect to a path; with `only`, to a URI for reading.
+
+        With `keep_log`, closing does not delete the -wal file.
+        """
         ...
 
 
@@ -98,7 +101,7 @@ def check_file_owner(path: str, connect: Connect) -> bool:
 
 
 def _holds_bytes(file: Path) -> bool:
-    """Return True if there is a file and it is not empty; another process may remove it at any moment."""
+    """Return True if the file exists and is not empty; another process may remove it at any moment."""
     found = _stat(os.fsencode(file))
     return found is not None and stat.S_ISREG(found.st_mode) and found.st_size > 0
 
@@ -119,7 +122,10 @@ def _has_mark(file: Path) -> bool:
 
 
 def _check_unlocked(address: str, connect: Connect) -> tuple[str, bool]:
-    """Read the file without locks; return the reason to refuse it ("" for none), and if that result is certain."""
+    """Read the file without locks.
+
+    Returns the reason to refuse it ("" if there is none), and True if that is certain.
+    """
     try:
         with closing(connect(address, only=True, keep_log=True)) as connection:
             reason = _foreign_reason(connection)
@@ -194,7 +200,10 @@ class FirstWrite:
         self._begun = False
 
     def check(self, connection: Connection, path: str, *, had_log: bool) -> None:
-        """Raise `UnsafeStore` if a file's write-ahead log is missing; `had_log`: there was one before it was opened."""
+        """Raise `UnsafeStore` if a file's write-ahead log is missing.
+
+        `had_log` says if there was a log before opening.
+        """
         header = _header(connection)
         if not is_marked(header):  # just created: the tables are in the log only
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -315,7 +324,7 @@ def copy_into(target: str, source: Connection) -> None:
 
 
 def file_address(path: str | Path) -> str:
-    """Return the absolute path of a store's file; raise `InvalidOption` if it cannot be the path of one.
+    """Return the absolute path of a store's file; raise `InvalidOption` if the path cannot be that of a file.
 
     SQLite gives no absolute path a special meaning, and an absolute path stays valid if the process changes directory.
     """
@@ -387,7 +396,7 @@ class SqliteFile:
         return self.check_now(connection)
 
     def check_now(self, connection: Connection) -> UnsafeStore | None:
-        """Check that the database file, its -wal file and its header are those opened; return the error if not."""
+        """Check that the database file, its -wal file and its header are still those opened; return an error if not."""
         if self._identity is None or self.fault is not None:
             return self.fault
         self._fresh = time.monotonic() + _FRESH
@@ -462,7 +471,9 @@ class SqliteFile:
         )
 
     def _identify(self, driver: apsw.Connection, before: os.stat_result | None) -> bool:
-        """Remember which file (inode, device) the first connection opened; set `fault` if a later one opened another.
+        """Store which file (inode, device) the first connection opened.
+
+        Sets `fault` if a later one opened another file.
 
         Returns False if the file was replaced while the first connection opened it: it must be opened again.
         """

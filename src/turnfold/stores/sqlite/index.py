@@ -123,7 +123,7 @@ class TermDigests:
         self._known: dict[str, str] = {}
 
     def of(self, term: str) -> str:
-        """Return the digest of a term or mark: only letters and digits, so it cannot contain query syntax."""
+        """Return the digest of a term; it has only letters and digits, so it cannot contain query syntax."""
         return self._known.get(term) or self._known.setdefault(term, _digest(term, self._key))
 
     def number(self, term: str) -> int:
@@ -145,7 +145,7 @@ def _number(digest: str) -> int:
 
 
 class IndexedPart(NamedTuple):
-    """Terms of an indexed text that are written in one transaction: all of them, or a part of very many."""
+    """Terms of an indexed text that are written in one transaction: all of them, or a part if there are very many."""
 
     place: int
     number: int
@@ -159,7 +159,7 @@ class IndexedPart(NamedTuple):
 
 
 def parts_of(place: int, found: Findable | None, digests: TermDigests) -> list[IndexedPart]:
-    """Split the terms and filter marks of a text into parts of about `BATCH_TERMS`; equal texts give equal parts."""
+    """Split the terms and filter terms of a text into parts of about `BATCH_TERMS`; equal texts give equal parts."""
     of = digests.of
     terms = [of(term) for term in distinct_terms(found.text)] if found is not None else []
     marks = [of(mark) for mark in found.marks] if found is not None else []
@@ -189,7 +189,7 @@ class IndexRows(NamedTuple):
 
 
 def rows_of(parts: Iterable[IndexedPart], tenant: str, change: int) -> IndexRows:
-    """Return parts of indexed texts and the counts of their terms as JSON; `change`: 1 to add them, -1 to remove."""
+    """Return parts of indexed texts and the counts of their terms as JSON; `change` is 1 to add them, -1 to remove."""
     every = TermDigests(tenant).all_places
     entries: Counter[int] = Counter()
     texts: Counter[int] = Counter()
@@ -224,7 +224,7 @@ def add_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> Non
 
 
 def _remove_rows(connection: Connection, index: IndexTables, rows: IndexRows) -> None:
-    """Remove (parts of) texts from the search index; their terms must be the ones they were added with."""
+    """Remove texts or parts of texts from the search index; `terms` must be those with which they were added."""
     table = index.postings
     _count(connection, index, rows)
     connection.execute(
@@ -269,7 +269,10 @@ def prepare_index(connection: Connection) -> None:
 
 
 def _is_current(connection: Connection) -> bool | None:
-    """Return True if this release splits texts into the words of the search index; None if there is no index."""
+    """Return True if the words in the search index were split by the rules of this release.
+
+    Returns None if there is no index.
+    """
     made_by = sql.scalar(connection, "SELECT made_by FROM search_index WHERE NOT retired")
     return None if made_by is None else made_by == TERMS_MADE_BY
 
@@ -333,7 +336,7 @@ def oldest_retired(connection: Connection) -> int | None:
 
 
 def remove_retired(connection: Connection) -> None:
-    """Delete some rows or one table of the oldest retired search index; called until none is left."""
+    """Delete some rows or one table of the oldest retired search index; called until no retired index is left."""
     number = oldest_retired(connection)
     if number is None:
         return
@@ -372,7 +375,7 @@ def _delete_some(connection: Connection, table: str) -> int:
 
 
 def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict[int, int]:
-    """Return the texts of a conversation of which only some parts are indexed: number of indexed parts by text id."""
+    """Return {text id: number of indexed parts} of a conversation's texts of which only some parts are indexed."""
     if not _exists(connection, index.parts):
         return {}
     first, last = sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ)
@@ -384,7 +387,7 @@ def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict
 
 
 def set_parts_indexed(connection: Connection, index: IndexTables, place: int, done: int) -> None:
-    """Record how many parts of a long text are in the search index; `done` is 0 if none or all of them are."""
+    """Record how many parts of a long text are in the search index; `done` is 0 if no part or all parts are."""
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {index.parts} (place INTEGER PRIMARY KEY, done INTEGER NOT NULL) STRICT"
     )
@@ -581,7 +584,7 @@ def long_place(connection: Connection, tenant: str, key: int, place: int) -> Lon
 
 
 def remove_part(connection: Connection, tenant: str, key: int, long: LongPlace) -> bool:
-    """Mark one part of a long text as deleted in the search index; return True if other parts are left."""
+    """Mark one part of a long text as deleted in the search index; return True if there are more parts."""
     live = live_index(connection)
     if long.damaged or not _is_removable(connection, key) or live != long.tables:
         _start_new_index(connection)

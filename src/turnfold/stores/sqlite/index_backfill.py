@@ -78,7 +78,7 @@ _WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
 
 
 def count_unindexed(connection: Connection, tenant: str, conversation: str | None) -> int:
-    """Return how many entries of a tenant, or of one conversation, wait to be indexed."""
+    """Return the number of entries of a tenant, or of one conversation, that are not indexed yet."""
     return sql.scalar(
         connection,
         f"SELECT coalesce(sum(coalesce(last.seq, 0) - indexed), 0) FROM {sql.CONVERSATIONS_WITH_HEAD} WHERE {_WAITING}",  # noqa: S608 (constants)
@@ -96,14 +96,14 @@ def _has_unindexed(connection: Connection, tenant: str, conversation: str | None
 
 
 def _tenant_unindexed(connection: Connection) -> str | None:
-    """Return a tenant that has texts waiting to be indexed; None if there is none."""
+    """Return a tenant that has texts which are not indexed yet; None if there is none."""
     return sql.scalar(connection, "SELECT tenant FROM conversation WHERE unindexed LIMIT 1")
 
 
 def waiting_texts(
     connection: Connection, tenant: str, conversation: str | None, *, most: int
 ) -> tuple[IndexTables, list[WaitingTexts]]:
-    """Return the live index and at most `most` texts that wait to be indexed; fewer if they are long."""
+    """Return the live index and at most `most` texts that are not indexed yet; fewer if they are long."""
     index = live_index(connection)
     pending = connection.execute(
         f"SELECT key, indexed FROM conversation WHERE {_WAITING} LIMIT ?3",  # noqa: S608 (constants)
@@ -244,7 +244,7 @@ def index_some(
     most: int,
     process: IndexProcess | None = None,
 ) -> int:
-    """Index at most `most` waiting texts; return how many were indexed. The terms of long ones are made by `process`.
+    """Index at most `most` waiting texts, and return their number; `process` makes the terms of long texts.
 
     Blocks the calling thread. A result of 0 may mean that another process has indexed them meanwhile.
     """
@@ -305,7 +305,9 @@ class IndexBackfill:
         self._locks: WeakValueDictionary[str, _TenantLock] = WeakValueDictionary()
 
     async def for_search(self, tenant: str, conversation: str | None) -> int:
-        """Index the entries written since the last search, or some if there are very many; return how many still wait.
+        """Index the entries written since the last search, or a part if there are very many.
+
+        Returns how many are left.
 
         Also removes a part of a retired index.
         """

@@ -47,7 +47,7 @@ class Cursor(Protocol):
     def __iter__(self) -> Iterator[tuple[object, ...]]: ...
 
     def fetchone(self) -> tuple[object, ...] | None:
-        """Return the next row, or None."""
+        """Return the next row; None if there is none."""
         ...
 
     def fetchall(self) -> list[tuple[object, ...]]:
@@ -76,7 +76,7 @@ class Connection(Protocol):
         ...
 
     def data_version(self) -> int:
-        """Return a number that changes with each commit; those of others count from the next transaction on."""
+        """Return a number that changes with each commit; commits of others count from the next transaction on."""
         ...
 
     def total_changes(self) -> int:
@@ -97,7 +97,10 @@ class TryAlone(Exception):
 
 
 class JobKind(Protocol[ItemOf_contra, ResultOf_co]):
-    """How write jobs of one kind are executed: together or alone. A job may run together, be undone, and run alone."""
+    """How write jobs of one kind are executed: together or alone.
+
+    Jobs that ran together may be undone and run alone.
+    """
 
     @property
     def durable(self) -> bool:
@@ -171,7 +174,10 @@ class Job:
 
 
 class WriterTurn:
-    """The time for which one function call is the leader (runs the queued jobs); the call sets `ended` at its end."""
+    """The time for which one function call is the leader, which runs the queued jobs.
+
+    The call sets `ended` when it ends.
+    """
 
     __slots__ = ("ended", "following", "frame", "thread")
 
@@ -198,7 +204,10 @@ class WriterTurns:
         self._known.frame = None
 
     def take(self, turn: WriterTurn, *, check_lost: bool) -> bool:
-        """Become the leader, which runs queued jobs; False if another call is. `check_lost`: replace a dead leader."""
+        """Become the leader, which runs queued jobs; return False if another call is the leader.
+
+        With `check_lost`, a dead leader is replaced.
+        """
         last = self._last()
         if not last.ended and not (check_lost and last.is_lost()):
             return False
@@ -223,7 +232,7 @@ class WriterTurns:
 
 
 def split_by_kind(group: list[Job]) -> tuple[list[Job], list[Job]]:
-    """Split jobs into the first ones of one kind, which run together without savepoints, and the rest."""
+    """Split jobs in two: the first jobs, all of one kind, which run together without savepoints, and the others."""
     kind = group[0].kind if group else SINGLE
     if isinstance(kind, _Single):
         return [], group

@@ -144,7 +144,7 @@ def search(
     within: Within,
     waiting: int = 0,
 ) -> SearchMatches:
-    """Return the best matches for any of the terms in a conversation, or in all of the tenant.
+    """Return the best matches for any of the terms in a conversation, or in the whole tenant.
 
     `waiting` is the number of entries that wait to be indexed; the newest of them are scanned.
     """
@@ -220,7 +220,7 @@ def _candidates(
 
 @dataclass(frozen=True, slots=True)
 class _TermCounts:
-    """Number of searched texts, and of those with a term: from a table for a tenant, counted for a conversation."""
+    """Numbers of searched texts and of texts with a term: from a table for a tenant, counted for a conversation."""
 
     connection: Connection
     index: IndexTables
@@ -278,7 +278,7 @@ class _CandidateSelection:
     """Primary keys of deleted conversations that are still in the index."""
 
     def places(self) -> Collection[int]:
-        """Return the ids of at most `MOST_CANDIDATES` texts: with the rarest terms, and among equals the newest."""
+        """Return the ids of at most `MOST_CANDIDATES` texts: those with the rarest terms, newest first among equals."""
         scores: dict[int, int] = {}
         if self.within.includes(ENTRY):
             self._score(scores, self._entries)

@@ -110,7 +110,7 @@ class SqliteConversation:
 
 
 def scalar(connection: Connection, statement: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401 (as stored)
-    """Execute a statement; return the first value of its first row, or None if there is no row."""
+    """Execute a statement; return the first value of its first row, None if there is no row."""
     row = connection.execute(statement, values).fetchone()
     return None if row is None else row[0]
 
@@ -141,7 +141,7 @@ def find_conversation(
 
 
 def erased_name(connection: Connection, tenant: str, name: str) -> tuple[str, str]:
-    """Return the tenant and name that the row of a deleted conversation gets: a salted digest in place of both."""
+    """Return the tenant and name for the row of a deleted conversation: both are replaced by a salted digest."""
     salt: bytes = scalar(connection, "SELECT salt FROM name_salt")
     text = f"{len(tenant)}:{tenant}{name}".encode()
     return _ERASED_TENANT, blake2b(text, key=salt, digest_size=16).hexdigest()
@@ -199,12 +199,12 @@ def save_head(
 
 
 def new_epoch() -> int:
-    """Return a random epoch (number that identifies one write) of 31 bits: a revision has no room for more."""
+    """Return a random epoch (number that identifies one write) of 31 bits, the most that fit into a revision."""
     return log_semantics.new_epoch() >> 32 or 1
 
 
 def revision(generation: int, epoch: int) -> int:
-    """Return a generation (number of the change) and its epoch as one number, the revision."""
+    """Return one number, the revision, made of a generation (number of the change) and its epoch."""
     if generation > _LAST_GENERATION:
         raise UnsafeStore(
             f"the conversation has changed {_LAST_GENERATION:,} times, the most that a SQLite store can count: export "
@@ -227,7 +227,7 @@ def save_generation(connection: Connection, record: SqliteConversation, *, now: 
 
 
 def known_ids(connection: Connection, key: int, client_ids: Sequence[str]) -> dict[str, Stored]:
-    """Return the stored entries of the conversation that have one of these client ids, by client id."""
+    """Return {client id: stored entry} of the conversation's entries that have one of these client ids."""
     known: dict[str, Stored] = {}
     for client_id in client_ids:
         found = connection.execute(
@@ -250,7 +250,7 @@ def new_row(key: int, generation: int, row: Row) -> tuple[object, ...]:
 
 
 def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) -> None:
-    """Insert entries, given as columns made by `new_row`; the next search indexes them.
+    """Insert entries, passed as columns that `new_row` made; the next search indexes them.
 
     If an entry cannot be inserted, those before it stay inserted until the caller rolls back. That is the effect of OR
     FAIL, without which SQLite would copy every page beforehand to be able to undo the statement.
@@ -265,7 +265,7 @@ def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) ->
 
 @cache
 def _insert_statement(many: int) -> str:
-    """Return one INSERT for `many` rows: between several, other threads could take the interpreter lock."""
+    """Return one INSERT for `many` rows; between several statements, other threads could take the interpreter lock."""
     return f"{_INSERT_ENTRY} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * many)}"
 
 
@@ -329,7 +329,7 @@ def raw_rows(
     limit: int = -1,
     newest_first: bool = False,
 ) -> Iterator[tuple[object, ...]]:
-    """Yield entries as columns that are not verified, for callers that skip damaged ones; `to_row` verifies them."""
+    """Yield entries as columns that are not verified, for callers that skip damaged entries; `to_row` verifies them."""
     order = "DESC" if newest_first else "ASC"
     statement = (
         f"SELECT {_ROW_COLUMNS} FROM entry WHERE id > ? AND id <= ? ORDER BY id {order} LIMIT ?"  # noqa: S608 (constants)
@@ -358,7 +358,7 @@ def checkpoints(connection: Connection, key: int) -> list[Checkpoint]:
 
 
 def live_checkpoint(connection: Connection, key: int) -> Checkpoint | None:
-    """Return a conversation's newest checkpoint (stored summary), or None."""
+    """Return a conversation's newest checkpoint (stored summary); None if there is none."""
     row = connection.execute(f"{_CHECKPOINTS} ORDER BY upto DESC LIMIT 1", (key,)).fetchone()
     return None if row is None else checked_checkpoint(row, partial(_log_mark_of, connection, key))
 
@@ -412,7 +412,7 @@ def entry_epoch(connection: Connection, key: int, seq: int) -> int:
 
 
 def document_version(connection: Connection, key: int, kind: str, name: str) -> int:
-    """Return the version of a document, 0 if there is none; raise `InvalidRecord` if it is damaged."""
+    """Return the version of a document; 0 if it does not exist. Raises `InvalidRecord` if the version is damaged."""
     statement = "SELECT version FROM document WHERE conversation = ? AND kind = ? AND key = ?"
     found = connection.execute(statement, (key, kind, name)).fetchone()
     version = found[0] if found is not None else 0

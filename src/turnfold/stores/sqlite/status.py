@@ -64,7 +64,7 @@ async def sqlite_status(path: Path) -> SqliteStatus:
 
 
 async def sqlite_faults(path: Path) -> list[str]:
-    """Return the damage that SQLite's `quick_check` finds in a file, one line each; reads the whole file."""
+    """Return the damage that SQLite's `quick_check` finds in a file, one line per fault; reads the whole file."""
     engine = SqliteEngine(str(path), blocking=True)
     try:
         found = await engine.read(

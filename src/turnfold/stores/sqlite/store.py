@@ -375,7 +375,7 @@ class SqliteStore:
         return found
 
     async def reindex(self) -> int:
-        """Index all entries and texts that wait to be indexed, and remove old indexes; return how many were indexed.
+        """Index all texts that are not indexed yet, and remove old indexes; return the number of texts indexed.
 
         Interrupted deletions are finished first.
         """

@@ -29,7 +29,12 @@ __all__ = (
 def capture(
     connection: Connection, tenant: str, conversation: str, take: Callable[[Document], None]
 ) -> Captured | None:
-    """Return a snapshot of a conversation without its entries, or None; `take` is called with each document."""
+    """Return the opening record, head (version) and checkpoints of a conversation.
+
+    Returns None if it does not exist or was deleted.
+
+    `take` is called with each document, one by one; entries are not read.
+    """
     record = sql.find_conversation(connection, tenant, conversation, writing=False)
     if record.deleted or not record.key:
         return None

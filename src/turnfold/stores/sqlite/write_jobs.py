@@ -1,4 +1,4 @@
-"""Appends and notes of the SQLite store, executed in groups, with a cache of conversation heads.
+"""Appends and notes of the SQLite store, executed in groups, with a cache of conversation heads (versions).
 
 Nearly every append is ordinary: it is not a retry, and this process also wrote the entry before it. Ordinary appends
 read nothing: the head is cached, and the rows of all waiting callers are inserted with one statement. Any other append
@@ -52,7 +52,10 @@ class HeadCache:
         self._state: tuple[int, int] | None = None
 
     def begin(self, connection: Connection) -> None:
-        """Begin a write transaction: clear the cache if anything else has changed the file since the last one."""
+        """Begin a write transaction.
+
+        Clears the cache if anything else has changed the file since the last transaction.
+        """
         if self._state != (connection.total_changes(), self._engine.invalidations):
             self._records.clear()
 
@@ -61,7 +64,7 @@ class HeadCache:
         self._state = (connection.total_changes(), self._engine.invalidations)
 
     def get(self, connection: Connection, tenant: str, conversation: str) -> sql.SqliteConversation:
-        """Return a conversation's row with its head (newest seq, version), cached or read; refuse a deleted one."""
+        """Return a conversation's row with its head (newest seq, version), cached or read; raises if it was deleted."""
         name = (tenant, conversation)
         record = self._records.get(name)
         if record is None:
@@ -82,7 +85,7 @@ class AppendJob(NamedTuple):
 
 
 class SqliteAppends:
-    """Executes append jobs, several together in one transaction where that is possible.
+    """Executes append jobs; several together in one transaction where that is possible.
 
     `recount` is called to count the tokens of a conversation again if another token counter was used before.
     """
@@ -152,7 +155,10 @@ class SqliteAppends:
 def _move(
     connection: Connection, item: AppendJob, record: sql.SqliteConversation, last: Row, now: int
 ) -> None:
-    """Set the cached head (newest seq, totals) to a batch's last row; write the conversation's row only if needed."""
+    """Set the cached head (newest seq, totals) to the last row of a batch.
+
+    Writes the conversation's row only if needed.
+    """
     head, counter = record.head, item.batch.counter
     moved = (last.seq, last.running, last.turn, head.checkpoint)
     if record.unindexed and head.counter == counter:
@@ -164,7 +170,7 @@ def _move(
 
 
 class NoteJob(NamedTuple):
-    """A note (a new document) to write, and the state of the conversation that its writer saw."""
+    """A note (new document) to write, and the version of the conversation that its writer has read."""
 
     tenant: str
     conversation: str
@@ -189,7 +195,7 @@ class NoteJobs:
         return done
 
     def alone(self, connection: Connection, item: NoteJob, /) -> State:
-        """Write one note; raise `Conflict` if the conversation is not in the state that its writer saw."""
+        """Write one note; raise `Conflict` if the conversation has another version than its writer has read."""
         tenant, name, document, state = item
         return put_document(
             connection, tenant, name, document, expect=0, state=state, clock=self._clock

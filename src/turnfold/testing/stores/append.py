@@ -55,7 +55,7 @@ __all__ = (
 
 
 class AppendCases(StoreCases):
-    """Test cases for the result of an append: seqs, turns, token sums, times and the head."""
+    """Test cases for the result of an append: seqs, turns, token sums, times and the head (newest seq, version)."""
 
     @case
     async def test_an_unknown_conversation_stands_at_zero(self, trial: Trial) -> None:

@@ -150,7 +150,10 @@ async def _summarise(store: Store, scope: Scope, number: int) -> tuple[State, St
 async def _looked(
     store: Store, scope: Scope, change: Coroutine[object, None, object]
 ) -> tuple[State, State]:
-    """Make a change; return the conversation's state before and after it, both read from the store."""
+    """Make a change.
+
+    Returns the version (generation and epoch) of the conversation before and after it, read from the store.
+    """
     before = (await store.head(scope, TALK)).state
     await change
     return before, (await store.head(scope, TALK)).state
@@ -167,7 +170,7 @@ CHANGES: dict[str, _Change] = {
 
 
 class EpochCases(StoreCases):
-    """Test cases for states (a generation and its epoch): every write returns a new one, which no other log has."""
+    """Test cases for versions (a generation and its epoch): every write returns a new one, which no other log has."""
 
     @case
     async def test_nothing_has_been_drawn_before_the_first_change(self, trial: Trial) -> None:

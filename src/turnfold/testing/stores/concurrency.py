@@ -137,7 +137,7 @@ class ConcurrencyCases(StoreCases):
 
 
 class SharedCases(StoreCases):
-    """Test cases for two handles on one store, as in two processes."""
+    """Test cases for two store objects on one store, as in two processes."""
 
     @case
     async def test_what_one_writes_the_other_sees(self, trial: Trial) -> None:

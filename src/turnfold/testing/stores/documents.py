@@ -407,7 +407,7 @@ CHANGES = 40
 
 
 class ViewCases(StoreCases):
-    """Test cases for views: the head, the live checkpoint and documents of some kinds, read at one moment."""
+    """Test cases for views: the head (version), the live checkpoint and documents of some kinds, read at one moment."""
 
     @case
     async def test_a_view_of_nothing_is_empty(self, trial: Trial) -> None:

@@ -157,7 +157,7 @@ def _refuse(document: Document) -> None:
 
 
 class RestoreCases(StoreCases):
-    """Test cases for restore: it reproduces exactly what was captured, and an invalid one changes nothing."""
+    """Test cases for restore: it reproduces exactly what was captured, and an invalid restore changes nothing."""
 
     @case
     async def test_a_restored_conversation_is_the_same(self, trial: Trial) -> None:

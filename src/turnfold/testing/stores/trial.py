@@ -63,7 +63,7 @@ class Clock:
 
 
 class Trial:
-    """The store of one case, with methods to run coroutines and to open the store again."""
+    """The store of one test case, with methods to run coroutines and to open the store again."""
 
     def __init__(self, open_store: OpenStore, folder: Path, *, blocking: bool) -> None:
         self.blocking = blocking
@@ -151,7 +151,7 @@ class StoreCases(ABC):
 
     @pytest.fixture
     def trial(self, tmp_path: Path) -> Iterator[Trial]:
-        """Pytest fixture: yield the trial of one test case, with its store in a new folder."""
+        """Pytest fixture: yield the `Trial` (store) of one test case, in a new folder."""
         trial = Trial(self.open_store, tmp_path, blocking=self.blocking)
         try:
             yield trial

@@ -138,7 +138,7 @@ Verb: TypeAlias = Callable[[Store, Scope, str], Awaitable[object]]
 
 
 async def note_now(store: Store, scope: Scope, name: str, given: Document) -> None:
-    """Write a note that expects the current state of the conversation, so that it is accepted."""
+    """Write a note that expects the current version of the conversation, so that it is accepted."""
     head = await store.head(scope, name)
     await store.note(scope, name, given, state=head.state)
 

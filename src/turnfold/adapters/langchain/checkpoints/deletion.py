@@ -61,7 +61,10 @@ class _Move:
     """Copied writes by checkpoint and task."""
 
     async def bring(self, home: str, chosen: Sequence[StoredCheckpoint]) -> None:
-        """Copy checkpoints and their writes from a conversation, oldest first; those copied before are skipped."""
+        """Copy checkpoints and their writes from a conversation, oldest first.
+
+        Those that were copied before are skipped.
+        """
         names = {_name(stored) for stored in chosen} | self.arrived.keys()
         for stored in sorted(chosen, key=lambda one: one.id):
             name = _name(stored)
@@ -79,7 +82,7 @@ class _Move:
                     self.writes[name, each.task] = each.writes
 
     async def bring_late(self) -> None:
-        """Copy the checkpoints and writes that reached the old conversation after the choice of what to keep."""
+        """Copy checkpoints and writes that came to the old conversation after it was chosen what to keep."""
         present = await self.storage.all(self.old)
         late = [stored for stored in present if _name(stored) not in self.decided]
         await self.bring(self.old, [*late, *self.arrived.values()])
@@ -113,7 +116,7 @@ class ThreadMover:
             return
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy a thread, with all checkpoints and writes, to a new one; raise `Conflict` if that exists."""
+        """Copy a thread, with all checkpoints and writes, to a new thread; raise `Conflict` if that exists already."""
         threads = self.threads
         if (await threads.find(target))[0] is not None:
             raise Conflict(
@@ -149,7 +152,7 @@ class ThreadMover:
         await self._finish_move(thread, version, move)
 
     async def _finish_move(self, thread: str, version: int, move: _Move) -> None:
-        """Switch a thread to its new conversation, copy what reached the old one meanwhile, and erase the old one."""
+        """Switch a thread to its new conversation, copy late writes from the old one, and erase the old one."""
         settled = ThreadPlace(thread, move.new, left=(move.old,))
         version = await self.threads.put(settled, expect=version)
         # From now on writers see that the thread moved; what they wrote before is in the old home.
@@ -172,7 +175,7 @@ def _copy_of(stored: StoredCheckpoint, parent: str, values: Mapping[str, Typed])
 
 
 def newest_of_each(codec: Codec) -> _Choice:
-    """Return a function that keeps the newest checkpoint of each namespace, and those its channels are rebuilt from."""
+    """Return a function that selects each namespace's newest checkpoint and those its channels are rebuilt from."""
 
     def choose(present: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
         by_name = {_name(stored): stored for stored in present}
@@ -189,7 +192,7 @@ def newest_of_each(codec: Codec) -> _Choice:
 
 
 def without_runs(runs: set[str], codec: Codec) -> _Choice:
-    """Return a function that keeps all checkpoints except those of these runs."""
+    """Return a function that selects all checkpoints except those of these runs."""
 
     def choose(present: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
         by_name = {_name(stored): stored for stored in present}

@@ -176,7 +176,7 @@ def apply_delta(base: bytes, pieces: Sequence[Piece]) -> bytes:
 
 
 def applied_size(base: int, pieces: Sequence[Piece]) -> int:
-    """Return the size of the value that a difference makes from `base` bytes; -1 if it copies beyond them."""
+    """Return the size of the value that a difference makes from `base` bytes; -1 if it copies more than these."""
     size = 0
     for piece in pieces:
         if isinstance(piece, bytes):
@@ -195,7 +195,10 @@ def delta_size(pieces: Sequence[Piece]) -> int:
 
 
 def _common_prefix(base: bytes, at: int, new: bytes, done: int) -> int:
-    """Return how many bytes of `base` from `at` and of `new` from `done` are equal; compares ranges, not bytes."""
+    """Return how many bytes of `base` from `at` on and of `new` from `done` on are equal.
+
+    Compares ranges, not single bytes.
+    """
     low, high = 0, min(len(base) - at, len(new) - done)
     while low < high:
         middle = (low + high + 1) // 2
@@ -218,7 +221,10 @@ def _common_suffix(base: bytes, new: bytes) -> int:
 
 
 def _resync(base: bytes, at: int, new: bytes, done: int, end: int) -> tuple[int, int] | None:
-    """Return the next positions in `base` and `new` from which both are equal again; None if none is near."""
+    """Return the next positions in `base` and `new` from which on both are equal again.
+
+    Returns None if there are none nearby.
+    """
     skip = 0
     for _ in range(_PROBES):
         if done + skip + _ANCHOR > end:
@@ -268,12 +274,12 @@ class ChannelValue(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of the value; 0 if written by a release before this field was added."""
 
     def at(self, checkpoint: str) -> ChannelValue:
-        """Return the value with the holder of its reference filled in: an empty one becomes `checkpoint`."""
+        """Return the value with a complete reference: if it names no checkpoint, its bytes are in `checkpoint`."""
         return msgspec.structs.replace(self, ref=self.ref.at(checkpoint))
 
 
 class DeltaScript(msgspec.Struct, frozen=True, array_like=True):
-    """A stored value of a channel, as its difference from an earlier one: ranges to copy and new bytes."""
+    """A stored value of a channel, as the difference from an earlier value: ranges to copy, and new bytes."""
 
     digest: bytes
     index: Annotated[int, msgspec.Meta(ge=0)]
@@ -295,7 +301,10 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     scripts: list[DeltaScript]
 
     def script(self, digest: bytes) -> DeltaScript | None:
-        """Return the stored difference of the value with this digest; None if this checkpoint does not store it."""
+        """Return the stored difference of the value with this digest.
+
+        Returns None if this checkpoint does not store the value.
+        """
         return next((one for one in self.scripts if one.digest == digest), None)
 
 
@@ -340,7 +349,10 @@ class BodyCodec:
         return self._seal.pack(_encoder.encode(record), place)
 
     def checkpoint(self, home: str, document: Document) -> tuple[StoredCheckpoint, int]:
-        """Return the checkpoint in a document and its size in bytes; raise `InvalidRecord` if it is another one."""
+        """Return the checkpoint in a document and its size in bytes.
+
+        Raises `InvalidRecord` if it is another checkpoint.
+        """
         place = DocumentPlace(home, CHECKPOINT, document.key)
         stored, size = self._decoded(_checkpoints, document.body, place)
         if (
@@ -364,7 +376,7 @@ class BodyCodec:
         named = found.checkpoint.translate(_NEWEST_FIRST)
         if beginning.rpartition(_SEPARATOR)[2] != named or task != document_name(found.task):
             raise InvalidRecord(
-                "the document should hold the writes that its key names, but it holds those of task "
+                "the document should hold the writes that its key names, but it holds writes of task "
                 f"{found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}",
                 path=place.path,
                 remedy=_MOVED_OR_FORGED,
@@ -443,7 +455,7 @@ class BodySeal:
         given = key.encode() if isinstance(key, str) else key
         if given is not None and len(given) < _SHORTEST_KEY:
             raise InvalidOption(
-                f"seal_key has {len(given)} bytes; at least {_SHORTEST_KEY} are needed, e.g. secrets.token_bytes(32)"
+                f"seal_key has {len(given)} bytes: give at least {_SHORTEST_KEY}, for example secrets.token_bytes(32)"
             )
         self._key = b"" if given is None else blake2b(given, person=_PERSON).digest()
         self._mark = _KEYED if self._key else _CHECKSUM
@@ -498,7 +510,7 @@ class BodySeal:
             return body
         if mark == _KEYED and not self._key:
             raise InvalidRecord(
-                "the stored document was sealed with a seal_key, and this saver has none",
+                "the stored document was sealed with a seal_key, but this saver has no seal_key",
                 path=place.path,
                 remedy="Give the key: TurnfoldSaver(..., seal_key=...)",
             )
@@ -516,7 +528,7 @@ class BodySeal:
         return packed
 
     def seal(self, packed: bytes, place: DocumentPlace) -> bytes:
-        """Return the seal of compressed bytes: a digest (an HMAC with the key) of them and the document's place."""
+        """Return the seal of compressed bytes and the document's place: a digest, or with a key an HMAC."""
         seal = blake2b(key=self._key, digest_size=_SEAL_BYTES, person=_PERSON)
         for part in (*(name.encode("utf-8", "surrogatepass") for name in place), packed):
             seal.update(len(part).to_bytes(8, "big"))

@@ -173,7 +173,7 @@ _MAX_CHECKPOINT_BYTES = 128 << 20
 
 
 class TurnfoldSaver(BaseCheckpointSaver[int]):
-    """Stores LangGraph checkpoints in the store of a memory, or in a given store.
+    """Stores LangGraph checkpoints in the store of a memory, or in a store that is passed.
 
     A `Memory`, or a store that was opened with `blocking=True`, works with `invoke` and `ainvoke`; an `AsyncMemory`
     only with `ainvoke`. `scope` is the tenant that owns the data, if a store is given; a memory has its own scope.
@@ -201,7 +201,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
     ) -> None:
         if serde is not None and allowed_types != ():
             raise InvalidOption(
-                "allowed_types configures the saver's own serializer, which serde= replaces: give one of the two"
+                "allowed_types configures the saver's own serializer, which serde= replaces: give only one of the two"
             )
         if max_checkpoint_bytes < 1:
             raise InvalidOption(f"max_checkpoint_bytes={max_checkpoint_bytes:,} must be at least 1")
@@ -263,11 +263,11 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         await self._runner.run(self._put_writes(config, writes, task_id, task_path))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that the config names, or the newest one of the thread; None if there is none."""
+        """Return the checkpoint that the config names, otherwise the newest of the thread; None if there is none."""
         return self._runner.block_on(self._get(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that the config names, or the newest one of the thread; None if there is none."""
+        """Return the checkpoint that the config names, otherwise the newest of the thread; None if there is none."""
         return await self._runner.run(self._get(config))
 
     def list(
@@ -315,19 +315,19 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
         await self._runner.run(self._delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread, with all checkpoints and writes, to a new thread; raise `Conflict` if that one exists."""
+        """Copy a thread, with all checkpoints and writes, to a new thread; raise `Conflict` if that exists already."""
         self._runner.block_on(self._mover.copy(str(source_thread_id), str(target_thread_id)))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread, with all checkpoints and writes, to a new thread; raise `Conflict` if that one exists."""
+        """Copy a thread, with all checkpoints and writes, to a new thread; raise `Conflict` if that exists already."""
         await self._runner.run(self._mover.copy(str(source_thread_id), str(target_thread_id)))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Keep only the newest checkpoint of each namespace of these threads; with `strategy="delete"`, nothing."""
+        """Erase all checkpoints of these threads but the newest of each namespace; `strategy="delete"` erases all."""
         self._runner.block_on(self._prune(thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Keep only the newest checkpoint of each namespace of these threads; with `strategy="delete"`, nothing."""
+        """Erase all checkpoints of these threads but the newest of each namespace; `strategy="delete"` erases all."""
         await self._runner.run(self._prune(thread_ids, strategy))
 
     def get_delta_channel_history(
@@ -502,7 +502,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
     async def _history_of(
         self, home: str, stored: StoredCheckpoint | None, channels: Sequence[str]
     ) -> dict[str, DeltaChannelHistory]:
-        """Return, by channel, the writes of a checkpoint's ancestors since the newest stored value, and that value."""
+        """Return for each channel its newest stored value, and the writes of a checkpoint's ancestors since then."""
         codec = self._codec
         steps: dict[str, list[list[PendingWrite]]] = {channel: [] for channel in channels}
         seeds: dict[str, object] = {}
@@ -592,7 +592,7 @@ def _ids_of(config: RunnableConfig) -> tuple[str, str, str]:
 
 
 def _thread_name(given: object) -> str:
-    """Return the name of a thread; raise `InvalidOption` for None or an empty one, which all runs would share."""
+    """Return the name of a thread; raise `InvalidOption` if it is None or empty, because all runs would share it."""
     name = "" if given is None else str(given)
     if not name:
         raise InvalidOption(

@@ -88,7 +88,7 @@ class StrictSerializer(JsonPlusSerializer):
         return kind, bytes(data)
 
     def loads_typed(self, data: Typed) -> object:
-        """Return the value that stored bytes hold; raise `InvalidRecord` for a type that is not allowed."""
+        """Return the value in stored bytes; raise `InvalidRecord` if it contains a type that is not allowed."""
         kind, body = data
         match kind:
             case "null":
@@ -130,7 +130,10 @@ def _table(allowed: Iterable[AllowedType]) -> dict[_Name, type[Any]]:
 
 
 def _imported(given: object) -> type[Any]:
-    """Return a class of `allowed_types`, given as such or as (module, name); raise `InvalidOption` if there is none."""
+    """Return a class of `allowed_types`, which is a class or (module, name).
+
+    Raises `InvalidOption` if it is not a class.
+    """
     match given:
         case (str() as module, str() as name):
             pass
@@ -150,7 +153,7 @@ def _imported(given: object) -> type[Any]:
 
 
 def _importable(names: Iterable[tuple[str, ...] | type]) -> dict[_Name, type[Any]]:
-    """Return those names that are classes, and skip the others: LangGraph also gives annotations that are none."""
+    """Return the names that are classes, without the others: LangGraph also passes annotations that are not classes."""
     found: dict[_Name, type[Any]] = {}
     for one in names:
         try:
@@ -222,7 +225,10 @@ class _Rebuild(_Reader):
 
 
 class _Check(_Reader):
-    """Decoder of values to be stored that only checks that every object in them could be created again."""
+    """Checks a value before it is stored: every object in it must be of an allowed class.
+
+    Objects are not created, except NumPy arrays.
+    """
 
     def __init__(self, types: Mapping[_Name, type[Any]], checked: set[int]) -> None:
         super().__init__(types)

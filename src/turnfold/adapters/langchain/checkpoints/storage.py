@@ -1,4 +1,4 @@
-"""Stores the threads of LangGraph: finds the home of each, and reads and writes its checkpoints and pending writes.
+"""Stores the threads of LangGraph: finds the home (conversation) of each; reads and writes checkpoints and writes.
 
 A thread has a home (a conversation of the store) of its own, and one small document that names the home. A home only
 grows. To delete a part of a thread (pruning, deleting runs), the rest is moved to a new home and the old home is
@@ -274,7 +274,7 @@ class Threads:
         return place, document.version
 
     async def home(self, thread: str) -> str:
-        """Return the id of the conversation that holds a thread's data; a new thread gets a new one."""
+        """Return the id of the conversation that holds a thread's data; a new thread gets a new conversation."""
         for _ in range(_TRIES):
             place, _ = await self.find(thread)
             if place is not None:
@@ -407,7 +407,7 @@ class CheckpointStorage:
     async def checkpoint(
         self, home: str, namespace: str, checkpoint: str
     ) -> StoredCheckpoint | None:
-        """Return a checkpoint as it is stored now; None if there is none with this id."""
+        """Return a checkpoint as it is stored now; None if no checkpoint has this id."""
         return await self._read(home, checkpoint_key(namespace, checkpoint))
 
     async def newest(self, home: str, namespace: str) -> StoredCheckpoint | None:
@@ -472,7 +472,7 @@ class CheckpointStorage:
     async def add_writes(
         self, home: str, namespace: str, checkpoint: str, task: str, new: Sequence[Write]
     ) -> None:
-        """Store values that a task wrote after a checkpoint, together with those that it wrote before.
+        """Store values that a task wrote after a checkpoint, together with the values it wrote before.
 
         A write with an index that is stored already is ignored; writes with an index below 0 are replaced.
         """
@@ -491,7 +491,10 @@ class CheckpointStorage:
         record: _Body,
         merged: Callable[[Document | None, _Body], _Body | None],
     ) -> tuple[_Body, int]:
-        """Write a document, or if another writer was first what `merged` makes of both; return it with its size."""
+        """Write a document; if another writer was first, write what `merged` makes of both.
+
+        Returns it with its size.
+        """
         version = 0
         for _ in range(_TRIES):
             body = self._bodies.pack(record, place)
@@ -589,7 +592,7 @@ class _DocumentReader:
         self._limit = _FEW
 
     async def starting_with(self, prefix: str) -> list[Document]:
-        """Return the documents whose key starts with `prefix`; prefixes must be given in ascending order."""
+        """Return the documents whose key starts with `prefix`; later calls must have greater prefixes."""
         found: list[Document] = []
         while document := await self._next():
             if not document.key.startswith(prefix):

@@ -80,7 +80,7 @@ async def costs(request: ScreenRequest[_Query]) -> RenderedScreen:
 
 
 def _unpriced(calls: Sequence[Manifest], prices: PriceTable, words: PageLabels) -> Element | None:
-    """Return a note with the number of calls without a price; None if all have one."""
+    """Return a note with the number of calls without a price; None if all calls have a price."""
     without = sum(known_price(call.called_model, prices) is None for call in calls)
     if not without:
         return None

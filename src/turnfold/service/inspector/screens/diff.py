@@ -131,7 +131,10 @@ def _sections(
 
 
 def _beside(before: Sequence[SentItem], after: Sequence[SentItem], words: PageLabels) -> Element:
-    """Return the messages of both calls in two columns, equal ones in the same row; long equal runs are one line."""
+    """Return the messages of both calls in two columns, equal messages in the same row.
+
+    A long run of equal ones is one line.
+    """
     matcher = SequenceMatcher(
         None, [item.digest for item in before], [item.digest for item in after], autojunk=False
     )

@@ -12,7 +12,7 @@ __all__ = ("rules",)
 
 @screen("/sessions/{session}/rules")
 async def rules(request: ScreenRequest[NoQuery]) -> RenderedScreen:
-    """Render the page with a session's rules (standing instructions of the user), the active ones first."""
+    """Render the page with a session's rules (standing instructions of the user), active rules first."""
     words, view = request.words, await request.open()
     name = view.session.id
     found = await view.session.rules(ended=True)

@@ -58,7 +58,7 @@ class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @screen("", query=_Query)
 async def sessions(request: ScreenRequest[_Query]) -> RenderedScreen:
-    """Render the list of sessions; if words are given, the entries of all sessions that contain them."""
+    """Render the list of sessions; if the user searched for words, the entries of all sessions that contain them."""
     words, query = request.words, request.query
     if query.text.strip():
         found = await request.memory.search(query.text, limit=_HITS)
@@ -105,7 +105,7 @@ async def _list(request: ScreenRequest[_Query]) -> list[Node]:
 
 
 def _heads(request: ScreenRequest[_Query]) -> list[Node]:
-    """Return the column headings of the list of sessions; most are links that sort it."""
+    """Return the column headings of the list of sessions; most headings are links that sort the list."""
     words, query = request.words, request.query
     heads: list[Node] = []
     for name in (
