@@ -18,6 +18,7 @@ from turnfold.service.auth import Caller
 from turnfold.service.endpoint import (
     OPERATION,
     TOOL,
+    check_keys,
     method_not_allowed,
     read_body,
 )
@@ -40,6 +41,8 @@ __all__ = (
 
 
 PATH: Final = "/mcp"
+_LARGEST_BODY: Final = 1 << 20
+"""Most bytes of a request; the longest text that a tool takes has fewer. It is decoded on the event loop."""
 _PROBES: Final = OperationTable(
     (operation, run) for operation, run in TABLE.items() if operation.right is None
 )
@@ -72,7 +75,8 @@ def mcp_beside(state: ServiceState, options: McpOptions | None = None) -> ExtraR
     """Return the routes of MCP at `PATH`, with the tokens, rights, quota and limits of the API."""
     server = make_server(McpProtocol(state, options or McpOptions()), None)
     endpoint, running = http_endpoint(server, body=state.limits.body)
-    guarded = GuardedApp(_JsonPostOnly(endpoint, state.limits), state, right=Right.READ)
+    limits = replace(state.limits, body=min(state.limits.body, _LARGEST_BODY))
+    guarded = GuardedApp(_JsonPostOnly(endpoint, limits), state, right=Right.READ)
     return ExtraRoutes(mounts=(Route(PATH, guarded),), running=(running,))
 
 
@@ -95,6 +99,7 @@ class _JsonPostOnly:
             asked = msgspec.json.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise RequestRefused(f"the body is not valid JSON: {error}") from None
+        check_keys(body, self._limits)
         scope[TOOL] = _tool(asked)
         unread = [{"type": "http.request", "body": body, "more_body": False}]
 
