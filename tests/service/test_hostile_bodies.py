@@ -56,9 +56,7 @@ def test_a_repeated_name_is_found_in_linear_time() -> None:
     CountedName.compared = 0
     assert repeated_name(names) is None
     assert repeated_name([*names, CountedName(7)]) == "7"
-    assert (
-        CountedName.compared < 2_000
-    )  # each with each would be 2,000,000
+    assert CountedName.compared < 2_000  # each with each would be 2,000,000
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v1/sessions"])

@@ -451,6 +451,7 @@ class AsyncSession:
         )
         policy = replace(self.config.policy, mode=FoldMode.MANUAL)
         detached = AsyncSession(self.id, replace(self.config, policy=policy))
+        detached._rules.read_only = True
         await detached._use_calibration()
         return await detached._builder.preview(request)
 

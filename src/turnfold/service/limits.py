@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -420,14 +420,25 @@ class Quota:
             used.bytes -= used.put.pop((conversation, kind, key), 0)
             used.stale = True
 
-    def check_copy(self, tenant: str, size: int) -> None:
-        """Raise `LimitExceeded` if a copied conversation of `size` bytes does not fit the tenant's byte quota.
+    def check_copy(self, tenant: str, size: int, tokens: int) -> None:
+        """Raise `LimitExceeded` if copies of `size` bytes and so many tokens do not fit the tenant's quotas.
 
         Uses the cached usage; without one, nothing is checked.
         """
         used = self._used.get(tenant)
-        if used is not None:
-            self._check_bytes(used.bytes, size)
+        if used is None:
+            return
+        if self.tokens and used.tokens + tokens > self.tokens:
+            raise LimitExceeded(
+                f"this tenant stores {used.tokens:,} tokens and the copy has {tokens:,}: together "
+                f"{used.tokens + tokens:,}, the quota is {self.tokens:,}; delete conversations",
+                allowed=self.tokens,
+                used=used.tokens,
+                asked=tokens,
+                unit="tokens",
+                status=403,
+            )
+        self._check_bytes(used.bytes, size)
 
     def _recorded(self, tenant: str) -> Iterator[_TenantUsage]:
         """Yield the usages that a write must be added to: the cached one, and that of a running scan."""
@@ -443,6 +454,17 @@ class Quota:
         used = self._used.get(tenant)
         if used is not None:
             used.forget(conversation)
+            used.stale = True
+
+    def shrank(self, tenant: str, conversation: str) -> None:
+        """Note that a part of a conversation was erased: all of it counts until a scan has measured it again.
+
+        A scan runs before a request is refused.
+        """
+        used = self._used.get(tenant)
+        if used is not None:
+            known = used.conversations.get(conversation, _ConversationUsage())
+            used.conversations[conversation] = _ConversationUsage(known.tokens)
             used.stale = True
 
     async def _usage(self, tenant: str) -> _TenantUsage:
@@ -565,15 +587,20 @@ class _MeteredStore:
         return gone
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        size = 0
+        size, conversation = 0, ""
+        tokens = Counter[str]()
         refusal: LimitExceeded | None = None
 
         def counted() -> Iterator[Piece]:
-            nonlocal size, refusal
+            nonlocal size, conversation, refusal
             for piece in pieces:
                 size += _piece_bytes(piece)
+                if isinstance(piece, ConversationOpening):
+                    conversation = piece.conversation
+                elif isinstance(piece, Entry):
+                    tokens[conversation] += piece.tokens
                 try:
-                    self._quota.check_copy(scope.tenant, size)
+                    self._quota.check_copy(scope.tenant, size, tokens.total())
                 except LimitExceeded as error:
                     refusal = error
                     raise
@@ -586,6 +613,8 @@ class _MeteredStore:
                 raise refusal from None
             raise
         self._quota.took(scope.tenant, size)
+        for copied, total in tokens.items() if done.conversations else ():
+            self._quota.wrote(scope.tenant, copied, total)
         return done
 
 
@@ -627,7 +656,11 @@ def _dropped(
 
 
 def _erased(quota: Quota, tenant: str, _done: object, conversation: str, *_entry: object) -> None:
-    quota.erased(tenant, conversation)  # after an erased entry, the next scan measures the rest
+    quota.shrank(tenant, conversation)
+
+
+def _deleted(quota: Quota, tenant: str, _done: object, conversation: str) -> None:
+    quota.erased(tenant, conversation)
 
 
 _METERED: Final[dict[str, Callable[..., None]]] = {
@@ -637,7 +670,7 @@ _METERED: Final[dict[str, Callable[..., None]]] = {
     "note": _put,
     "drop_document": _dropped,
     "erase": _erased,
-    "delete": _erased,
+    "delete": _deleted,
 }
 """Method -> function that records its calls, with the quota, the tenant, the result and the positional arguments."""
 
