@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from turnfold.api import KEY_PATTERN, AnyOperation, Events, Nothing
+from turnfold.api import KEY_PATTERN, AnyOperation, EraseBody, Events, Nothing
 from turnfold.errors import InvalidOption, InvalidRecord, RequestRefused
 from turnfold.records import object_of_pairs, repeated_name
 from turnfold.service.auth import Caller
@@ -32,8 +32,9 @@ from turnfold.stores import check_name
 
 __all__ = (
     "CALLER",
+    "DETAIL",
     "OPERATION",
-    "TOOL",
+    "TARGET",
     "Endpoint",
     "check_keys",
     "decode_query",
@@ -48,8 +49,10 @@ CALLER: Final = "turnfold.caller"
 """Key of the request's `Caller` in the ASGI scope."""
 OPERATION: Final = "turnfold.operation"
 """Key of the operation's name in the ASGI scope, for logs and metrics."""
-TOOL: Final = "turnfold.tool"
-"""Key of the name of the tool that an MCP request calls in the ASGI scope, for the audit log."""
+DETAIL: Final = "turnfold.detail"
+"""Key of what a request does within its operation in the ASGI scope, for the audit log: an MCP tool, what is erased."""
+TARGET: Final = "turnfold.target"
+"""Key of the conversation or user that a request names in its body in the ASGI scope, for the audit log."""
 _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"
@@ -131,6 +134,8 @@ class Endpoint:
             key=_key(headers),
             large=len(sent) > _LARGE,
         )
+        if isinstance(request.body, EraseBody):
+            http.scope[DETAIL], http.scope[TARGET] = request.body.kind, request.body.id
         keeps_reply = operation.keyed and bool(request.key)
 
         async def result() -> object:
