@@ -26,7 +26,7 @@ from tests.sizes import examples
 from turnfold import AsyncMemory, Memory
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
 from turnfold.records import Document, Snapshot
-from turnfold.runtime import drive
+from turnfold.runtime import SyncRuntime, drive
 from turnfold.snapshots import SNAPSHOT, SnapshotStorage, turn_key
 from turnfold.stores import MemoryStore, SqliteStore, Store, Written
 
@@ -183,7 +183,7 @@ def test_turns_may_come_in_any_order_and_with_gaps(turns: list[int]) -> None:
 
 
 async def _listing(store: Store, turn: int):  # noqa: ANN202 (the shelf's)
-    shelf = SnapshotStorage(store, SCOPE, "c")
+    shelf = SnapshotStorage(store, SCOPE, "c", runtime=SyncRuntime())
     stored = await shelf.stored(turn)
     assert stored is not None
     return await shelf.listing(stored)

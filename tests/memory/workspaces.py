@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnfold.runtime import drive
+from turnfold.runtime import SyncRuntime, drive
 from turnfold.snapshots import AsyncSnapshots, Snapshots, SnapshotStorage
 from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
 from turnfold.tokens import cautious_counter
@@ -24,7 +24,7 @@ def snapshots_in(
     store: Store, conversation: str = "c", *, clock: Callable[[], int] | None = None
 ) -> Snapshots:
     """The snapshots of a conversation, through a handle of its own, as another process would have."""
-    shelf = SnapshotStorage(store, SCOPE, conversation)
+    shelf = SnapshotStorage(store, SCOPE, conversation, runtime=SyncRuntime())
     ticks = counting(1)
     return Snapshots(AsyncSnapshots(shelf, count=token_count, clock=clock or (lambda: next(ticks))))
 

@@ -43,6 +43,7 @@ BODIES: dict[str, dict[str, object]] = {
     "set_short_memory": {"session": {}},
     "note_finding": {"call": {"id": "c", "name": "look", "arguments": "{}"}, "result": "x"},
     "tool_ran": {"tool": "look"},
+    "write_turn": {"user_query": "q", "agent_response": "a"},
     "take_snapshot": {"context": "x"},
     "diff_snapshots": {"before": 1, "after": 1},
     "search_snapshots": {"keyword": "parcel"},

@@ -5,8 +5,10 @@ A new operation is in the table or it is not served, so it is tried here without
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,40 @@ def test_a_token_that_may_only_write_gets_no_content_from_the_rest(tmp_path: Pat
             assert CONTENT in asked(client, operations.CONTEXT)[1]
         last = sorted(write_only, key=lambda each: each.method == "DELETE")
         assert [each.name for each in last if content_of_a_writer(service, made, each)] == []
+
+
+def stored_content(file: Path) -> list[tuple[str, str]]:
+    """Everything that a store keeps, but the search index, which is made from the rest when it is needed."""
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as store:
+        return sorted(
+            (table, repr(row))
+            for table in ("entry", "checkpoint", "document")
+            for row in store.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 (names above)
+        )
+
+
+@pytest.mark.parametrize(
+    "each",
+    [each for each in GUARDED if each.rights == {Right.READ}],
+    ids=lambda each: each.name,
+)
+def test_a_token_that_may_only_read_changes_nothing(tmp_path: Path, each: AnyOperation) -> None:
+    store, file = f"sqlite:///{tmp_path / 'chat.db'}", tmp_path / "tokens.json"
+    made = make_tokens(file, ("reader", "acme", ["read"]))
+    fill(store)
+    with Memory(store, scope="acme") as memory:
+        for name in ("talk", "short"):
+            session = memory.session(name)
+            for number in range(3):  # rules that no context has looked for yet
+                session.user(f"Never use tabs in file {number}. 以后一律用中文回答。")
+                session.assistant("Noted.")
+    before = stored_content(tmp_path / "chat.db")
+    with (
+        running(ServiceOptions(store=store, tokens_file=file)) as service,
+        service.client(made["reader"]) as client,
+    ):
+        assert asked(client, each)[0] in (200, 404)
+    assert stored_content(tmp_path / "chat.db") == before
 
 
 def test_an_operation_that_answers_content_to_a_writer_would_be_found(tmp_path: Path) -> None:

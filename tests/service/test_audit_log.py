@@ -14,6 +14,7 @@ import pytest
 from tests.service.running import make_tokens, running
 from turnfold.errors import InvalidOption
 from turnfold.service import ServiceOptions, mcp_beside, write_audit_log
+from turnfold.stores import log_mark
 
 CONTENT = "the parcel 4711 of Dana"
 
@@ -67,6 +68,45 @@ def test_every_authorized_request_is_recorded(tmp_path: Path) -> None:
     for word in (CONTENT, secret, "Dana", made["app"]):
         assert word not in written
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_a_body_names_is_recorded_too(tmp_path: Path) -> None:
+    """Whom an erasure was about, and which session a model read or wrote, was in the body and so in no record."""
+    path, file = tmp_path / "audit.jsonl", tmp_path / "tokens.json"
+    made = make_tokens(file, ("app", "acme", ["read", "write"]))
+    write_audit_log(path)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", tokens_file=file)
+    with running(options, besides=[mcp_beside]) as service, service.client(made["app"]) as app:
+
+        def ask(method: str, **params: object) -> None:
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            app.post("/mcp", json=body, headers={"accept": "application/json, text/event-stream"})
+
+        app.post("/v1/sessions/Dana/user", json={"content": "hi"})
+        app.post("/v1/sessions/notes/user", json={"content": "hi"})
+        app.post("/v1/sessions/Ann/user", json={"content": "hi"})
+        ask("tools/call", name="remember", arguments={"text": "x"})
+        ask("tools/call", name="recall_context", arguments={"session": "Dana", "query": "hi"})
+        ask("tools/call", name="search_memory", arguments={"query": "hi"})
+        ask("resources/read", uri="memory://Dana/log")
+        ask("prompts/get", name="resume_session", arguments={"session": "Dana"})
+        ask("tools/list")
+        for kind, name in (("session", "Dana"), ("user", "Ann"), ("tenant", "acme")):
+            app.post("/v1/erasures", json={"kind": kind, "id": name})
+    found = lines(path)
+    dana, notes, ann = (each["conversation"] for each in found[:3])
+    assert [(each["operation"], each["conversation"]) for each in found[3:]] == [
+        ("mcp remember", notes),
+        ("mcp recall_context", dana),
+        ("mcp search_memory", ""),
+        ("mcp resources/read", dana),
+        ("mcp prompts/get", dana),
+        ("mcp tools/list", ""),
+        ("erase session", dana),
+        ("erase user", ann),
+        ("erase tenant", log_mark("acme", "acme")),
+    ]
+    assert not any(word in path.read_text() for word in ("Dana", "Ann", "notes"))
 
 
 def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -411,7 +411,7 @@ def test_a_tenant_computes_one_thing_at_a_time_and_the_others_pass(tmp_path: Pat
 
 
 def test_what_is_too_long_to_be_counted_or_looked_for_is_refused(tmp_path: Path) -> None:
-    limits = Limits(message=1_000, counted=2_000)
+    limits = Limits(message=1_000, counted=20_000)
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
     with running(options) as service, service.client() as client:
 
@@ -422,10 +422,10 @@ def test_what_is_too_long_to_be_counted_or_looked_for_is_refused(tmp_path: Path)
         assert status("user", {"content": "x" * 1_001}) == 413
         two = [{"role": "user", "content": "x"}, {"role": "user", "content": "x" * 1_001}]
         assert status("messages", {"messages": two}) == 413
-        assert status("context", {"notes": {"n": "x" * 2_000}}) == 413
+        assert status("context", {"notes": {"n": "x" * 20_000}}) == 413
         assert status("preview", {"query": "x" * 1_900}) == 200
-        assert status("pins", {"content": "x" * 2_000}) == 413
-        assert status("fold", {"summary": "x" * 2_000}) == 413
+        assert status("pins", {"content": "x" * 20_000}) == 413
+        assert status("fold", {"summary": "x" * 20_000}) == 413
         assert status("recall", {"query": "x " * 5_001}) == 422
         assert client.post("/v1/search", json={"query": "x " * 5_001}).status_code == 422
         assert client.get("/v1/sessions/s").json()["entries"] == 1

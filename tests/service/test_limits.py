@@ -251,6 +251,47 @@ def test_a_full_quota_refuses_every_write_that_does_not_free_room(
     assert after < before + ROW_BYTES if each.frees else after == before
 
 
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+@pytest.mark.parametrize(
+    "each", [each for each in TABLE if each.writes], ids=lambda each: each.name
+)
+def test_every_write_is_counted_when_it_is_made(
+    tmp_path: Path, each: AnyOperation, *, keyed: bool
+) -> None:
+    """What a quota knows between two scans is never less than what a scan finds: nothing passes uncounted."""
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    fill(store, "default")
+    limits = Limits(stored=10_000_000, quota=10_000_000)
+    headers = {"idempotency-key": "k7"} if keyed else {}
+    with (
+        running(ServiceOptions(store=store, limits=limits)) as service,
+        service.client() as client,
+    ):
+        quota = service.state.quota
+        quota.scan_every = float("inf")
+        assert client.post("/v1/sessions/other/user", json={"content": "hi"}).status_code == 200
+        assert asked(client, each, headers)[0] in (200, 404)
+        used = quota._used["default"]
+        found_bytes, found_tokens = stored_bytes(store), stored_tokens(store)
+    # A summary or a call is counted with its document; a removal is counted by the next scan.
+    assert used.bytes >= found_bytes
+    assert used.tokens == found_tokens or each.frees
+
+
+def stored_tokens(store: str) -> int:
+    """The tokens of all logs of the default tenant."""
+
+    async def total() -> int:
+        opened = open_store(store)
+        try:
+            page = await opened.conversations(Scope("default"), after="", limit=1_000)
+            return sum(each.head.tokens for each in page)
+        finally:
+            await opened.close()
+
+    return asyncio.run(total())
+
+
 GROWTH = {
     "user": ("POST", "/v1/sessions/a/user", lambda _: {"content": "Q" * 500}),
     "pins": ("POST", "/v1/sessions/a{}/pins", lambda number: {"content": f"{number:0300}"}),
@@ -317,6 +358,44 @@ def test_every_method_of_a_store_is_known_to_write_or_not() -> None:
     writes = {name for name in methods if getattr(metered, name) != getattr(store, name)}
     assert methods == writes | set(reads.split())
     assert not writes & set(reads.split())
+
+
+def test_an_erased_entry_frees_its_own_room_only(tmp_path: Path) -> None:
+    """Erasing one entry made a quota forget the whole conversation, so that all of it could be written again."""
+    options = ServiceOptions(
+        store=f"sqlite:///{tmp_path / 'chat.db'}", limits=Limits(stored=20_000)
+    )
+
+    def say(client: Any, size: int) -> int:
+        return client.post("/v1/sessions/a/user", json={"content": "x" * size}).status_code
+
+    with running(options) as service, service.client() as client:
+        assert [say(client, 4_000) for _ in range(4)] == [200, 200, 200, 200]
+        service.state.quota.scan_every = 0
+        assert say(client, 4_000) == 403
+        service.state.quota.scan_every = float("inf")
+        assert client.delete("/v1/sessions/a/messages/1").status_code == 200
+        statuses = [say(client, 4_000) for _ in range(4)]
+    assert statuses == [200, 403, 403, 403]
+    assert stored_bytes(options.store) <= 20_000
+
+
+def test_copies_of_a_conversation_count_their_tokens(tmp_path: Path) -> None:
+    """Forks counted as bytes only, so that a quota of tokens could be passed by copying."""
+    store = f"sqlite:///{tmp_path / 'chat.db'}"
+    with (
+        running(ServiceOptions(store=store, limits=Limits(quota=1_300))) as service,
+        service.client() as client,
+    ):
+        service.state.quota.scan_every = float("inf")
+        said = {"content": "word " * 300}
+        assert client.post("/v1/sessions/a/user", json=said).status_code == 200
+        statuses = [
+            client.post("/v1/sessions/a/fork", json={"conversation": f"b{number}"}).status_code
+            for number in range(5)
+        ]
+        assert statuses == [200, 200, 403, 403, 403]
+    assert stored_tokens(store) <= 1_300
 
 
 @pytest.mark.parametrize("cached", [False, True])

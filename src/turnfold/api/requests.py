@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from turnfold.budget import Budget, Shares, WaterMarks
+from turnfold.errors import InvalidRecord
 from turnfold.memory import ErasureReceipt, RecallMode
 from turnfold.records import (
     RESULT,
@@ -121,6 +122,8 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 _Key: TypeAlias = Annotated[str, Meta(max_length=512)]
 _Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
+_MOST_TOKENS: Final = 10**12
+"""Most tokens that the usage of a call may have: far above any real call, far below what overflows a sum."""
 
 
 class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -548,8 +551,20 @@ def to_message(body: Mapping[str, object]) -> Message:
 def to_usage(reported: Mapping[str, object]) -> Usage:
     """Read token usage from turnfold's fields (`input`, `output`, `cached`) or from the provider's own."""
     if "input" in reported:
-        return msgspec.convert(reported, Usage)
-    return Usage.of(reported)
+        try:
+            usage = msgspec.convert(reported, Usage)
+        except msgspec.ValidationError as error:
+            raise InvalidRecord(str(error), path="usage") from None
+    else:
+        usage = Usage.of(reported)
+    for name in ("input", "output", "cached"):
+        number = cast("int", getattr(usage, name))
+        if not 0 <= number <= _MOST_TOKENS:
+            raise InvalidRecord(
+                f"{number!r:.40} is no number of tokens: give 0 to {_MOST_TOKENS:,}",
+                path=f"usage.{name}",
+            )
+    return usage
 
 
 def entry_form(entry: Entry, form: Form) -> EntryForm:

@@ -56,6 +56,7 @@ from turnfold.records import (
     user,
     write_note,
 )
+from turnfold.runtime import Runtime
 from turnfold.stores import Head, Scope, Store, Written, redaction_of
 from turnfold.tokens import TokenCounter
 
@@ -271,6 +272,8 @@ class TailFindings:
         )
 
 
+_LONG = 20_000
+"""Characters of findings above which they are not rendered on the event loop."""
 _MOST = 64
 """Default number of findings per conversation."""
 
@@ -283,11 +286,13 @@ class AsyncFindings:
         owner: FindingOwner,
         lock: AbstractAsyncContextManager[None],
         clock: Callable[[], int],
+        runtime: Runtime,
     ) -> None:
         self._owner = owner
         self._storage = _FindingStorage(owner)
         self._lock = lock
         self._clock = clock
+        self._runtime = runtime
         self._rules: dict[str, FindingRule] = {}
         self._most = _MOST
 
@@ -417,9 +422,16 @@ class AsyncFindings:
 
         For programs that build their own prompt; `context` already includes this text.
         """
-        count = self._owner.counter.count_text
-        found, _ = rank_for_question(await self.list(), question)
-        return findings_text(found, tokens=tokens, count=count, measure=count, question=question)
+        count, valid = self._owner.counter.count_text, await self.list()
+
+        def render() -> str:
+            found, _ = rank_for_question(valid, question)
+            return findings_text(
+                found, tokens=tokens, count=count, measure=count, question=question
+            )
+
+        long = sum(len(each.content) for each in valid) > _LONG
+        return await self._runtime.compute(render) if long else render()
 
     async def drop(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> int:
         """Delete the stored result of a call, or all results of a tool if `arguments` is None.

@@ -20,6 +20,7 @@ from typing import IO, cast
 
 from turnfold.errors import InvalidExport, NotFound
 from turnfold.importers.events import UnreadableItem
+from turnfold.records import object_of_pairs
 
 __all__ = (
     "Fields",
@@ -41,17 +42,7 @@ _MAX_ATOM = 16
 """A parse error this many characters or fewer before the end of the buffer may only mean that more must be read."""
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object; raise an error if a key occurs twice, because the object could be read in two ways."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:40]!r} occurs twice")
-    return found
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+_DECODER = json.JSONDecoder(object_pairs_hook=object_of_pairs)
 
 
 @dataclass(frozen=True, slots=True)

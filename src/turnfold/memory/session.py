@@ -198,7 +198,7 @@ class AsyncSession:
         self._state = AsyncState(self._cache)
         self._has_loop = not isinstance(config.runtime, SyncRuntime)
         self._pins = Pins(self._cache, self._lock, config.budget, config.runtime)
-        self._findings = AsyncFindings(self._cache, self._lock, config.clock)
+        self._findings = AsyncFindings(self._cache, self._lock, config.clock, config.runtime)
         self._snapshots: AsyncSnapshots | None = None
         self._lost_results: set[int] = set()
         """Log positions of tool results without a call, of which a warning was logged."""
@@ -244,7 +244,9 @@ class AsyncSession:
         if self._snapshots is None:
             from turnfold.snapshots import AsyncSnapshots, SnapshotStorage
 
-            storage = SnapshotStorage(self._store, self._scope, self.id)
+            storage = SnapshotStorage(
+                self._store, self._scope, self.id, runtime=self.config.runtime
+            )
             self._snapshots = AsyncSnapshots(
                 storage, count=self.config.counter.count_text, clock=self.config.clock
             )
@@ -458,6 +460,7 @@ class AsyncSession:
         )
         policy = replace(self.config.policy, mode=FoldMode.MANUAL)
         detached = AsyncSession(self.id, replace(self.config, policy=policy))
+        detached._rules.read_only = True
         await detached._use_calibration()
         return await detached._builder.preview(request)
 

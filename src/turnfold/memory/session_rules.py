@@ -80,6 +80,8 @@ class RuleLedger:
     runtime: Runtime
     enabled: bool = True
     """True if messages are searched for rules; if False, only rules of `add_rule()` are shown."""
+    read_only: bool = field(default=False, init=False)
+    """True if the rules that are found are not stored, for a preview."""
     left_out: int = field(default=0, init=False)
     """Number of active rules that the last context had no room for."""
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
@@ -102,7 +104,7 @@ class RuleLedger:
         cache = self.cache
         if window.anchor > cache.cleared + 1:
             await self._catch_up(window)
-            if self._unsaved:
+            if self._unsaved and not self.read_only:
                 with suppress(Conflict):  # another process was faster: write with the next context
                     await self._write(self._note())
         question = window.opener.seq if window.opener else 0

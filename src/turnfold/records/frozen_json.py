@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar, cast
 
 import msgspec
@@ -24,7 +24,9 @@ __all__ = (
     "decode_struct",
     "freeze",
     "freeze_object",
+    "object_of_pairs",
     "plain_text",
+    "repeated_name",
     "thaw",
     "thaw_object",
 )
@@ -32,6 +34,29 @@ __all__ = (
 
 MAX_DEPTH = 100
 """Most levels of nesting of a stored value: far above any real payload, far below what overflows a parser."""
+
+
+def repeated_name(names: Iterable[str]) -> str | None:
+    """Return the first name that was given before; None if all are different. Takes linear time."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def object_of_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return a JSON object from its keys and values (`object_pairs_hook`); ValueError if a key is given twice.
+
+    Parsers differ in which of the two values they take, so a check by one of them would not hold for another.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(
+            f"the key {(repeated_name(name for name, _ in pairs) or '')[:40]!r} is given twice"
+        )
+    return found
 
 
 def plain_text(value: object, *, path: str) -> str:

@@ -18,6 +18,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from itertools import count
 from pathlib import Path
 from typing import Final, cast
+from urllib.parse import unquote
 
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
@@ -50,7 +51,14 @@ from turnfold.errors import (
 )
 from turnfold.service.api_page import PAGE_HEADERS, PAGE_STYLE, api_page
 from turnfold.service.audit import record_request
-from turnfold.service.endpoint import CALLER, OPERATION, TOOL, Endpoint, method_not_allowed
+from turnfold.service.endpoint import (
+    CALLER,
+    DETAIL,
+    OPERATION,
+    TARGET,
+    Endpoint,
+    method_not_allowed,
+)
 from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
 from turnfold.service.state import ServiceState
@@ -375,8 +383,8 @@ class _RequestFrame:
             if CALLER in scope:
                 record_request(
                     scope[CALLER],
-                    f"{operation} {scope.get(TOOL, '')}".strip(),
-                    scope.get("path_params", {}),
+                    f"{operation} {scope.get(DETAIL, '')}".strip(),
+                    scope.get(TARGET) or _conversation(scope),
                     status=answer.status,
                     request_id=answer.request_id,
                 )
@@ -452,6 +460,12 @@ def error_frames(error: Exception) -> str:
     """Return the stack frames of an error for the log, without its message, which may contain user content."""
     frames = traceback.extract_tb(error.__traceback__)[-8:]
     return " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
+
+
+def _conversation(scope: Scope) -> str:
+    """Return the conversation that the path of a request names; empty if there is none."""
+    params = cast("Mapping[str, str]", scope.get("path_params", {}))
+    return unquote(params.get("session") or params.get("conversation_id") or "")
 
 
 def _request_id(headers: Headers) -> str:

@@ -1,8 +1,9 @@
 """Audit log of the service: which token called which operation on which conversation, with which status; no content.
 
 Each authorized request is a record of the logger `turnfold.audit`, with fields. `write_audit_log` writes the records to
-a file that only its owner can read, one JSON object per line. A conversation appears as a hash, so that its requests
-can be matched without revealing its id. The records reach no other log, because they name tenants.
+a file that only its owner can read, one JSON object per line. A conversation, or a user whose data are erased, appears
+as a hash, so that its requests can be matched without revealing its id. The records reach no other log, because they
+name tenants.
 """
 
 from __future__ import annotations
@@ -10,11 +11,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
 
 from turnfold.errors import InvalidOption
 from turnfold.service.auth import Caller
@@ -30,12 +29,11 @@ _FIELDS: Final = ("request_id", "token", "tenant", "operation", "conversation", 
 
 
 def record_request(
-    caller: Caller, operation: str, params: Mapping[str, str], *, status: int, request_id: str
+    caller: Caller, operation: str, target: str, *, status: int, request_id: str
 ) -> None:
-    """Log one request of a caller, if the audit log is on; `params` are its path parameters, percent-encoded."""
+    """Log one request of a caller, if the audit log is on; `target` is the conversation or user it was about."""
     if not _AUDIT.isEnabledFor(logging.INFO):
         return
-    name = params.get("session") or params.get("conversation_id") or ""
     _AUDIT.info(
         "%s %s %d",
         caller.name or "-",
@@ -47,7 +45,7 @@ def record_request(
             "token": caller.name,
             "tenant": caller.tenant,
             "operation": operation,
-            "conversation": log_mark(caller.tenant, unquote(name)) if name else "",
+            "conversation": log_mark(caller.tenant, target) if target else "",
             "status": status,
         },
     )

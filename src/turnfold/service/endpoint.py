@@ -7,6 +7,7 @@ authorized.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -19,8 +20,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from turnfold.api import KEY_PATTERN, AnyOperation, Events, Nothing
+from turnfold.api import KEY_PATTERN, AnyOperation, EraseBody, Events, Nothing
 from turnfold.errors import InvalidOption, InvalidRecord, RequestRefused
+from turnfold.records import object_of_pairs, repeated_name
 from turnfold.service.auth import Caller
 from turnfold.service.limits import Limits
 from turnfold.service.operation_table import OperationRequest, RunOperation
@@ -30,9 +32,11 @@ from turnfold.stores import check_name
 
 __all__ = (
     "CALLER",
+    "DETAIL",
     "OPERATION",
-    "TOOL",
+    "TARGET",
     "Endpoint",
+    "check_keys",
     "decode_query",
     "method_not_allowed",
     "path_params",
@@ -45,8 +49,10 @@ CALLER: Final = "turnfold.caller"
 """Key of the request's `Caller` in the ASGI scope."""
 OPERATION: Final = "turnfold.operation"
 """Key of the operation's name in the ASGI scope, for logs and metrics."""
-TOOL: Final = "turnfold.tool"
-"""Key of the name of the tool that an MCP request calls in the ASGI scope, for the audit log."""
+DETAIL: Final = "turnfold.detail"
+"""Key of what a request does within its operation in the ASGI scope, for the audit log: an MCP tool, what is erased."""
+TARGET: Final = "turnfold.target"
+"""Key of the conversation or user that a request names in its body in the ASGI scope, for the audit log."""
 _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"
@@ -56,11 +62,18 @@ _LARGE: Final = 64 * 1024
 """Most bytes of a request body that is decoded on the event loop; a larger one is decoded in a thread."""
 _HEAVY: Final = frozenset(
     "fold recall search rules explain diff findings_text note_finding search_snapshots recall_snapshots "
-    "diff_snapshots take_snapshot fork checkpoint_short_memory erase verify_erasure".split()
+    "diff_snapshots take_snapshot fork checkpoint_short_memory erase verify_erasure history turn by_client_id calls "
+    "checkpoints snapshot snapshots snapshot_files snapshot_file findings".split()
 )
-"""Operations that search, rank, count or fold, and so need much computing."""
+"""Operations that search, rank, count or fold, and so need much computing, or that may return megabytes."""
+_MOST_PARAMETERS: Final = 100
 _LONG_QUERY: Final = 2_000
 """A request of an operation in `_COUNTED` with more bytes than this counts as heavy (much computing)."""
+_WITH_CONTENT: Final = frozenset(
+    "say_user say_assistant say_tool add take_snapshot by_client_id verify_erasure".split()
+)
+"""Operations that carry messages, files or lists of ids, whose body may have `Limits.body` bytes; the body of every
+other operation may have `Limits.counted`."""
 _COUNTED: Final = frozenset(
     "system context preview fold pin findings_text note_finding query_memory_context write_turn "
     "checkpoint_short_memory set_short_memory update_state set_state".split()
@@ -108,9 +121,9 @@ class Endpoint:
     ) -> Response:
         state, headers = self._state, http.headers
         sent = await read_body(http, _NO_BODY if operation.body is Nothing else state.limits)
-        if operation.name in _COUNTED:
+        if operation.name not in _WITH_CONTENT:
             state.limits.check_counted(len(sent))
-        decode = partial(_decoded, sent, operation.body, headers)
+        decode = partial(_decoded, sent, operation.body, headers, state.limits)
         request: OperationRequest[object, object] = OperationRequest(
             state=state,
             caller=caller,
@@ -119,7 +132,10 @@ class Endpoint:
             body=decode() if len(sent) <= _LARGE else await asyncio.to_thread(decode),
             query=decode_query(query_params(http), operation.query),
             key=_key(headers),
+            large=len(sent) > _LARGE,
         )
+        if isinstance(request.body, EraseBody):
+            http.scope[DETAIL], http.scope[TARGET] = request.body.kind, request.body.id
         keeps_reply = operation.keyed and bool(request.key)
 
         async def result() -> object:
@@ -152,32 +168,52 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     return b"".join(pieces)
 
 
-def _decoded(sent: bytes, kind: type, headers: Headers) -> object:
+def _decoded(sent: bytes, kind: type, headers: Headers, limits: Limits) -> object:
     if sent and headers.get("content-type", _JSON).partition(";")[0].strip().lower() != _JSON:
         raise RequestRefused(
             f"the body must be JSON: send the header Content-Type: {_JSON}", status=415
         )
+    check_keys(sent, limits)
     try:
         return cast("object", msgspec.json.decode(sent or b"{}", type=kind))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRecord(str(error), path="body") from None
 
 
+def check_keys(sent: bytes, limits: Limits) -> None:
+    """Raise `InvalidRecord` if an object in a JSON text has a key twice, `LimitExceeded` if all have too many keys.
+
+    Parsers differ in which of two equal keys they take, and each key costs much more time than its bytes.
+    """
+    keys = 0
+
+    def counted(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        nonlocal keys
+        keys += len(pairs)
+        limits.check_keys(keys)
+        return object_of_pairs(pairs)
+
+    try:
+        json.loads(sent.decode() or "{}", object_pairs_hook=counted)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecord(str(error), path="body") from None
+
+
 def query_params(request: Request) -> dict[str, str]:
     """Return the query parameters of a request; raises `InvalidOption` if a parameter occurs twice."""
     text = cast("bytes", request.scope["query_string"]).decode("latin-1")
+    if text.count("&") >= _MOST_PARAMETERS:
+        raise InvalidOption(f"there are more than {_MOST_PARAMETERS} query parameters; give fewer")
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
-    except (UnicodeError, ValueError):
+    except UnicodeError:
         raise InvalidOption(
             "the query parameters are not percent-encoded UTF-8: encode them as UTF-8 first"
         ) from None
-    params = dict(pairs)
-    if len(params) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidOption(f"the query parameter {twice[:40]!r} is given twice: give it once")
-    return params
+    twice = repeated_name(name for name, _ in pairs)
+    if twice is not None:
+        raise InvalidOption(f"the query parameter {twice[:40]!r} is given twice; give it once")
+    return dict(pairs)
 
 
 def decode_query(params: Mapping[str, str], kind: type) -> object:

@@ -19,14 +19,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Final, cast
 
+from msgspec.structs import astuple
+
 from turnfold.errors import InvalidOption, LimitExceeded, StoreError
-from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry, encode_message
+from turnfold.records import (
+    AudioPart,
+    Checkpoint,
+    Document,
+    Entry,
+    FilePart,
+    ImagePart,
+    Message,
+    NewEntry,
+    Part,
+    ToolResult,
+    encode_message,
+)
 from turnfold.stores import (
     Appended,
     ConversationInfo,
@@ -52,6 +66,8 @@ ROW_BYTES: Final = 100
 
 
 _MOST_BUCKETS: Final = 10_000
+_LARGEST_ANSWER: Final = 64 << 20
+"""Most bytes of the entries in one response, where they cannot be read in pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +97,16 @@ class Limits:
     request_seconds: float = 300.0
     """Seconds after which a request is cancelled."""
     message: int = 1_000_000
-    """Longest text of a message in characters; media do not count."""
+    """Longest message in characters: its texts, names, ids, tool arguments and metadata; media do not count."""
     batch: int = 1_000
     """Messages that one request may append."""
+    parts: int = 10_000
+    """Parts (texts, images, tool calls and results) that the messages of one request may have together."""
+    keys: int = 100_000
+    """Keys that all objects in a request body may have together."""
     counted: int = 256 * 1024
-    """Largest body, in bytes, of operations whose text is counted at once: contexts, pins, summaries. Also the largest
-    state of a session, which each change reads and writes whole."""
+    """Largest body, in bytes, of operations that carry no messages and no files: contexts, pins, summaries, queries.
+    Also the largest state of a session, which each change reads and writes whole."""
     connections: int = 1_000
     """Most open connections; fewer if the system allows the process fewer open files."""
     header_seconds: float = 10.0
@@ -97,7 +117,9 @@ class Limits:
     """Seconds after which a connection is closed if its client has read nothing of what it was sent."""
 
     def __post_init__(self) -> None:
-        at_least_one = ("batch", "body", "burst", "concurrent", "connections", "heavy", "message")
+        at_least_one = (
+            "batch", "body", "burst", "concurrent", "connections", "heavy", "keys", "message", "parts",
+        )  # fmt: skip
         for each in fields(self):
             least, given = int(each.name in at_least_one), getattr(self, each.name)
             if not given >= least:
@@ -106,25 +128,49 @@ class Limits:
             if not getattr(self, name) > 0:
                 raise InvalidOption(f"{name}={getattr(self, name)} must be more than 0")
 
-    def check_message(self, message: Message) -> Message:
-        """Return the message unchanged; raises `LimitExceeded` if its text is longer than the limit."""
-        size = len(message.text)
+    def check_messages(self, messages: Sequence[Message]) -> None:
+        """Raise `LimitExceeded` if a request appends too many messages or parts, or a message that is too long."""
+        if len(messages) > self.batch:
+            raise LimitExceeded(
+                f"the request appends {len(messages):,} messages, the limit is {self.batch:,}; send them in parts",
+                allowed=self.batch,
+                asked=len(messages),
+                status=413,
+            )
+        parts = sum(_number_of_parts(part) for message in messages for part in message.parts)
+        if parts > self.parts:
+            raise LimitExceeded(
+                f"the messages have {parts:,} parts, the limit is {self.parts:,}; send fewer at once",
+                allowed=self.parts,
+                asked=parts,
+                status=413,
+            )
+        size = max(map(_message_length, messages), default=0)
         if size > self.message:
             raise LimitExceeded(
-                f"the text of the message has {size:,} characters, the limit is {self.message:,}; send it in parts",
+                f"the message has {size:,} characters, the limit is {self.message:,}; send it in parts",
                 allowed=self.message,
                 asked=size,
                 status=413,
             )
-        return message
 
-    def check_batch(self, messages: int) -> None:
-        """Raise `LimitExceeded` if a request appends more messages than the limit."""
-        if messages > self.batch:
+    def check_keys(self, keys: int) -> None:
+        """Raise `LimitExceeded` if the objects in a request body have too many keys."""
+        if keys > self.keys:
             raise LimitExceeded(
-                f"the request appends {messages:,} messages, the limit is {self.batch:,}; send them in parts",
-                allowed=self.batch,
-                asked=messages,
+                f"the objects in the body have more than {self.keys:,} keys; send it in parts",
+                allowed=self.keys,
+                asked=keys,
+                status=413,
+            )
+
+    def check_answer(self, size: int) -> None:
+        """Raise `LimitExceeded` if the entries of a response have too many bytes."""
+        if size > _LARGEST_ANSWER:
+            raise LimitExceeded(
+                f"the entries have more than {_LARGEST_ANSWER:,} bytes; ask for fewer at once",
+                allowed=_LARGEST_ANSWER,
+                asked=size,
                 status=413,
             )
 
@@ -157,6 +203,23 @@ class Limits:
                 asked=size,
                 status=413,
             )
+
+
+def _number_of_parts(part: Part) -> int:
+    return 1 + len(part.content) if isinstance(part, ToolResult) else 1
+
+
+def _message_length(message: Message) -> int:
+    notes = len(message.name or "") + len(message.extra) + len(message.labels)
+    return notes + sum(map(_part_length, message.parts))
+
+
+def _part_length(part: Part) -> int:
+    """Return the characters of everything in a part that is written as text; the data of media do not count."""
+    if isinstance(part, ImagePart | AudioPart | FilePart):
+        return len(part.extra)
+    inner = sum(map(_part_length, part.content)) if isinstance(part, ToolResult) else 0
+    return inner + sum(len(value) for value in astuple(part) if isinstance(value, str))
 
 
 @dataclass(slots=True)
@@ -359,14 +422,25 @@ class Quota:
             used.bytes -= used.put.pop((conversation, kind, key), 0)
             used.stale = True
 
-    def check_copy(self, tenant: str, size: int) -> None:
-        """Raise `LimitExceeded` if a copied conversation of `size` bytes does not fit the tenant's byte quota.
+    def check_copy(self, tenant: str, size: int, tokens: int) -> None:
+        """Raise `LimitExceeded` if copies of `size` bytes and so many tokens do not fit the tenant's quotas.
 
         Uses the cached usage; without one, nothing is checked.
         """
         used = self._used.get(tenant)
-        if used is not None:
-            self._check_bytes(used.bytes, size)
+        if used is None:
+            return
+        if self.tokens and used.tokens + tokens > self.tokens:
+            raise LimitExceeded(
+                f"this tenant stores {used.tokens:,} tokens and the copy has {tokens:,}: together "
+                f"{used.tokens + tokens:,}, the quota is {self.tokens:,}; delete conversations",
+                allowed=self.tokens,
+                used=used.tokens,
+                asked=tokens,
+                unit="tokens",
+                status=403,
+            )
+        self._check_bytes(used.bytes, size)
 
     def _recorded(self, tenant: str) -> Iterator[_TenantUsage]:
         """Yield the usages that a write must be added to: the cached usage, and that of a running scan."""
@@ -382,6 +456,17 @@ class Quota:
         used = self._used.get(tenant)
         if used is not None:
             used.forget(conversation)
+            used.stale = True
+
+    def shrank(self, tenant: str, conversation: str) -> None:
+        """Note that a part of a conversation was erased: all of it counts until a scan has measured it again.
+
+        A scan runs before a request is refused.
+        """
+        used = self._used.get(tenant)
+        if used is not None:
+            known = used.conversations.get(conversation, _ConversationUsage())
+            used.conversations[conversation] = _ConversationUsage(known.tokens)
             used.stale = True
 
     async def _usage(self, tenant: str) -> _TenantUsage:
@@ -507,15 +592,20 @@ class _MeteredStore:
         return gone
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        size = 0
+        size, conversation = 0, ""
+        tokens = Counter[str]()
         refusal: LimitExceeded | None = None
 
         def counted() -> Iterator[Piece]:
-            nonlocal size, refusal
+            nonlocal size, conversation, refusal
             for piece in pieces:
                 size += _piece_bytes(piece)
+                if isinstance(piece, ConversationOpening):
+                    conversation = piece.conversation
+                elif isinstance(piece, Entry):
+                    tokens[conversation] += piece.tokens
                 try:
-                    self._quota.check_copy(scope.tenant, size)
+                    self._quota.check_copy(scope.tenant, size, tokens.total())
                 except LimitExceeded as error:
                     refusal = error
                     raise
@@ -528,6 +618,8 @@ class _MeteredStore:
                 raise refusal from None
             raise
         self._quota.took(scope.tenant, size)
+        for copied, total in tokens.items() if done.conversations else ():
+            self._quota.wrote(scope.tenant, copied, total)
         return done
 
 
@@ -569,7 +661,11 @@ def _dropped(
 
 
 def _erased(quota: Quota, tenant: str, _done: object, conversation: str, *_entry: object) -> None:
-    quota.erased(tenant, conversation)  # after an erased entry, the next scan measures the rest
+    quota.shrank(tenant, conversation)
+
+
+def _deleted(quota: Quota, tenant: str, _done: object, conversation: str) -> None:
+    quota.erased(tenant, conversation)
 
 
 _METERED: Final[dict[str, Callable[..., None]]] = {
@@ -579,7 +675,7 @@ _METERED: Final[dict[str, Callable[..., None]]] = {
     "note": _put,
     "drop_document": _dropped,
     "erase": _erased,
-    "delete": _erased,
+    "delete": _deleted,
 }
 """Method -> function that records its calls, with the quota, the tenant, the result and the positional arguments."""
 

@@ -28,6 +28,7 @@ __all__ = (
 _Body = TypeVar("_Body")
 _Query = TypeVar("_Query")
 _Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class OperationRequest(Generic[_Body, _Query]):
     query: _Query
     key: str = ""
     """The Idempotency-Key."""
+    large: bool = False
+    """True if the body is so large that reading its content would hold up the event loop."""
 
     @property
     def memory(self) -> AsyncMemory:
@@ -71,15 +74,17 @@ class OperationRequest(Generic[_Body, _Query]):
             raise InvalidOption(f"{kind} {text[:40]!r} is not a whole number: give 0 or more")
         return int(text)
 
+    async def compute(self, work: Callable[[], _Result]) -> _Result:
+        """Return what a function makes of the body: in a thread of the tenant if the body is large."""
+        return await self.session.config.runtime.compute(work) if self.large else work()
+
     async def add(
         self, given: Message | Sequence[Message] | Sequence[NewEntry], *, expect: int | None = None
     ) -> Appended:
         """Append messages to the session in the request's path; raises `LimitExceeded` if a message is too long."""
         entries = [given] if isinstance(given, Message) else given
         messages = [each.message if isinstance(each, NewEntry) else each for each in entries]
-        self.state.limits.check_batch(len(messages))
-        for message in messages:
-            self.state.limits.check_message(message)
+        self.state.limits.check_messages(messages)
         await count_ahead(self.state.config.counter, messages, self.session.config.runtime)
         own = any(isinstance(each, NewEntry) for each in entries)  # these have their own client ids
         return await self.session.add(given, client_id="" if own else self.key, expect=expect)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import threading
 from collections import ChainMap, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from functools import partial
+from typing import TypeAlias, cast
 
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord
-from turnfold.records import ItemKind, Snapshot, SnapshotItem
+from turnfold.records import Snapshot, SnapshotItem
 from turnfold.snapshots.diff import SnapshotDiff, compare_contents, state_changes
 from turnfold.snapshots.recall import (
     RecalledContext,
@@ -48,6 +49,8 @@ _TRIES = 64
 _MAX_CHUNKS = 1 << 15
 """The most chunks of earlier snapshots whose turns are cached, in addition to those of the newest snapshot."""
 _STATE = ("state", "")
+_Contents: TypeAlias = dict[tuple[str, str], str | bytes]
+"""Contents of a snapshot by kind and path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +98,7 @@ class AsyncSnapshots:
             before, items = await self._previous(snapshot.turn)
             turn = snapshot.turn or before + 1
             placed = replace(snapshot, turn=turn, created=snapshot.created or self._clock())
-            last = {ref.digest: ref.turn for item in items for ref in item.chunks}
-            packed = pack(placed, earlier=items, known=ChainMap(last, self._chunk_turns))
+            packed = await self._packed(placed, items)
             try:
                 await self._storage.put(turn, packed)
             except Conflict:
@@ -113,13 +115,28 @@ class AsyncSnapshots:
             "try again"
         )
 
+    async def _packed(self, snapshot: Snapshot, earlier: tuple[ListedItem, ...]) -> Packed:
+        def make() -> Packed:
+            last = {ref.digest: ref.turn for item in earlier for ref in item.chunks}
+            return pack(snapshot, earlier=earlier, known=ChainMap(last, self._chunk_turns))
+
+        texts = (snapshot.context, snapshot.summary, *snapshot.files.values())
+        return await self._storage.compute(
+            make, size=sum(map(len, texts)), items=len(snapshot.files) + len(snapshot.state)
+        )
+
     async def get(self, turn: int) -> Snapshot | None:
         """Return the whole snapshot of a turn; None if the turn has no snapshot."""
         stored = await self._storage.stored(turn) if turn > 0 else None
         if stored is None:
             return None
         items = await self._storage.listing(stored)
-        return _rebuild(stored.head, items, await self._storage.contents(items))
+        contents = await self._storage.contents(items)
+        return await self._storage.compute(
+            partial(_rebuild, stored.head, items, contents),
+            size=sum(map(len, contents)),
+            items=len(items),
+        )
 
     async def before(self, turn: int) -> Snapshot | None:
         """Return the newest snapshot before a turn, with all its contents; None if there is none."""
@@ -129,7 +146,7 @@ class AsyncSnapshots:
     async def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
         """Return a page of snapshot metadata, of turns after `after`, oldest first, at most `limit`."""
         check_snapshot_page(after, limit)
-        return [stored.head for stored in await self._storage.page(after=after, limit=limit)]
+        return await self._storage.heads(after=after, limit=limit)
 
     async def newest(self) -> int:
         """Return the newest turn with a snapshot; 0 if there is none."""
@@ -158,32 +175,16 @@ class AsyncSnapshots:
         old, new = [
             await self._storage.listing(await self._require(turn)) for turn in (before, after)
         ]
-        same = {item.identity for item in old} & {item.identity for item in new}
-        olds = await self._read_changed(_with_path(old, path), same)
-        news = await self._read_changed(_with_path(new, path), same)
-        places = sorted({*olds, *news} - {_STATE})
-        found = [compare_contents(place[1], olds.get(place), news.get(place)) for place in places]
-        changes = [change for change in found if change is not None]
-        state = state_changes(_state_values(olds), _state_values(news))
-        text, cut = show_changes(
-            f"Turn {before:,} -> turn {after:,}",
-            changes,
-            [
-                f"state {name}: {_state_text(was)} -> {_state_text(now)}"
-                for name, (was, now) in state.items()
-            ],
-            tokens=tokens,
-            count=self._count,
+        changed = await self._storage.compute(
+            partial(_changed_items, old, new, path), size=0, items=len(old) + len(new)
         )
-        return SnapshotDiff(
-            before=before,
-            after=after,
-            context=next((change for change in changes if not change.path), None),
-            files=tuple(change for change in changes if change.path),
-            state=state,
-            text=text,
-            cut=cut,
-        )
+        olds, news = [await self._read(items) for items in changed]
+        size = sum(map(len, (*olds.values(), *news.values())))
+
+        def compare() -> SnapshotDiff:
+            return _compared((before, olds), (after, news), tokens=tokens, count=self._count)
+
+        return await self._storage.compute(compare, size=size, items=len(olds) + len(news))
 
     async def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
         """Find the turns whose new content or summary contains the keywords, best first."""
@@ -205,15 +206,12 @@ class AsyncSnapshots:
             raise InvalidOption(f"no snapshot of turn {turn:,}; {hint}")
         return stored
 
-    async def _read_changed(
-        self, items: Iterable[ListedItem], same: set[tuple[ItemKind, str, bool, bytes]]
-    ) -> dict[tuple[str, str], str | bytes]:
-        """Read the files, context and state that differ between two snapshots; return them by (kind, path)."""
-        wanted = [item for item in items if item.identity not in same]
-        contents = await self._storage.contents(wanted)
+    async def _read(self, items: Sequence[ListedItem]) -> _Contents:
+        """Read files, context and state of a snapshot; return them by (kind, path)."""
+        contents = await self._storage.contents(items)
         return {
             (item.kind, item.path): data.decode() if item.text else data
-            for item, data in zip(wanted, contents, strict=True)
+            for item, data in zip(items, contents, strict=True)
         }
 
     async def _previous(self, turn: int) -> tuple[int, tuple[ListedItem, ...]]:
@@ -286,11 +284,52 @@ def _rebuild(
     return snapshot
 
 
-def _with_path(items: Iterable[ListedItem], path: str) -> list[ListedItem]:
-    return [item for item in items if not path or item.place == ("file", path)]
+def _changed_items(
+    old: Iterable[ListedItem], new: Iterable[ListedItem], path: str
+) -> tuple[list[ListedItem], list[ListedItem]]:
+    """Return the items of each snapshot that the other does not have, or only those of the file `path`."""
+    old = [item for item in old if not path or item.place == ("file", path)]
+    new = [item for item in new if not path or item.place == ("file", path)]
+    same = {item.identity for item in old} & {item.identity for item in new}
+    olds, news = ([item for item in items if item.identity not in same] for items in (old, new))
+    return olds, news
 
 
-def _state_values(items: dict[tuple[str, str], str | bytes]) -> dict[str, object]:
+def _compared(
+    before: tuple[int, _Contents],
+    after: tuple[int, _Contents],
+    *,
+    tokens: int,
+    count: Callable[[str], int],
+) -> SnapshotDiff:
+    """Compare the contents that differ between the snapshots of two turns; `before` and `after` have the turns."""
+    (first, olds), (second, news) = before, after
+    places = sorted({*olds, *news} - {_STATE})
+    found = [compare_contents(place[1], olds.get(place), news.get(place)) for place in places]
+    changes = [change for change in found if change is not None]
+    state = state_changes(_state_values(olds), _state_values(news))
+    text, cut = show_changes(
+        f"Turn {first:,} -> turn {second:,}",
+        changes,
+        [
+            f"state {name}: {_state_text(was)} -> {_state_text(now)}"
+            for name, (was, now) in state.items()
+        ],
+        tokens=tokens,
+        count=count,
+    )
+    return SnapshotDiff(
+        before=first,
+        after=second,
+        context=next((change for change in changes if not change.path), None),
+        files=tuple(change for change in changes if change.path),
+        state=state,
+        text=text,
+        cut=cut,
+    )
+
+
+def _state_values(items: _Contents) -> dict[str, object]:
     return cast("dict[str, object]", json.loads(items.get(_STATE, "{}")))
 
 

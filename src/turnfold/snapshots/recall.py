@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, cast
 
 from turnfold.errors import InvalidOption
@@ -420,10 +421,18 @@ class WorkspaceRecall:
             found.parts += await self._parts(stored, request, terms, tokens, found)
         if not found.shown and not found.remarks:
             found.remarks.append(await self._nothing_found(request))
-        text, cut = show_parts(found.parts, tokens=tokens, count=self.count, remarks=found.remarks)
+
+        def show() -> tuple[str, bool, int]:
+            text, cut = show_parts(
+                found.parts, tokens=tokens, count=self.count, remarks=found.remarks
+            )
+            return text, cut, self.count(text)
+
+        size = sum(len(part.text) for part in found.parts)
+        text, cut, cost = await self.storage.compute(show, size=size, items=len(found.parts))
         return RecalledContext(
             text=text,
-            tokens=self.count(text),
+            tokens=cost,
             turns=tuple(stored.head.turn for stored in found.shown),
             context_ids=tuple(stored.head.id for stored in found.shown),
             cut=cut,
@@ -476,34 +485,39 @@ class WorkspaceRecall:
         found: _Found,
     ) -> list[SnapshotPart]:
         items = await self.storage.listing(stored)
-        wanted = _requested_items(items, request)
         turn = stored.head.turn
+        wanted, shown = await self.storage.compute(
+            partial(_selected_items, items, request, terms, turn, tokens),
+            size=0,
+            items=len(items),
+        )
         if request.path and not wanted:
             found.remarks.append(
                 f"[turn {turn:,} has no file {request.path!r}; {_file_names(items)}]"
             )
             return []
-        texts = [item for item in wanted if item.text]
-        large = sum(item.size for item in texts if item.kind == "file") > tokens * _BYTES_PER_TOKEN
-        list_files = large and not request.path and not terms
-        shown = [item for item in texts if not (list_files and item.kind == "file")]
-        if terms:  # the search matched new content, so that comes first
-            shown.sort(key=lambda item: all(ref.turn != turn for ref in item.chunks))
         if terms and stored.head.unindexed:
             found.remarks.append(
                 f"[{stored.head.unindexed:,} characters of turn {turn:,} are not indexed: name a path to look there]"
             )
         summary = await self.summary_of(stored)
         title = f"[Turn {turn}] {stored.head.id}{f': {summary}' if summary else ''}"
-        parts: list[SnapshotPart] = []
-        for item, data in zip(shown, await self.storage.contents(shown), strict=True):
-            part = _part(item, data.decode(), turn, request, terms)
-            if part is not None:
-                parts.append(part)
-        aside = [item for item in wanted if item not in shown]
-        if (aside and not terms) or (wanted and not parts):
-            parts.append(SnapshotPart("Files", _file_list(aside or wanted, turn)))
-        return [SnapshotPart(title, ""), *parts]
+        contents = await self.storage.contents(shown)
+
+        def make() -> list[SnapshotPart]:
+            made = [
+                _part(item, data.decode(), turn, request, terms)
+                for item, data in zip(shown, contents, strict=True)
+            ]
+            parts = [part for part in made if part is not None]
+            places = {item.place for item in shown}
+            aside = [item for item in wanted if item.place not in places]
+            if (aside and not terms) or (wanted and not parts):
+                parts.append(SnapshotPart("Files", _file_list(aside or wanted, turn)))
+            return [SnapshotPart(title, ""), *parts]
+
+        size = sum(map(len, contents))
+        return await self.storage.compute(make, size=size, items=len(wanted))
 
     async def _newest_text(self) -> str:
         newest = await self.storage.newest()
@@ -512,6 +526,24 @@ class WorkspaceRecall:
     async def _nothing_found(self, request: RecallRequest) -> str:
         words = ", ".join(map(repr, request.keywords))
         return f"[nothing was found{f' for {words}' if words else ''}; {await self._newest_text()}]"
+
+
+def _selected_items(
+    items: Sequence[ListedItem],
+    request: RecallRequest,
+    terms: Sequence[str],
+    turn: int,
+    tokens: int,
+) -> tuple[list[ListedItem], list[ListedItem]]:
+    """Return the requested items of a snapshot, and those of them whose text is shown."""
+    wanted = _requested_items(items, request)
+    texts = [item for item in wanted if item.text]
+    large = sum(item.size for item in texts if item.kind == "file") > tokens * _BYTES_PER_TOKEN
+    list_files = large and not request.path and not terms
+    shown = [item for item in texts if not (list_files and item.kind == "file")]
+    if terms:  # the search matched new content, so that comes first
+        shown.sort(key=lambda item: all(ref.turn != turn for ref in item.chunks))
+    return wanted, shown
 
 
 def _requested_items(items: Sequence[ListedItem], request: RecallRequest) -> list[ListedItem]:

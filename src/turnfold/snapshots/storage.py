@@ -20,9 +20,10 @@ import re
 import threading
 import zlib
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from functools import partial
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -37,6 +38,7 @@ from turnfold.records import (
     content_digest,
     snapshot_id,
 )
+from turnfold.runtime import Runtime
 from turnfold.stores import Scope, Store
 
 __all__ = (
@@ -470,6 +472,28 @@ def rebuild_snapshot(
         ) from None
 
 
+def _digests_by_turn(refs: Iterable[ChunkRef]) -> dict[int, set[bytes]]:
+    by_turn: defaultdict[int, set[bytes]] = defaultdict(set)
+    for ref in refs:
+        by_turn[ref.turn].add(ref.digest)
+    return by_turn
+
+
+def _contents(items: Iterable[ListedItem], chunks: Mapping[bytes, bytes]) -> list[bytes]:
+    """Put the contents of items together; raise `InvalidRecord` if one does not match its digest."""
+    found: list[bytes] = []
+    for item in items:
+        data = b"".join(chunks[ref.digest] for ref in item.chunks)
+        if len(data) != item.size or content_digest(data) != item.digest:
+            raise InvalidRecord(
+                f"the {len(data):,} bytes read differ from the {item.size:,} that were stored",
+                path=f"{item.kind} {item.path}".rstrip(),
+                remedy="Restore the store from a backup",
+            )
+        found.append(data)
+    return found
+
+
 SNAPSHOT: Final = "snapshot"
 """Document kind of snapshots."""
 SNAPSHOT_SUMMARY: Final = "snapshot-summary"
@@ -494,15 +518,25 @@ def turn_of(key: str) -> int:
 
 _MAX_CACHED_BYTES = 16 << 20
 """The most bytes of chunks that are cached."""
+_LARGE = 50_000
+"""Bytes of content above which it is not read on the event loop."""
+_COMPRESSED = 50
+"""Bytes of content that a compressed byte counts for; repetitive content is compressed a thousandfold."""
+_ITEM_BYTES = 100
+"""Bytes that an item counts in addition to its content."""
+_PAGE = 16
+"""Most snapshots that are in memory at once while a page of their metadata is read."""
+_Result = TypeVar("_Result")
 
 
 class SnapshotStorage:
     """Reads and writes the snapshot documents of one conversation, and caches the chunks that were read."""
 
-    def __init__(self, store: Store, scope: Scope, conversation: str) -> None:
+    def __init__(self, store: Store, scope: Scope, conversation: str, *, runtime: Runtime) -> None:
         self.store = store
         self.scope = scope
         self.conversation = conversation
+        self._runtime = runtime
         self._cached: OrderedDict[int, StoredSnapshot] = OrderedDict()
         self._cached_bytes = 0
         self._cache_lock = threading.Lock()
@@ -512,6 +546,12 @@ class SnapshotStorage:
     def held_bytes(self) -> int:
         """Bytes of chunks that are cached."""
         return self._cached_bytes
+
+    async def compute(self, work: Callable[[], _Result], *, size: int, items: int = 0) -> _Result:
+        """Return the result of a function of `size` bytes in `items` items; it runs in a thread if they are many."""
+        if size + items * _ITEM_BYTES <= _LARGE:
+            return work()
+        return await self._runtime.compute(work)
 
     async def put(self, turn: int, packed: Packed) -> None:
         """Write the snapshot document of a turn; raise `Conflict` if the turn already has one."""
@@ -530,10 +570,24 @@ class SnapshotStorage:
         documents = await self.store.documents(
             self.scope, self.conversation, SNAPSHOT, after=key, limit=limit
         )
-        found = [unpack(document.body, turn=turn_of(document.key)) for document in documents]
+        found = await self.compute(
+            lambda: [unpack(each.body, turn=turn_of(each.key)) for each in documents],
+            size=_COMPRESSED * sum(len(each.body) for each in documents),
+        )
         for stored in found:
             self._add_to_cache(stored)
         return found
+
+    async def heads(self, *, after: int, limit: int) -> list[SnapshotHead]:
+        """Return the metadata of the snapshots of the turns after `after`, oldest first, at most `limit`."""
+        heads: list[SnapshotHead] = []
+        while len(heads) < limit:
+            asked = min(_PAGE, limit - len(heads))
+            page = await self.page(after=heads[-1].turn if heads else after, limit=asked)
+            heads += [stored.head for stored in page]
+            if len(page) < asked:
+                break
+        return heads
 
     async def newest(self, *, below: int = LATEST_TURN + 1) -> int:
         """Return the highest turn below `below` that has a snapshot; 0 if there is none.
@@ -557,26 +611,23 @@ class SnapshotStorage:
         """Return the listing of a snapshot: its context, state and files, with references to their chunks."""
         chunks = await self._chunks(stored.head.listing)
         data = b"".join(chunks[ref.digest] for ref in stored.head.listing)
-        return read_listing(data, turn=stored.head.turn)
+        return await self.compute(
+            partial(read_listing, data, turn=stored.head.turn), size=len(data)
+        )
 
     async def contents(self, items: Iterable[ListedItem]) -> list[bytes]:
         """Return the contents of these items; raise `InvalidRecord` if one does not match its digest."""
         wanted = list(items)
-        chunks = await self._chunks(ref for item in wanted for ref in item.chunks)
-        found = [b"".join(chunks[ref.digest] for ref in item.chunks) for item in wanted]
-        for item, data in zip(wanted, found, strict=True):
-            if len(data) != item.size or content_digest(data) != item.digest:
-                raise InvalidRecord(
-                    f"the {len(data):,} bytes read differ from the {item.size:,} that were stored",
-                    path=f"{item.kind} {item.path}".rstrip(),
-                    remedy="Restore the store from a backup",
-                )
-        return found
+        refs = [ref for item in wanted for ref in item.chunks]
+        chunks = await self._chunks(refs)
+        return await self.compute(
+            partial(_contents, wanted, chunks),
+            size=sum(item.size for item in wanted),
+            items=len(wanted),
+        )
 
-    async def _chunks(self, refs: Iterable[ChunkRef]) -> dict[bytes, bytes]:
-        by_turn: defaultdict[int, set[bytes]] = defaultdict(set)
-        for ref in refs:
-            by_turn[ref.turn].add(ref.digest)
+    async def _chunks(self, refs: Sequence[ChunkRef]) -> dict[bytes, bytes]:
+        by_turn = await self.compute(partial(_digests_by_turn, refs), size=0, items=len(refs))
         chunks: dict[bytes, bytes] = {}
         for turn, digests in sorted(by_turn.items()):
             stored = self._cached.get(turn) or await self.stored(turn)

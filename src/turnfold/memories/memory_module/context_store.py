@@ -218,7 +218,7 @@ class AsyncContextMemoryStore:
         self._store, self._scope, self._conversation = store, scope, conversation
         self._count = count
         self._clock = clock
-        self._storage = SnapshotStorage(store, scope, conversation)
+        self._storage = SnapshotStorage(store, scope, conversation, runtime=runtime)
         self._snapshots = AsyncSnapshots(self._storage, count=count, clock=clock)
         self._recall = WorkspaceRecall(self._storage, count, self._summary_of)
         self._history = SummaryHistory(count)

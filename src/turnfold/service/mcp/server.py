@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -12,18 +13,21 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnfold.api import Right
-from turnfold.errors import RequestRefused
+from turnfold.errors import RequestRefused, TurnfoldError
 from turnfold.service.app import GuardedApp
 from turnfold.service.auth import Caller
 from turnfold.service.endpoint import (
+    DETAIL,
     OPERATION,
-    TOOL,
+    TARGET,
+    check_keys,
     method_not_allowed,
     read_body,
 )
 from turnfold.service.limits import Limits
-from turnfold.service.mcp.methods import McpProtocol
+from turnfold.service.mcp.methods import METHODS, McpProtocol
 from turnfold.service.mcp.request_access import McpOptions
+from turnfold.service.mcp.resources import read_address
 from turnfold.service.mcp.sdk import http_endpoint, make_server, serve_streams
 from turnfold.service.mcp.tools import TOOLS
 from turnfold.service.operation_table import OperationTable
@@ -40,6 +44,8 @@ __all__ = (
 
 
 PATH: Final = "/mcp"
+_LARGEST_BODY: Final = 1 << 20
+"""Most bytes of a request; the longest text that a tool takes has fewer. It is decoded on the event loop."""
 _PROBES: Final = OperationTable(
     (operation, run) for operation, run in TABLE.items() if operation.right is None
 )
@@ -72,7 +78,9 @@ def mcp_beside(state: ServiceState, options: McpOptions | None = None) -> ExtraR
     """Return the routes of MCP at `PATH`, with the tokens, rights, quota and limits of the API."""
     server = make_server(McpProtocol(state, options or McpOptions()), None)
     endpoint, running = http_endpoint(server, body=state.limits.body)
-    guarded = GuardedApp(_JsonPostOnly(endpoint, state.limits), state, right=Right.READ)
+    limits = replace(state.limits, body=min(state.limits.body, _LARGEST_BODY))
+    session = (options or McpOptions()).session
+    guarded = GuardedApp(_JsonPostOnly(endpoint, limits, session), state, right=Right.READ)
     return ExtraRoutes(mounts=(Route(PATH, guarded),), running=(running,))
 
 
@@ -82,9 +90,10 @@ class _JsonPostOnly:
     The server sends no messages of its own accord, so a client needs neither GET (to open a stream) nor DELETE.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, session: str) -> None:
         self._app = app
         self._limits = limits
+        self._session = session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[OPERATION] = "mcp"
@@ -95,7 +104,8 @@ class _JsonPostOnly:
             asked = msgspec.json.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise RequestRefused(f"the body is not valid JSON: {error}") from None
-        scope[TOOL] = _tool(asked)
+        check_keys(body, self._limits)
+        scope[DETAIL], scope[TARGET] = _audited(asked, self._session)
         unread = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
@@ -106,16 +116,30 @@ class _JsonPostOnly:
 
 class _Params(msgspec.Struct):
     name: str = ""
+    uri: str = ""
+    arguments: dict[str, object] = {}
 
 
 class _Call(msgspec.Struct):
-    params: _Params
+    method: str
+    params: _Params = msgspec.field(default_factory=_Params)
 
 
-def _tool(asked: object) -> str:
-    """Return the name of the tool that a request calls, for the audit log; empty if there is no such tool."""
+def _audited(asked: object, own: str) -> tuple[str, str]:
+    """Return the tool or method that a request calls and the session it is about, for the audit log.
+
+    `own` is the session of requests that name none. Both are empty for a request that calls nothing known.
+    """
     try:
-        given = msgspec.convert(asked, _Call).params.name
+        call = msgspec.convert(asked, _Call)
     except msgspec.ValidationError:
-        return ""
-    return given if given in TOOLS else ""
+        return "", ""
+    tool = TOOLS.get(call.params.name) if call.method == "tools/call" else None
+    if call.method == "resources/read":
+        with suppress(TurnfoldError):
+            return call.method, read_address(call.params.uri).session
+    if tool is None and call.method != "prompts/get":
+        return (call.method if call.method in METHODS else ""), ""
+    given = str(call.params.arguments.get("session") or "")
+    everywhere = tool is not None and tool.name in ("search_memory", "list_sessions")
+    return (tool.name if tool else call.method), given or ("" if everywhere else own)

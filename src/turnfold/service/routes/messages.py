@@ -35,32 +35,31 @@ async def set_system(request: OperationRequest[SystemBody, NoQuery]) -> SystemAn
 @TABLE.bind(api.operations.ADD_USER)
 async def add_user(request: OperationRequest[UserBody, NoQuery]) -> Appended:
     body = request.body
-    message = user(body.content, name=body.name)
+    message = await request.compute(lambda: user(body.content, name=body.name))
     return await request.add(message)
 
 
 @TABLE.bind(api.operations.ADD_ASSISTANT)
 async def add_assistant(request: OperationRequest[AssistantBody, NoQuery]) -> Appended:
     body = request.body
-    message = assistant(body.content, tool_calls=body.tool_calls, name=body.name)
+    message = await request.compute(
+        lambda: assistant(body.content, tool_calls=body.tool_calls, name=body.name)
+    )
     return await request.add(message)
 
 
 @TABLE.bind(api.operations.ADD_TOOL)
 async def add_tool(request: OperationRequest[ToolBody, NoQuery]) -> Appended:
     body = request.body
-    message = tool(body.content, tool_call_id=body.tool_call_id, name=body.name)
+    message = await request.compute(
+        lambda: tool(body.content, tool_call_id=body.tool_call_id, name=body.name)
+    )
     return await request.add(message)
 
 
 @TABLE.bind(api.operations.ADD)
 async def add(request: OperationRequest[AddBody, NoQuery]) -> Appended:
-    messages: list[Message] = []
-    for at, body in enumerate(request.body.messages):
-        try:
-            messages.append(to_message(body))
-        except InvalidRecord as error:
-            raise error.within(f"messages[{at}]") from None
+    messages = await request.compute(lambda: _messages(request.body))
     names, expect = request.body.client_ids, request.body.expect
     if names is None:
         given = messages[0] if len(messages) == 1 else messages
@@ -71,3 +70,13 @@ async def add(request: OperationRequest[AddBody, NoQuery]) -> Appended:
         )
     entries = [NewEntry(*each) for each in zip(messages, names, strict=True)]
     return await request.add(entries, expect=expect)
+
+
+def _messages(body: AddBody) -> list[Message]:
+    messages: list[Message] = []
+    for at, each in enumerate(body.messages):
+        try:
+            messages.append(to_message(each))
+        except InvalidRecord as error:
+            raise error.within(f"messages[{at}]") from None
+    return messages

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
 from turnfold import api, wire
 from turnfold.api import (
     CallsPage,
@@ -32,13 +35,22 @@ from turnfold.api import (
     explanation_form,
     recalled_answer,
 )
-from turnfold.memory import SessionStatus
-from turnfold.records import Entry
+from turnfold.memory import Manifest, SessionStatus
+from turnfold.records import Entry, encode_message
 from turnfold.service.operation_table import OperationRequest, OperationTable
 
 __all__ = ("TABLE",)
 
 TABLE = OperationTable()
+
+_STEP: Final = 32
+"""Most entries or calls that are read at once."""
+_PAGE_BYTES: Final = 4 << 20
+"""Most bytes of the items of a page, even if they are fewer than were asked for."""
+_MANIFEST_BYTES: Final = 2_000
+"""Bytes of a manifest (record of a call) in addition to its longest text."""
+_Item = TypeVar("_Item")
+_Place = TypeVar("_Place")
 
 
 @TABLE.bind(api.operations.STATUS)
@@ -48,27 +60,80 @@ async def status(request: OperationRequest[Nothing, NoQuery]) -> SessionStatus:
 
 @TABLE.bind(api.operations.HISTORY)
 async def history(request: OperationRequest[Nothing, HistoryQuery]) -> EntriesPage:
-    query = request.query
-    found = await request.session.history(after=query.after, limit=query.limit)
-    return _entries(found, query.form, following=len(found) == query.limit)
+    query, session = request.query, request.session
+
+    async def read(after: int, limit: int) -> list[Entry]:
+        return await session.history(after=after, limit=limit)
+
+    found, more = await _bounded_page(
+        read,
+        query.after,
+        query.limit,
+        place=lambda entry: entry.seq,
+        size=lambda entry: len(encode_message(entry.message)),
+    )
+    return await _entries(request, found, query.form, following=found[-1].seq if more else None)
 
 
 @TABLE.bind(api.operations.TURN)
 async def turn(request: OperationRequest[Nothing, FormQuery]) -> EntriesPage:
-    return _entries(await request.session.turn(request.number("number")), request.query.form)
+    found = await request.session.turn(request.number("number"))
+    request.state.limits.check_answer(sum(len(encode_message(each.message)) for each in found))
+    return await _entries(request, found, request.query.form)
 
 
 @TABLE.bind(api.operations.BY_CLIENT_ID)
 async def by_client_id(request: OperationRequest[ClientIdsBody, FormQuery]) -> EntriesPage:
-    found = await request.session.by_client_id(request.body.client_ids)
-    return _entries(found, request.query.form)
+    asked, found, size = request.body.client_ids, list[Entry](), 0
+    for first in range(0, len(asked), _STEP):
+        some = await request.session.by_client_id(asked[first : first + _STEP])
+        found += some
+        size += sum(len(encode_message(entry.message)) for entry in some)
+        request.state.limits.check_answer(size)
+    found.sort(key=lambda entry: entry.seq)
+    return await _entries(request, found, request.query.form)
 
 
-def _entries(found: list[Entry], form: Form, *, following: bool = False) -> EntriesPage:
-    return EntriesPage(
-        entries=[entry_form(entry, form) for entry in found],
-        next=found[-1].seq if following else None,
-    )
+async def _entries(
+    request: OperationRequest[Any, Any],
+    found: list[Entry],
+    form: Form,
+    *,
+    following: int | None = None,
+) -> EntriesPage:
+    def make() -> EntriesPage:
+        return EntriesPage(entries=[entry_form(entry, form) for entry in found], next=following)
+
+    runtime = request.session.config.runtime
+    return await runtime.compute(make) if len(found) > _STEP else make()
+
+
+async def _bounded_page(
+    read: Callable[[_Place, int], Awaitable[list[_Item]]],
+    after: _Place,
+    limit: int,
+    *,
+    place: Callable[[_Item], _Place],
+    size: Callable[[_Item], int],
+) -> tuple[list[_Item], bool]:
+    """Read up to `limit` items, at most `_PAGE_BYTES` of them but at least one; also return True if there may be more.
+
+    They are read in steps, so that the number of items in memory is bounded even if each of them is large.
+    """
+    found: list[_Item] = []
+    room = _PAGE_BYTES
+    while len(found) < limit:
+        asked = min(_STEP, limit - len(found))
+        some = await read(after, asked)
+        for each in some:
+            room -= size(each)
+            if room < 0 and found:
+                return found, True
+            found.append(each)
+        if len(some) < asked:
+            return found, False
+        after = place(some[-1])
+    return found, True
 
 
 @TABLE.bind(api.operations.PREVIEW)
@@ -115,9 +180,19 @@ async def state(request: OperationRequest[Nothing, NoQuery]) -> StateAnswer:
 
 @TABLE.bind(api.operations.CALLS)
 async def calls(request: OperationRequest[Nothing, NamePageQuery]) -> CallsPage:
-    query = request.query
-    found = await request.session.calls(after=query.after, limit=query.limit)
-    return CallsPage(calls=found, next=found[-1].call if len(found) == query.limit else None)
+    query, session = request.query, request.session
+
+    async def read(after: str, limit: int) -> list[Manifest]:
+        return await session.calls(after=after, limit=limit)
+
+    found, more = await _bounded_page(
+        read,
+        query.after,
+        query.limit,
+        place=lambda each: each.call,
+        size=lambda each: len(each.tail) + _MANIFEST_BYTES,
+    )
+    return CallsPage(calls=found, next=found[-1].call if more else None)
 
 
 @TABLE.bind(api.operations.EXPLAIN)

@@ -34,7 +34,8 @@ TABLE = OperationTable()
 
 @TABLE.bind(api.operations.TAKE_SNAPSHOT)
 async def take_snapshot(request: OperationRequest[SnapshotForm, NoQuery]) -> TakenSnapshot:
-    return await request.session.snapshots.take(snapshot_value(request.body))
+    snapshot = await request.compute(lambda: snapshot_value(request.body))
+    return await request.session.snapshots.take(snapshot)
 
 
 @TABLE.bind(api.operations.SNAPSHOTS)
