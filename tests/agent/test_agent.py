@@ -327,6 +327,47 @@ def test_what_was_said_long_ago_comes_back_when_the_user_speaks_of_it(tmp_path: 
         assert "蓝色箱子下面" in seen["automatic"].split("<recalled ")[1]
 
 
+def test_where_nothing_is_recalled_the_model_can_search_itself(tmp_path: Path) -> None:
+    small = Budget(max_tokens=1_200)
+    address = f"sqlite:///{tmp_path / 'a.db'}"
+    with Memory(address, model="gpt-4o", budget=small, recall="off") as memory:
+        session = memory.session("one")
+        session.user("The spare key is under the blue crate. 备用钥匙在蓝色箱子下面。")
+        session.assistant("Noted.")
+        for number in range(60):
+            session.user(f"Unrelated question {number} about the weather in May")
+            session.assistant(f"Unrelated answer {number}: it rained " + "again " * 10)
+        asked = ['{"query": "备用钥匙"}', '{"query": ', '{"words": "key"}']
+        calls = [(f"c{number}", "recall_context", given) for number, given in enumerate(asked)]
+        model = ScriptedModel([calling(*calls), "Under the crate."])
+        agent = Agent(memory, model, parallel=1)  # with the mode of the memory
+        assert agent.run("one", "Where is the spare key?").text == "Under the crate."
+        assert [tool["function"]["name"] for tool in model.asked[0].tools] == ["recall_context"]
+        found, broken, unknown = [text for role, text in texts(memory) if role == "tool"]
+        assert "蓝色箱子下面" in found
+        assert broken.startswith("error:")
+        assert unknown.startswith("error: unknown arguments words")
+
+
+def test_the_tool_that_searches_is_given_by_need_or_by_wish(memory: Memory) -> None:
+    def recall_context() -> str:
+        """A tool of the program with the same name."""
+        return "mine"
+
+    def offered(*tools: object, **options: object) -> list[str]:
+        model = ScriptedModel([calling(("c1", "recall_context", "{}")), "done"])
+        Agent(memory, model, tools=tools, **options).run("one", "go")  # pyright: ignore[reportArgumentType] (any of them)
+        return [tool["function"]["name"] for tool in model.asked[0].tools]
+
+    assert offered() == []
+    assert offered(recall="off") == offered(recall_tool=True) == ["recall_context"]
+    assert offered(recall="off", recall_tool=False) == []
+    assert offered(recall_context, recall="off") == ["recall_context"]
+    assert ("tool", "mine") in texts(memory)
+    with pytest.raises(InvalidOption, match="the agent has one already: rename yours"):
+        offered(recall_context, recall_tool=True)
+
+
 def test_a_repeated_message_gets_the_stored_answer(memory: Memory) -> None:
     model = ScriptedModel([calling(("c1", "add", '{"a": 1}')), "The sum is 3.", "Another answer."])
     shown: list[str] = []

@@ -247,6 +247,39 @@ def test_a_dry_run_of_an_export_names_the_option_to_leave_out(tmp_path: Path) ->
     assert not (tmp_path / "new.db").exists()
 
 
+def test_a_deleted_session_does_not_keep_the_rest_of_its_file_out(tmp_path: Path) -> None:
+    file, own = tmp_path / "ft.jsonl", tmp_path / "own.jsonl"
+    store, other = f"sqlite:///{tmp_path / 'new.db'}", f"sqlite:///{tmp_path / 'other.db'}"
+    lines = [
+        json.dumps({"messages": [{"role": "user", "content": f"第 {n} 句"}]}) for n in (1, 2, 3)
+    ]
+    file.write_text("\n".join(lines[:2]), encoding="utf-8")
+    assert invoke_json(["import", str(file), "--store", store])["new"] == 2
+    assert invoke(["export", "--all", "--store", store, "-o", str(own)]).exit_code == 0
+    assert invoke(["delete", "ft-2", "--yes", "--store", store]).exit_code == 0
+    file.write_text("\n".join(lines), encoding="utf-8")
+    for trial in (["--dry-run"], []):
+        again = invoke(["import", str(file), "--json", "--store", store, *trial])
+        assert again.exit_code == 1
+        done = json.loads(again.stdout)
+        assert (done["erased"], done["conversations"], done["already"]) == (["ft-2"], ["ft-3"], 1)
+        assert done["entries"] == 1
+    shown = invoke(["import", str(file), "--store", store])
+    assert shown.exit_code == 1
+    assert "left out, because it was deleted from this store: ft-2" in shown.stdout
+    with Memory(store) as memory:
+        assert [each.conversation for each in memory.conversations()] == ["ft", "ft-3"]
+    with Memory(other) as memory:  # turnfold's own export, the same
+        memory.session("ft-2").user("hello")
+        memory.delete("ft-2")
+    restored = invoke(["import", str(own), "--json", "--store", other])
+    assert restored.exit_code == 1
+    assert (json.loads(restored.stdout)["erased"], json.loads(restored.stdout)["new"]) == (
+        ["ft-2"],
+        1,
+    )
+
+
 def test_a_file_that_grew_is_imported_again(tmp_path: Path) -> None:
     file, store = tmp_path / "talk.jsonl", f"sqlite:///{tmp_path / 'new.db'}"
     said = [

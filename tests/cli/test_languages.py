@@ -100,6 +100,22 @@ def test_no_help_is_cut_at_80_columns(
     assert ("用法：" in drawn) != ("Usage: " in drawn)
 
 
+@pytest.mark.parametrize(
+    ("language", "titles"),
+    [
+        ("en", "Start | Look | Check and measure | Change | Move data | Serve"),
+        ("zh", "开始 | 查看 | 检查与测量 | 更改 | 数据进出 | 服务"),
+    ],
+)
+def test_the_commands_stand_in_groups(language: str, titles: str) -> None:
+    """Options, then the groups; no command stands outside of them, where typer draws `Commands`."""
+    drawn = run("--help", language=language)
+    heads = re.findall(r"^╭─ (.+?) ─+╮$", drawn, re.MULTILINE)
+    assert heads[1:] == titles.split(" | ")
+    names = re.findall(r"^│ ([a-z]+) ", drawn, re.MULTILINE)
+    assert sorted(names) == sorted(path[0] for path in ALL if len(path) == 1)
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_group_without_a_command_shows_its_help(language: str) -> None:
     drawn = run("db", language=language)

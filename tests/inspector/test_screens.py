@@ -314,7 +314,28 @@ def test_two_calls_are_compared(client: httpx2.Client, session: Session) -> None
         for reason in real.reasons:
             assert reason in found.text
         check_beside(found.one("table", class_="beside"), sent_items(first), sent_items(second))
+        check_tails(found, first.manifest.tail, second.manifest.tail)
+        for side, messages in zip(
+            ("before", "after"), (first.messages, second.messages), strict=True
+        ):
+            for cell in found.one("table", class_="beside").all("td", data_head=side):
+                for whole in cell.all("details"):
+                    digest = cell.one("div", data_digest="").attributes["data-digest"]
+                    items = sent_items(first if side == "before" else second)
+                    [at] = [item.index for item in items if item.digest == digest]
+                    assert all(part in whole.text for part in messages[at].text.split("\n"))
     assert checked > 5
+
+
+def check_tails(found: Found, before: str, after: str) -> None:
+    """Every line of the tail that only one call has is shown as gone or new, whole."""
+    shown = found.all("pre", class_="lines")
+    assert bool(shown) == (before != after)
+    for name, sign, only, other in (("del", "- ", before, after), ("ins", "+ ", after, before)):
+        lines = [each.text for pre in shown for each in pre.all(name)]
+        assert all(line.startswith(sign) for line in lines)
+        missing = set(only.splitlines()) - set(other.splitlines())
+        assert missing <= {line.removeprefix(sign).removesuffix("\n") for line in lines}
 
 
 def test_checkpoints_lead_to_their_originals(client: httpx2.Client, session: Session) -> None:

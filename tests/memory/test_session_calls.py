@@ -303,6 +303,27 @@ def test_a_call_is_given_by_its_number(memory: Memory) -> None:
         session.explain(0)
 
 
+def test_without_a_call_of_its_own_a_session_explains_the_newest_stored_one(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'chat.db'}"
+    with Memory(address) as memory:
+        session = memory.session("one")
+        with pytest.raises(NotFound, match=r"session 'one' has no calls yet: session\.context\(\)"):
+            session.explain()
+        session.user("first 第一")
+        session.context()
+        session.add([assistant(f"answer {number}") for number in range(70)])
+    with Memory(address) as memory:  # as in a new process: the only call is 70 entries back
+        session = memory.session("one")
+        assert session.explain().messages[-1].text == "first 第一"
+        with Memory(address) as other:
+            other.session("one").user("second")
+            other.session("one").context()
+        assert [session.explain(name).manifest.seq for name in (None, "@last", 1)] == [72, 72, 1]
+        assert session.diff(1, "@last").added[-1].text == "second"
+        session.context()
+        assert session.explain().manifest.call == session.last_call
+
+
 def test_a_call_is_given_by_its_name(memory: Memory) -> None:
     session = memory.session("one")
     session.user("hello 你好")

@@ -176,6 +176,7 @@ def calls_made(session: Any) -> list[object]:
     see([each.call for each in calls])
     see(session.explain())
     see(session.explain(calls[0].call))
+    see((session.explain("@last"), session.diff(calls[0].call, "@last")))
     see(session.diff(calls[0].call, calls[1].call))
     see(session.record_usage({"prompt_tokens": 9, "completion_tokens": 2}).usage)
     choice = {"message": {"role": "assistant", "content": "里昂"}, "finish_reason": "stop"}
@@ -396,9 +397,13 @@ def test_the_awaiting_client_is_the_same(service: Running) -> None:
             session = memory.session("awaited")
             await session.user("hi")
             context = await session.context()
-            return context.messages, (await session.explain()).exact, session.last_call
+            async with AsyncRemoteMemory(service.url) as other:  # has made no call itself
+                newest = (await other.session("awaited").explain()).manifest.call
+            explained = await session.explain()
+            return context.messages, explained.exact, session.last_call, newest
 
-    assert asyncio.run(life()) == ((user("hi"),), True, "000000000001-0000")
+    name = "000000000001-0000"
+    assert asyncio.run(life()) == ((user("hi"),), True, name, name)
 
 
 def test_of_many_calls_at_once_each_is_told_its_own_name(service: Running) -> None:

@@ -20,7 +20,9 @@ class Agent:
     """Answers a user with a model and tools, and logs the conversation in a memory.
 
     At most `parallel` tools run at the same time. `tool_seconds` and `model_seconds` limit one tool run and one model
-    call; `max_steps` limits the model calls of one run.
+    call; `max_steps` limits the model calls of one run. `recall` overrides the memory's mode of recalling. With
+    `recall_tool`, the model can search the conversation with the tool `recall_context`; by default it can if the mode
+    is `"off"`, unless the agent has a tool of that name already. `recall_tool=False` is for models that take no tools.
     """
 
     def __init__(
@@ -35,7 +37,8 @@ class Agent:
         tool_seconds: float = 120.0,
         model_seconds: float = 300.0,
         workspace: Workspace | None = None,
-        recall: RecallMode | str = RecallMode.AUTOMATIC,
+        recall: RecallMode | str | None = None,
+        recall_tool: bool | None = None,
         findings: RuleSource | Sequence[FindingRule] = (),
         memory_module: MemoryModule | None = None,
         on_event: Callable[[Event], None] | None = None,
@@ -52,6 +55,7 @@ class Agent:
             model_seconds=model_seconds,
             workspace=workspace,
             recall=recall,
+            recall_tool=recall_tool,
             findings=findings,
             memory_module=memory_module and memory_module.awaiting,
             on_event=on_event,

@@ -11,7 +11,8 @@ result, so every error is caught, within the tool's time limit, and becomes a re
 Results of a tool with a finding rule are remembered. If the rule has `serve`, an identical call is answered from memory
 while the result is valid; the model gets the result with a first line that says so. An agent with a memory module
 stores and summarises its workspace before every call of the model; the summaries are shown with every call, and the
-model may bring any earlier workspace back with `recall_context`.
+model may bring any earlier workspace back with `recall_context`. An agent whose contexts recall nothing by themselves
+(`recall="off"`) gives the model a tool of the same name that searches the conversation.
 """
 
 from __future__ import annotations
@@ -51,7 +52,13 @@ from turnfold.findings import (
     served_text,
 )
 from turnfold.memories import AsyncMemoryModule
-from turnfold.memory import AsyncMemory, AsyncSession, RecallMode
+from turnfold.memory import (
+    RECALL_CONTEXT,
+    AsyncMemory,
+    AsyncSession,
+    RecallMode,
+    RecallTool,
+)
 from turnfold.models import Answer, ChatModel, ToolSchemas
 from turnfold.records import Message, ToolCall
 from turnfold.window import Context
@@ -205,7 +212,6 @@ class ToolCache:
             await session.findings.note(call, text, seq=seq, asked=asked)
 
 
-_NAME = "recall_context"
 _arguments = msgspec.json.Decoder(dict[str, object])
 
 
@@ -224,9 +230,9 @@ class WorkspaceMemory:
         """Return the schema of `recall_context` if there is a memory module; `own` are the agent's other tools."""
         if self.module is None:
             return []
-        if _NAME in own:
+        if RECALL_CONTEXT in own:
             raise InvalidOption(
-                f"the memory module adds a tool {_NAME!r}, and the agent has one too: rename yours"
+                f"the memory module adds a tool {RECALL_CONTEXT!r}, and the agent has one too: rename yours"
             )
         return [self.module.recall_tool()]
 
@@ -258,7 +264,7 @@ class WorkspaceMemory:
 
     def answers(self, call: ToolCall) -> bool:
         """Return True if a tool call is for the tool that recalls earlier workspaces."""
-        return self.module is not None and call.name == _NAME
+        return self.module is not None and call.name == RECALL_CONTEXT
 
     async def result(self, session: AsyncSession, call: ToolCall) -> ToolOutcome:
         """Run the tool that recalls an earlier workspace; return its text, or an error text for the model."""
@@ -320,7 +326,19 @@ async def _stored_answer(session: AsyncSession, asked: int) -> Message | None:
     return None
 
 
+async def _recalled(session: AsyncSession, call: ToolCall) -> ToolOutcome:
+    """Run the tool that searches the conversation; return its text, or an error text for the model."""
+    try:
+        arguments = _arguments.decode(call.arguments or "{}")
+    except (msgspec.MsgspecError, RecursionError) as error:
+        return ToolOutcome(f"error: {error}", failed=True)
+    text = await RecallTool(session, max_tokens=_RECALL_TOKENS).call(arguments)
+    return ToolOutcome(text, failed=text.startswith("error:"))
+
+
 _PAGE = 100
+_RECALL_TOKENS = 2_000
+"""Most tokens of one result of `recall_context`, as in the adapters."""
 _SMALLER = 0.7
 """Share of its tokens that a prompt may have after the provider refused it as too long."""
 
@@ -337,7 +355,9 @@ class AsyncAgent:
     """Answers a user with a model and tools, and logs the conversation in a memory.
 
     At most `parallel` tools run at the same time. `tool_seconds` and `model_seconds` limit one tool run and one model
-    call; `max_steps` limits the model calls of one run.
+    call; `max_steps` limits the model calls of one run. `recall` overrides the memory's mode of recalling. With
+    `recall_tool`, the model can search the conversation with the tool `recall_context`; by default it can if the mode
+    is `"off"`, unless the agent has a tool of that name already. `recall_tool=False` is for models that take no tools.
     """
 
     def __init__(
@@ -352,7 +372,8 @@ class AsyncAgent:
         tool_seconds: float = 120.0,
         model_seconds: float = 300.0,
         workspace: Workspace | None = None,
-        recall: RecallMode | str = RecallMode.AUTOMATIC,
+        recall: RecallMode | str | None = None,
+        recall_tool: bool | None = None,
         findings: RuleSource | Sequence[FindingRule] = (),
         memory_module: AsyncMemoryModule | None = None,
         on_event: Callable[[Event], None] | None = None,
@@ -370,16 +391,30 @@ class AsyncAgent:
                 raise InvalidOption(f"two tools have the name {tool.name!r}: rename one of them")
             self._tools[tool.name] = tool
         self._workspace_memory = WorkspaceMemory(memory_module, workspace)
+        self._recall = self._memory.recall if recall is None else RecallMode.named(recall)
         own = [tool.schema for tool in self._tools.values()]
-        self._schemas: ToolSchemas = own + self._workspace_memory.schemas(self._tools)
+        own += self._workspace_memory.schemas(self._tools)
+        self._has_recall_tool = self._takes_recall_tool(wanted=recall_tool)
+        if self._has_recall_tool:
+            own.append(RecallTool.schema_of(max_tokens=_RECALL_TOKENS))
+        self._schemas: ToolSchemas = own
         self._system = system
         self._max_steps = max_steps
         self._parallel = parallel
         self._tool_seconds = tool_seconds
         self._model_seconds = model_seconds
-        self._recall = RecallMode.named(recall)
         self._tool_cache = ToolCache(findings, self._tools.values())
         self._on_event = on_event
+
+    def _takes_recall_tool(self, *, wanted: bool | None) -> bool:
+        """Return True if the model gets the tool that searches the conversation."""
+        taken = RECALL_CONTEXT in self._tools or self._workspace_memory.module is not None
+        if wanted and taken:
+            raise InvalidOption(
+                f"recall_tool=True adds a tool {RECALL_CONTEXT!r}, and the agent has one already: rename yours, or "
+                "leave recall_tool=True out (a memory module adds one too)"
+            )
+        return not taken and (self._recall is RecallMode.OFF if wanted is None else wanted)
 
     async def run(self, conversation: str, content: object, *, client_id: str = "") -> AgentReply:
         """Log the user's message and return the answer.
@@ -528,9 +563,12 @@ class AsyncAgent:
         """Run the tool of a call, or answer from memory; an error becomes a result, so that the model can react."""
         if self._workspace_memory.answers(call):
             return await self._workspace_memory.result(session, call)
+        if self._has_recall_tool and call.name == RECALL_CONTEXT:
+            return await _recalled(session, call)
         tool = self._tools.get(call.name)
         if tool is None:
-            known = ", ".join(sorted(self._tools)) or "none"
+            names = [*self._tools, RECALL_CONTEXT] if self._has_recall_tool else self._tools
+            known = ", ".join(sorted(names)) or "none"
             return ToolOutcome(
                 f"error: there is no tool {call.name!r}; known: {known}", failed=True
             )

@@ -304,7 +304,7 @@ CALLS = declare(
 EXPLAIN = declare(
     "explain",
     f"GET {_SESSION}/calls/{{call}}",
-    "Read the messages a call sent, with the reasons for its selection.",
+    "Read the messages a call sent, with the reasons for its selection; `@last` is the newest call.",
     right=_READ,
     query=requests.FormQuery,
     answer=responses.ExplanationForm,
@@ -312,7 +312,7 @@ EXPLAIN = declare(
 DIFF = declare(
     "diff",
     f"GET {_SESSION}/diff",
-    "Compare two calls: messages gone and new, tokens per section, and the reasons.",
+    "Compare two calls (`@last` is the newest): messages gone and new, tokens per section, and the reasons.",
     right=_READ,
     query=requests.DiffQuery,
     answer=responses.DifferenceForm,

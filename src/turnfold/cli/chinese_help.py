@@ -93,7 +93,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     ),
     "Import conversations from other programs, or an export; can be repeated as the file grows.": (
         "导入其他程序的会话或导出的文件；文件增长后可以重复导入。\n\n"
-        "只有整个文件都能读取时才会写入；有内容未导入时退出码为 1。"
+        "只有整个文件都能读取时才会写入。已在此删除的会话不再导入。有内容未导入时退出码为 1。"
     ),
     "Audit stored sessions: account for every entry; exit code 1 if one is lost or duplicated.": (
         "核对已存会话的每条记录；有丢失或重复时退出码为 1。"

@@ -25,6 +25,16 @@ __all__ = ("TranslatedGroup",)
 
 _UNDO: Final = frozenset({"undo", "undo-fold", "unfold"})
 """Names under which readers look for the way to undo a fold."""
+_PANELS: Final[Mapping[tuple[str, str], str]] = {
+    ("Start", "开始"): "demo chat ui doctor",
+    ("Look", "查看"): "sessions show search recall rules checkpoints context explain diff top",
+    ("Check and measure", "检查与测量"): "lint audit replay eval",
+    ("Change", "更改"): "fold pin unpin fork delete",
+    ("Move data", "数据进出"): "import export db",
+    ("Serve", "服务"): "serve proxy mcp tokens",
+}
+"""Titles of the groups in `turnfold --help`, English and Chinese -> their commands, in the order of the help."""
+_PANEL_OF: Final = {name: titles for titles, names in _PANELS.items() for name in names.split()}
 _KEY_FILE: Final = "encryption_key_file"
 _UsageError: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 _HEADINGS: Final[Mapping[str, str]] = {
@@ -77,6 +87,14 @@ class TranslatedGroup(TyperGroup):
             )
         return super().resolve_command(ctx, args)
 
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 (passed through)
+        """Return the names of the commands in the order of the help; a new one without a group comes last."""
+        names: list[str] = super().list_commands(ctx)
+        order = list(_PANEL_OF)
+        return sorted(
+            names, key=lambda name: order.index(name) if name in _PANEL_OF else len(order)
+        )
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 (passed through)
         """Return the named command, with its help in the reader's language."""
         found = super().get_command(ctx, cmd_name)
@@ -84,6 +102,8 @@ class TranslatedGroup(TyperGroup):
             return None
         _hide_flag_types(found)
         _take_key_file(found, ctx.find_root().command.params)
+        if ctx.parent is None and cmd_name in _PANEL_OF:
+            found.rich_help_panel = _PANEL_OF[cmd_name][is_chinese()]
         return _translated(found) if is_chinese() else found
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (passed through)

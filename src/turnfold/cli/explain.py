@@ -245,9 +245,18 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
         f" · {found.before.tokens:,} -> {counted(found.after.tokens, 'tokens')} ({grown:+,})",
         overflow="fold",
     )
-    same = label(
-        "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached"
-    )
+    if found.same > 1:
+        same = label(
+            "The first {messages:,} messages ({tokens:,} tokens) are identical; the {rest:,} after them are not cached."
+        )
+    elif found.same:
+        same = label(
+            "The first message ({tokens:,} tokens) is identical; the {rest:,} tokens after it are not cached."
+        )
+    else:
+        same = label(
+            "No message at the beginning is identical: none of the {rest:,} tokens is cached."
+        )
     text = same.format(messages=found.same, tokens=found.same_tokens, rest=found.rebilled)
     yield Text(with_singulars(text), overflow="fold")
     for reason in found.reasons:

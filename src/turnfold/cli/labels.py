@@ -165,8 +165,16 @@ _SENTENCES: Final = (
         "共 {total:,} 次调用，这里是最新的 {shown:,} 次；用 -n 可看更多",
     ),
     (
-        "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached",
-        "相同：{messages} 条消息，{tokens:,} token；其后的 {rest:,} token 没有缓存可用",
+        "The first {messages:,} messages ({tokens:,} tokens) are identical; the {rest:,} after them are not cached.",
+        "前 {messages:,} 条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。",
+    ),
+    (
+        "The first message ({tokens:,} tokens) is identical; the {rest:,} tokens after it are not cached.",
+        "第一条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。",
+    ),
+    (
+        "No message at the beginning is identical: none of the {rest:,} tokens is cached.",
+        "开头没有相同的消息：{rest:,} token 都没有缓存可用。",
     ),
     (
         "message {index}, character {character}",
@@ -331,6 +339,10 @@ _SENTENCES: Final = (
     (
         "not imported: {times:,} x {what}",
         "未导入：{times:,} × {what}",
+    ),
+    (
+        "left out, because it was deleted from this store: {name}",
+        "未导入，因为已从此存储中删除：{name}",
     ),
     (
         "and {more:,} more left out",

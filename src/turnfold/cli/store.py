@@ -20,7 +20,7 @@ from turnfold.budget import Budget
 from turnfold.cli.labels import translated, with_singulars
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.inspect import call_numbers, recent_calls
-from turnfold.memory import Manifest, Memory, Session, budget_of, call_key
+from turnfold.memory import LAST_CALL, Manifest, Memory, Session, budget_of, call_key
 from turnfold.records import Entry
 from turnfold.runtime import drive
 from turnfold.stores import (
@@ -35,6 +35,7 @@ from turnfold.stores import (
     refuse_encrypted,
     shown_address,
     split_address,
+    was_erased,
 )
 from turnfold.tokens import (
     TokenCounter,
@@ -119,7 +120,7 @@ def require_store(address: str) -> None:
         )
 
 
-LAST, PREVIOUS = "@last", "@prev"
+LAST, PREVIOUS = LAST_CALL, "@prev"
 _PAGE = 500
 _CANDIDATES = 8
 _CALL = re.compile(r"(\d+)-(\d+)")
@@ -283,7 +284,7 @@ def find_session(opened: Opened, name: str) -> str:
         return max(known, key=lambda info: (info.updated, info.conversation)).conversation
     head = drive(opened.store.head(opened.scope, name))
     if head.generation:
-        if not head.seq and not _is_listed(opened, name):
+        if drive(was_erased(opened.store, opened.scope, name)):
             raise NotFound(f"session {name!r} was deleted: nothing of it is stored")
         return name
     page = drive(opened.store.conversations(opened.scope, after=name, limit=_CANDIDATES + 1))
@@ -299,11 +300,6 @@ def find_session(opened: Opened, name: str) -> str:
         f"no session {name!r} of tenant {opened.scope.tenant!r} in {opened.address}; `turnfold sessions` lists all "
         "sessions"
     )
-
-
-def _is_listed(opened: Opened, name: str) -> bool:
-    page = drive(list_sessions(opened.store, opened.scope, prefix=name, limit=1))
-    return bool(page) and page[0].conversation == name
 
 
 def find_call(at: OpenedSession, name: str) -> str:

@@ -310,6 +310,9 @@ def show_imported(done: Imported, *, json: bool) -> None:
     for what, times in sorted(done.ignored.items()):
         text = label("not imported: {times:,} x {what}")
         console.print(Text(f"  {text.format(times=times, what=printable(what))}", "dim"))
+    for name in done.erased:
+        text = label("left out, because it was deleted from this store: {name}")
+        console.print(Text(f"  {text.format(name=printable(name))}", "yellow"))
     for bad in done.bad:
         console.print(Text(f"  {label('left out')}: {printable(str(bad))}", "yellow"))
     if done.bad_total > len(done.bad):

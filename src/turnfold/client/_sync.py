@@ -385,14 +385,15 @@ class RemoteSession:
         return drive(self._awaiting.calls(after=after, limit=limit))
 
     def explain(self, call: str | int | None = None) -> Explanation:
-        """Return what a model call sent and why, rebuilt from the log; by default this object's last call.
+        """Return what a model call sent and why, rebuilt from the log.
 
-        `call` is its name, or its number, from 1 for the oldest.
+        `call` is its name, or its number, from 1 for the oldest. By default it is the last call of this object, or the
+        newest stored one if this object made none; `"@last"` is always the newest stored one.
         """
         return drive(self._awaiting.explain(call))
 
     def diff(self, before: str | int, after: str | int) -> Difference:
-        """Compare the messages that two calls sent; `before` and `after` are names or numbers of calls."""
+        """Compare the messages that two calls sent; `before` and `after` are names or numbers of calls, or "@last"."""
         return drive(self._awaiting.diff(before, after))
 
     def record_usage(self, usage: object, *, call: str | int | None = None) -> Manifest:

@@ -71,6 +71,7 @@ from turnfold.findings import (
     rules_by_tool,
 )
 from turnfold.memory import (
+    LAST_CALL,
     Difference,
     Explanation,
     Manifest,
@@ -574,23 +575,24 @@ class AsyncRemoteSession:
         return await read_pages(page, after, limit)
 
     async def explain(self, call: str | int | None = None) -> Explanation:
-        """Return what a model call sent and why, rebuilt from the log; by default this object's last call.
+        """Return what a model call sent and why, rebuilt from the log.
 
-        `call` is its name, or its number, from 1 for the oldest.
+        `call` is its name, or its number, from 1 for the oldest. By default it is the last call of this object, or the
+        newest stored one if this object made none; `"@last"` is always the newest stored one.
         """
-        name = await self._named(call)
+        name = await self._named(self.last_call or LAST_CALL if call is None else call)
         return to_explanation(
             await self._sender.call(api.operations.EXPLAIN, self.id, name, query=_RECORD)
         )
 
     async def _named(self, call: str | int | None) -> str:
-        """Return the name of a call from its name or number; by default the last call of this session object."""
+        """Return the name of a call that is given by its name or number; the service knows which is `"@last"`."""
         if not isinstance(call, int):
             return self._call_or_last(call)
         return await numbered_call(lambda after: self.calls(after=after), call, self.id)
 
     async def diff(self, before: str | int, after: str | int) -> Difference:
-        """Compare the messages that two calls sent; `before` and `after` are names or numbers of calls."""
+        """Compare the messages that two calls sent; `before` and `after` are names or numbers of calls, or "@last"."""
         first, second = await self._named(before), await self._named(after)
         query = DiffQuery(form="record", before=first, after=second)
         return to_difference(await self._sender.call(api.operations.DIFF, self.id, query=query))

@@ -40,6 +40,7 @@ from turnfold.stores import (
     check_name,
     import_from,
     redaction_of,
+    was_erased,
 )
 
 __all__ = (
@@ -196,6 +197,8 @@ class Imported:
     bad: tuple[UnreadableItem, ...] = ()
     """Items that could not be read and were skipped (`skip_bad`)."""
     bad_total: int = 0
+    erased: tuple[str, ...] = ()
+    """Conversations of the file that were erased in the store: they are left out, and their ids stay unusable."""
     ignored: dict[str, int] = field(default_factory=dict[str, int])
     """Items that are not part of a conversation, and how often they occur."""
     written: bool = True
@@ -218,7 +221,8 @@ async def import_file(
 
     `conversation` is the id for the conversation of a file that has only one. With `skip_bad` unreadable items are
     skipped and listed; otherwise they raise `InvalidExport` with their lines, and nothing is written. `branches` also
-    imports the abandoned branches of a ChatGPT export. With `trial` the file is only read and checked.
+    imports the abandoned branches of a ChatGPT export. With `trial` the file is only read and checked. A conversation
+    that was erased in the store is left out and listed in `Imported.erased`; the others are imported.
     """
     source = Path(path)
     if format_name != "auto" and format_name not in FORMATS:
@@ -254,9 +258,13 @@ async def _import_own(
     with path.open("rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
     with gzip.open(path) if packed else path.open("rb") as file:
-        done = await import_from(store, scope, file, progress=progress)
+        done = await import_from(store, scope, file, skip_erased=True, progress=progress)
     return Imported(
-        format=TURNFOLD, new=done.conversations, already=done.already, entries=done.entries
+        format=TURNFOLD,
+        new=done.conversations,
+        already=done.already,
+        entries=done.entries,
+        erased=done.left_out,
     )
 
 
@@ -268,11 +276,15 @@ class _Conversation:
     matching: _StoredMatch
     stored: int = 0
     """Number of its entries in the store; 0 for a new conversation."""
+    erased: bool = False
+    """True if it was erased in the store; then nothing of it is imported."""
     message_count: int = 0
 
     @property
     def wanted(self) -> int:
         """Number of entries that the import must write for this conversation."""
+        if self.erased:
+            return 0
         return self.message_count - self.matching.matched + len(self.matching.missing_entries())
 
 
@@ -304,9 +316,7 @@ class _FileImport:
         await self._check_file(progress)
         self._raise_faults(skip_bad=skip_bad)
         new = [
-            name
-            for name, known in self._conversations.items()
-            if not known.stored and known.message_count
+            name for name, known in self._conversations.items() if not known.stored and known.wanted
         ]
         grown = [
             name for name, known in self._conversations.items() if known.stored and known.wanted
@@ -329,11 +339,14 @@ class _FileImport:
                 for each in self._conversations[name].matching.completed(name)
             ),
             already=sum(
-                known.message_count > 0 == known.wanted for known in self._conversations.values()
+                known.message_count > 0 == known.wanted
+                for known in self._conversations.values()
+                if not known.erased
             ),
             entries=wanted,
             bad=tuple(self._bad),
             bad_total=self._bad_total,
+            erased=tuple(name for name, known in self._conversations.items() if known.erased),
             ignored=dict(self._ignored),
             written=not trial,
         )
@@ -388,7 +401,12 @@ class _FileImport:
         name = piece.conversation
         head = await self._store.head(self._scope, name)
         matching = _StoredMatch(lambda seq: self._stored(name, seq))
-        known = self._conversations[name] = _Conversation(piece.line, matching, stored=head.seq)
+        known = self._conversations[name] = _Conversation(
+            piece.line,
+            matching,
+            stored=head.seq,
+            erased=not head.seq and await was_erased(self._store, self._scope, name),
+        )
         return known
 
     async def _stored(self, name: str, after: int) -> list[Entry]:

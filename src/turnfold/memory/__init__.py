@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from turnfold.memory._sync import Memory, Session, State
     from turnfold.memory.cached_conversation import ConversationCache
     from turnfold.memory.call_log import (
+        LAST_CALL,
         Difference,
         Explanation,
         Manifest,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from turnfold.tokens import shutdown_token_executor
 
 __all__ = (
+    "LAST_CALL",
     "RECALL_CONTEXT",
     "AsyncMemory",
     "AsyncSession",
@@ -105,7 +107,7 @@ __all__ = (
 
 _HOMES = {
     "turnfold.memory._sync": "Memory Session State",
-    "turnfold.memory.call_log": "Difference Explanation Manifest budget_of call_key compare numbered_call",
+    "turnfold.memory.call_log": "LAST_CALL Difference Explanation Manifest budget_of call_key compare numbered_call",
     "turnfold.memory.config": "CompactionMode FoldMode MemoryConfig MemoryMode RecallMode",
     "turnfold.memory.cached_conversation": "ConversationCache",
     "turnfold.memory.erasure": "ErasedConversation ErasureCheck ErasureReceipt",

@@ -359,15 +359,19 @@ class Session:
         return drive(self._awaiting.calls(after=after, limit=limit))
 
     def explain(self, call: str | int | None = None) -> Explanation:
-        """Return what a model call sent and why, rebuilt from the log; by default the last call of this session object.
+        """Return what a model call sent and why, rebuilt from the log.
 
-        `call` is its name (`session.calls()[0].call`), or its number, from 1, as `turnfold explain` shows it.
-        Raises `NotFound` if there is no such call, `InvalidOption` if none was made yet.
+        `call` is its name (`session.calls()[0].call`), or its number, from 1, as `turnfold explain` shows it. By
+        default it is the last call of this session object, or the newest stored one if this object made none;
+        `"@last"` is always the newest stored one. Raises `NotFound` if there is no such call.
         """
         return drive(self._awaiting.explain(call))
 
     def diff(self, before: str | int, after: str | int) -> Difference:
-        """Compare the contexts of two calls, by name or number: messages, tokens by section, and why they differ."""
+        """Compare the contexts of two calls: messages, tokens by section, and why they differ.
+
+        `before` and `after` are names or numbers of calls, or `"@last"`, as for `explain`.
+        """
         return drive(self._awaiting.diff(before, after))
 
     def record_usage(self, usage: object, *, call: str | int | None = None) -> Manifest:
@@ -564,6 +568,11 @@ class Memory:
     def budget(self) -> Budget:
         """The budget (token limits) of a call that names none."""
         return self._awaiting.budget
+
+    @property
+    def recall(self) -> RecallMode:
+        """When a context recalls earlier entries, if the call names no mode."""
+        return self._awaiting.recall
 
     def session(self, conversation: str) -> Session:
         """Return the session object of a conversation; the conversation need not exist yet.

@@ -36,6 +36,7 @@ from turnfold.window import Choice, Context, Outcome, Room, SpanView, Wired, sha
 
 __all__ = (
     "CALL",
+    "LAST_CALL",
     "CallLog",
     "Difference",
     "Explanation",
@@ -43,12 +44,15 @@ __all__ = (
     "budget_of",
     "call_key",
     "compare",
+    "newest_call",
     "numbered_call",
     "read_manifest",
     "write_manifest",
 )
 
 
+LAST_CALL: Final = "@last"
+"""Name under which the newest stored call of a conversation can be asked for, whoever made it."""
 _PAGE = 512
 _SPARE_DIGESTS = 32
 _DIGEST_SIZE = 16
@@ -329,6 +333,27 @@ async def numbered_call(
             return found[number - seen - 1].call
         seen, after = seen + len(found), found[-1].call
     raise NotFound(f"no call {number} in {conversation!r}: calls are numbered from 1 to {seen}")
+
+
+async def newest_call(
+    page: Callable[[str], Awaitable[Sequence[Manifest]]], entries: int, conversation: str
+) -> str:
+    """Return the name of the newest stored call; `page` reads the calls after a name, `entries` is the log's length.
+
+    The name of a call begins with the seq of the newest entry at that time, so the search begins near the log's end.
+    """
+    back = _NEWEST
+    while True:
+        newest, after = "", call_key(entries - back, 0) if entries > back else ""
+        while found := await page(after):
+            newest = after = found[-1].call
+        if newest:
+            return newest
+        if back >= entries:
+            raise NotFound(
+                f"session {conversation!r} has no calls yet: session.context() makes the first one"
+            )
+        back *= 4
 
 
 def compare(before: Explanation, after: Explanation) -> Difference:

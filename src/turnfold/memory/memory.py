@@ -530,6 +530,11 @@ class AsyncMemory:
         """The budget (token limits) of a call that names none."""
         return self._config.budget
 
+    @property
+    def recall(self) -> RecallMode:
+        """When a context recalls earlier entries, if the call names no mode."""
+        return self._config.recall
+
     def session(self, conversation: str) -> AsyncSession:
         """Return the session object of a conversation; the conversation need not exist yet.
 

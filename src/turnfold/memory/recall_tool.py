@@ -88,10 +88,15 @@ class RecallTool:
     @property
     def schema(self) -> dict[str, object]:
         """The `recall_context` tool as OpenAI's Chat Completions API describes tools."""
+        return self.schema_of(max_tokens=self._max_tokens)
+
+    @classmethod
+    def schema_of(cls, *, max_tokens: int) -> dict[str, object]:
+        """Return the `schema` of the tool for any session."""
         function = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
+            "name": cls.name,
+            "description": cls.description,
+            "parameters": recall_parameters(max_tokens=max_tokens),
         }
         return {"type": "function", "function": function}
 

@@ -11,7 +11,7 @@ entries, turns and tokens.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -22,11 +22,13 @@ from turnfold.findings import AsyncFindings
 from turnfold.memory.cached_conversation import ConversationCache, StateLock
 from turnfold.memory.calibration import SessionCalibration
 from turnfold.memory.call_log import (
+    LAST_CALL,
     CallLog,
     Difference,
     Explanation,
     Manifest,
     compare,
+    newest_call,
     numbered_call,
 )
 from turnfold.memory.config import (
@@ -640,25 +642,35 @@ class AsyncSession:
         return await self._calls.page(after=after, limit=limit)
 
     async def explain(self, call: str | int | None = None) -> Explanation:
-        """Return what a model call sent and why, rebuilt from the log; by default the last call of this session object.
+        """Return what a model call sent and why, rebuilt from the log.
 
-        `call` is its name (`session.calls()[0].call`), or its number, from 1, as `turnfold explain` shows it.
-        Raises `NotFound` if there is no such call, `InvalidOption` if none was made yet.
+        `call` is its name (`session.calls()[0].call`), or its number, from 1, as `turnfold explain` shows it. By
+        default it is the last call of this session object, or the newest stored one if this object made none;
+        `"@last"` is always the newest stored one. Raises `NotFound` if there is no such call.
         """
+        if call is None:
+            call = self.last_call or LAST_CALL
         return await self._calls.explain(await self._named(call))
 
     async def diff(self, before: str | int, after: str | int) -> Difference:
-        """Compare the contexts of two calls, by name or number: messages, tokens by section, and why they differ."""
+        """Compare the contexts of two calls: messages, tokens by section, and why they differ.
+
+        `before` and `after` are names or numbers of calls, or `"@last"`, as for `explain`.
+        """
         first, second = await self._named(before), await self._named(after)
         return compare(await self._calls.explain(first), await self._calls.explain(second))
 
     async def _named(self, call: str | int | None) -> str:
-        """Return the name of a call from its name or number; by default the last call of this session object."""
-        if not isinstance(call, int):
-            return self._call_name(call)
-        return await numbered_call(
-            lambda after: self.calls(after=after, limit=_CALLS), call, self.id
-        )
+        """Return the name of a call that is given by its name, its number or `"@last"`."""
+
+        def page(after: str) -> Awaitable[list[Manifest]]:
+            return self.calls(after=after, limit=_CALLS)
+
+        if call == LAST_CALL:
+            return await newest_call(page, (await self.status()).entries, self.id)
+        if isinstance(call, int):
+            return await numbered_call(page, call, self.id)
+        return self._call_name(call)
 
     async def record_usage(self, usage: object, *, call: str | int | None = None) -> Manifest:
         """Store the token usage that the provider reported for a call, and return the call's manifest (report).

@@ -39,7 +39,12 @@ if TYPE_CHECKING:
     from turnfold.stores.encryption.store import EncryptedStore
     from turnfold.stores.export_format import FORMAT
     from turnfold.stores.export_import import Progress, Transferred, digest, export_to, import_from
-    from turnfold.stores.listings import all_conversations, all_documents, all_entries
+    from turnfold.stores.listings import (
+        all_conversations,
+        all_documents,
+        all_entries,
+        was_erased,
+    )
     from turnfold.stores.log_semantics import log_mark
     from turnfold.stores.memory import MemoryStore
     from turnfold.stores.protocol import (
@@ -126,6 +131,7 @@ __all__ = (
     "sqlite_faults",
     "sqlite_status",
     "sqlite_version",
+    "was_erased",
     "with_cache",
 )
 
@@ -139,7 +145,7 @@ _HOMES = {
     "turnfold.stores.encryption.refuse_encrypted": "refuse_encrypted",
     "turnfold.stores.encryption.store": "EncryptedStore",
     "turnfold.stores.export_format": "FORMAT",
-    "turnfold.stores.listings": "all_conversations all_documents all_entries",
+    "turnfold.stores.listings": "all_conversations all_documents all_entries was_erased",
     "turnfold.stores.log_semantics": "log_mark",
     "turnfold.stores.memory": "MemoryStore",
     "turnfold.stores.protocol": "Ability Appended Captured ConversationInfo ConversationOpening Erasure Head Health "

@@ -307,6 +307,8 @@ class ExportReader:
         self._total = [0, 0, 0]
         self._conversations = 0
         self._first_entries: dict[str, int] = {}
+        self.names: list[str] = []
+        """Ids of the conversations read so far."""
         self.line = 0
         """Number of the last line read."""
         self.size = 0
@@ -411,6 +413,7 @@ class ExportReader:
         while len(self._first_entries) > 1:  # a store may be one conversation behind the reader
             del self._first_entries[next(iter(self._first_entries))]
         self._opening, self._name, self._part = opening, name, [0, 0, 0]
+        self.names.append(name)
         self._content = hashlib.sha256()
 
     def _end(self, end: End) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -33,9 +33,9 @@ from turnfold.stores.export_format import (
     write_line,
     write_piece,
 )
-from turnfold.stores.listings import all_conversations
+from turnfold.stores.listings import all_conversations, was_erased
 from turnfold.stores.process_guard import run_off_loop
-from turnfold.stores.protocol import Scope, Store, check_name
+from turnfold.stores.protocol import ConversationOpening, Piece, Scope, Store, check_name
 from turnfold.stores.restore_checks import RepeatedId
 
 __all__ = (
@@ -72,7 +72,7 @@ class Transferred:
     already: int = 0
     """Conversations that an import found in the store, identical to the file's."""
     left_out: tuple[str, ...] = ()
-    """Conversations that were deleted while they were exported."""
+    """Conversations that were deleted while they were exported, or that an import skipped because of `skip_erased`."""
     size: int = 0
     """Bytes of the file."""
     longest_line: int = 0
@@ -243,12 +243,15 @@ async def import_from(
     source: str | os.PathLike[str] | Source,
     *,
     longest_line: int = LONGEST_LINE,
+    skip_erased: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Transferred:
     """Restore all conversations of an export; if there is an error, no conversation is written.
 
     The whole file is checked before anything is written. Identical conversations that already exist are left
-    alone, so an import can be repeated. `progress` is called from time to time, possibly from another thread.
+    alone, so an import can be repeated. A conversation that was erased here raises `ConversationDeleted`; with
+    `skip_erased` it is left out and listed, and the others are restored. `progress` is called from time to time,
+    possibly from another thread.
     """
     if longest_line < 1:
         raise InvalidOption(f"longest_line must be at least 1, got {longest_line}")
@@ -259,8 +262,10 @@ async def import_from(
         steps.finish()
         steps = _ProgressReporter("restoring", progress, reader.size)
         again = ExportReader(file.again(), longest_line=longest_line, on_progress=steps.reach)
+        names = reader.names if skip_erased else []
+        erased = [name for name in names if await was_erased(store, scope, name)]
         try:
-            restored = await store.restore(scope, again.pieces())
+            restored = await store.restore(scope, _pieces_without(erased, again.pieces()))
         except RepeatedId as error:
             line = again.line_of(error.conversation, error.seq)
             raise InvalidExport(str(error), line=line) from None
@@ -276,9 +281,20 @@ async def import_from(
         restored.checkpoints,
         restored.documents,
         already=restored.already,
+        left_out=tuple(erased),
         size=again.size,
         digest=again.digest,
     )
+
+
+def _pieces_without(names: Iterable[str], pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the pieces of all conversations but those with these names."""
+    skipped, skipping = frozenset(names), False
+    for piece in pieces:
+        if isinstance(piece, ConversationOpening):
+            skipping = piece.conversation in skipped
+        if not skipping:
+            yield piece
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Read everything of a kind from a store: all entries, documents or conversations, page by page."""
+"""Read everything of a kind from a store, page by page: entries, documents, conversations; and what was erased."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from turnfold.records import Document, Entry
 from turnfold.stores.protocol import ConversationInfo, Scope, Store
 
-__all__ = ("all_conversations", "all_documents", "all_entries")
+__all__ = ("all_conversations", "all_documents", "all_entries", "was_erased")
 
 
 _PAGE: Final = 500
@@ -58,3 +58,12 @@ async def all_conversations(
         if not after.startswith(prefix):
             break
     return found
+
+
+async def was_erased(store: Store, scope: Scope, conversation: str) -> bool:
+    """Return True if a conversation was deleted: nothing of it is stored, and nothing can be written to its id."""
+    head = await store.head(scope, conversation)
+    if head.seq or not head.generation:
+        return False
+    # A conversation with documents and no entries exists; only a deleted one has a history and no snapshot.
+    return await store.capture(scope, conversation, lambda _: None) is None

@@ -96,7 +96,8 @@ def import_command(
 ) -> None:
     """Import conversations from other programs, or an export; can be repeated as the file grows.
 
-    Nothing is written unless the whole file can be read; exit code 1 if something was left out.
+    Nothing is written unless the whole file can be read. A session that was deleted here stays deleted, and is left
+    out. Exit code 1 if something was left out.
     """
     with report_errors():
         from turnfold.cli.transfer import import_path, show_imported
@@ -114,5 +115,5 @@ def import_command(
             redactor=chosen_redactor(wanted=redact),
         )
         show_imported(done, json=as_json)
-    if done.bad_total:
+    if done.bad_total or done.erased:
         raise typer.Exit(ExitCode.PROBLEMS)

@@ -344,9 +344,18 @@ CHINESE: Final[Mapping[str, str]] = {
     "nothing was cached, although the first {shared:,} tokens are the same as in the previous call": (
         "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同"
     ),
-    "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached": (
-        "相同：{messages} 条消息，{tokens:,} token；其后的 {rest:,} token 没有缓存可用"
+    "The first {messages:,} messages ({tokens:,} tokens) are identical; the {rest:,} after them are not cached.": (
+        "前 {messages:,} 条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。"
     ),
+    "The first message ({tokens:,} tokens) is identical; the {rest:,} tokens after it are not cached.": (
+        "第一条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。"
+    ),
+    "No message at the beginning is identical: none of the {rest:,} tokens is cached.": (
+        "开头没有相同的消息：{rest:,} token 都没有缓存可用。"
+    ),
+    "the tail (pins, rules, recalled passages), line by line": "尾部（固定项、规则、召回的原文），逐行比较",
+    "{lines:,} identical lines": "{lines:,} 行相同",
+    "the whole message": "整条消息",
     "{allowed:,} tokens allowed": "可用 {allowed:,} token",
     "{ratio:.1f} times shorter: {before:,} tokens to {after:,}": (
         "缩短为 1/{ratio:.1f}：{before:,} token 变为 {after:,}"

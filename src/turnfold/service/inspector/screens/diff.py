@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile, zip_longest
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -19,11 +19,13 @@ from turnfold.inspect import (
     sent_items,
 )
 from turnfold.memory import Explanation
+from turnfold.records import Message
 from turnfold.service.inspector.html import (
     Element,
     Node,
     address,
     facts,
+    message_block,
     session_trail,
     table,
     tag,
@@ -42,6 +44,8 @@ __all__ = ("diff",)
 _OFFERED: Final = 200
 _LONGEST_RUN: Final = 4
 """More equal messages in a row than this are shown as one line."""
+_Sent: TypeAlias = tuple[SentItem, Message]
+"""A message as a call sent it, with its place in the prompt."""
 _CallName = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
@@ -100,14 +104,18 @@ def _sections(
     both: tuple[Explanation, Explanation],
     words: PageLabels,
 ) -> Iterator[Node]:
+    if found.same > 1:
+        same = (
+            "The first {messages:,} messages ({tokens:,} tokens) are identical; "
+            "the {rest:,} after them are not cached."
+        )
+    elif found.same:
+        same = "The first message ({tokens:,} tokens) is identical; the {rest:,} tokens after it are not cached."
+    else:
+        same = "No message at the beginning is identical: none of the {rest:,} tokens is cached."
     yield tag(
         "p",
-        words(
-            "identical: {messages} messages, {tokens:,} tokens; the {rest:,} after them are not cached",
-            messages=found.same,
-            tokens=found.same_tokens,
-            rest=found.rebilled,
-        ),
+        words(same, messages=found.same, tokens=found.same_tokens, rest=found.rebilled),
         data_same=found.same,
         data_rebilled=found.rebilled,
         class_="lead",
@@ -120,24 +128,47 @@ def _sections(
     if found.reasons:
         yield tag("h2", words("why it changed"))
         yield tag("ul", [tag("li", words.reason(reason)) for reason in found.reasons])
+    tails = both[0].manifest.tail, both[1].manifest.tail
+    if tails[0] != tails[1]:
+        yield tag(
+            "details",
+            tag("summary", words("the tail (pins, rules, recalled passages), line by line")),
+            tag("pre", list(_changed_lines(*tails, words)), class_="lines", dir="auto"),
+            open=True,
+        )
     changed = {name: tokens for name, tokens in found.sections.items() if tokens}
     if changed:
         yield facts((words.known(name), f"{tokens:+,}") for name, tokens in changed.items())
     yield tag("h2", words("side by side"))
-    yield _beside(sent_items(both[0]), sent_items(both[1]), words)
+    yield _beside(_sent(both[0]), _sent(both[1]), words)
     for label, items, kind in (("gone", found.gone, "gone"), ("new", found.new, "new")):
         yield tag("h2", f"{words(label)} ({len(items):,})")
         yield _items(items, kind, words)
 
 
-def _beside(before: Sequence[SentItem], after: Sequence[SentItem], words: PageLabels) -> Element:
-    """Return the messages of both calls in two columns, equal messages in the same row.
+def _changed_lines(before: str, after: str, words: PageLabels) -> Iterator[Node]:
+    """Yield the lines of two texts as a diff: removed, added and kept lines; long kept runs are one line."""
+    old_lines, new_lines = before.splitlines(), after.splitlines()
+    matcher = SequenceMatcher(None, old_lines, new_lines, autojunk=False)
+    for kind, old, old_end, new, new_end in matcher.get_opcodes():
+        if kind == "equal" and old_end - old > _LONGEST_RUN:
+            label = words("{lines:,} identical lines", lines=old_end - old)
+            yield tag("span", f"  … {label}\n", class_="quiet")
+        elif kind == "equal":
+            yield "".join(f"  {line}\n" for line in old_lines[old:old_end])
+        else:
+            yield from (tag("del", f"- {line}\n") for line in old_lines[old:old_end])
+            yield from (tag("ins", f"+ {line}\n") for line in new_lines[new:new_end])
 
-    A long run of equal ones is one line.
-    """
-    matcher = SequenceMatcher(
-        None, [item.digest for item in before], [item.digest for item in after], autojunk=False
-    )
+
+def _sent(explained: Explanation) -> list[_Sent]:
+    return list(zip(sent_items(explained), explained.messages, strict=True))
+
+
+def _beside(before: Sequence[_Sent], after: Sequence[_Sent], words: PageLabels) -> Element:
+    """Return the messages of both calls in two columns, equal ones in the same row; long equal runs are one line."""
+    old_digests, new_digests = ([item.digest for item, _ in side] for side in (before, after))
+    matcher = SequenceMatcher(None, old_digests, new_digests, autojunk=False)
     rows: list[list[Node]] = []
     for kind, old, old_end, new, new_end in matcher.get_opcodes():
         if kind == "equal" and old_end - old > _LONGEST_RUN:
@@ -149,14 +180,20 @@ def _beside(before: Sequence[SentItem], after: Sequence[SentItem], words: PageLa
     return table([words("before"), words("after")], rows, class_="beside")
 
 
-def _side(item: SentItem | None, kind: str, words: PageLabels) -> Node:
-    if item is None:
+def _side(sent: _Sent | None, kind: str, words: PageLabels) -> Node:
+    if sent is None:
         return None
+    item, message = sent
     head = f"{_place(item, words)} · {words('{tokens:,} tokens', tokens=item.tokens)}"
     return tag(
         "div",
         tag("span", head, class_="quiet"),
         tag("p", item.text, dir="auto"),
+        None
+        if kind == "equal"
+        else tag(
+            "details", tag("summary", words("the whole message")), message_block(message, words)
+        ),
         class_="same" if kind == "equal" else "changed",
         data_digest=item.digest,
     )
