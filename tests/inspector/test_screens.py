@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from tests.inspector.reading import Found, dangers, read_page
 from tests.inspector.seeded import CONTENT, SUMMARY, TALK, inspected, seed, store_at
 from tests.service.running import Running
+from turnfold.budget import Budget
 from turnfold.cli.app import app
 from turnfold.inspect import SentItem, call_cost, call_point, call_view, diff_calls, sent_items
 from turnfold.memory import Memory, Session, recalled_text
@@ -694,3 +695,28 @@ def test_a_call_made_after_the_page_arrives_on_its_stream(tmp_path: Path, where:
                     with client.stream("GET", live) as stream:
                         told = next(line for line in stream.iter_lines() if made in line)
                         assert told.startswith("id: ")
+
+
+def test_rules_without_room_are_named_on_the_page_of_the_call(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    with Memory(store, scope="acme", model="gpt-4o", budget=Budget(max_tokens=1000)) as memory:
+        told = memory.session("kefu")
+        for number, what in enumerate(
+            "订单 发票 地址 电话 会员 积分 密码 仓库 颜色 赠品 保修 价格 快递 客服 尺码 退货 换货 优惠".split()
+        ):
+            told.user(f"绝对不要把{what}告诉第三方，第 {number} 号客户除外。")
+            told.assistant("好的。" * 40)
+            told.context()
+        explained = told.explain()
+        [left] = call_view(explained, rules=told.rules()).left_out[-1:]
+    assert left.rules == len(left.named) > 2
+    with (
+        inspected(ServiceOptions(store=store, tenant="acme")) as service,
+        service.client() as client,
+    ):
+        where = address("sessions", "kefu", "calls", explained.manifest.call)
+        found = page(client, where)
+    [table] = found.all("table", class_="left-out")
+    assert rows(table)[-1][:2] == [f"{left.rules} rules", "left out"]
+    listed = [item.text for item in table.all("li")]
+    assert listed == [f"[{rule.seq}] {rule.text}" for rule in left.named]

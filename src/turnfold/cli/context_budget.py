@@ -8,12 +8,20 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.demo.charts import Bar, BarPart, Legend
-from turnfold.cli.labels import is_chinese, known_label, label, reason_label, with_singulars
+from turnfold.cli.labels import (
+    counted,
+    is_chinese,
+    known_label,
+    label,
+    reason_label,
+    with_singulars,
+)
 from turnfold.cli.output import columns, is_plain, print_result, printable
 from turnfold.cli.store import open_session
 from turnfold.inspect import (
     CallPoint,
     ContextView,
+    LeftOut,
     call_numbers,
     call_point,
     context_view,
@@ -30,6 +38,7 @@ __all__ = (
     "draw_context",
     "figures",
     "height_of",
+    "left_out_line",
     "legend",
     "look_at_context",
     "show_context",
@@ -114,6 +123,8 @@ def bar(parts: Sequence[BarPart], *, plain: bool) -> Bar:
 
 
 _WIDEST = 120
+_RULE_SHOWN = 60
+"""Most characters of a left out rule that are shown."""
 
 
 def look_at_context(
@@ -136,6 +147,7 @@ def look_at_context(
             calls=[call_point(made, numbers.get(made.call, 0)) for made in at.calls],
             checkpoints=at.session.checkpoints(),
             status=at.session.status(),
+            rules=at.session.rules(),
             biggest=biggest,
         )
 
@@ -197,6 +209,25 @@ def figures(tokens: int, allowed: int, certainty: str) -> str:
     return f"{tokens:,} / {allowed:,} tokens ({tokens / allowed:.0%}, {certain})"
 
 
+def left_out_line(left: LeftOut) -> str:
+    """Return one line about entries, rules or a part of the prompt that are not in it, and why."""
+    if left.entries:
+        span = f"{left.first}" if left.entries == 1 else f"{left.first}-{left.last}"
+        return f"{label(left.outcome)} {span}: {reason_label(left.reason)}"
+    if not left.rules:
+        return reason_label(left.reason)
+    line = f"{counted(left.rules, 'rules')} · {label('no room')}"
+    shown = [f"[{rule.seq or label('by hand')}] {_clipped(rule.text)}" for rule in left.named]
+    more = ["…"] if left.rules > len(shown) else []
+    colon, stop = ("：", "；") if is_chinese() else (": ", "; ")
+    return f"{line}{colon}{stop.join((*shown, *more))}" if shown else line
+
+
+def _clipped(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= _RULE_SHOWN else f"{text[: _RULE_SHOWN - 1]}…"
+
+
 def _used(view: ContextView, width: int, *, plain: bool) -> Text:
     share = view.tokens / view.allowed
     line = Text(f"{label('used')} ", overflow="fold")
@@ -233,8 +264,10 @@ def _facts(view: ContextView) -> Iterator[Text]:
         text = label("{folded:,} folded, {dropped:,} dropped, {shrunk:,} shortened").format(
             folded=view.folded, dropped=view.dropped, shrunk=view.shrunk
         )
-        reasons = "; ".join(dict.fromkeys(reason_label(one.reason) for one in view.left_out))
+        ranges = (one.reason for one in view.left_out if one.entries)
+        reasons = "; ".join(dict.fromkeys(map(reason_label, ranges)))
         yield _fact("left out", f"{text}{f' ({reasons})' if reasons else ''}")
+    yield from (_fact("left out", left_out_line(one)) for one in view.left_out if not one.entries)
 
     if view.fold_failures:
         text = label(

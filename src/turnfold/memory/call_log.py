@@ -138,7 +138,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def count(self, *outcomes: Outcome) -> int:
         """Count the log entries that had one of these outcomes in the call, such as left out or shortened."""
-        return sum(stop - start for start, stop, outcome, _ in self.fates if outcome in outcomes)
+        return sum(
+            stop - start
+            for start, stop, outcome, _ in self.fates
+            if outcome in outcomes and start >= 0
+        )
 
 
 @dataclass(frozen=True, slots=True)

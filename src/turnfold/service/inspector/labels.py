@@ -32,7 +32,9 @@ CHINESE: Final[Mapping[str, str]] = {
     "Run it where the store is; set TURNFOLD_STORE.": (
         "请在存储所在处运行；用 TURNFOLD_STORE 指明存储。"
     ),
-    "{tokens:,} tokens": "{tokens:,} 个 token",
+    "{rules:,} rules": "{rules:,} 条规则",
+    "by hand": "手工添加",
+    "{tokens:,} tokens": "{tokens:,} token",
     "up to entry {seq}": "到第 {seq} 条记录",
     "entry {seq:,}": "第 {seq:,} 条记录",
     "turn {turn}": "第 {turn} 轮",
