@@ -38,6 +38,7 @@ from turnfold.cli.store import (
     file_of,
     find_session,
     open_at,
+    time_zone,
 )
 from turnfold.errors import InvalidOption, StoreError, TurnfoldError
 from turnfold.memory import Memory, Session
@@ -294,7 +295,12 @@ def _memory(
     address = address_of(store) if store else default_store()
     counter = None if name or session is None else _counter_of(address, session)
     return Memory(
-        address, model=name, counter=counter, budget=budget, encryption_key=encryption_keys()
+        address,
+        model=name,
+        counter=counter,
+        budget=budget,
+        time_zone=time_zone(),
+        encryption_key=encryption_keys(),
     )
 
 

@@ -164,6 +164,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     ),
     "Other memories to evaluate too, separated by commas.": "同时评测这些方法，用逗号分开。",
     "Also serve MCP, at /mcp.": "同时在 /mcp 答复 MCP 客户端。",
+    "Time zone of the times that a model is shown, as Asia/Shanghai.": (
+        "给模型看的时间所用的时区，例如 Asia/Shanghai。"
+    ),
     "Also recall by meaning; needs the extra 'semantic'.": "也按含义召回；需要可选依赖 semantic。",
     "Replace secrets and personal data with labels before storing; key: TURNFOLD_REDACTION_KEY.": (
         "存储前把密钥和个人信息换成标签；标签的密钥：TURNFOLD_REDACTION_KEY。"

@@ -63,6 +63,7 @@ __all__ = (
     "require_store",
     "session_in",
     "sessions_in",
+    "time_zone",
 )
 
 
@@ -85,6 +86,11 @@ def encryption_keys(environment: Mapping[str, str] | None = None) -> list[str] |
     """Return the keys in the file that TURNFOLD_ENCRYPTION_KEY_FILE names; None if it is not set."""
     path = (os.environ if environment is None else environment).get("TURNFOLD_ENCRYPTION_KEY_FILE")
     return read_key_file(path) if path else None
+
+
+def time_zone() -> str:
+    """Return the name of the time zone in which models are shown times: TURNFOLD_TIME_ZONE, by default UTC."""
+    return os.environ.get("TURNFOLD_TIME_ZONE") or "UTC"
 
 
 def address_of(store: str | None) -> str:
@@ -208,10 +214,18 @@ def session_in(
     """Return a session of an open store with its newest calls and budget, for reading."""
     head = drive(opened.store.head(opened.scope, conversation))
     counter = counter or counter_of(head)
-    usual = Memory(opened.store, scope=opened.scope, counter=counter)
+    zone = time_zone()
+    usual = Memory(opened.store, scope=opened.scope, counter=counter, time_zone=zone)
     recent = drive(recent_calls(usual.session(conversation).awaiting, most=calls))
     limit = _budget(usual, recent, budget, model)
-    memory = Memory(opened.store, scope=opened.scope, counter=counter, budget=limit, fold="manual")
+    memory = Memory(
+        opened.store,
+        scope=opened.scope,
+        counter=counter,
+        budget=limit,
+        fold="manual",
+        time_zone=zone,
+    )
     return OpenedSession(opened, memory, memory.session(conversation), head, tuple(recent), limit)
 
 

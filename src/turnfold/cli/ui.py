@@ -28,7 +28,7 @@ def ui(
 ) -> None:
     """Show sessions, calls and contexts in a browser. Ctrl-C ends it."""
     with report_errors():
-        from turnfold.cli.store import address_of, encryption_keys, require_store
+        from turnfold.cli.store import address_of, encryption_keys, require_store, time_zone
         from turnfold.service import ROOT, LocalAccess, ServiceOptions, inspector_beside, run
 
         address = address_of(store)
@@ -49,6 +49,7 @@ def ui(
             local=local,
             tenant=tenant,
             fold="manual",
+            time_zone=time_zone(),
             encryption_key=encryption_keys(),
             drain=1.0,
         )
