@@ -180,7 +180,8 @@ def test_words_are_found_in_all_sessions(
     client: httpx2.Client, session: Session, served: tuple[Running, Session], words: str
 ) -> None:
     with Memory(stored_at(served[0]), scope="acme") as memory:
-        real = memory.search(words, limit=50)
+        real = [each for each in memory.search(words, limit=50) if each.snippet.marks]
+        assert memory.search("不存在的问", limit=50), "single characters match"
     found = page(client, address(text=words))
     drawn = rows(found.one("table", class_="hits"))
     assert [(row[0], row[1]) for row in drawn] == [
@@ -190,7 +191,8 @@ def test_words_are_found_in_all_sessions(
     links = [a.attributes["href"] for a in found.one("table", class_="hits").all("a", class_="row")]
     shown = page(client, links[0].partition("#")[0]).one("ol", class_="items")
     assert [item.attributes["data-seq"] for item in shown.all("li")] == [str(real[0].seq)]
-    assert "nothing found" in page(client, address(text="xylophone")).text
+    for nowhere in ("xylophone", "不存在的问"):
+        assert "nothing found" in page(client, address(text=nowhere)).text
     assert session.id == TALK
 
 
@@ -368,17 +370,19 @@ def test_a_call_is_taken_along_as_a_test_that_passes_and_can_fail(
         assert body.pop("model") == (called or "MODEL")
         assert {**body, **json.loads(json.dumps(sent))} == body
     file = tmp_path / "test_taken.py"
-    for wanted, text in (
-        (0, test),
-        (1, test.replace("tokens == ", "tokens == 1")),
-        (1, test.replace(made, session.calls()[4].call)),
+    assert "名字" in test, "names are readable"
+    for wanted, prefix, text in (
+        (0, "", test),
+        (0, "sqlite:///", test),  # the path of a file, as commands take it
+        (1, "", test.replace("tokens == ", "tokens == 1")),
+        (1, "", test.replace(made, session.calls()[4].call)),
     ):
         file.write_text(text, encoding="utf-8")
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)],
             env={
                 **os.environ,
-                "TURNFOLD_STORE": stored_at(served[0]),
+                "TURNFOLD_STORE": stored_at(served[0]).removeprefix(prefix),
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # those installed here take seconds to load
             },
             cwd=tmp_path,
