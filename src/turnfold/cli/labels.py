@@ -12,17 +12,20 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from turnfold.cli.chinese_faults import FAULTS, PROBLEMS
 from turnfold.cli.chinese_messages import MESSAGES
 from turnfold.cli.demo.labels import language_of
 from turnfold.inspect import translate_reason
 
 __all__ = (
     "CHINESE",
+    "colon",
     "counted",
     "entries_and_turns",
     "is_chinese",
     "known_label",
     "label",
+    "problem_label",
     "reason_label",
     "translated",
     "with_singulars",
@@ -104,6 +107,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "kind": "种类",
     "largest": "最大一次",
     "left out": "未发送",
+    "left out of the import": "未导入",
     "method": "方法",
     "new": "新增",
     "no cache": "无缓存",
@@ -418,6 +422,11 @@ def entries_and_turns(entries: int, turns: int) -> str:
     )
 
 
+def colon() -> str:
+    """Return the colon before a value: of full width in Chinese."""
+    return "：" if is_chinese() else ": "
+
+
 def is_chinese() -> bool:
     """Return True if TURNFOLD_LANG, or else the locale, is Chinese."""
     return language_of(os.environ) == "zh"
@@ -425,19 +434,30 @@ def is_chinese() -> bool:
 
 def translated(text: str) -> str:
     """Return a sentence translated for the locale; unchanged if `chinese_messages` has no translation."""
-    if not is_chinese():
-        return text
-    for pattern, chinese in _patterns():
+    return _chinese(text, MESSAGES) if is_chinese() else text
+
+
+def problem_label(text: str) -> str:
+    """Return what `turnfold lint` or `turnfold import` reports about a file, in the language of the locale."""
+    return _chinese(text, _FILE_REPORTS) if is_chinese() else text
+
+
+def _chinese(text: str, table: Mapping[str, str]) -> str:
+    for pattern, chinese in _patterns(table is _FILE_REPORTS):
         if found := pattern.fullmatch(text):
             values = found.groupdict()
-            return chinese.format(**{name: _nested(name, each) for name, each in values.items()})
+            return chinese.format(
+                **{name: _nested(name, each, table) for name, each in values.items()}
+            )
     return text
 
 
-def _nested(name: str, value: str) -> str:
+def _nested(name: str, value: str, table: Mapping[str, str]) -> str:
     """Return the value of a placeholder; a sentence inside a sentence is translated too."""
     if name in ("reason", "remedy"):
-        return translated(value)
+        return _chinese(value, table)
+    if name == "problem":
+        return "；".join(_chinese(each, _FILE_REPORTS) for each in value.split("; "))
     if name == "unit":
         return {"tokens": "token", "messages": "条消息", "bytes": "字节"}.get(value, value)
     if name == "facts":
@@ -445,20 +465,24 @@ def _nested(name: str, value: str) -> str:
         return "，".join(f"{known_label(what)}{blank}{rest}" for what, blank, rest in facts)
     if name == "parts":
         parts = (part.rpartition(": ") for part in value.split(" + "))
-        return " + ".join(f"{translated(what)}{colon}{size}" for what, colon, size in parts)
+        return " + ".join(f"{_chinese(what, table)}{colon}{size}" for what, colon, size in parts)
     return value
 
 
+_FILE_REPORTS: Final[Mapping[str, str]] = {**FAULTS, **PROBLEMS}
+
+
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+def _patterns(reports: bool) -> tuple[tuple[re.Pattern[str], str], ...]:  # noqa: FBT001 (private)
     """Return the translated sentences as patterns that match them with values; longest fixed text first."""
-    fixed = {english: len(re.sub(r"{\w+}", "", english)) for english in MESSAGES}
+    table = _FILE_REPORTS if reports else MESSAGES
+    fixed = {english: len(re.sub(r"{\w+}", "", english)) for english in table}
     return tuple(
         (
             re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(english)), re.DOTALL),
-            MESSAGES[english],
+            table[english],
         )
-        for english in sorted(MESSAGES, key=lambda each: -fixed[each])
+        for english in sorted(table, key=lambda each: -fixed[each])
     )
 
 
