@@ -70,7 +70,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "rotating needs a file with the new key and, on the next line, the old one: name it with --encryption-key-file": (
         "更换密钥需要一个文件：第一行是新密钥，下一行是旧密钥；用 --encryption-key-file 指明"
     ),
-    "this erases {what} for good: add --yes": "这会永久删除{what}：请加上 --yes",
+    "this erases {what} for good, which must be confirmed: add --yes": "需要确认：这会永久删除{what}，请加上 --yes",
     "not confirmed, so nothing was deleted": "未确认，没有删除任何内容",
     "to delete, give the whole id of the session: {name}": "要删除，请给出会话的完整 id：{name}",
     "cannot read the receipt {path}: {error}": "无法读取回执 {path}：{error}",
@@ -133,9 +133,12 @@ _ERRORS: Final[Mapping[str, str]] = {
     "them": (
         "{name} 不是调用：可用它的编号、id、{last} 或 {previous}；`turnfold explain {session} --list` 会列出调用"
     ),
-    "no call {name} in {session}: calls are numbered from 1 to {calls}": (
-        "{session} 中没有调用 {name}：调用的编号从 1 到 {calls}"
+    "a rule must have 1 to {most} characters, this one has {length}: shorten it, or use pin()": (
+        "规则须有 1 到 {most} 个字符，这条有 {length} 个：请缩短，或用 `turnfold pin`"
     ),
+    "no call {name} in {session}: {reason}": "{session} 中没有调用 {name}：{reason}",
+    "calls are numbered from 1 to {calls}": "调用的编号从 1 到 {calls}",
+    "it has no calls yet": "它还没有调用",
     "give the call once: as an argument or with --call": "调用只能给出一次：作为参数，或用 --call",
     "session {session} has {calls} calls, so there is no {name}": (
         "会话 {session} 有 {calls} 次调用，因此没有 {name}"
@@ -333,6 +336,9 @@ _OTHER: Final[Mapping[str, str]] = {
     "expires {day}": "有效期至 {day}",
     "used never": "从未使用",
     "used {day}": "上次使用 {day}",
+    "The link works once; the next one is printed when it was used. Ctrl-C ends the inspector.": (
+        "此链接只能用一次；用过后会显示下一个。按 Ctrl-C 结束检查器。"
+    ),
     "inspector (this link works once): {link}": "检查器（此链接只能用一次）：{link}",
     "token for programs, valid until this command ends: {token}": "供程序使用的访问令牌，到本程序结束为止：{token}",
     "token for clients, valid until this command ends: {token}": "供客户端使用的访问令牌，到本程序结束为止：{token}",

@@ -17,7 +17,7 @@ from turnfold.cli.context_budget import (
     left_out_line,
     legend,
 )
-from turnfold.cli.labels import counted, known_label, label, reason_label, with_singulars
+from turnfold.cli.labels import colon, counted, known_label, label, reason_label, with_singulars
 from turnfold.cli.output import (
     as_json,
     columns,
@@ -149,7 +149,7 @@ def show_calls(found: CallList, *, json: bool) -> None:
         )
         for call in found.calls
     ]
-    heads = ("call", "seq", "tokens", "used", "prefix", "folded", "dropped", "changed")
+    heads = ("call", "seq", "tokens", "used", "prefix", "folded", "dropped", "created")
     only = (0, 1, 2, 3, 4) if console.width < 70 else None
     console.print(columns(console, heads, rows, only=only))
     if found.total > len(found.calls):
@@ -258,7 +258,7 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
     text = same.format(messages=found.same, tokens=found.same_tokens, rest=found.rebilled)
     yield Text(with_singulars(text), overflow="fold")
     for reason in found.reasons:
-        yield Text(f"{label('reason')}: {reason_label(reason)}", "yellow", overflow="fold")
+        yield Text(f"{label('reason')}{colon()}{reason_label(reason)}", "yellow", overflow="fold")
     first = found.first
     if first is not None:
         where = first.after or first.before

@@ -44,7 +44,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "begin a new session": "开始新会话",
     "end the chat, as Ctrl-D does": "结束聊天，与 Ctrl-D 相同",
     "#": "#",
-    "bound": "上限",
+    "bound": "上界",
     "estimate": "估计",
     "exact": "精确",
     "injected": "插入",
@@ -72,7 +72,6 @@ _WORDS: Final[Mapping[str, str]] = {
     "assistant": "助手",
     "atoms": "要素",
     "bad": "问题",
-    "biggest": "最大",
     "budget": "预算",
     "by hand": "手工添加",
     "cache": "缓存",
@@ -80,6 +79,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "call": "调用",
     "calls": "调用",
     "changed": "更新",
+    "created": "时间",
     "checkpoint": "检查点",
     "commits": "提交",
     "conversation": "会话",
@@ -256,7 +256,7 @@ _SENTENCES: Final = (
     ),
     (
         "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}",
-        "检查点 {id}：到第 {upto:,} 条记录，保真度 {fidelity:.0%}，可信级别 {trust}",
+        "检查点 {id}：到第 {upto:,} 条记录，保真度 {fidelity:.0%}，来源 {trust}",
     ),
     (
         "{shown:,} of {total:,} entries; -n and --after show others, --full whole messages",
@@ -275,7 +275,7 @@ _SENTENCES: Final = (
             "fidelity: share of the names, numbers and dates of the folded entries that the summary still has; "
             "trust: the least trusted author among them"
         ),
-        "保真度：摘要中仍有多少被折叠记录里的名称、数字和日期；可信级别：这些记录中最不可信的作者",
+        "保真度：摘要中仍有多少被折叠记录里的名称、数字和日期；来源：这些记录中最不可信的作者",
     ),
     (
         (
@@ -291,7 +291,13 @@ _SENTENCES: Final = (
         ),
         "自上个检查点以来折叠失败 {failures} 次，最近一次是 {error}：在成功之前，较早的轮次以摘录代替",
     ),
-    ("upper bound", "上限"),
+    ("upper bound", "上界"),
+    (
+        "nothing found for {query} (store {store}, tenant {tenant})",
+        "没有找到“{query}”（存储 {store}，租户 {tenant}）",
+    ),
+    ("the largest messages", "最大的消息"),
+    ("{change} since the last call", "比上次调用 {change}"),
     ("no checkpoints", "没有检查点"),
     ("dropped; later contexts leave it out:", "已弃用，之后的上下文不再展示："),
     (

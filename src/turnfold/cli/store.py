@@ -317,6 +317,10 @@ def _is_listed(opened: Opened, name: str) -> bool:
     return bool(page) and page[0].conversation == name
 
 
+def _numbered(numbers: Mapping[str, int]) -> str:
+    return f"calls are numbered from 1 to {len(numbers)}" if numbers else "it has no calls yet"
+
+
 def find_call(at: OpenedSession, name: str) -> str:
     """Return the id of the call that a command line names: its number, its id, `@last` or `@prev`."""
     calls = at.calls
@@ -330,9 +334,7 @@ def find_call(at: OpenedSession, name: str) -> str:
     numbers = drive(call_numbers(at.session.awaiting))
     if name.isdecimal():
         if not 1 <= int(name) <= len(numbers):
-            raise NotFound(
-                f"no call {name} in {at.session.id!r}: calls are numbered from 1 to {len(numbers)}"
-            )
+            raise NotFound(f"no call {name} in {at.session.id!r}: {_numbered(numbers)}")
         return list(numbers)[int(name) - 1]
     parts = _CALL.fullmatch(name)
     if parts is None:
@@ -342,7 +344,5 @@ def find_call(at: OpenedSession, name: str) -> str:
         )
     call = call_key(int(parts[1]), int(parts[2]))
     if call not in numbers:
-        raise NotFound(
-            f"no call {name} in {at.session.id!r}: calls are numbered from 1 to {len(numbers)}"
-        )
+        raise NotFound(f"no call {name} in {at.session.id!r}: {_numbered(numbers)}")
     return call

@@ -298,7 +298,7 @@ def show_imported(done: Imported, *, json: bool) -> None:
         continued=len(done.continued),
         already=done.already,
     )
-    console.print(Text(with_singulars(f"{outcome}: {text}")))
+    console.print(Text(with_singulars(f"{outcome}{colon()}{text}")))
     for name in (*done.conversations[:5], *done.continued[:5]):
         console.print(Text(f"  {printable(name)}", "dim"))
     for each in done.completed:

@@ -13,8 +13,12 @@ import typer
 
 from turnfold.cli.commands.options import StoreOption, TenantOption
 from turnfold.cli.exit_codes import report_errors
+from turnfold.cli.labels import translated
 
 __all__ = ("ui",)
+
+
+_ONCE = "The link works once; the next one is printed when it was used. Ctrl-C ends the inspector."
 
 
 def ui(
@@ -40,6 +44,7 @@ def ui(
         def on_listening(where: str) -> None:
             local.on_used = lambda: typer.echo(local.link(f"{where}{ROOT}"))
             typer.echo(local.link(f"{where}{ROOT}"))
+            typer.echo(translated(_ONCE), err=True)
             if not no_browser:
                 _open(local.link(f"{where}{ROOT}"))
 

@@ -327,7 +327,8 @@ async def numbered_call(
         if number <= seen + len(found):
             return found[number - seen - 1].call
         seen, after = seen + len(found), found[-1].call
-    raise NotFound(f"no call {number} in {conversation!r}: calls are numbered from 1 to {seen}")
+    known = f"calls are numbered from 1 to {seen}" if seen else "it has no calls yet"
+    raise NotFound(f"no call {number} in {conversation!r}: {known}")
 
 
 def compare(before: Explanation, after: Explanation) -> Difference:

@@ -34,6 +34,8 @@ __all__ = (
 )
 
 
+_OFF = ("off", "none", "never", "no", "false", "disabled")
+"""Names under which somebody may look for the mode that folds nothing by itself."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -58,7 +60,9 @@ def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
         return kind(name)
     except ValueError:
         known = ", ".join(repr(str(each)) for each in kind)
-        raise InvalidOption(f"{option}={name!r} is not one of {known}") from None
+        off = option in ("fold", "compaction") and str(name).lower() in _OFF
+        hint = '; to turn folding (compaction) off, write fold="manual"' if off else ""
+        raise InvalidOption(f"{option}={name!r} is not one of {known}{hint}") from None
 
 
 def named_zone(name: str) -> tzinfo:
