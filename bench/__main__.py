@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,12 @@ def main() -> None:
         for name in names:
             try:
                 reports.append(_reported(name, guests, quick=options.quick))
+            except ModuleNotFoundError as error:
+                print(
+                    f"{name} needs the package {error.name}: pip install {error.name}", flush=True
+                )
+                failed.append(name)
+                continue
             except Exception:
                 traceback.print_exc()
                 failed.append(name)
@@ -117,13 +123,21 @@ def _bench(name: str) -> Any:  # noqa: ANN401 (a module with QUESTION and run)
 
 def _circumstances(guests: Guests, names: Sequence[str], *, quick: bool) -> str:
     """The machine and every version, peers' only where a bench asks them."""
-    found = {name: version(name) for name in _OURS}
+    found = {name: _installed(name) for name in _OURS}
     if set(names) & set(BESIDE_PEERS):
         found |= guests.versions()
     packages = ", ".join(f"{name} {number}" for name, number in sorted(found.items()))
     cores = f"{os.cpu_count()} cores"
     kind = "quick run" if quick else "full run"
     return f"{kind}, {cores}, {platform.machine()}, Python {platform.python_version()}; {packages}"
+
+
+def _installed(name: str) -> str:
+    """The version of a package, or that it is not installed: only some benches need all of them."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _write_json(path: Path, reports: list[Report], circumstances: str) -> None:

@@ -69,11 +69,13 @@ def reply(session: Session, client: OpenAI, said: str) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Answer the message of the command line."""
+    if len(arguments) != 2:
+        sys.exit('用法：python -m examples.customer_service 客户-42 "我的订单 A-1007 到哪里了？"')
     customer, said = arguments
     store = os.environ.get("TURNFOLD_STORE", "sqlite:///service.db")
     budget = Budget(max_tokens=4_000)
     cache = os.environ.get("TURNFOLD_CACHE")
-    with Memory(store, cache=cache, budget=budget) as memory, OpenAI() as client:
+    with Memory(store, cache=cache, model=MODEL, budget=budget) as memory, OpenAI() as client:
         print(reply(memory.session(customer), client, said))
 
 

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from turnfold import AsyncMemory, Budget
-from turnfold.errors import ConversationDeleted, ModelUnavailable
+from turnfold.errors import ConversationDeleted, IdReused, ModelUnavailable
 from turnfold.memory import AsyncSession
 from turnfold.models import OpenAIChat
 
@@ -45,12 +45,12 @@ async def open_memory(app: Starlette) -> AsyncGenerator[None]:
 
 async def answer(session: AsyncSession, model: OpenAIChat, said: Said) -> AsyncGenerator[str]:
     """Store what the user said, yield the answer as it comes, and store it when it is complete."""
+    await session.system("You are a careful travel agent.")
+    await session.user(said.text, client_id=said.turn)  # stored once; another text: IdReused
     answered = await session.by_client_id(f"{said.turn}/answer")
     if answered:  # sent again after the answer was stored
         yield answered[0].message.text
         return
-    await session.system("You are a careful travel agent.")
-    await session.user(said.text, client_id=said.turn)  # sent again: stored once
     stream = model.stream(await session.context(to=model))
     async for text in stream:
         yield text
@@ -77,6 +77,8 @@ async def chat(request: Request) -> Response:
         return PlainTextResponse("The model does not answer; send the same turn again.", 503)
     except ConversationDeleted:
         return PlainTextResponse("This conversation was deleted.", 410)
+    except IdReused:
+        return PlainTextResponse("This turn was sent before with another text.", 409)
     return StreamingResponse(after(first, pieces), media_type="text/plain; charset=utf-8")
 
 

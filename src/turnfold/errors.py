@@ -105,19 +105,40 @@ class BudgetTooSmall(TurnfoldError):
     """The mandatory parts of a prompt need more than the budget allows.
 
     `needed` and `allowed` are numbers of `unit`; `parts` has the size of each mandatory part by name, in order.
+    `budget` is the whole budget where `allowed` is only a share of it, else 0.
     """
 
     def __init__(
-        self, *, needed: int, allowed: int, parts: dict[str, int], unit: str = "tokens", remedy: str
+        self,
+        *,
+        needed: int,
+        allowed: int,
+        parts: dict[str, int],
+        unit: str = "tokens",
+        remedy: str,
+        budget: int = 0,
     ) -> None:
         self.needed = needed
         self.allowed = allowed
         self.parts = dict(parts)
         self.unit = unit
         self.remedy = remedy
+        self.budget = budget
         sum_text = " + ".join(f"{name}: {cost:,}" for name, cost in parts.items())
+        limit = "the budget allows" if not budget else f"their share of the budget of {budget:,} is"
         super().__init__(
-            f"mandatory parts need {needed:,} {unit} ({sum_text}) but the budget allows {allowed:,}. {remedy}"
+            f"mandatory parts need {needed:,} {unit} ({sum_text}) but {limit} {allowed:,}. {remedy}"
+        )
+
+    def within(self, budget: int) -> BudgetTooSmall:
+        """Return the same error for a share of a `budget`, which its text names too."""
+        return BudgetTooSmall(
+            needed=self.needed,
+            allowed=self.allowed,
+            parts=self.parts,
+            unit=self.unit,
+            remedy=self.remedy,
+            budget=budget,
         )
 
 

@@ -471,3 +471,15 @@ def test_one_is_written_in_the_singular(tmp_path: Path) -> None:
     invoke(["rules", SHORT, "--add", "Be kind.", "--store", store])
     assert "1 rule\n" in invoke(["rules", SHORT, "--store", store]).stdout
     assert "1 条规则" in invoke(["rules", SHORT, "--store", store], TURNFOLD_LANG="zh").stdout
+
+
+def test_a_rule_without_text_is_refused(store: str) -> None:
+    done = invoke(["rules", SHORT, "--add", "", "--store", store])
+    assert done.exit_code == 2
+    assert "a rule must have 1 to 300 characters, this one has 0" in done.stderr
+
+
+def test_a_call_of_a_session_without_calls(store: str) -> None:
+    done = invoke(["explain", SHORT, "7", "--store", store])
+    assert done.exit_code == 3
+    assert f"no call 7 in {SHORT!r}: it has no calls yet" in done.stderr

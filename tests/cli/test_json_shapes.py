@@ -17,7 +17,7 @@ POINT = frozenset(
     "checkpoint folded dropped shrunk reported_input reported_cached reported_output cache_missed model".split()
 )
 ITEM = frozenset("index section seq role label tokens fate reason digest text".split())
-LEFT_OUT = frozenset("first last outcome reason".split())
+LEFT_OUT = frozenset("first last outcome reason rules named".split())
 ROW = frozenset("name tokens entries share".split())
 COST = frozenset("currency date model total without_cache read written fresh output folds".split())
 

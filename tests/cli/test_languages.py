@@ -17,11 +17,12 @@ from tests.cli.seeded import LONG, SHORT, seed
 from tests.house.source_tree import ROOT
 from turnfold import Memory, errors
 from turnfold.cli.app import app
+from turnfold.cli.chinese_faults import FAULTS, PROBLEMS
 from turnfold.cli.chinese_help import COMMANDS, ERRORS, OPTIONS
 from turnfold.cli.chinese_messages import MESSAGES
 from turnfold.cli.demo.labels import language_of
 from turnfold.cli.exit_codes import error_text
-from turnfold.cli.labels import translated
+from turnfold.cli.labels import problem_label, translated
 from turnfold.errors import NotFound
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
@@ -186,10 +187,85 @@ def test_an_error_names_its_kind_and_keeps_its_numbers(
         ({"TURNFOLD_LANG": "", "LANG": "zh_CN.UTF-8"}, "zh"),
         ({"LC_ALL": "zh_TW.UTF-8"}, "zh"),
         ({}, "en"),
+        ({"TURNFOLD_LANG": "中文", "LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"TURNFOLD_LANG": "klingon", "LANG": "C"}, "en"),
     ],
 )
 def test_the_variable_decides_before_the_locale(environment: dict[str, str], language: str) -> None:
     assert language_of(environment) == language
+
+
+def test_an_unknown_language_is_told() -> None:
+    env = {"TURNFOLD_LANG": "中文", "LC_ALL": "zh_CN.UTF-8"}
+    done = CliRunner().invoke(app, ["--help"], env=env)
+    assert "用法" in done.stdout
+    done = CliRunner().invoke(app, ["sessions", "--store", "none.db"], env=env)
+    assert "turnfold: TURNFOLD_LANG='中文' 既不是 zh 也不是 en，不起作用\n" in done.stderr
+    fine = CliRunner().invoke(app, ["sessions", "--store", "none.db"], env={"TURNFOLD_LANG": "zh"})
+    assert "TURNFOLD_LANG" not in fine.stderr
+
+
+def reported() -> Iterator[str]:
+    """Every fault and repair that `turnfold lint` may report, with {} for the values."""
+    for path in sorted((ROOT / "src/turnfold/wire").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            repairs = node.func.attr in ("left_out", "moved", "converted", "added")
+            if repairs and path.stem.endswith(("lint_repair", "pairing")) and len(node.args) > 1:
+                yield skeleton(node.args[1]) or ""
+            if node.func.attr == "add" and len(node.args) == 3:
+                yield skeleton(node.args[2]) or ""
+
+
+def test_faults_and_repairs_are_told_in_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    known = {re.sub(r"{\w+}", "{}", each) for each in FAULTS}
+    found = set(reported())
+    assert len(found) > 100
+    assert found - known == set()
+    for english in (*FAULTS, *PROBLEMS):
+        names = re.findall(r"{(\w+)}", english)
+        chinese = problem_label(english.format(**dict.fromkeys(names, "7")))
+        assert CHINESE.search(chinese), english
+        assert not SENTENCE.search(chinese), chinese
+    told = "messages[0] converted: the result for 'x' has no unanswered call: sent as text"
+    assert problem_label(told) == "messages[0] 转换：'x' 的结果没有等待它的调用：作为文本发送"
+
+
+WRONG = (
+    "replay k --strategy foo", "replay k --model qwen-foo", "serve --port 99999", "serve --host 0.0.0.0",
+    "proxy --upstream notaurl", "checkpoints k --drop zz", "import bad.jsonl", "import bad.jsonl --skip-bad",
+    "import bad.jsonl --format foo", "context k --budget 4", "context system --budget 10",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_goes_wrong_is_told_in_chinese(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = f"sqlite:///{tmp_path / 'kefu.db'}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TURNFOLD_STORE", store)
+    with Memory(store) as memory:
+        for name in ("k", "system"):
+            session = memory.session(name)
+            if name == "system":
+                session.system("你是客服。" * 20)
+            session.user("你好，请帮我查一下订单。")
+            session.assistant("好的。")
+    lines = ('{"role":"user","content":"hi"}', "no", '{"role":"wizard","content":"x"}')
+    Path("bad.jsonl").write_text("\n".join(lines), "utf-8")
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    done = CliRunner().invoke(app, words.split(), env={"COLUMNS": "400", "NO_COLOR": "1"})
+    failed = isinstance(done.exception, errors.TurnfoldError)  # the command's own main() prints it
+    said = error_text(done.exception) if failed else done.output
+    assert CHINESE.search(said)
+    assert not SENTENCE.search(said.split("：Expecting value")[0]), said
+    if "system" in words:
+        assert "预算 10 中它们的份额只有 " in said
+        asked = run(*words.split(), language="en")
+        assert "their share of the budget of 10 is " in asked
 
 
 def skeleton(node: ast.expr) -> str | None:

@@ -326,6 +326,42 @@ def test_explain_lists_every_message_with_its_fate(store: str, memory: Memory) -
     assert all(one["reason"] for one in view["left_out"])
 
 
+def _many_rules(folder: Path) -> tuple[str, int]:
+    """A store with a session whose rules do not all fit, and the number that is left out of the last call."""
+    store = f"sqlite:///{folder / 'rules.db'}"
+    with Memory(store, model=MODEL, budget=Budget(max_tokens=1000)) as memory:
+        session = memory.session("kefu")
+        session.add_rule("手工添加的规则：" + "每次都要先核对订单号，" * 12)
+        for number, what in enumerate(
+            "订单 发票 地址 电话 会员 积分 密码 仓库 颜色 赠品 保修 价格 快递 客服 尺码 退货 换货 优惠".split()
+        ):
+            session.user(f"绝对不要把{what}告诉第三方，第 {number} 号客户除外。")
+            session.assistant("好的。" * 40)
+            session.context()
+        receipt = session.context().receipt
+    [reason] = [fate.reason for fate in receipt.fates if fate.start < 0]
+    return store, int(reason.split()[1])
+
+
+def test_rules_without_room_are_named_where_one_looks(tmp_path: Path) -> None:
+    store, number = _many_rules(tmp_path)
+    assert number > 2
+    for command in ("explain", "context"):
+        view = invoke_json([command, "kefu", "--store", store])
+        [left] = [each for each in view["left_out"] if each["rules"]]
+        assert (left["rules"], left["outcome"]) == (number, "left out")
+        assert len(left["named"]) == number
+        assert (left["first"], left["last"]) == (0, -1)
+        shown = invoke([command, "kefu", "--store", store], width=2000).output
+        assert f"{number} rules · no room: " in shown
+        chinese = invoke([command, "kefu", "--store", store], width=2000, TURNFOLD_LANG="zh").output
+        assert f"{number} 条规则 · 规则的份额已满：" in chinese
+        for rule in left["named"]:
+            mark = rule["seq"] or "手工添加"
+            assert f"[{mark}] {rule['text'][:40]}" in chinese
+        assert "缩短 1" not in chinese, "no entry of this session is shortened"
+
+
 def test_calls_are_named_by_number_id_or_place(store: str, memory: Memory) -> None:
     made = memory.session(LONG).calls(limit=1000)
     listed = invoke_json(["explain", LONG, "--list", "-n", "4", "--store", store])

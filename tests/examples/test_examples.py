@@ -105,6 +105,8 @@ def test_the_web_app_streams_and_stores_the_answer(tmp_path: Path) -> None:
             response = client.post(f"{url}/chat/user-42", json={"turn": turn, "text": said})
             assert response.status_code == 200
             assert response.text == answer
+        another = {"turn": "t1", "text": "十月去西安三天。"}
+        assert client.post(f"{url}/chat/user-42", json=another).status_code == 409
         assert len(server.seen) == 2
         assert server.rejected == []
         assert client.post(f"{url}/chat/user-42", json={"text": "?"}).status_code == 422

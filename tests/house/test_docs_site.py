@@ -51,7 +51,12 @@ OTHER_TERMS = {
     r"抹去|擦除": "抹除",
     r"分叉": "分支",
     r"标识": "id",
-    r"最不可信的来源|可信程度": "可信级别",
+    r"可信级别|最不可信的来源|可信程度": "准确程度 of a count, 来源 of a summary",
+    r"召回的?片段": "召回的段落",
+    r"基础地址": "base URL",
+    r"摘要值|指纹": "哈希值",
+    r"截短": "缩短",
+    r"(?<!目录)提示(?=的开头|中用来|太长|还是|拼完)": "提示词",
 }
 """Words that a Chinese page does not use -> the one term for the thing."""
 

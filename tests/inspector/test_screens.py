@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from tests.inspector.reading import Found, dangers, read_page
 from tests.inspector.seeded import CONTENT, SUMMARY, TALK, inspected, seed, store_at
 from tests.service.running import Running
+from turnfold.budget import Budget
 from turnfold.cli.app import app
 from turnfold.inspect import SentItem, call_cost, call_point, call_view, diff_calls, sent_items
 from turnfold.memory import Memory, Session, recalled_text
@@ -179,7 +180,8 @@ def test_words_are_found_in_all_sessions(
     client: httpx2.Client, session: Session, served: tuple[Running, Session], words: str
 ) -> None:
     with Memory(stored_at(served[0]), scope="acme") as memory:
-        real = memory.search(words, limit=50)
+        real = [each for each in memory.search(words, limit=50) if each.snippet.marks]
+        assert memory.search("不存在的问", limit=50), "single characters match"
     found = page(client, address(text=words))
     drawn = rows(found.one("table", class_="hits"))
     assert [(row[0], row[1]) for row in drawn] == [
@@ -189,7 +191,8 @@ def test_words_are_found_in_all_sessions(
     links = [a.attributes["href"] for a in found.one("table", class_="hits").all("a", class_="row")]
     shown = page(client, links[0].partition("#")[0]).one("ol", class_="items")
     assert [item.attributes["data-seq"] for item in shown.all("li")] == [str(real[0].seq)]
-    assert "nothing found" in page(client, address(text="xylophone")).text
+    for nowhere in ("xylophone", "不存在的问"):
+        assert "nothing found" in page(client, address(text=nowhere)).text
     assert session.id == TALK
 
 
@@ -388,17 +391,19 @@ def test_a_call_is_taken_along_as_a_test_that_passes_and_can_fail(
         assert body.pop("model") == (called or "MODEL")
         assert {**body, **json.loads(json.dumps(sent))} == body
     file = tmp_path / "test_taken.py"
-    for wanted, text in (
-        (0, test),
-        (1, test.replace("tokens == ", "tokens == 1")),
-        (1, test.replace(made, session.calls()[4].call)),
+    assert "名字" in test, "names are readable"
+    for wanted, prefix, text in (
+        (0, "", test),
+        (0, "sqlite:///", test),  # the path of a file, as commands take it
+        (1, "", test.replace("tokens == ", "tokens == 1")),
+        (1, "", test.replace(made, session.calls()[4].call)),
     ):
         file.write_text(text, encoding="utf-8")
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)],
             env={
                 **os.environ,
-                "TURNFOLD_STORE": stored_at(served[0]),
+                "TURNFOLD_STORE": stored_at(served[0]).removeprefix(prefix),
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # those installed here take seconds to load
             },
             cwd=tmp_path,
@@ -715,3 +720,28 @@ def test_a_call_made_after_the_page_arrives_on_its_stream(tmp_path: Path, where:
                     with client.stream("GET", live) as stream:
                         told = next(line for line in stream.iter_lines() if made in line)
                         assert told.startswith("id: ")
+
+
+def test_rules_without_room_are_named_on_the_page_of_the_call(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    with Memory(store, scope="acme", model="gpt-4o", budget=Budget(max_tokens=1000)) as memory:
+        told = memory.session("kefu")
+        for number, what in enumerate(
+            "订单 发票 地址 电话 会员 积分 密码 仓库 颜色 赠品 保修 价格 快递 客服 尺码 退货 换货 优惠".split()
+        ):
+            told.user(f"绝对不要把{what}告诉第三方，第 {number} 号客户除外。")
+            told.assistant("好的。" * 40)
+            told.context()
+        explained = told.explain()
+        [left] = call_view(explained, rules=told.rules()).left_out[-1:]
+    assert left.rules == len(left.named) > 2
+    with (
+        inspected(ServiceOptions(store=store, tenant="acme")) as service,
+        service.client() as client,
+    ):
+        where = address("sessions", "kefu", "calls", explained.manifest.call)
+        found = page(client, where)
+    [table] = found.all("table", class_="left-out")
+    assert rows(table)[-1][:2] == [f"{left.rules} rules", "left out"]
+    listed = [item.text for item in table.all("li")]
+    assert listed == [f"[{rule.seq}] {rule.text}" for rule in left.named]

@@ -17,7 +17,9 @@ __all__ = (
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 NO_SPEAKER = ""
-_TURN = re.compile(r"\[(?:turn |第 )(\d+)(?: 轮)?(?:(?:, |，)\d{4}-\d\d-\d\d \d\d:\d\d)?\]")
+_TURN = re.compile(
+    r"\[(?:turn |第 )(\d+)(?: 轮)?(?:(?:, |，)\d{4}-\d\d-\d\d \d\d:\d\d UTC(?:[+-]\d+(?::\d\d)?)?)?\]"
+)
 _NOTE = re.compile(r"\[… [0-9,]+ tokens in full …\]|…")
 _SIGN = re.compile(r"\n\[… [0-9,]+ tokens in full …\]\n|…")
 _TAG = re.compile(r"<([A-Za-z0-9_-]+) ([0-9a-f]{8,})>")

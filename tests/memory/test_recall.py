@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,8 +16,10 @@ from tests.memory.talking import SMALL, talk
 from tests.sizes import examples
 from turnfold import Memory
 from turnfold.errors import InvalidOption
-from turnfold.memory import Recaller, Session, recalled_text
+from turnfold.memory import Recaller, RecallTool, Session, recalled_text
+from turnfold.runtime import drive
 from turnfold.search import passages
+from turnfold.text import local_time, time_text
 from turnfold.tokens import counter_for
 from turnfold.window import Section
 
@@ -199,3 +203,31 @@ def test_whatever_is_asked_it_fits(memory: Memory, query: str, tokens: int) -> N
 def test_a_recall_of_nothing_is_refused(memory: Memory, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         memory.session("one").recall("x", **options)
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        ("UTC", "2026-11-17 22:47 UTC]"),
+        ("Asia/Shanghai", "2026-11-18 06:47 UTC+8]"),
+        ("Asia/Kolkata", "2026-11-18 04:17 UTC+5:30]"),
+        ("America/St_Johns", "2026-11-17 19:17 UTC-3:30]"),
+    ],
+)
+def test_a_model_is_shown_times_in_the_zone_of_the_memory(zone: str, shown: str) -> None:
+    at = int(datetime(2026, 11, 17, 22, 47, tzinfo=UTC).timestamp()) * 1_000_000
+    with Memory(
+        "sqlite://", model="gpt-4o", budget=SMALL, clock=lambda: at, time_zone=zone
+    ) as memory:
+        session = told(memory.session("chat"))
+        assert f"[turn 1, {shown}" in tail_of(session, "Where does the ferry leave?")
+        assert shown in recalled_text(session.recall("ferry"))
+        assert shown in recalled_text(session.recall("ferry", tokens=200))
+        tool = drive(RecallTool(session.awaiting).call({"turn_numbers": [2]}))
+        assert f"[第 2 轮，{shown}" in tool
+        assert f"time_zone='{zone}'" in repr(memory)
+
+
+def test_a_time_at_the_end_of_the_calendar_is_shown() -> None:
+    last = int(datetime.max.replace(tzinfo=UTC).timestamp() - 1) * 1_000_000
+    assert time_text(local_time(last, ZoneInfo("Asia/Shanghai"))) == "9999-12-31 23:59 UTC"

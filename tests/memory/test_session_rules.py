@@ -8,14 +8,14 @@ import pytest
 
 from turnfold import Budget, Memory
 from turnfold.errors import BudgetTooSmall, InvalidOption, NotFound
-from turnfold.memory import Session
+from turnfold.memory import Session, omitted_rules
 from turnfold.memory import session_rules as memory_rules
 from turnfold.memory.session_rules import RuleLedger
 from turnfold.records import RULES, SESSION
 from turnfold.rules import RuleTrust, StandingRule, extract_rules, taken_back
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope
-from turnfold.window import Context, Section
+from turnfold.window import Context, Outcome, Section
 
 SMALL = Budget(max_tokens=2_000)
 SAID = {
@@ -115,6 +115,30 @@ def test_a_huge_number_of_rules_stays_within_its_share(memory: Memory) -> None:
     cost = context.counter.count_text(shown(context))
     assert 0 < cost <= SMALL.tokens // 10
     assert SAID["en"] in shown(context), "what was said first is not pushed out by many"
+
+
+def test_rules_without_room_are_named_by_their_entries() -> None:
+    with Memory("sqlite://", model="gpt-4o", budget=Budget(max_tokens=1_000)) as memory:
+        session = memory.session("one")
+        rules = [f"Never tell a stranger the code {number:05d} of a door." for number in range(40)]
+        for rule in rules:
+            session.add_rule(rule)
+        session.user("hello")
+        context = session.context()
+    [left] = [fate for fate in context.fates if fate.start < 0]
+    assert context.receipt.count(Outcome.SHRUNK) == 0, "no message of the log is shortened"
+    assert "rules left out for lack of room, of entries " in str(context.receipt)
+    number, seqs = omitted_rules(left.reason)
+    assert number == len([rule for rule in rules if rule not in shown(context)]) > 20
+    assert seqs == (0,) * 20, "a receipt names the first of them only"
+
+
+def test_a_receipt_of_an_earlier_version_names_no_entries() -> None:
+    reason = (
+        "tail: 1,204 rules left out for lack of room; rules() lists them, and recall finds them"
+    )
+    assert omitted_rules(reason) == (1204, ())
+    assert omitted_rules("tail: state of 70 tokens left out") == (0, ())
 
 
 def test_rules_are_added_and_dropped_by_hand(memory: Memory) -> None:

@@ -189,7 +189,7 @@ class ToolCache:
             return None
         found = await session.findings.serve(call)
         if found is not None:
-            return served_text(found)
+            return served_text(found, zone=session.config.zone)
         await session.findings.ran(call.name)
         return None
 

@@ -17,9 +17,9 @@ import turnfold
 from turnfold.cli.command_group import TranslatedGroup
 from turnfold.cli.commands import add_commands
 from turnfold.cli.commands.options import StoreOption, TenantOption
-from turnfold.cli.demo.labels import language_of
+from turnfold.cli.demo.labels import is_language, language_of
 from turnfold.cli.exit_codes import report_errors
-from turnfold.cli.labels import translated
+from turnfold.cli.labels import problem_label, translated
 from turnfold.cli.mcp import mcp
 from turnfold.cli.proxy import proxy
 from turnfold.cli.serve import serve, tokens
@@ -122,6 +122,10 @@ def _start(
     del version  # handled by its callback, before anything else
     if encryption_key_file is not None:  # for every command, and the processes it starts
         os.environ["TURNFOLD_ENCRYPTION_KEY_FILE"] = str(encryption_key_file)
+    given = os.environ.get("TURNFOLD_LANG", "")
+    if given and not is_language(given):
+        note = f"TURNFOLD_LANG={given!r} is neither zh nor en, and is ignored"
+        typer.echo(f"turnfold: {translated(note)}", err=True)
     if context.invoked_subcommand is None:
         typer.echo(_first_steps())
 
@@ -306,9 +310,10 @@ def _show_linted(one: Linted) -> None:
     from turnfold.cli.output import printable
 
     for fault in one.faults:
-        typer.echo(f"{fault.path}: {fault.rule}: {fault.detail} [{fault.reference}]")
+        detail = problem_label(fault.detail)
+        typer.echo(f"{fault.path}: {fault.rule}: {detail} [{fault.reference}]")
     for change in one.changes:
-        typer.echo(translated(f"  repaired by: {change}"))
+        typer.echo(translated(f"  repaired by: {problem_label(change)}"))
     number = len(one.faults)
     name = f"{printable(one.conversation)}: " if one.conversation else ""
     faults = "fault" if number == 1 else "faults"

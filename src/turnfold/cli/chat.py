@@ -26,7 +26,7 @@ from rich.text import Text
 from turnfold.agent import Agent, Event, Sending, TextCame
 from turnfold.budget import Budget
 from turnfold.cli.exit_codes import error_text
-from turnfold.cli.labels import is_chinese, known_label, label, translated, with_singulars
+from turnfold.cli.labels import colon, is_chinese, known_label, label, translated, with_singulars
 from turnfold.cli.output import printable, without_controls
 from turnfold.cli.store import (
     LAST,
@@ -38,6 +38,7 @@ from turnfold.cli.store import (
     file_of,
     find_session,
     open_at,
+    time_zone,
 )
 from turnfold.errors import InvalidOption, StoreError, TurnfoldError
 from turnfold.memory import Memory, Session
@@ -162,7 +163,7 @@ class Quotes:
         session.user(text)
         self.quoted = tuple(Quoted(hit.seq, hit.message.role, hit.message.text) for hit in found)
         return "\n".join(
-            f"#{each.seq} {known_label(each.role)}: {each.text}" for each in self.quoted
+            f"#{each.seq} {known_label(each.role)}{colon()}{each.text}" for each in self.quoted
         )
 
 
@@ -267,7 +268,7 @@ def budget_line(receipt: Receipt) -> str:
     if receipt.wired and (changed := sum(change.times for change in receipt.changes)):
         line += f"；为 {receipt.wired.provider} 改动 {changed:,} 处"
     if receipt.previous:
-        line += f"，与上次提示相同的开头占 {receipt.prefix_share:.0%}"
+        line += f"，与上次提示词相同的开头占 {receipt.prefix_share:.0%}"
     return line
 
 
@@ -294,7 +295,12 @@ def _memory(
     address = address_of(store) if store else default_store()
     counter = None if name or session is None else _counter_of(address, session)
     return Memory(
-        address, model=name, counter=counter, budget=budget, encryption_key=encryption_keys()
+        address,
+        model=name,
+        counter=counter,
+        budget=budget,
+        time_zone=time_zone(),
+        encryption_key=encryption_keys(),
     )
 
 
@@ -418,7 +424,7 @@ class ChatCommands:
         self._console.print(Text(translated(text), style="dim"))
 
     def _quote(self, seq: int, message: Message) -> None:
-        text = f"#{seq} {known_label(message.role)}: {printable(message.text)}"
+        text = f"#{seq} {known_label(message.role)}{colon()}{printable(message.text)}"
         self._console.print(Text(text, style="dim"))
 
     def _help(self, _: str) -> None:
@@ -447,7 +453,7 @@ class ChatCommands:
     def _rules(self, _: str) -> None:
         rules = self._session.rules()
         for rule in rules:
-            text = f"{label(rule.kind)}: {printable(rule.text)}"
+            text = f"{label(rule.kind)}{colon()}{printable(rule.text)}"
             self._console.print(Text(text, style="dim"))
         if not rules:
             self._say("no rules yet")

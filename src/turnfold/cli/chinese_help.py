@@ -164,6 +164,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     ),
     "Other memories to evaluate too, separated by commas.": "同时评测这些方法，用逗号分开。",
     "Also serve MCP, at /mcp.": "同时在 /mcp 答复 MCP 客户端。",
+    "Time zone of the times that a model is shown, as Asia/Shanghai.": (
+        "给模型看的时间所用的时区，例如 Asia/Shanghai。"
+    ),
     "Also recall by meaning; needs the extra 'semantic'.": "也按含义召回；需要可选依赖 semantic。",
     "Replace secrets and personal data with labels before storing; key: TURNFOLD_REDACTION_KEY.": (
         "存储前把密钥和个人信息换成标签；标签的密钥：TURNFOLD_REDACTION_KEY。"
@@ -228,7 +231,9 @@ OPTIONS: Final[Mapping[str, str]] = {
         "在 http://HOST:PORT/mcp 监听，而不是标准输入。"
     ),
     "Refresh every so many seconds.": "过这么多秒再看一次。",
-    "Session id for a file with one conversation.": "只含一个会话的文件的名称。",
+    "Id under which to store the conversation of a file that has only one.": (
+        "文件只有一个会话时，以此 id 保存它。"
+    ),
     "Newest turns to keep verbatim. Default: 8.": "保留的最新轮次。默认：8。",
     "Not before this day or time, UTC.": "不早于此日期或时间（UTC）。",
     "Comma-separated: read, write, admin.": "read、write、admin 中的几个，用逗号分开。",

@@ -14,6 +14,45 @@ __all__ = ("MESSAGES",)
 
 
 _ERRORS: Final[Mapping[str, str]] = {
+    "no costs: {reason}": "不计费用：{reason}",
+    "no price for {model} in the prices of {date}; known: {known}. Pass a price file of your own in the same form": (
+        "{date} 的价目中没有 {model} 的价格；已有：{known}。可用 --prices 给出同样格式的价目文件"
+    ),
+    "unknown strategy {name}; use {known}, or several joined with '+'": (
+        "没有策略 {name}；可用：{known}，或用 + 连接几个"
+    ),
+    "no call to simulate: none of the {number} messages is an assistant's reply to another message": (
+        "没有可重放的调用：{number} 条消息中没有助手对其他消息的回答"
+    ),
+    "port={port} must be 0 to 65535; 0 picks a free port": "端口 {port} 须在 0 到 65535 之间；0 表示任选一个空闲端口",
+    "--upstream {address} is not the address of a provider: write https://api.openai.com": (
+        "--upstream {address} 不是服务商的地址：写成 https://api.openai.com"
+    ),
+    "there is no checkpoint {id} to drop: `turnfold checkpoints` lists them": (
+        "没有可弃用的检查点 {id}：`turnfold checkpoints` 会列出"
+    ),
+    "--host {host} can be reached from other machines, and without --tokens-file anybody could read and delete "
+    "everything. Create a token (turnfold tokens create), or listen on 127.0.0.1": (
+        "从其他机器可以访问 --host {host}；没有 --tokens-file，任何人都能读取和删除全部内容。"
+        "请创建访问令牌（turnfold tokens create），或监听 127.0.0.1"
+    ),
+    "line {line}: {number} items in {path} cannot be read: {problem}. Nothing was imported. Fix them, or skip them "
+    "with --skip-bad (skip_bad=True)": (
+        "{path} 从第 {line} 行起有 {number} 处无法读取：{problem}。没有导入任何内容；请改正，或用 --skip-bad 跳过"
+    ),
+    "line {line}: {number} item in {path} cannot be read: {problem}. Nothing was imported. Fix them, or skip them "
+    "with --skip-bad (skip_bad=True)": (
+        "{path} 从第 {line} 行起有 {number} 处无法读取：{problem}。没有导入任何内容；请改正，或用 --skip-bad 跳过"
+    ),
+    "line {line}: {path} has no messages in the format {format}. If it is in another format, name it: one of {known}": (
+        "{path}（第 {line} 行）：没有 {format} 格式的消息。若是别的格式，请指明：{known}"
+    ),
+    "unknown format {format}; use one of {known}": "没有格式 {format}，可以是：{known}",
+    'time_zone={name} is no IANA time zone that this system knows: write time_zone="Asia/Shanghai" or "UTC"; where '
+    "all are unknown, `pip install tzdata`": (
+        "本系统不认识时区 {name}：请写 IANA 名称，例如 Asia/Shanghai 或 UTC；若都不认识，请 `pip install tzdata`"
+    ),
+    "TURNFOLD_LANG={given} is neither zh nor en, and is ignored": "TURNFOLD_LANG={given} 既不是 zh 也不是 en，不起作用",
     "--json needs --once TEXT": "--json 须与 --once TEXT 一起使用",
     "--base-url needs --model, because it names only the server": (
         "--base-url 只指明服务器，须同时给出 --model"
@@ -31,7 +70,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "rotating needs a file with the new key and, on the next line, the old one: name it with --encryption-key-file": (
         "更换密钥需要一个文件：第一行是新密钥，下一行是旧密钥；用 --encryption-key-file 指明"
     ),
-    "this erases {what} for good: add --yes": "这会永久删除{what}：请加上 --yes",
+    "this erases {what} for good, which must be confirmed: add --yes": "需要确认：这会永久删除{what}，请加上 --yes",
     "not confirmed, so nothing was deleted": "未确认，没有删除任何内容",
     "to delete, give the whole id of the session: {name}": "要删除，请给出会话的完整 id：{name}",
     "cannot read the receipt {path}: {error}": "无法读取回执 {path}：{error}",
@@ -95,12 +134,15 @@ _ERRORS: Final[Mapping[str, str]] = {
     "the calls": (
         "{name} 不是调用：可用它的编号、id、{last} 或 {previous}；`turnfold explain {session} --list` 会列出调用"
     ),
-    "no call {name} in {session}: calls are numbered from 1 to {calls}": (
-        "{session} 中没有调用 {name}：调用的编号从 1 到 {calls}"
+    "a rule must have 1 to {most} characters, this one has {length}: shorten it, or use pin()": (
+        "规则须有 1 到 {most} 个字符，这条有 {length} 个：请缩短，或用 `turnfold pin`"
     ),
     "the call is named twice: give it as an argument or with --call": (
         "调用只能给出一次：作为参数，或用 --call"
     ),
+    "no call {name} in {session}: {reason}": "{session} 中没有调用 {name}：{reason}",
+    "calls are numbered from 1 to {calls}": "调用的编号从 1 到 {calls}",
+    "it has no calls yet": "它还没有调用",
     "session {session} has {calls} calls, so there is no {name}": (
         "会话 {session} 有 {calls} 次调用，因此没有 {name}"
     ),
@@ -138,6 +180,20 @@ _ERRORS: Final[Mapping[str, str]] = {
     "give either the sessions to export or --all, not both": "请给出要导出的会话，或 --all，二者取一",
     "mandatory parts need {needed} {unit} ({parts}) but the budget allows {allowed}. {remedy}": (
         "必需的部分要 {needed} {unit}（{parts}），预算只有 {allowed}。{remedy}"
+    ),
+    "mandatory parts need {needed} {unit} ({parts}) but their share of the budget of {budget} is {allowed}. {remedy}": (
+        "必需的部分要 {needed} {unit}（{parts}），但预算 {budget} 中它们的份额只有 {allowed}。{remedy}"
+    ),
+    "raise the budget ({arithmetic})": "请提高预算（{arithmetic}）",
+    "raise max_bytes ({most})": "请提高 max_bytes（{most}）",
+    "Nothing is left for the conversation: raise the budget ({arithmetic}) or send fewer tools": (
+        "没有剩给对话的部分：请提高预算（{arithmetic}），或少发一些工具"
+    ),
+    "Nothing is left for the conversation: raise the budget ({arithmetic})": (
+        "没有剩给对话的部分：请提高预算（{arithmetic}）"
+    ),
+    "The summary share is too small for a summary: raise the budget or the share, or clear the summary": (
+        "摘要的份额放不下摘要：请提高预算或份额，或清除摘要"
     ),
     "conversation {mark} is encrypted with the key {key}, and no key was given. Nothing was shown or written. Give "
     "the key: encryption_key=, or for commands and the service --encryption-key-file PATH or "
@@ -285,6 +341,9 @@ _OTHER: Final[Mapping[str, str]] = {
     "expires {day}": "有效期至 {day}",
     "used never": "从未使用",
     "used {day}": "上次使用 {day}",
+    "The link works once; the next one is printed when it was used. Ctrl-C ends the inspector.": (
+        "此链接只能用一次；用过后会显示下一个。按 Ctrl-C 结束检查器。"
+    ),
     "inspector (this link works once): {link}": "检查器（此链接只能用一次）：{link}",
     "token for programs, valid until this command ends: {token}": "供程序使用的访问令牌，到本程序结束为止：{token}",
     "token for clients, valid until this command ends: {token}": "供客户端使用的访问令牌，到本程序结束为止：{token}",

@@ -8,12 +8,21 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.demo.charts import Bar, BarPart, Legend
-from turnfold.cli.labels import is_chinese, known_label, label, reason_label, with_singulars
+from turnfold.cli.labels import (
+    colon,
+    counted,
+    is_chinese,
+    known_label,
+    label,
+    reason_label,
+    with_singulars,
+)
 from turnfold.cli.output import columns, is_plain, print_result, printable
 from turnfold.cli.store import open_session
 from turnfold.inspect import (
     CallPoint,
     ContextView,
+    LeftOut,
     call_numbers,
     call_point,
     context_view,
@@ -30,6 +39,7 @@ __all__ = (
     "draw_context",
     "figures",
     "height_of",
+    "left_out_line",
     "legend",
     "look_at_context",
     "show_context",
@@ -114,6 +124,8 @@ def bar(parts: Sequence[BarPart], *, plain: bool) -> Bar:
 
 
 _WIDEST = 120
+_RULE_SHOWN = 60
+"""Most characters of a left out rule that are shown."""
 
 
 def look_at_context(
@@ -136,6 +148,7 @@ def look_at_context(
             calls=[call_point(made, numbers.get(made.call, 0)) for made in at.calls],
             checkpoints=at.session.checkpoints(),
             status=at.session.status(),
+            rules=at.session.rules(),
             biggest=biggest,
         )
 
@@ -172,7 +185,8 @@ def draw_context(view: ContextView, console: Console) -> Iterator[RenderableType
             for item in view.biggest
         ]
         yield Text()
-        yield columns(console, ("tokens", "seq", "section", "biggest", "text"), rows, wide="text")
+        yield Text(label("the largest messages"), "dim")
+        yield columns(console, ("tokens", "seq", "section", "role", "text"), rows, wide="text")
 
 
 def _title(view: ContextView) -> Text:
@@ -197,13 +211,33 @@ def figures(tokens: int, allowed: int, certainty: str) -> str:
     return f"{tokens:,} / {allowed:,} tokens ({tokens / allowed:.0%}, {certain})"
 
 
+def left_out_line(left: LeftOut) -> str:
+    """Return one line about entries, rules or a part of the prompt that are not in it, and why."""
+    if left.entries:
+        span = f"{left.first}" if left.entries == 1 else f"{left.first}-{left.last}"
+        return f"{label(left.outcome)} {span}{colon()}{reason_label(left.reason)}"
+    if not left.rules:
+        return reason_label(left.reason)
+    line = f"{counted(left.rules, 'rules')} · {label('no room')}"
+    shown = [f"[{rule.seq or label('by hand')}] {_clipped(rule.text)}" for rule in left.named]
+    more = ["…"] if left.rules > len(shown) else []
+    stop = "；" if is_chinese() else "; "
+    return f"{line}{colon()}{stop.join((*shown, *more))}" if shown else line
+
+
+def _clipped(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= _RULE_SHOWN else f"{text[: _RULE_SHOWN - 1]}…"
+
+
 def _used(view: ContextView, width: int, *, plain: bool) -> Text:
     share = view.tokens / view.allowed
     line = Text(f"{label('used')} ", overflow="fold")
     line.append(figures(view.tokens, view.allowed, view.certainty), band(share))
     if view.delta is not None:
         up, down = ("+", "-") if plain else ("▲+", "▼-")
-        line.append(f"  {up if view.delta >= 0 else down}{abs(view.delta):,}")
+        change = f"{up if view.delta >= 0 else down}{abs(view.delta):,}"
+        line.append(f"  {label('{change} since the last call').format(change=change)}")
     drawn = sparkline(view.calls, width=min(width // 3, 40), plain=plain)
     if drawn:
         line.append(f"  {drawn}", "cyan")
@@ -216,6 +250,7 @@ def _used(view: ContextView, width: int, *, plain: bool) -> Text:
 
 def _facts(view: ContextView) -> Iterator[Text]:
     cache = view.cache
+    stop = "；" if is_chinese() else "; "
     if view.calls:
         text = label(
             "the last call repeats {share:.0%} of the one before ({tokens:,} tokens); window unmoved for {calls} calls"
@@ -225,7 +260,7 @@ def _facts(view: ContextView) -> Iterator[Text]:
         text = with_singulars(text)
         if cache.broken_by:
             number = next(each.number for each in view.calls if each.call == cache.broken_by)
-            text += "; " + label("last moved: call {number:,} ({reason})").format(
+            text += stop + label("last moved: call {number:,} ({reason})").format(
                 number=number, reason=reason_label(cache.reason)
             )
         yield _fact("cache", text)
@@ -233,8 +268,12 @@ def _facts(view: ContextView) -> Iterator[Text]:
         text = label("{folded:,} folded, {dropped:,} dropped, {shrunk:,} shortened").format(
             folded=view.folded, dropped=view.dropped, shrunk=view.shrunk
         )
-        reasons = "; ".join(dict.fromkeys(reason_label(one.reason) for one in view.left_out))
-        yield _fact("left out", f"{text}{f' ({reasons})' if reasons else ''}")
+        ranges = (one.reason for one in view.left_out if one.entries)
+        reasons = stop.join(dict.fromkeys(map(reason_label, ranges)))
+        if reasons:
+            text = f"{text}（{reasons}）" if is_chinese() else f"{text} ({reasons})"
+        yield _fact("left out", text)
+    yield from (_fact("left out", left_out_line(one)) for one in view.left_out if not one.entries)
 
     if view.fold_failures:
         text = label(

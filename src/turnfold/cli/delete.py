@@ -76,7 +76,8 @@ def _confirm(what: str, name: str, *, asked: bool) -> None:
         return
     named = repr(printable(name))
     if not sys.stdin.isatty():
-        raise InvalidOption(f"this erases {label(what).format(name=named)} for good: add --yes")
+        erased = label(what).format(name=named)
+        raise InvalidOption(f"this erases {erased} for good, which must be confirmed: add --yes")
     question = label("erase {what} for good? [y/N] ").format(what=label(what).format(name=named))
     if input(question).strip().lower() not in ("y", "yes", "是"):
         raise InvalidOption("not confirmed, so nothing was deleted")

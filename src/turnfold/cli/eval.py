@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.context_budget import height_of
-from turnfold.cli.labels import label, with_singulars
+from turnfold.cli.labels import colon, label, with_singulars
 from turnfold.cli.output import is_plain, print_result, printable, progressing, tables
 from turnfold.cli.replay import has_price, read_file, require_messages
 from turnfold.cli.store import find_sessions, log_pages, open_at, session_in, sessions_in
@@ -158,7 +158,7 @@ def _draw(found: Evaluation, console: Console) -> Iterator[RenderableType]:
             text = text.format(method=row.method, budget=row.budget, reason=row.refused)
             yield Text(printable(text), "red", overflow="fold")
     for each in found.skipped:
-        yield Text(f"{label('left out')}: {printable(each)}", "yellow", overflow="fold")
+        yield Text(f"{label('left out')}{colon()}{printable(each)}", "yellow", overflow="fold")
     yield Text(_notes(found), "dim", overflow="fold")
     about = label(
         "atoms: names, numbers and dates of folded entries that calls still send; R@5, P@5: share of the evidence "

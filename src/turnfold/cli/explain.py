@@ -8,8 +8,16 @@ from dataclasses import dataclass, replace
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.context_budget import band, bar, budget_parts, counter_line, figures, legend
-from turnfold.cli.labels import counted, known_label, label, reason_label, with_singulars
+from turnfold.cli.context_budget import (
+    band,
+    bar,
+    budget_parts,
+    counter_line,
+    figures,
+    left_out_line,
+    legend,
+)
+from turnfold.cli.labels import colon, counted, known_label, label, reason_label, with_singulars
 from turnfold.cli.output import (
     as_json,
     columns,
@@ -77,7 +85,8 @@ def explain_call(
     """Return the messages of a call, by default of the newest; with `full`, each message has its whole text."""
     with open_session(store, tenant, session, calls=2) as at:
         explained = at.session.explain(find_call(at, call or LAST))
-        view = call_view(explained, drive(call_numbers(at.session.awaiting)))
+        numbers = drive(call_numbers(at.session.awaiting))
+        view = call_view(explained, numbers, rules=at.session.rules(ended=True))
     if not full:
         return view
     whole = zip(view.items, explained.messages, strict=True)
@@ -140,7 +149,7 @@ def show_calls(found: CallList, *, json: bool) -> None:
         )
         for call in found.calls
     ]
-    heads = ("call", "seq", "tokens", "used", "prefix", "folded", "dropped", "changed")
+    heads = ("call", "seq", "tokens", "used", "prefix", "folded", "dropped", "created")
     only = (0, 1, 2, 3, 4) if console.width < 70 else None
     console.print(columns(console, heads, rows, only=only))
     if found.total > len(found.calls):
@@ -199,10 +208,8 @@ def _draw_call(view: CallView, console: Console, *, full: bool) -> Iterator[Rend
         text = label("shortened to fit: entries {entries}; each keeps its beginning and its end")
         yield Text(text.format(entries=", ".join(shortened)), "dim", overflow="fold")
     for left in view.left_out:
-        span = f"{left.first}" if left.first == left.last else f"{left.first}-{left.last}"
-        yield Text(
-            f"{label(left.outcome)} {span}: {reason_label(left.reason)}", "dim", overflow="fold"
-        )
+        about = "" if left.entries else f"{label('left out')}  "
+        yield Text(f"{about}{left_out_line(left)}", "dim", overflow="fold")
 
 
 def _whole_items(items: Sequence[SentItem]) -> Iterator[RenderableType]:
@@ -260,7 +267,7 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
     text = same.format(messages=found.same, tokens=found.same_tokens, rest=found.rebilled)
     yield Text(with_singulars(text), overflow="fold")
     for reason in found.reasons:
-        yield Text(f"{label('reason')}: {reason_label(reason)}", "yellow", overflow="fold")
+        yield Text(f"{label('reason')}{colon()}{reason_label(reason)}", "yellow", overflow="fold")
     first = found.first
     if first is not None:
         where = first.after or first.before

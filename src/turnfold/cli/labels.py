@@ -12,17 +12,20 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from turnfold.cli.chinese_faults import FAULTS, PROBLEMS
 from turnfold.cli.chinese_messages import MESSAGES
 from turnfold.cli.demo.labels import language_of
 from turnfold.inspect import translate_reason
 
 __all__ = (
     "CHINESE",
+    "colon",
     "counted",
     "entries_and_turns",
     "is_chinese",
     "known_label",
     "label",
+    "problem_label",
     "reason_label",
     "translated",
     "with_singulars",
@@ -41,7 +44,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "begin a new session": "开始新会话",
     "end the chat, as Ctrl-D does": "结束聊天，与 Ctrl-D 相同",
     "#": "#",
-    "bound": "上限",
+    "bound": "上界",
     "estimate": "估计",
     "exact": "精确",
     "injected": "插入",
@@ -69,13 +72,14 @@ _WORDS: Final[Mapping[str, str]] = {
     "assistant": "助手",
     "atoms": "要素",
     "bad": "问题",
-    "biggest": "最大",
     "budget": "预算",
+    "by hand": "手工添加",
     "cache": "缓存",
     "cached": "缓存命中",
     "call": "调用",
     "calls": "调用",
     "changed": "更新",
+    "created": "时间",
     "checkpoint": "检查点",
     "commits": "提交",
     "conversation": "会话",
@@ -103,11 +107,13 @@ _WORDS: Final[Mapping[str, str]] = {
     "kind": "种类",
     "largest": "最大一次",
     "left out": "未发送",
+    "left out of the import": "未导入",
     "method": "方法",
     "new": "新增",
     "no cache": "无缓存",
     "model folds": "模型折叠",
     "folds cached": "折叠缓存率",
+    "no room": "规则的份额已满",
     "no sessions": "没有会话",
     "nothing found": "没有找到",
     "over budget": "超预算",
@@ -258,7 +264,7 @@ _SENTENCES: Final = (
     ),
     (
         "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}",
-        "检查点 {id}：到第 {upto:,} 条记录，保真度 {fidelity:.0%}，可信级别 {trust}",
+        "检查点 {id}：到第 {upto:,} 条记录，保真度 {fidelity:.0%}，来源 {trust}",
     ),
     (
         "{shown:,} of {total:,} entries; -n and --after show others, --full whole messages",
@@ -277,7 +283,7 @@ _SENTENCES: Final = (
             "fidelity: share of the names, numbers and dates of the folded entries that the summary still has; "
             "trust: the least trusted author among them"
         ),
-        "保真度：摘要中仍有多少被折叠记录里的名称、数字和日期；可信级别：这些记录中最不可信的作者",
+        "保真度：摘要中仍有多少被折叠记录里的名称、数字和日期；来源：这些记录中最不可信的作者",
     ),
     (
         (
@@ -293,7 +299,13 @@ _SENTENCES: Final = (
         ),
         "自上个检查点以来折叠失败 {failures} 次，最近一次是 {error}：在成功之前，较早的轮次以摘录代替",
     ),
-    ("upper bound", "上限"),
+    ("upper bound", "上界"),
+    (
+        "nothing found for {query} (store {store}, tenant {tenant})",
+        "没有找到“{query}”（存储 {store}，租户 {tenant}）",
+    ),
+    ("the largest messages", "最大的消息"),
+    ("{change} since the last call", "比上次调用 {change}"),
     ("no checkpoints", "没有检查点"),
     ("dropped; later contexts leave it out:", "已弃用，之后的上下文不再展示："),
     (
@@ -428,6 +440,11 @@ def entries_and_turns(entries: int, turns: int) -> str:
     )
 
 
+def colon() -> str:
+    """Return the colon before a value: of full width in Chinese."""
+    return "：" if is_chinese() else ": "
+
+
 def is_chinese() -> bool:
     """Return True if TURNFOLD_LANG, or else the locale, is Chinese."""
     return language_of(os.environ) == "zh"
@@ -435,19 +452,30 @@ def is_chinese() -> bool:
 
 def translated(text: str) -> str:
     """Return a sentence translated for the locale; unchanged if `chinese_messages` has no translation."""
-    if not is_chinese():
-        return text
-    for pattern, chinese in _patterns():
+    return _chinese(text, MESSAGES) if is_chinese() else text
+
+
+def problem_label(text: str) -> str:
+    """Return what `turnfold lint` or `turnfold import` reports about a file, in the language of the locale."""
+    return _chinese(text, _FILE_REPORTS) if is_chinese() else text
+
+
+def _chinese(text: str, table: Mapping[str, str]) -> str:
+    for pattern, chinese in _patterns(table is _FILE_REPORTS):
         if found := pattern.fullmatch(text):
             values = found.groupdict()
-            return chinese.format(**{name: _nested(name, each) for name, each in values.items()})
+            return chinese.format(
+                **{name: _nested(name, each, table) for name, each in values.items()}
+            )
     return text
 
 
-def _nested(name: str, value: str) -> str:
+def _nested(name: str, value: str, table: Mapping[str, str]) -> str:
     """Return the value of a placeholder; a sentence inside a sentence is translated too."""
     if name in ("reason", "remedy"):
-        return translated(value)
+        return _chinese(value, table)
+    if name == "problem":
+        return "；".join(_chinese(each, _FILE_REPORTS) for each in value.split("; "))
     if name == "unit":
         return {"tokens": "token", "messages": "条消息", "bytes": "字节"}.get(value, value)
     if name == "facts":
@@ -455,20 +483,24 @@ def _nested(name: str, value: str) -> str:
         return "，".join(f"{known_label(what)}{blank}{rest}" for what, blank, rest in facts)
     if name == "parts":
         parts = (part.rpartition(": ") for part in value.split(" + "))
-        return " + ".join(f"{translated(what)}{colon}{size}" for what, colon, size in parts)
+        return " + ".join(f"{_chinese(what, table)}{colon}{size}" for what, colon, size in parts)
     return value
 
 
+_FILE_REPORTS: Final[Mapping[str, str]] = {**FAULTS, **PROBLEMS}
+
+
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return the translated sentences as patterns that match the sentence with any values; longest fixed text first."""
-    fixed = {english: len(re.sub(r"{\w+}", "", english)) for english in MESSAGES}
+def _patterns(reports: bool) -> tuple[tuple[re.Pattern[str], str], ...]:  # noqa: FBT001 (private)
+    """Return the translated sentences as patterns that match them with values; longest fixed text first."""
+    table = _FILE_REPORTS if reports else MESSAGES
+    fixed = {english: len(re.sub(r"{\w+}", "", english)) for english in table}
     return tuple(
         (
             re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(english)), re.DOTALL),
-            MESSAGES[english],
+            table[english],
         )
-        for english in sorted(MESSAGES, key=lambda each: -fixed[each])
+        for english in sorted(table, key=lambda each: -fixed[each])
     )
 
 

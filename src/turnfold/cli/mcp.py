@@ -17,6 +17,7 @@ from turnfold.cli.commands.options import (
     SemanticOption,
     StoreOption,
     TenantOption,
+    TimeZoneOption,
     TokensFileOption,
     chosen_redactor,
 )
@@ -46,6 +47,7 @@ def mcp(
     model: Annotated[str, typer.Option(help="Model to count tokens for.")] = "",
     max_tokens: _Most = 4_000,
     allow: _Allow = None,
+    time_zone: TimeZoneOption = "UTC",
     semantic: SemanticOption = False,
     redact: RedactOption = False,
     http: _Http = False,
@@ -92,6 +94,7 @@ def mcp(
             allow_hosts=tuple(allow_host or ()),
             allow_origins=tuple(allow_origin or ()),
             model=model,
+            time_zone=time_zone,
             semantic=semantic,
             redact=chosen_redactor(wanted=redact),
             encryption_key=encryption_keys(),

@@ -12,6 +12,7 @@ from turnfold.cli.commands.options import (
     ListenHost,
     ListenPort,
     StoreOption,
+    TimeZoneOption,
     TokensFileOption,
 )
 
@@ -55,6 +56,7 @@ def proxy(
     store: StoreOption = None,
     budget: _Budget = 0,
     model_budget: _ModelBudget = None,
+    time_zone: TimeZoneOption = "UTC",
     session: _Session = "",
     host: ListenHost = "127.0.0.1",
     port: ListenPort = 8789,
@@ -82,6 +84,7 @@ def proxy(
                 encryption_key=encryption_keys(),
                 budget=budget,
                 model_budgets=dict(map(_model_budget, model_budget or ())),
+                time_zone=time_zone,
                 session=session,
                 host=host,
                 port=port,

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from rich.text import Text
 
 from turnfold.budget import Budget
-from turnfold.cli.labels import entries_and_turns, label, with_singulars
+from turnfold.cli.labels import entries_and_turns, label, translated, with_singulars
 from turnfold.cli.output import as_json, make_console, printable, progressing, tables
 from turnfold.cli.store import counter_of, log_pages, open_session
 from turnfold.errors import InvalidExport, InvalidOption, NotFound, UnknownModel
@@ -217,7 +217,7 @@ def has_price(model: str, table: PriceTable) -> bool:
     try:
         table.price(model)
     except UnknownModel as error:
-        sys.stderr.write(f"turnfold: no costs: {error}\n")
+        sys.stderr.write(f"turnfold: {translated(f'no costs: {error}')}\n")
         return False
     return True
 

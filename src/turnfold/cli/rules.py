@@ -80,8 +80,10 @@ def list_rules(store: str | None, tenant: str, session: str, *, ended: bool = Fa
         )
 
 
-def change_rules(store: str | None, tenant: str, session: str, *, add: str, drop: str) -> None:
-    """Drop the rules with the id or entry number `drop`, and add the rule `add`; an empty text does nothing."""
+def change_rules(
+    store: str | None, tenant: str, session: str, *, add: str | None, drop: str
+) -> None:
+    """Drop the rules with this id, or of the entry with this seq, and add a rule; one without text is refused."""
     with open_session(store, tenant, session, calls=1) as at:
         if drop:
             named = [each for each in at.session.rules() if drop in (each.id, str(each.seq))]
@@ -92,7 +94,7 @@ def change_rules(store: str | None, tenant: str, session: str, *, add: str, drop
                 )
             for each in named:
                 at.session.drop_rule(each.id)
-        if add:
+        if add is not None:
             at.session.add_rule(add)
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
-from turnfold.cli.labels import known_label, label
+from turnfold.cli.labels import colon, known_label, label
 from turnfold.cli.output import (
     as_json,
     is_plain,
@@ -193,9 +193,9 @@ def show_found(result: SearchScreen, *, json: bool) -> None:
         return
     console = make_console()
     if not result.found:
-        console.print(
-            f"{label('nothing found')}: {result.store}, {label('tenant')} {printable(result.tenant)}"
-        )
+        text = label("nothing found for {query} (store {store}, tenant {tenant})")
+        query, tenant = printable(result.query), printable(result.tenant)
+        console.print(Text(text.format(query=query, store=result.store, tenant=tenant)))
     for each in result.found:
         what = known_label(each.role) if each.role else f"{each.kind} {each.key}"
         place = f"#{each.seq}  {label('turn')} {each.turn}" if each.role else ""
@@ -214,7 +214,7 @@ def show_recalled(recalled: RecallScreen, *, json: bool) -> None:
         return
     console = make_console()
     if not recalled.recalled:
-        console.print(f"{label('nothing found')}: {printable(recalled.session)}")
+        console.print(Text(f"{label('nothing found')}{colon()}{printable(recalled.session)}"))
     elif recalled.tokens is not None:
         for line in recalled.text.splitlines():
             console.print(Text(printable(line)))

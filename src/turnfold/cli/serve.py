@@ -22,6 +22,7 @@ from turnfold.cli.commands.options import (
     RedactOption,
     SemanticOption,
     StoreOption,
+    TimeZoneOption,
     TokensFileOption,
     chosen_redactor,
 )
@@ -83,6 +84,7 @@ def serve(
     tenant: _Tenant = "default",
     model: _Model = "",
     budget: _Tokens = None,
+    time_zone: TimeZoneOption = "UTC",
     semantic: SemanticOption = False,
     redact: RedactOption = False,
     max_body: _Body = 8 * 1024 * 1024,
@@ -119,6 +121,7 @@ def serve(
             limits=replace(limits, quota=quota, stored=quota_bytes, answer_hours=answer_hours),
             model=model,
             budget=Budget(max_tokens=budget) if budget is not None else None,
+            time_zone=time_zone,
             semantic=semantic,
             redact=chosen_redactor(wanted=redact),
             encryption_key=encryption_keys(),

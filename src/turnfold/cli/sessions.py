@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from turnfold.cli.context_budget import curve_legend, sparkline
-from turnfold.cli.labels import counted, label
+from turnfold.cli.labels import colon, counted, label
 from turnfold.cli.output import (
     as_json,
     columns,
@@ -135,7 +135,9 @@ def show_sessions(found: SessionsScreen, *, json: bool) -> None:
         return
     console = make_console()
     if not found.sessions:
-        console.print(f"{label('no sessions')}: {found.store}, {label('tenant')} {found.tenant}")
+        console.print(
+            f"{label('no sessions')}{colon()}{found.store}, {label('tenant')} {found.tenant}"
+        )
         return
     plain = is_plain(console)
     rows = [

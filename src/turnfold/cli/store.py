@@ -64,6 +64,7 @@ __all__ = (
     "require_store",
     "session_in",
     "sessions_in",
+    "time_zone",
 )
 
 
@@ -86,6 +87,11 @@ def encryption_keys(environment: Mapping[str, str] | None = None) -> list[str] |
     """Return the keys in the file that TURNFOLD_ENCRYPTION_KEY_FILE names; None if it is not set."""
     path = (os.environ if environment is None else environment).get("TURNFOLD_ENCRYPTION_KEY_FILE")
     return read_key_file(path) if path else None
+
+
+def time_zone() -> str:
+    """Return the name of the time zone in which models are shown times: TURNFOLD_TIME_ZONE, by default UTC."""
+    return os.environ.get("TURNFOLD_TIME_ZONE") or "UTC"
 
 
 def address_of(store: str | None) -> str:
@@ -209,10 +215,18 @@ def session_in(
     """Return a session of an open store with its newest calls and budget, for reading."""
     head = drive(opened.store.head(opened.scope, conversation))
     counter = counter or counter_of(head)
-    usual = Memory(opened.store, scope=opened.scope, counter=counter)
+    zone = time_zone()
+    usual = Memory(opened.store, scope=opened.scope, counter=counter, time_zone=zone)
     recent = drive(recent_calls(usual.session(conversation).awaiting, most=calls))
     limit = _budget(usual, recent, budget, model)
-    memory = Memory(opened.store, scope=opened.scope, counter=counter, budget=limit, fold="manual")
+    memory = Memory(
+        opened.store,
+        scope=opened.scope,
+        counter=counter,
+        budget=limit,
+        fold="manual",
+        time_zone=zone,
+    )
     return OpenedSession(opened, memory, memory.session(conversation), head, tuple(recent), limit)
 
 
@@ -302,6 +316,10 @@ def find_session(opened: Opened, name: str) -> str:
     )
 
 
+def _numbered(numbers: Mapping[str, int]) -> str:
+    return f"calls are numbered from 1 to {len(numbers)}" if numbers else "it has no calls yet"
+
+
 def find_call(at: OpenedSession, name: str) -> str:
     """Return the id of the call that a command line names: its number, its id, `@last` or `@prev`."""
     calls = at.calls
@@ -315,9 +333,7 @@ def find_call(at: OpenedSession, name: str) -> str:
     numbers = drive(call_numbers(at.session.awaiting))
     if name.isdecimal():
         if not 1 <= int(name) <= len(numbers):
-            raise NotFound(
-                f"no call {name} in {at.session.id!r}: calls are numbered from 1 to {len(numbers)}"
-            )
+            raise NotFound(f"no call {name} in {at.session.id!r}: {_numbered(numbers)}")
         return list(numbers)[int(name) - 1]
     parts = _CALL.fullmatch(name)
     if parts is None:
@@ -327,7 +343,5 @@ def find_call(at: OpenedSession, name: str) -> str:
         )
     call = call_key(int(parts[1]), int(parts[2]))
     if call not in numbers:
-        raise NotFound(
-            f"no call {name} in {at.session.id!r}: calls are numbered from 1 to {len(numbers)}"
-        )
+        raise NotFound(f"no call {name} in {at.session.id!r}: {_numbered(numbers)}")
     return call

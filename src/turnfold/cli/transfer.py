@@ -16,7 +16,7 @@ from typing import IO, NamedTuple, cast
 
 from rich.text import Text
 
-from turnfold.cli.labels import label, with_singulars
+from turnfold.cli.labels import colon, label, problem_label, with_singulars
 from turnfold.cli.output import Reporter, as_json, make_console, printable, progressing
 from turnfold.cli.store import (
     Opened,
@@ -298,7 +298,7 @@ def show_imported(done: Imported, *, json: bool) -> None:
         continued=len(done.continued),
         already=done.already,
     )
-    console.print(Text(with_singulars(f"{outcome}: {text}")))
+    console.print(Text(with_singulars(f"{outcome}{colon()}{text}")))
     for name in (*done.conversations[:5], *done.continued[:5]):
         console.print(Text(f"  {printable(name)}", "dim"))
     for each in done.completed:
@@ -309,12 +309,19 @@ def show_imported(done: Imported, *, json: bool) -> None:
         console.print(Text(f"  {text}", "dim"))
     for what, times in sorted(done.ignored.items()):
         text = label("not imported: {times:,} x {what}")
-        console.print(Text(f"  {text.format(times=times, what=printable(what))}", "dim"))
+        console.print(
+            Text(f"  {text.format(times=times, what=printable(problem_label(what)))}", "dim")
+        )
     for name in done.erased:
         text = label("left out, because it was deleted from this store: {name}")
         console.print(Text(f"  {text.format(name=printable(name))}", "yellow"))
     for bad in done.bad:
-        console.print(Text(f"  {label('left out')}: {printable(str(bad))}", "yellow"))
+        console.print(
+            Text(
+                f"  {label('left out of the import')}{colon()}{printable(problem_label(str(bad)))}",
+                "yellow",
+            )
+        )
     if done.bad_total > len(done.bad):
         text = label("and {more:,} more left out").format(more=done.bad_total - len(done.bad))
         console.print(Text(f"  {text}", "yellow"))

@@ -13,8 +13,12 @@ import typer
 
 from turnfold.cli.commands.options import StoreOption, TenantOption
 from turnfold.cli.exit_codes import report_errors
+from turnfold.cli.labels import translated
 
 __all__ = ("ui",)
+
+
+_ONCE = "The link works once; the next one is printed when it was used. Ctrl-C ends the inspector."
 
 
 def ui(
@@ -28,7 +32,7 @@ def ui(
 ) -> None:
     """Show sessions, calls and contexts in a browser. Ctrl-C ends it."""
     with report_errors():
-        from turnfold.cli.store import address_of, encryption_keys, require_store
+        from turnfold.cli.store import address_of, encryption_keys, require_store, time_zone
         from turnfold.service import ROOT, LocalAccess, ServiceOptions, inspector_beside, run
 
         address = address_of(store)
@@ -40,6 +44,7 @@ def ui(
         def on_listening(where: str) -> None:
             local.on_used = lambda: typer.echo(local.link(f"{where}{ROOT}"))
             typer.echo(local.link(f"{where}{ROOT}"))
+            typer.echo(translated(_ONCE), err=True)
             if not no_browser:
                 _open(local.link(f"{where}{ROOT}"))
 
@@ -49,6 +54,7 @@ def ui(
             local=local,
             tenant=tenant,
             fold="manual",
+            time_zone=time_zone(),
             encryption_key=encryption_keys(),
             drain=1.0,
         )

@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import Literal, NamedTuple, TypeAlias, cast
 
@@ -37,7 +36,6 @@ __all__ = (
     "pick_excerpt",
     "shorten_outline",
     "split_json_rows",
-    "time_text",
 )
 
 
@@ -49,7 +47,6 @@ _SAMPLE = 500
 """Number of characters of each text that are checked to find the language."""
 _SAMPLES = 8
 """Number of texts that are checked to find the language."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +118,6 @@ def language_of(texts: Iterable[str]) -> Language:
         han += len(_HAN.findall(text[:_SAMPLE]))
         latin += len(_LATIN_WORD.findall(text[:_SAMPLE]))
     return "zh" if han and han >= latin else "en"
-
-
-def time_text(created: int) -> str:
-    """Format microseconds since 1970 as a UTC time."""
-    return f"{_EPOCH + timedelta(microseconds=created):%Y-%m-%d %H:%M} UTC"
 
 
 _SENTENCE = late_pattern(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 
 from turnfold._late_names import late_pattern
 from turnfold.findings.excerpts import (
@@ -20,10 +21,17 @@ from turnfold.findings.excerpts import (
     pick_excerpt,
     shorten_outline,
     split_json_rows,
-    time_text,
 )
 from turnfold.records import TOC, Finding
-from turnfold.text import clip, fence, indented_whole, one_line, search_terms
+from turnfold.text import (
+    clip,
+    fence,
+    indented_whole,
+    local_time,
+    one_line,
+    search_terms,
+    time_text,
+)
 
 __all__ = (
     "FindingItem",
@@ -58,13 +66,16 @@ class FindingItem:
     toc: bool = False
 
 
-def served_text(finding: Finding) -> str:
+def served_text(finding: Finding, *, zone: tzinfo = UTC) -> str:
     """Return the text of a remembered tool result.
 
     Its first line says that it comes from memory, and from which turn.
+    The time of the call is written in the time `zone`.
     """
     labels = LABELS[language_of([finding.content])]
-    first = labels.served.format(turn=finding.turn, time=time_text(finding.created))
+    first = labels.served.format(
+        turn=finding.turn, time=time_text(local_time(finding.created, zone))
+    )
     return f"{first}\n{finding.content}"
 
 

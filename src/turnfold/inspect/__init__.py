@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         CallView,
         ContextView,
         LeftOut,
+        LeftOutRule,
         SentItem,
         call_numbers,
         call_point,
@@ -68,6 +69,7 @@ __all__ = (
     "FoldPrompt",
     "FoldRecorder",
     "LeftOut",
+    "LeftOutRule",
     "LogCosts",
     "SentItem",
     "SimulatedCall",
@@ -101,8 +103,8 @@ _HOMES = {
     "turnfold.inspect.chinese_reasons": "REASONS translate_reason",
     "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
     "Simulation SimulationPlan plan_for simulate",
-    "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut SentItem call_numbers call_point "
-    "call_view context_view excerpt left_out recent_calls sent_items with_tail_parts",
+    "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut LeftOutRule SentItem call_numbers "
+    "call_point call_view context_view excerpt left_out recent_calls sent_items with_tail_parts",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

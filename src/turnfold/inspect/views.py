@@ -11,8 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turnfold.errors import InvalidOption
-from turnfold.memory import AsyncSession, Explanation, Manifest, SessionStatus, call_key
+from turnfold.memory import (
+    AsyncSession,
+    Explanation,
+    Manifest,
+    SessionStatus,
+    call_key,
+    omitted_rules,
+)
 from turnfold.records import Checkpoint, Message, ToolCall, message_digest
+from turnfold.rules import StandingRule
+from turnfold.text import clean_text, single_line
 from turnfold.window import Context, Outcome, Section
 
 __all__ = (
@@ -21,6 +30,7 @@ __all__ = (
     "CallView",
     "ContextView",
     "LeftOut",
+    "LeftOutRule",
     "SentItem",
     "call_numbers",
     "call_point",
@@ -109,14 +119,28 @@ class SentItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutRule:
+    """A rule that a call had no room for."""
+
+    seq: int
+    """Seq of the entry that states the rule; 0 if it was added by hand."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A range of the log that is not in the prompt, and why."""
+    """A range of the log, rules, or a part of system, summary or tail that the prompt does not have, and why."""
 
     first: int
+    """First seq of the range; 0 (and -1 as the last) if it is no range of the log."""
     last: int
     outcome: str
-    """What was done with the entries: `folded` or `dropped`."""
+    """What was done: `folded` or `dropped` with entries, `left out` with rules, `shrunk` with a part of the tail."""
     reason: str
+    rules: int = 0
+    """Number of rules that were left out."""
+    named: tuple[LeftOutRule, ...] = ()
+    """Those of them that the ledger still has; at most 20."""
 
     @property
     def entries(self) -> int:
@@ -150,13 +174,37 @@ def _ranges(context: Context) -> list[_Range]:
     return [(fate.start, fate.stop, str(fate.outcome), fate.reason) for fate in context.fates]
 
 
-def left_out(fates: Iterable[_Range]) -> tuple[LeftOut, ...]:
-    """Return the ranges of the log that are not in the prompt, oldest first."""
-    return tuple(
+def left_out(
+    fates: Iterable[_Range], *, rules: Sequence[StandingRule] = (), tail: str = ""
+) -> tuple[LeftOut, ...]:
+    """Return what is not in the prompt: ranges of the log, oldest first, then rules and parts that were shortened.
+
+    `rules` are the rules that were active; those that the text of the `tail` lists were not left out.
+    """
+    fates = sorted(fates)
+    entries = (
         LeftOut(first=start, last=stop - 1, outcome=outcome, reason=reason)
-        for start, stop, outcome, reason in sorted(fates)
+        for start, stop, outcome, reason in fates
         if outcome in (Outcome.FOLDED, Outcome.DROPPED) and start >= 0
     )
+    others = (
+        _left_out_part(outcome, reason, rules, tail)
+        for start, _, outcome, reason in fates
+        if start < 0
+    )
+    return *entries, *others
+
+
+def _left_out_part(outcome: str, reason: str, rules: Sequence[StandingRule], tail: str) -> LeftOut:
+    number, seqs = omitted_rules(reason)
+    listed = tail.partition("<rules ")[2].partition("</rules ")[0]
+    named = tuple(
+        LeftOutRule(seq=rule.seq, text=rule.text)
+        for rule in rules
+        if rule.seq in seqs and single_line(clean_text(rule.text)) not in listed
+    )
+    outcome = "left out" if number else outcome
+    return LeftOut(first=0, last=-1, outcome=outcome, reason=reason, rules=number, named=named)
 
 
 def _rows(
@@ -347,9 +395,19 @@ def call_point(manifest: Manifest, number: int = 0) -> CallPoint:
     )
 
 
-def call_view(explained: Explanation, numbers: Mapping[str, int] | None = None) -> CallView:
-    """Return the messages of a call, and what was left out of the log; `numbers` are the call numbers, by call id."""
+def call_view(
+    explained: Explanation,
+    numbers: Mapping[str, int] | None = None,
+    *,
+    rules: Sequence[StandingRule] = (),
+) -> CallView:
+    """Return the messages of a call, and what was left out of the log.
+
+    `numbers` are the call numbers, by call id; `rules` all rules of the session, also ended ones, to name those that
+    had no room.
+    """
     manifest, numbers = explained.manifest, numbers or {}
+    active = [rule for rule in rules if rule.state == "active" or rule.ended > manifest.seq]
     return CallView(
         point=call_point(manifest, numbers.get(manifest.call, 0)),
         calls=len(numbers),
@@ -357,7 +415,7 @@ def call_view(explained: Explanation, numbers: Mapping[str, int] | None = None) 
         window=int(manifest.budget["context_window"]),
         reserve=manifest.budget["reserve_ratio"],
         items=sent_items(explained),
-        left_out=left_out(manifest.fates),
+        left_out=left_out(manifest.fates, rules=active, tail=manifest.tail),
         recalled=manifest.recalled,
         tail=explained.tail,
     )
@@ -439,6 +497,7 @@ def context_view(
     calls: Sequence[CallPoint] = (),
     checkpoints: Sequence[Checkpoint] = (),
     status: SessionStatus | None = None,
+    rules: Sequence[StandingRule] = (),
     threshold: float = 0.75,
     biggest: int = 5,
 ) -> ContextView:
@@ -446,6 +505,7 @@ def context_view(
     receipt, budget = context.receipt, context.budget
     items = sent_items(context)
     live = checkpoints[-1] if checkpoints else None
+    tail = "\n".join(message.text for message in context.section(Section.TAIL))
     return ContextView(
         conversation=conversation,
         counter=context.counter.name,
@@ -471,7 +531,7 @@ def context_view(
         cache=_cache(calls),
         calls=tuple(calls),
         biggest=tuple(heapq.nlargest(biggest, items, key=lambda item: (item.tokens, -item.index))),
-        left_out=left_out(_ranges(context)),
+        left_out=left_out(_ranges(context), rules=rules, tail=tail),
         tail=context.tail_parts(),
         fold_failures=status.fold_failures if status else 0,
         fold_error=status.fold_error if status else "",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from turnfold.memory.embedding_index import Meanings, MeaningStatus
     from turnfold.memory.erasure import ErasedConversation, ErasureCheck, ErasureReceipt
     from turnfold.memory.folding import FoldCall, Folder, FoldRange
+    from turnfold.memory.live_window import omitted_rules
     from turnfold.memory.memory import AsyncMemory, SessionCache, make_config
     from turnfold.memory.memory_search import SearchResult
     from turnfold.memory.pins_and_state import AsyncState
@@ -97,6 +98,7 @@ __all__ = (
     "list_client_ids",
     "make_config",
     "numbered_call",
+    "omitted_rules",
     "own_head",
     "pins_text",
     "recall_parameters",
@@ -113,6 +115,7 @@ _HOMES = {
     "turnfold.memory.erasure": "ErasedConversation ErasureCheck ErasureReceipt",
     "turnfold.memory.folding": "FoldCall FoldRange Folder",
     "turnfold.memory.embedding_index": "MeaningStatus Meanings",
+    "turnfold.memory.live_window": "omitted_rules",
     "turnfold.memory.memory": "AsyncMemory SessionCache make_config",
     "turnfold.memory.recall": "Recaller ScoreParts",
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",

@@ -457,6 +457,7 @@ class Memory:
     - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
     - `rules`: extract rules, decisions, preferences, tasks and facts from users' messages, and show them once these
       messages have left the window. With `False` only rules of `add_rule()` are shown.
+    - `time_zone`: IANA name of the zone in which a model is shown when something was said, `"Asia/Shanghai"`.
 
     How secrets are kept out of the store:
 
@@ -495,6 +496,7 @@ class Memory:
         compaction: CompactionMode | str = CompactionMode.TURNFOLD,
         recall: RecallMode | str = RecallMode.AUTOMATIC,
         rules: bool = True,
+        time_zone: str = "UTC",
         embedder: Embedder | None = None,
         redact: Redactor | Detector | None = None,
         encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = None,
@@ -522,6 +524,7 @@ class Memory:
             compaction=compaction,
             recall=recall,
             rules=rules,
+            time_zone=time_zone,
             embedder=embedder,
             redact=redact,
             encryption_key=encryption_key,

@@ -142,7 +142,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def count(self, *outcomes: Outcome) -> int:
         """Count the log entries that had one of these outcomes in the call, such as left out or shortened."""
-        return sum(stop - start for start, stop, outcome, _ in self.fates if outcome in outcomes)
+        return sum(
+            stop - start
+            for start, stop, outcome, _ in self.fates
+            if outcome in outcomes and start >= 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +336,8 @@ async def numbered_call(
         if number <= seen + len(found):
             return found[number - seen - 1].call
         seen, after = seen + len(found), found[-1].call
-    raise NotFound(f"no call {number} in {conversation!r}: calls are numbered from 1 to {seen}")
+    known = f"calls are numbered from 1 to {seen}" if seen else "it has no calls yet"
+    raise NotFound(f"no call {number} in {conversation!r}: {known}")
 
 
 async def newest_call(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
@@ -28,9 +30,12 @@ __all__ = (
     "check_budget",
     "check_type",
     "choice",
+    "named_zone",
 )
 
 
+_OFF = ("off", "none", "never", "no", "false", "disabled")
+"""Names under which somebody may look for the mode that folds nothing by itself."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -61,7 +66,22 @@ def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
         return kind(name)
     except ValueError:
         known = ", ".join(repr(str(each)) for each in kind)
-        raise InvalidOption(f"{option}={name!r} is not one of {known}") from None
+        off = option in ("fold", "compaction") and str(name).lower() in _OFF
+        hint = '; to turn folding (compaction) off, write fold="manual"' if off else ""
+        raise InvalidOption(f"{option}={name!r} is not one of {known}{hint}") from None
+
+
+def named_zone(name: str) -> tzinfo:
+    """Return the time zone with this IANA name; raises `InvalidOption` if it is not known on this system."""
+    if name == "UTC":
+        return UTC  # known without the time zone data, which Windows does not have
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise InvalidOption(
+            f'time_zone={name!r} is no IANA time zone that this system knows: write time_zone="Asia/Shanghai" or '
+            '"UTC"; where all are unknown, `pip install tzdata`'
+        ) from None
 
 
 class RecallMode(StrEnum):
@@ -164,6 +184,8 @@ class MemoryConfig:
     rules: bool = True
     """True if rules, decisions, preferences, tasks and facts are extracted from users' messages, and shown once these
     messages have left the window."""
+    zone: tzinfo = UTC
+    """Time zone of the times that a model is shown."""
     embedder: Embedder | None = None
     """Computes vectors of texts, for recall by meaning in addition to recall by words."""
     calibrating: CalibrationLog = field(default_factory=CalibrationLog)

@@ -8,6 +8,7 @@ shortened text all use seqs, which are the same in every process.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,11 +40,17 @@ __all__ = (
     "LiveWindow",
     "PromptParts",
     "StoredMessage",
+    "omitted_rules",
 )
 
 
 _NEWEST = 16
 """Number of newest messages that are checked for tool results, to see if the agent uses tools."""
+_NAMED_RULES = 20
+"""Most left out rules that a receipt names by the seq of their entry."""
+_RULES_LEFT_OUT = re.compile(
+    r"tail: ([\d,]+) rules? left out for lack of room(?:, of entries ([\d, .]+))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +83,8 @@ class PromptParts:
     """Tokens that the tail uses for recalled entries beyond its share of the budget."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
-    rules_left_out: int = 0
-    """Number of active rules that the tail has no room for."""
+    rules_left_out: tuple[int, ...] = ()
+    """Seqs of the active rules that the tail has no room for, one per rule."""
 
     @property
     def summary(self) -> str:
@@ -101,11 +108,24 @@ class PromptParts:
 
 
 def _rule_omissions(prompt: PromptParts) -> list[Omission]:
-    if not (number := prompt.rules_left_out):
+    if not (seqs := prompt.rules_left_out):
         return []
-    rules = "1 rule" if number == 1 else f"{number:,} rules"
-    reason = f"tail: {rules} left out for lack of room; rules() lists them, and recall finds them"
+    # Without the texts: the reports of calls are kept when an entry with a rule is erased.
+    rules = "1 rule" if len(seqs) == 1 else f"{len(seqs):,} rules"
+    named = ", ".join(map(str, seqs[:_NAMED_RULES])) + (", ..." if seqs[_NAMED_RULES:] else "")
+    reason = f"tail: {rules} left out for lack of room, of entries {named}; rules() lists them, and recall finds them"
     return [Omission(-1, 0, Outcome.SHRUNK, reason)]
+
+
+def omitted_rules(reason: str) -> tuple[int, tuple[int, ...]]:
+    """Return how many rules a reason of a receipt says were left out, and the seqs it names; (0, ()) if of none.
+
+    A seq is named once per rule, and is 0 for a rule that no entry states; of many rules only the first are named.
+    """
+    found = _RULES_LEFT_OUT.match(reason)
+    if not found:
+        return 0, ()
+    return int(found[1].replace(",", "")), tuple(map(int, re.findall(r"\d+", found[2] or "")))
 
 
 class LiveWindow:

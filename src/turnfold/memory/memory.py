@@ -30,6 +30,7 @@ from turnfold.memory.config import (
     check_budget,
     check_type,
     choice,
+    named_zone,
 )
 from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
 from turnfold.memory.memory_search import SearchResult, search_memory
@@ -170,6 +171,7 @@ def make_config(
     compaction: CompactionMode | str = CompactionMode.TURNFOLD,
     recall: RecallMode | str = RecallMode.AUTOMATIC,
     rules: bool = True,
+    time_zone: str = "UTC",
     embedder: Embedder | None = None,
     redact: Redactor | Detector | None = None,
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = None,
@@ -190,6 +192,7 @@ def make_config(
         compaction=choice("compaction", compaction, CompactionMode),
         recall=RecallMode.named(recall),
         rules=rules,
+        zone=named_zone(time_zone),
         embedder=embedder,
         policy=FoldPolicy(
             mode=_fold_mode(fold, writer),
@@ -224,6 +227,7 @@ _TYPES: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "fold_lease": ((int, float), "fold_lease=120.0"),
     "stand_in": ((bool,), "stand_in=True or stand_in=False"),
     "rules": ((bool,), "rules=True or rules=False"),
+    "time_zone": ((str,), 'time_zone="Asia/Shanghai"'),
     "strategy": ((Callable,), "strategy=oldest_first, from turnfold.window"),
     "clock": ((Callable, NoneType), "clock=a function that returns microseconds since 1970"),
 }
@@ -346,6 +350,7 @@ def _options_text(config: MemoryConfig) -> str:
         "compaction": repr(str(config.compaction)),
         "recall": repr(str(config.recall)),
         "rules": repr(config.rules),
+        "time_zone": repr(str(config.zone)),
         "embedder": _object_text(embedder, embedder.name) if embedder else "None",
         "redact": "None" if redaction_of(config.store) is None else "<Redactor>",
         "encryption_key": "<key>" if Ability.ENCRYPTED in config.store.abilities else "None",
@@ -402,6 +407,7 @@ class AsyncMemory:
     - `embedder`: recalls by meaning too, for example `turnfold.models.LocalEmbedder()`.
     - `rules`: extract rules, decisions, preferences, tasks and facts from users' messages, and show them once these
       messages have left the window. With `False` only rules of `add_rule()` are shown.
+    - `time_zone`: IANA name of the zone in which a model is shown when something was said, `"Asia/Shanghai"`.
 
     How secrets are kept out of the store:
 
@@ -440,6 +446,7 @@ class AsyncMemory:
         compaction: CompactionMode | str = CompactionMode.TURNFOLD,
         recall: RecallMode | str = RecallMode.AUTOMATIC,
         rules: bool = True,
+        time_zone: str = "UTC",
         embedder: Embedder | None = None,
         redact: Redactor | Detector | None = None,
         encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = None,
@@ -468,6 +475,7 @@ class AsyncMemory:
                 compaction=compaction,
                 recall=recall,
                 rules=rules,
+                time_zone=time_zone,
                 embedder=embedder,
                 redact=redact,
                 encryption_key=encryption_key,

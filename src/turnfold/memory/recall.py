@@ -7,7 +7,8 @@ store: one search, and one read per range of the log with good matches.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC
 from functools import cache, partial
 
 from turnfold.errors import InvalidOption
@@ -141,7 +142,14 @@ class Recaller:
             if len(found) == limit:
                 break
             found.extend(
-                Recalled(entry.seq, entry.turn, entry.message, entry.created, score)
+                Recalled(
+                    entry.seq,
+                    entry.turn,
+                    entry.message,
+                    entry.created,
+                    score,
+                    zone=self.config.zone,
+                )
                 for entry in await self._read(seq, seq)
                 if entry.message.role != "system"
             )
@@ -195,14 +203,19 @@ class Recaller:
             near={entry.seq: parts_of(entry.message.text)[part] for entry, part in known},
             terms=terms,
             tokens=tokens,
-            measure=measure,
+            measure=lambda found: measure(self._in_zone(found)),
             automatic=automatic,
             shown=shown,
         )
         # Reading a text of a million characters for its best passage takes a second.
         if sum(entry.tokens for entry in [*entries.values(), *newest]) <= _LONG_TOKENS:
-            return choose()
-        return await self.config.runtime.compute(choose)
+            return self._in_zone(choose())
+        return self._in_zone(await self.config.runtime.compute(choose))
+
+    def _in_zone(self, found: Sequence[Recalled]) -> list[Recalled]:
+        """Return the entries with the time zone of the memory, in which a model is shown their times."""
+        zone = self.config.zone
+        return list(found) if zone is UTC else [replace(entry, zone=zone) for entry in found]
 
     def _choose(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import tzinfo
 from typing import Final, cast
 
 from turnfold.errors import InvalidOption
@@ -168,7 +169,8 @@ class RecallTool:
     def _shown(
         self, entries: Sequence[Entry], limit: int, *, last: int = 0, offset: int = 0
     ) -> str:
-        passages = [found for entry in entries if (found := _as_recalled(entry)) is not None]
+        zone = self._session.config.zone
+        passages = [found for entry in entries if (found := _as_recalled(entry, zone)) is not None]
         if not passages:
             return _NOTHING
         first, length = passages[0].seq, len(passages[0].shown)
@@ -219,7 +221,7 @@ def _is_empty(value: object) -> bool:
     return value == [] or (isinstance(value, str) and not value.strip())
 
 
-def _as_recalled(entry: Entry) -> Recalled | None:
+def _as_recalled(entry: Entry, zone: tzinfo) -> Recalled | None:
     """Return an entry as the recall tool shows it, with its tool calls.
 
     Returns None for a system message, or one with nothing to show.
@@ -231,9 +233,8 @@ def _as_recalled(entry: Entry) -> Recalled | None:
     text = "\n".join(filter(None, [message.text.strip(), *calls]))
     if not text:
         return None
-    return Recalled(
-        entry.seq, entry.turn, message, entry.created, 1.0, excerpt=text if calls else ""
-    )
+    excerpt = text if calls else ""
+    return Recalled(entry.seq, entry.turn, message, entry.created, 1.0, excerpt, zone=zone)
 
 
 def _fitting(

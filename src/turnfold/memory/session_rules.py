@@ -82,8 +82,8 @@ class RuleLedger:
     """True if messages are searched for rules; if False, only rules of `add_rule()` are shown."""
     read_only: bool = field(default=False, init=False)
     """True if the rules that are found are not stored, for a preview."""
-    left_out: int = field(default=0, init=False)
-    """Number of active rules that the last context had no room for."""
+    left_out: tuple[int, ...] = field(default=(), init=False)
+    """Seqs of the active rules that the last context had no room for, one per rule."""
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
     """The stored document, `cache.history` when it was read, and the ledger with what this handle has found since."""
     _unsaved: bool = field(default=False, init=False)
@@ -92,8 +92,8 @@ class RuleLedger:
         default=((), ()), init=False
     )
     """The rules that `_taken_back` last looked at, and those of them that the user took back."""
-    _texts: dict[tuple[object, ...], tuple[str, int]] = field(
-        default_factory=dict[tuple[object, ...], tuple[str, int]], init=False
+    _texts: dict[tuple[object, ...], tuple[str, tuple[int, ...]]] = field(
+        default_factory=dict[tuple[object, ...], tuple[str, tuple[int, ...]]], init=False
     )
     """The text shown last and the rules it leaves out, by rules, window and limit."""
     _tokens: dict[str, int] = field(default_factory=dict[str, int], init=False)
@@ -120,9 +120,8 @@ class RuleLedger:
         if key not in self._texts:
             shown, others = shown_rules(hidden, limit_tokens=limit, count=self._count)
             heading, _, lines = render_rules(shown, left_out=len(others)).partition("\n")
-            self._texts = {
-                key: (fence(lines, label="rules", note=heading) if lines else "", len(others))
-            }
+            block = fence(lines, label="rules", note=heading) if lines else ""
+            self._texts = {key: (block, tuple(rule.seq for rule in others))}
         text, self.left_out = self._texts[key]
         return text
 

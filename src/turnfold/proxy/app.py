@@ -111,6 +111,7 @@ class ProxyApp:
             blocking=False,
             scope=options.tenant,
             encryption_key=options.encryption_key,
+            time_zone=options.time_zone,
             counter=cautious_counter(),
             threshold=1.0,  # a history that fits is sent as it is
         )

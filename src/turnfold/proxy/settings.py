@@ -35,6 +35,8 @@ class ProxyOptions:
     """Tokens that a request may have; 0 for three quarters of the model's context window."""
     model_budgets: Mapping[str, int] = field(default_factory=dict[str, int])
     """Budgets by the beginning of a model's name; of several that match, the longest counts."""
+    time_zone: str = "UTC"
+    """IANA name of the zone in which a model is shown when something was said."""
     session: str = ""
     """Session of requests that name none; empty: they are passed through unchanged."""
     host: str = "127.0.0.1"

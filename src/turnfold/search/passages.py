@@ -27,7 +27,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta, tzinfo
 from typing import NamedTuple
 
 from turnfold._late_names import late_pattern
@@ -42,9 +42,11 @@ from turnfold.text import (
     is_character,
     is_chinese,
     is_cjk,
+    local_time,
     plain_name,
     plain_text,
     terms_of_run,
+    time_text,
 )
 
 __all__ = (
@@ -258,7 +260,6 @@ def _joined(found: Sequence[Occurrence]) -> list[tuple[int, int]]:
 
 
 _HOUR = timedelta(hours=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +277,8 @@ class Recalled:
     """The part of a long text that is shown; empty if the whole text is shown."""
     outdated: str = ""
     """A remark for the model if the user later changed or took back what the entry says; else empty."""
+    zone: tzinfo = UTC
+    """Time zone in which a model is shown when the entry was written."""
 
     @property
     def shown(self) -> str:
@@ -293,10 +296,10 @@ class _Words(NamedTuple):
 
 
 _WORDS = {
-    False: _Words("[turn {turn}]", "[turn {turn}, {time:%Y-%m-%d %H:%M}]", {}, ": "),
+    False: _Words("[turn {turn}]", "[turn {turn}, {time}]", {}, ": "),
     True: _Words(
         "[第 {turn} 轮]",
-        "[第 {turn} 轮，{time:%Y-%m-%d %H:%M}]",
+        "[第 {turn} 轮，{time}]",
         {"user": "用户", "assistant": "助手", "tool": "工具"},
         "：",
     ),
@@ -326,13 +329,13 @@ def _entry_text(recalled: Recalled, words: _Words) -> str:
 def _lines(recalled: Sequence[Recalled], words: _Words) -> Iterator[str]:
     last, turn, shown = -1, -1, None
     for entry in recalled:
-        time = _EPOCH + timedelta(microseconds=entry.created)
+        time = local_time(entry.created, entry.zone)
         near = shown is not None and time.date() == shown.date() and abs(time - shown) < _HOUR
         goes_on = entry.seq == last + 1 or (near and entry.turn == turn)
         if not goes_on and near:
             yield words.turn.format(turn=entry.turn)
         elif not goes_on or shown is None or time.date() != shown.date():
-            yield words.dated_turn.format(turn=entry.turn, time=time)
+            yield words.dated_turn.format(turn=entry.turn, time=time_text(time))
             shown = time
         last, turn = entry.seq, entry.turn
         yield _entry_text(entry, words)

@@ -101,6 +101,8 @@ class ServiceOptions:
     budget: Budget | None = None
     fold: str | None = None
     keep_turns: int = 8
+    time_zone: str = "UTC"
+    """IANA name of the zone in which a model is shown when something was said."""
     semantic: bool = False
     """True to recall also by meaning, with the encoder of the extra `semantic`."""
     redact: Redactor | None = None
@@ -165,6 +167,7 @@ def make_state(
         summarizer=summarizer,
         fold=options.fold,
         keep_turns=options.keep_turns,
+        time_zone=options.time_zone,
         embedder=embedder or _named_embedder(options),
         redact=options.redact,
         encryption_key=options.encryption_key,

@@ -29,6 +29,7 @@ from turnfold.text.sentences import (
     split_sentences,
 )
 from turnfold.text.simplified_chinese import SIMPLIFIED
+from turnfold.text.times import local_time, time_text
 from turnfold.text.token_cuts import (
     best_that_fit,
     clip,
@@ -94,6 +95,7 @@ __all__ = (
     "is_cjk",
     "joint_cost",
     "json_line",
+    "local_time",
     "normal_form",
     "one_line",
     "paths_in",
@@ -109,6 +111,7 @@ __all__ = (
     "terms_of",
     "terms_of_run",
     "terms_of_words",
+    "time_text",
     "unusual_lines",
     "with_continuation_note",
 )

@@ -129,8 +129,8 @@ class Omission(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """Number of messages in this range of the log."""
-        return self.stop - self.start
+        """Number of messages in this range of the log; 0 for system, summary and tail."""
+        return self.stop - self.start if self.start >= 0 else 0
 
 
 class Changed(NamedTuple):
@@ -233,6 +233,9 @@ class Receipt:
         for outcome in (Outcome.FOLDED, Outcome.DROPPED, Outcome.SHRUNK):
             if (number := self.count(outcome)) or outcome is Outcome.DROPPED:
                 text += f", {number:,} {outcome}"
+        for fate in self.fates:
+            if fate.start < 0:
+                text += f"; {fate.reason.partition('; ')[0]}"
         return f"{text}{_wired_text(self.wired)}" if self.wired else text
 
 

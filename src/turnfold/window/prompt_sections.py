@@ -306,7 +306,10 @@ def _count_overhead(
         share, size = budget.share(name), budget.share_bytes(name)
         share += recall_room if name == "tail" else 0
         key = (name, content, share, size, squeeze)
-        return _cached(transcript, key, lambda: _sized(make, share, size >> squeeze))
+        try:
+            return _cached(transcript, key, lambda: _sized(make, share, size >> squeeze))
+        except BudgetTooSmall as error:
+            raise error.within(budget.tokens) from None
 
     fence_cost = _cached(transcript, "fence", lambda: summary_fence_cost(counter))
 

@@ -74,8 +74,8 @@ def rules(
         bool, typer.Option("--all", help="Also list rules that ended: when, and replaced by which.")
     ] = False,
     add: Annotated[
-        str, typer.Option("--add", help="Add this rule, in your words.", metavar="TEXT")
-    ] = "",
+        str | None, typer.Option("--add", help="Add this rule, in your words.", metavar="TEXT")
+    ] = None,
     drop: Annotated[
         str,
         typer.Option(
@@ -90,7 +90,7 @@ def rules(
     with report_errors():
         from turnfold.cli.rules import change_rules, list_rules, show_rules
 
-        if add or drop:
+        if add is not None or drop:
             change_rules(store, tenant, session, add=add, drop=drop)
         show_rules(list_rules(store, tenant, session, ended=every), json=as_json)
 

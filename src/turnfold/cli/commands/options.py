@@ -22,6 +22,7 @@ __all__ = (
     "SessionArgument",
     "StoreOption",
     "TenantOption",
+    "TimeZoneOption",
     "TokensFileOption",
     "chosen_redactor",
 )
@@ -86,6 +87,14 @@ NoSecretOption = Annotated[
 SemanticOption = Annotated[
     bool,
     typer.Option("--semantic", help="Also recall by meaning; needs the extra 'semantic'."),
+]
+TimeZoneOption = Annotated[
+    str,
+    typer.Option(
+        help="Time zone of the times that a model is shown, as Asia/Shanghai.",
+        envvar="TURNFOLD_TIME_ZONE",
+        metavar="ZONE",
+    ),
 ]
 RedactOption = Annotated[
     bool,

@@ -77,7 +77,11 @@ def import_command(
         ),
     ] = "auto",
     session: Annotated[
-        str, typer.Option(help="Session id for a file with one conversation.", metavar="ID")
+        str,
+        typer.Option(
+            help="Id under which to store the conversation of a file that has only one.",
+            metavar="ID",
+        ),
     ] = "",
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip unreadable items, and list them.")

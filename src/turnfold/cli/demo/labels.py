@@ -112,7 +112,7 @@ _CHINESE = Texts(
     call="调用",
     call_figures="{tokens:,} / {budget:,} token",
     facts="与上次相同的前缀：{prefix:.0%} · 违规：{violations}",
-    shortened="截短：{count}",
+    shortened="缩短：{count}",
     fits="目前都放得下，没有省略任何内容。",
     since_fold="第 {call} 次调用（长到 {needed:,} token）写下检查点，一次折够，让前缀在一段时间里不变。",
     columns=("调用", "轮次", "提示词", "token", "前缀", "发送", "折叠"),
@@ -122,7 +122,7 @@ _CHINESE = Texts(
     folded_again="折叠  {messages} 条消息、{tokens:,} token + 已有摘要 → 检查点 {checkpoint}，"
     "{summary:,} token 的摘要，保真度 {fidelity:.0%}",
     why="否则这次调用要 {needed:,} / {budget:,} token，占预算 {share:.0%}",
-    shrunk="截短  {what}：{tokens:,} token → {sent:,}，保留头尾",
+    shrunk="缩短  {what}：{tokens:,} token → {sent:,}，保留头尾",
     whole_message="第 {position} 条消息",
     result_of="{tool} 的结果",
     compared=("同一段对话", "turnfold", "最近\n{last} 条", "全部发送"),
@@ -146,9 +146,14 @@ _CHINESE = Texts(
 TEXTS: Mapping[LabelCode, Texts] = {"en": _ENGLISH, "zh": _CHINESE}
 
 
+def is_language(name: str) -> bool:
+    """Return True if TURNFOLD_LANG may have this value: `zh` or `en`, with or without a country."""
+    return name.lower().startswith(("zh", "en"))
+
+
 def language_of(environment: Mapping[str, str]) -> LabelCode:
     """Return the language that TURNFOLD_LANG sets, or else the locale; English for any other language."""
-    variables = ("TURNFOLD_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
-    named = (environment.get(name, "") for name in variables)
-    locale = next(filter(None, named), "")
+    chosen = environment.get("TURNFOLD_LANG", "")
+    named = (environment.get(name, "") for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    locale = chosen if is_language(chosen) else next(filter(None, named), "")
     return "zh" if locale.lower().startswith("zh") else "en"

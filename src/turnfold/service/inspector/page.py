@@ -76,8 +76,10 @@ from turnfold import Memory
 
 
 def test_what_the_model_saw() -> None:
-    with Memory(os.environ["TURNFOLD_STORE"], scope={tenant!a}) as memory:
-        seen = memory.session({session!a}).explain({manifest.call!a})
+    store = os.environ["TURNFOLD_STORE"]
+    store = store if "://" in store else f"sqlite:///{{store}}"
+    with Memory(store, scope={tenant!r}) as memory:
+        seen = memory.session({session!r}).explain({manifest.call!a})
     assert seen.exact is {explained.exact}
     assert seen.manifest.digest == {manifest.digest!a}
     assert seen.manifest.tokens == {manifest.tokens}

@@ -166,7 +166,9 @@ async def _newest(request: McpRequest, session: AsyncSession, room: int) -> str:
     """Return the newest messages of a session that fit `room` tokens, and a line on how to get earlier messages."""
     entries = (await session.status()).entries
     read = await session.history(after=max(entries - _NEWEST, 0), limit=_NEWEST)
-    newest_first = [_passage(each) for each in reversed(read) if each.message.role != "system"]
+    newest_first = [
+        _passage(each, session) for each in reversed(read) if each.message.role != "system"
+    ]
 
     def text(shown: Sequence[Recalled]) -> str:
         first = min((each.seq for each in shown), default=entries + 1)
@@ -177,9 +179,10 @@ async def _newest(request: McpRequest, session: AsyncSession, room: int) -> str:
     return text(longest_prefix(newest_first, lambda shown: request.count(text(shown)) <= room))
 
 
-def _passage(entry: Entry) -> Recalled:
+def _passage(entry: Entry, session: AsyncSession) -> Recalled:
     excerpt = message_text(entry.message) if entry.message.calls else ""
-    return Recalled(entry.seq, entry.turn, entry.message, entry.created, 1.0, excerpt=excerpt)
+    zone = session.config.zone
+    return Recalled(entry.seq, entry.turn, entry.message, entry.created, 1.0, excerpt, zone=zone)
 
 
 _log = logging.getLogger("turnfold.service")

@@ -9,7 +9,15 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from turnfold import wire
-from turnfold.inspect import CallPoint, CallView, SentItem, call_numbers, call_view, with_tail_parts
+from turnfold.inspect import (
+    CallPoint,
+    CallView,
+    LeftOutRule,
+    SentItem,
+    call_numbers,
+    call_view,
+    with_tail_parts,
+)
 from turnfold.memory import Explanation
 from turnfold.records import encode_message
 from turnfold.service.inspector.charts import budget_bar, legend, parts_of
@@ -73,7 +81,8 @@ async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
     given = request.params["call"]
     explained = await view.session.explain(int(given) if _NUMBER.fullmatch(given) else given)
     numbers = await call_numbers(view.session)
-    seen, name = call_view(explained, numbers), view.session.id
+    rules = await view.session.rules(ended=True)
+    seen, name = call_view(explained, numbers, rules=rules), view.session.id
     point = seen.point
     parts = with_tail_parts(parts_of(point), seen.tail)
     return RenderedScreen(
@@ -304,9 +313,22 @@ def _left_out(seen: CallView, name: str, words: PageLabels) -> Element:
         return tag("p", words("every entry of the log is in this call"))
     rows: list[list[Node]] = []
     for left in seen.left_out:
+        fate = tag(
+            "span", words.known(left.outcome), class_=f"chip fate-{left.outcome.replace(' ', '-')}"
+        )
+        if not left.entries:
+            rules = words("{rules:,} rules", rules=left.rules) if left.rules else words("tail")
+            named = [_rule(rule, words) for rule in left.named]
+            about = [words.reason(left.reason), tag("ul", named) if named else None]
+            rows.append([rules, fate, about])
+            continue
         href = address("sessions", name, "log", after=left.first - 1, upto=left.last)
         span = entry_range(left.first, left.last, words)
-        fate = tag("span", words.known(left.outcome), class_=f"chip fate-{left.outcome}")
         rows.append([tag("a", span, href=href, class_="row"), fate, words.reason(left.reason)])
     heads = [words(head) for head in ("entries", "fate", "reason")]
     return table(heads, rows, class_="left-out")
+
+
+def _rule(rule: LeftOutRule, words: PageLabels) -> Element:
+    mark = f"[{rule.seq}]" if rule.seq else f"[{words('by hand')}]"
+    return tag("li", mark, " ", tag("span", rule.text, dir="auto"))

@@ -7,8 +7,8 @@ the reader may choose the prices of another model.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import tzinfo
 from typing import Annotated, Final
 
 import msgspec
@@ -28,6 +28,7 @@ from turnfold.service.inspector.html import (
 )
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen_types import RenderedScreen, ScreenRequest, screen
+from turnfold.text import local_time
 from turnfold.tokens import PriceTable, shipped_prices
 
 __all__ = ("costs",)
@@ -70,7 +71,7 @@ async def costs(request: ScreenRequest[_Query]) -> RenderedScreen:
             _form(name, chosen, sorted(known), prices, words),
             _unpriced(calls, prices, words) if chosen == _OWN else None,
             *(
-                _sections(name, found, numbers, words)
+                _sections(name, found, numbers, words, view.session.config.zone)
                 if found
                 else [tag("p", words("no calls yet"))]
             ),
@@ -93,6 +94,7 @@ def _sections(
     found: Sequence[tuple[Manifest, CallCost]],
     numbers: Mapping[str, int],
     words: PageLabels,
+    zone: tzinfo,
 ) -> Iterator[Node]:
     whole = _sum(cost for _, cost in found)
     yield facts(
@@ -111,11 +113,11 @@ def _sections(
         yield tag("p", words(note, calls=whole.estimated), class_="note")
     days: dict[str, list[CallCost]] = {}
     for call, cost in found:
-        day = time.strftime("%Y-%m-%d", time.gmtime(call.created // 1_000_000))
+        day = f"{local_time(call.created, zone):%Y-%m-%d}"
         days.setdefault(day, []).append(cost)
     figures = ("calls", "input", "cached", "output", "cost")
     rows = [[day, *_figures(_sum(each))] for day, each in reversed(days.items())]
-    yield tag("h2", words("by day (UTC)"))
+    yield tag("h2", words("by day ({zone})", zone=zone))
     yield table([words(head) for head in ("day", *figures)], rows, class_="days")
     yield tag("h2", words("the newest {shown:,} calls", shown=min(len(found), _SHOWN)))
     heads = [words(head) for head in ("call", *figures[1:], "created")]

@@ -61,7 +61,9 @@ async def sessions(request: ScreenRequest[_Query]) -> RenderedScreen:
     """Render the list of sessions; if the user searched for words, the entries of all sessions that contain them."""
     words, query = request.words, request.query
     if query.text.strip():
-        found = await request.memory.search(query.text, limit=_HITS)
+        results = await request.memory.search(query.text, limit=_HITS)
+        # As the command `turnfold search`: without a marked word only single Chinese characters match.
+        found = [each for each in results if each.snippet.marks]
         body: tuple[Node, ...] = (_search(request), _hits(found, words))
         return RenderedScreen(title=words("search in all sessions"), body=body)
     now = request.state.config.clock()
