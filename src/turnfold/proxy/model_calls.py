@@ -305,7 +305,7 @@ def _shows_everything(context: Context, placed: PlacedHistory, texts: Sequence[s
 
 def _ends_with(context: Context, placed: PlacedHistory) -> bool:
     """Return True if the context has no message that is newer than the client's history."""
-    newest = max(context.positions, default=0)
+    newest = max((seq for seq in context.positions if seq not in placed.hidden), default=0)
     return newest <= placed.seqs[-1]
 
 
@@ -324,9 +324,13 @@ class _View:
         }
         self._kept: dict[int, GivenMessage] = {}
         """Index in the context -> the client's version."""
+        self._replaced: set[int] = set()
+        """Indexes in the context of answers that the client replaced by messages of its own."""
         _, begin, end, newest = context.ends
         shown = [*range(begin, end), *range(newest, len(context.messages))]
         for at, seq in zip(shown, context.positions, strict=True):
+            if seq in placed.hidden:
+                self._replaced.add(at)
             one = given.get(seq)
             if one is None or seq in changed:
                 continue
@@ -339,7 +343,8 @@ class _View:
         texts = body.system_texts
         self._shortened = bool(texts) and _texts(context.section(Section.SYSTEM)) != texts
         self.extra = sum(one.tokens(counter) - context.costs[at] for at, one in self._kept.items())
-        """Tokens by which the client's versions are larger than what the context counted."""
+        """Tokens by which the client's versions are larger than what the context counted; may be negative."""
+        self.extra -= sum(context.costs[at] for at in self._replaced)
         if not self._shortened:
             logged = sum(context.costs[: context.ends[0]])
             self.extra += max(0, sum(map(count, body.system)) - logged)
@@ -356,6 +361,7 @@ class _View:
         return [
             self._kept.get(at, context.messages[at])
             for at in range(context.ends[0], len(context.messages))
+            if at not in self._replaced
         ]
 
     def system(self) -> Sequence[Message] | None:
