@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final
@@ -22,7 +23,7 @@ from weakref import WeakValueDictionary, ref
 
 from turnfold._caches import SizedCache
 from turnfold.budget import Budget
-from turnfold.errors import Conflict
+from turnfold.errors import Conflict, TurnfoldError
 from turnfold.memory import AsyncSession, MemoryConfig, SessionCache, own_head
 from turnfold.proxy.request_bodies import GivenMessage, message_key
 from turnfold.records import (
@@ -211,6 +212,15 @@ class Conversations:
     async def read_ahead(self, session: AsyncSession) -> None:
         """Read what was stored last, so that the next request of the session need not."""
         await self._log(session.scope.tenant, session.id)
+
+    def index_ahead(self, session: AsyncSession, query: str) -> None:
+        """Search for `query` in the background: entries are indexed by the first search after they were written."""
+
+        async def search() -> None:
+            with suppress(TurnfoldError):  # the next search indexes them then
+                await session.recall(query, limit=1)
+
+        self.config.runtime.begin(f"index {session.scope.tenant} {session.id}", search)
 
     async def place(
         self,

@@ -48,6 +48,8 @@ INTERRUPTED: Final = "interrupted"
 """Key in the metadata of an answer that was cut off."""
 _TRIES: Final = 8
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_ENOUGH_WORDS: Final = 200
+"""Characters of a question that are searched for, so that the entries of its conversation are indexed."""
 _LARGEST_ANSWER: Final = 64 << 20
 """The most bytes of an answer; a larger one is not stored."""
 
@@ -141,8 +143,11 @@ class PreparedCall:
 
     async def store_answer(
         self, answer: AnswerPieces, headers: Mapping[str, str], *, complete: bool
-    ) -> None:
-        """Store a provider's answer in the log, and its token usage with the call; errors are logged, never raised."""
+    ) -> Message | None:
+        """Store a provider's answer in the log, and its token usage with the call; return what was stored, if it was.
+
+        Errors are logged, never raised.
+        """
         session = self.placed.session
         try:
             content = answer.content(headers.get("content-encoding", ""))
@@ -158,6 +163,7 @@ class PreparedCall:
             if message is not None:
                 await session.add(message, expect=self.placed.head)
                 self.conversations.note_answer(self.tenant, self.name, self.placed, message)
+                return message
         except Conflict:  # another request was first: the client's next one brings the answer along
             _log.info(
                 "an answer is not stored yet, because another request changed the conversation; the client's next "
@@ -170,11 +176,23 @@ class PreparedCall:
                 type(error).__name__,
                 extra={"event": "answer_not_stored", "call": self.call},
             )
+        return None
 
-    async def read_ahead(self) -> None:
-        """Read what was stored last, so that the session's next request need not."""
+    async def read_ahead(self, answer: Message | None) -> None:
+        """Do what the session's next request need not do then, after the `answer` that was stored for this one.
+
+        An answer without tool calls ends a turn. The next one begins with a search, for which the turn's entries must
+        be indexed: that is done in the background if messages are left out of requests, or soon will be.
+        """
+        session = self.placed.session
         with suppress(TurnfoldError):  # the next request reads it then
-            await self.conversations.read_ahead(self.placed.session)
+            await self.conversations.read_ahead(session)
+        if answer is None or answer.calls or 2 * self.tokens < self.allowed:
+            return
+        asked = next(
+            (m.record for m in reversed(self.given.messages) if m.record.role == "user"), answer
+        )
+        self.conversations.index_ahead(session, asked.text[:_ENOUGH_WORDS])
 
 
 async def prepare_call(
