@@ -64,9 +64,10 @@ test-agents: $(TEST_READY) ## Codex and opencode, the real programs, through the
 test-llama-index: $(LLAMA_READY) ## the LlamaIndex adapter and peer, in an environment of its own (100 MB)
 	@.venv-llama-index/bin/python -m pytest -m "slow or not slow" tests/adapters tests/evaluation tests/house/test_docs.py -k llama
 
-test-agent-frameworks: $(AGENT_FRAMEWORKS_READY) ## the adapters of Strands, Google ADK, Agent Framework and LiteLLM, in an environment of their own (400 MB)
+test-agent-frameworks: $(AGENT_FRAMEWORKS_READY) ## the adapters of Strands, Google ADK, Agent Framework and LiteLLM, and nine frameworks through the proxy, in an environment of their own (800 MB)
 	@.venv-agent-frameworks/bin/python -m pytest -m "slow or not slow" $(addprefix tests/adapters/test_,strands.py google_adk.py agent_framework.py litellm.py hostile_rows.py) \
-		tests/house/test_docs.py -k "strands or adk or gemini or agent_framework or agent-framework or litellm"
+		tests/proxy/test_frameworks.py tests/house/test_docs.py \
+		-k "strands or adk or gemini or agent_framework or agent-framework or litellm or base_url_alone"
 
 test-frameworks: $(FRAMEWORKS_READY) ## the frameworks' own tests with turnfold swapped in, at the pinned versions (an environment of 1.2 GB)
 	@.venv-frameworks/bin/python tools/frameworks.py

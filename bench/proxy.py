@@ -4,12 +4,13 @@ A provider that answers at once, a plain pass-through (Starlette and httpx2, whi
 `turnfold proxy` on SQLite, each in a process of its own. The same client asks both for streamed answers in turns, with
 histories that grow, and measures the time to the first byte of the body, and the processor time of each request. What
 differs is what turnfold does: reading the history, appending to the log, building the context, and writing the body
-where it is shortened.
+where it is shortened. Then the calls of recorded agents, of which the provider gives the recorded answers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import subprocess
 import sys
@@ -27,7 +28,9 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from bench.conversations import data_folder
 from bench.report import Report, Table, duration
+from turnfold import wire
 
 __all__ = ("QUESTION", "run")
 
@@ -37,6 +40,12 @@ WORDS = "the trains to Lyon run every two hours 去里昂的火车每两小时�
 LARGE, SMALL = 1_000_000, 8_000
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 _PLAIN, _OURS = "plain pass-through", "turnfold proxy"
+RECORDED = (
+    ("tau_bench_openai", 6_000),
+    ("tau2_bench_openai", 6_000),
+    ("claude_code_anthropic", 32_000),
+)
+"""Files of recorded conversations, and a budget that most of them exceed."""
 
 
 def run(*, quick: bool) -> Report:
@@ -47,10 +56,14 @@ def run(*, quick: bool) -> Report:
     for size in sizes[1:]:
         cases.append((f"{size:,} messages, shortened, in a tool loop", size, SMALL, True))
         cases.append((f"{size:,} messages, shortened, a new question", size, SMALL, False))
-    rows: list[list[str]] = []
+    found: dict[str, dict[str, list[Measured]]] = {}
     for title, size, budget, loop in cases:
         with _servers(budget) as places:
-            measured = _measured(places, size, rounds, loop=loop)
+            found[title] = _measured(places, size, rounds, loop=loop)
+    for name, budget in RECORDED:
+        found |= _recorded(name, budget, 1 if quick else 3)
+    rows: list[list[str]] = []
+    for title, measured in found.items():
         plain, ours = measured[_PLAIN], measured[_OURS]
         later = [b.seconds - a.seconds for a, b in zip(plain, ours, strict=True)]
         times = [duration(median(one.seconds for one in some)) for some in (plain, ours)]
@@ -112,6 +125,50 @@ def _measured(
     return found
 
 
+def _recorded(name: str, budget: int, sample: int) -> dict[str, dict[str, list[Measured]]]:
+    """Send the calls of the longest recorded conversations; those that begin a turn and those in a loop apart."""
+    path = data_folder() / "traces" / f"{name}.jsonl.gz"
+    if not path.is_file():
+        return {}
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        traces = sorted((json.loads(line)["messages"] for line in lines), key=_size)[-sample:]
+    kinds = {role: f"{name}, {len(traces)} recorded, {kind}" for role, kind in _KINDS.items()}
+    found: dict[str, dict[str, list[Measured]]] = {
+        title: {_PLAIN: [], _OURS: []} for title in kinds.values()
+    }
+    with _servers(budget) as places, httpx2.Client(trust_env=False, verify=False) as client:
+        for number, trace in enumerate(traces):
+            accepted = wire.anthropic.accept_all(trace) if "anthropic" in name else None
+            chat: list[Any] = (
+                list(wire.openai_chat.request(accepted).kwargs["messages"]) if accepted else trace
+            )
+            own = {
+                each: place._replace(url=place.url.replace("/s/one", f"/s/{number}"))
+                for each, place in places.items()
+            }
+            for at in range(1, len(chat)):
+                title = kinds.get(chat[at - 1]["role"])
+                if chat[at]["role"] != "assistant" or title is None:
+                    continue
+                body = {
+                    "model": "gpt-4o",
+                    "stream": True,
+                    "messages": chat[:at],
+                    "recorded": chat[at],
+                }
+                content = json.dumps(body, ensure_ascii=False).encode()
+                for each, place in sorted(own.items(), reverse=at % 4 < 2):
+                    found[title][each].append(_asked(client, place, content))
+    return found
+
+
+_KINDS = {"user": "begins a turn", "tool": "in a tool loop"}
+
+
+def _size(trace: list[Any]) -> int:
+    return len(json.dumps(trace))
+
+
 def _asked(client: httpx2.Client, place: Place, content: bytes) -> Measured:
     worked, begin = clock_gettime(place.clock), perf_counter()
     with client.stream("POST", f"{place.url}{PATH}", content=content) as answer:
@@ -171,11 +228,12 @@ def _process(module: str, *words: str) -> Iterator[Place]:
 
 async def _provide(request: Request) -> StreamingResponse:
     body = json.loads(await request.body())
-    told = _answer(str(body["messages"][-1]["content"]), loop="tools" in body)
-    calls = [{"index": 0, **call} for call in told.get("tool_calls", [])]
+    last = str(body["messages"][-1]["content"])
+    told = body.get("recorded") or _answer(last, loop="tools" in body)
+    calls = [{"index": n, **call} for n, call in enumerate(told.get("tool_calls") or [])]
 
     async def events() -> AsyncGenerator[bytes]:
-        first = {"tool_calls": calls} if calls else {"content": told["content"]}
+        first = {"content": told.get("content"), **({"tool_calls": calls} if calls else {})}
         for delta, stop in ((first, None), ({}, "tool_calls" if calls else "stop")):
             choice = {"index": 0, "delta": delta, "finish_reason": stop}
             chunk = {"id": "c", "object": "chat.completion.chunk", "choices": [choice]}

@@ -246,3 +246,57 @@ def test_several_choices_are_left_to_the_client(tmp_path: Path, *, streamed: boo
         ask(http, [user("a")])
         assert ask(http, [user("a"), answered("y"), user("b")]) == "one"
     assert texts_of(store, "one") == ["a", "y", "b"]
+
+
+def calls_of(number: int) -> bytes:
+    """An answer with a tool call, which smolagents sends back as text."""
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return completion("", choices=[{"index": 0, "message": message, "finish_reason": "tool_calls"}])
+
+
+@pytest.mark.parametrize("budget", [100_000, 900])
+def test_a_client_that_words_every_answer_anew_gets_one_fork(tmp_path: Path, budget: int) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    numbers = iter(range(1, 1_000))
+    history, steps = [user("0")], 30
+    with Recorder(lambda _: Told(calls_of(next(numbers)))) as provider:
+        for _ in range(2):  # the second time in another process
+            with proxied(provider.url, store=store, budget=budget) as url, client(url) as http:
+                for _ in range(steps):
+                    ask(http, history)
+                    number = len(provider.seen)
+                    # Only the text of the client is sent, not the call that it stands for.
+                    assert all(
+                        "tool_calls" not in one for one in provider.seen[-1].body["messages"]
+                    )
+                    assert provider.seen[-1].body["messages"][-1] == history[-1]
+                    told = f"I called c{number}. 我调用了工具。"
+                    history += [answered(told), user(f"result of {number}: {'roses 玫瑰 ' * 9}")]
+        fits = [
+            one.body["messages"] == history[: 2 * at + 1] for at, one in enumerate(provider.seen)
+        ]
+    assert all(fits) is (budget > 900)
+    [fork] = names_of(store) - {"one"}
+    log = [message for message in texts_of(store, fork) if message]
+    assert log == [one["content"] for one in history[:-2]]
+
+
+def test_a_question_that_is_asked_over_and_over_does_not_run_out_of_forks(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    numbers = iter(range(1_000))
+    with served(lambda _: said(f"answer {next(numbers)}"), store=store) as (provider, http):
+        for _ in range(210):
+            ask(http, [user("heads or tails?")])
+        # The client chooses one of the later answers.
+        ask(http, [user("heads or tails?"), answered("answer 107"), user("really?")])
+    assert len(names_of(store)) <= 22
+    assert {len(one.body["messages"]) for one in provider.seen[:-1]} == {1}
+    assert len(provider.seen[-1].body["messages"]) == 3
+
+
+def names_of(store: str) -> set[str]:
+    async def names(memory: Any) -> set[str]:
+        return {info.conversation for info in await memory.conversations()}
+
+    return with_memory(store, names)

@@ -141,3 +141,23 @@ def test_a_client_has_the_end_of_an_answer_only_when_it_is_stored(tmp_path: Path
         other.execute("ROLLBACK")
         assert sent.result(PATIENCE)
     assert texts_of(f"sqlite:///{file}", "one") == ["a", "yes 好"]
+
+
+@pytest.mark.parametrize(("budget", "waiting"), [(1_000, 0), (100_000, 16)])
+def test_what_a_turn_said_is_indexed_before_the_next_question(
+    tmp_path: Path, budget: int, waiting: int
+) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    history = [
+        one
+        for number in range(8)
+        for one in (user(f"{number}: {'trains to Lyon 去里昂的火车 ' * 12}"), answered("yes"))
+    ]
+    with served(lambda _: Told(completion("yes")), store=store, budget=budget) as (_, http):
+        ask(http, history[:-1])  # the proxy ends after its work in the background
+
+    async def indexed_now(memory: Any) -> int:
+        return await memory.session("one").store.reindex()
+
+    # A conversation that fits is not searched, and need not be indexed.
+    assert with_memory(store, indexed_now) == waiting

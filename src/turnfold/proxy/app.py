@@ -42,6 +42,7 @@ from turnfold.proxy.request_bodies import HELD_BY_PROVIDER, BodyFormat, ReadMess
 from turnfold.proxy.session_ids import SESSION_HEADER, session_id, split_path
 from turnfold.proxy.settings import ProxyOptions
 from turnfold.proxy.upstream import RawHeaders, Upstream, UpstreamResponse, end_to_end
+from turnfold.records import Message
 from turnfold.runtime import AsyncRuntime
 from turnfold.service import LOOPBACK, RequestGate, TokenFile, TokenRing, check_listening
 from turnfold.tokens import cautious_counter
@@ -336,6 +337,7 @@ async def _relay(
     headers = [*response.headers, (_SWITCH.encode(), note.encode())]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     answer = AnswerPieces() if call is not None and response.status == 200 else None
+    stored: Message | None = None
     complete, last = False, b""
 
     async def pump() -> None:
@@ -357,11 +359,11 @@ async def _relay(
     finally:
         if call is not None and answer is not None:
             named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-            await asyncio.shield(call.store_answer(answer, named, complete=complete))
+            stored = await asyncio.shield(call.store_answer(answer, named, complete=complete))
     if complete:
         await send({"type": "http.response.body", "body": last, "more_body": False})
         if call is not None:
-            await call.read_ahead()
+            await call.read_ahead(stored)
     else:
         # The end is not sent, so the server closes the connection and the client sees that the response is incomplete.
         _log.warning(

@@ -5,12 +5,17 @@ from the log (an edited message, a second answer to the same question, a second 
 conversation of its own: a fork of the log at the point where they differ. Both keep their summaries, and a client that
 goes back and forth between them finds each as it left it. The id of a fork is computed from the point where it begins,
 so that every process finds it.
+
+A client may also write every answer down in words of its own (smolagents does), or ask the same question a hundred
+times. That must not begin a fork for every answer: in a fork, the newest answer is hidden if the next history goes on
+without it, or if there are many forks already. It stays in the log, and a note beside the log lists it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final
@@ -18,18 +23,21 @@ from weakref import WeakValueDictionary, ref
 
 from turnfold._caches import SizedCache
 from turnfold.budget import Budget
-from turnfold.errors import Conflict
+from turnfold.errors import Conflict, TurnfoldError
 from turnfold.memory import AsyncSession, MemoryConfig, SessionCache, own_head
 from turnfold.proxy.request_bodies import GivenMessage, message_key
 from turnfold.records import (
     CLEARED,
     SESSION,
+    TAKEN_BACK,
     ClearedNote,
     Message,
+    TakenBackNote,
     longest_overlap,
     read_note,
+    write_note,
 )
-from turnfold.stores import Head, Scope, all_entries
+from turnfold.stores import Head, Scope, all_entries, log_mark
 from turnfold.tokens import CalibrationLog, counter_for
 
 __all__ = ("Conversations", "PlacedHistory", "WholeLog")
@@ -47,6 +55,8 @@ _MOST_REFUSED: Final = 10_000
 """The most messages with refused items that are remembered; the items of a forgotten one are sent again."""
 _MOST_FORKS: Final = 200
 """The most forks that are followed from the first log of a session; more in a row are an error."""
+_MANY_FORKS: Final = 20
+"""Number of forks in a row from which another answer to the same question hides the one before, and begins no fork."""
 _TRIES: Final = 16
 _MARK: Final = "~"
 """Separates the id of a session from the digest in the id of its forks."""
@@ -56,13 +66,31 @@ _MARK: Final = "~"
 class _KnownLog:
     """Cache of a conversation's log: digest (key) and log position (seq) of each message.
 
-    It leaves out system messages, and messages that `clear()` hid.
+    It leaves out system messages, and messages that `clear()` or another answer to the same question hid.
     """
 
     head: Head = field(default_factory=Head)
     cleared: int = 0
     keys: list[str] = field(default_factory=list[str])
     seqs: list[int] = field(default_factory=list[int])
+    hidden: frozenset[int] = frozenset()
+    """Seqs of answers that the client replaced."""
+    is_answered: bool = False
+    """True if a model wrote the newest message: a provider's answer, as long as no history continues it."""
+    replaced: int = 0
+    """Seq of the newest of `hidden`, which is still to be hidden in the store; 0 if there is none."""
+
+    def without_answer(self) -> _KnownLog:
+        """Return the log with its newest message hidden."""
+        last = self.seqs[-1]
+        return replace(
+            self,
+            keys=self.keys[:-1],
+            seqs=self.seqs[:-1],
+            hidden=self.hidden | {last},
+            is_answered=False,
+            replaced=last,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +106,8 @@ class PlacedHistory:
     """Seq of the newest entry of the log."""
     from_start: bool
     """False if the history begins later than the log, because the client dropped older messages."""
+    hidden: frozenset[int] = frozenset()
+    """Seqs of answers in the log that the client replaced: they are not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +216,16 @@ class Conversations:
         """Read what was stored last, so that the next request of the session need not read it."""
         await self._log(session.scope.tenant, session.id)
 
+    def index_ahead(self, session: AsyncSession, query: str) -> None:
+        """Search for `query` in the background: entries are indexed by the first search after they were written."""
+
+        async def search() -> None:
+            with suppress(TurnfoldError):  # the next search indexes them then
+                await session.recall(query, limit=1)
+
+        mark = log_mark(session.scope.tenant, session.id)
+        self.config.runtime.begin(f"index {mark}", search)
+
     async def place(
         self,
         tenant: str,
@@ -239,26 +279,44 @@ class Conversations:
         start, length = _overlap(log.keys, keys)
         if start + length != len(log.keys) or not (length or not log.keys):
             return None
+        if log.replaced:
+            await self._hide(session, log.replaced)
         seqs, head = log.seqs[start:], log.head.seq
         for at in range(length, len(given), _PAGE):
             batch = [one.record for one in given[at : at + _PAGE]]
             done = await session.add(batch, expect=head)
             seqs += range(done.first, done.first + len(batch))
             head = done.head.seq
-        return PlacedHistory(session, keys, tuple(seqs), head, from_start=start == 0)
+        return PlacedHistory(
+            session, keys, tuple(seqs), head, from_start=start == 0, hidden=log.hidden
+        )
+
+    async def _hide(self, session: AsyncSession, seq: int) -> None:
+        """Note that a message is hidden; raise `Conflict` if another process changed the note meanwhile."""
+        store, place = self.config.store, (session.scope, session.id)
+        document = await store.get_document(*place, SESSION, TAKEN_BACK)
+        note = read_note(document, TakenBackNote)
+        if (seq, seq) not in note.stretches:
+            note = TakenBackNote(stretches=(*note.stretches, (seq, seq)), shortened=note.shortened)
+            written = write_note(SESSION, TAKEN_BACK, note)
+            expect = document.version if document else 0
+            await store.put_document(*place, written, expect=expect)
 
     async def _conversation(
         self, tenant: str, name: str, keys: Sequence[str]
     ) -> tuple[str, _KnownLog]:
         """Return the conversation that a history continues; if it continues none of the session's, create a fork."""
         newest = self._newest.get((tenant, name)) or name
-        if newest != name and _continues((log := await self._log(tenant, newest)).keys, keys):
-            return newest, log
+        if newest != name:
+            continued = _continued(await self._log(tenant, newest), keys, forks=1)
+            if continued is not None:
+                return newest, continued
         conversation = name
-        for _ in range(_MOST_FORKS):
+        for forks in range(_MOST_FORKS):
             log = await self._log(tenant, conversation)
-            if not log.keys or _continues(log.keys, keys):
-                return conversation, log
+            continued = _continued(log, keys, forks=forks)
+            if not log.keys or continued is not None:
+                return conversation, continued or log
             start, length = _overlap(log.keys, keys)
             at = log.seqs[start + length - 1] if length else 0
             after = keys[length] if length < len(keys) else ""
@@ -289,6 +347,9 @@ class Conversations:
             note = await store.get_document(scope, conversation, SESSION, CLEARED)
             cleared = read_note(note, ClearedNote).upto
             log = await self._reread(tenant, conversation, log, cleared)
+            if _MARK in conversation:  # only a fork can have hidden messages
+                note = await store.get_document(scope, conversation, SESSION, TAKEN_BACK)
+                log = _without_hidden(log, read_note(note, TakenBackNote))
             log = replace(log, head=head)
         self._logs.put(place, log)
         return log
@@ -304,12 +365,45 @@ class Conversations:
         if not known or cleared != log.cleared:
             log = _KnownLog(cleared=cleared)
         keys, seqs = list(log.keys), list(log.seqs)  # others may be reading the log meanwhile
-        after = seqs[-1] if seqs else cleared
+        after, is_answered = seqs[-1] if seqs else cleared, log.is_answered
         async for entry in all_entries(store, scope, conversation, after=after):
             if entry.message.role != "system":
                 keys.append(message_key(entry.message))
                 seqs.append(entry.seq)
-        return replace(log, keys=keys, seqs=seqs)
+                is_answered = entry.message.role == "assistant"
+        return replace(log, keys=keys, seqs=seqs, is_answered=is_answered)
+
+
+def _without_hidden(log: _KnownLog, note: TakenBackNote) -> _KnownLog:
+    """Return a log without the messages that a note lists."""
+    hidden = frozenset(first for first, _ in note.stretches)  # each is a single message
+    if not hidden:
+        return log
+    is_answered = log.is_answered and log.seqs[-1] not in hidden
+    kept = [(key, seq) for key, seq in zip(log.keys, log.seqs, strict=True) if seq not in hidden]
+    return replace(
+        log,
+        keys=[key for key, _ in kept],
+        seqs=[seq for _, seq in kept],
+        hidden=hidden,
+        is_answered=is_answered,
+    )
+
+
+def _continued(log: _KnownLog, given: Sequence[str], *, forks: int) -> _KnownLog | None:
+    """Return the log that a history continues: this one, or in a fork also this one without its newest answer.
+
+    None if it continues neither. `forks` is the number of forks between the session's first log and this one.
+    """
+    if _continues(log.keys, given):
+        return log
+    if not forks or not log.is_answered:
+        return None
+    start, length = _overlap(log.keys[:-1], given)
+    goes_on = length < len(given) or forks >= _MANY_FORKS
+    return (
+        log.without_answer() if goes_on and length and start + length == len(log.keys) - 1 else None
+    )
 
 
 def _continues(log: Sequence[str], given: Sequence[str]) -> bool:

@@ -48,6 +48,8 @@ INTERRUPTED: Final = "interrupted"
 """Key in the metadata of an answer that was cut off."""
 _TRIES: Final = 8
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_ENOUGH_WORDS: Final = 200
+"""Characters of a question that are searched for, so that the entries of its conversation are indexed."""
 _LARGEST_ANSWER: Final = 64 << 20
 """The most bytes of an answer; a larger one is not stored."""
 
@@ -141,8 +143,11 @@ class PreparedCall:
 
     async def store_answer(
         self, answer: AnswerPieces, headers: Mapping[str, str], *, complete: bool
-    ) -> None:
-        """Store a provider's answer in the log, and its token usage with the call; errors are logged, never raised."""
+    ) -> Message | None:
+        """Store a provider's answer in the log, and its token usage with the call; return what was stored, if it was.
+
+        Errors are logged, never raised.
+        """
         session = self.placed.session
         try:
             content = answer.content(headers.get("content-encoding", ""))
@@ -158,6 +163,7 @@ class PreparedCall:
             if message is not None:
                 await session.add(message, expect=self.placed.head)
                 self.conversations.note_answer(self.tenant, self.name, self.placed, message)
+                return message
         except Conflict:  # another request was first: the client's next one brings the answer along
             _log.info(
                 "an answer is not stored yet, because another request changed the conversation; the client's next "
@@ -170,11 +176,23 @@ class PreparedCall:
                 type(error).__name__,
                 extra={"event": "answer_not_stored", "call": self.call},
             )
+        return None
 
-    async def read_ahead(self) -> None:
-        """Read what was stored last, so that the session's next request need not read it."""
+    async def read_ahead(self, answer: Message | None) -> None:
+        """Do what the session's next request need not do then, after the `answer` that was stored for this one.
+
+        An answer without tool calls ends a turn. The next one begins with a search, for which the turn's entries must
+        be indexed: that is done in the background if messages are left out of requests, or soon will be.
+        """
+        session = self.placed.session
         with suppress(TurnfoldError):  # the next request reads it then
-            await self.conversations.read_ahead(self.placed.session)
+            await self.conversations.read_ahead(session)
+        if answer is None or answer.calls or 2 * self.tokens < self.allowed:
+            return
+        asked = next(
+            (m.record for m in reversed(self.given.messages) if m.record.role == "user"), answer
+        )
+        self.conversations.index_ahead(session, asked.text[:_ENOUGH_WORDS])
 
 
 async def prepare_call(
@@ -305,7 +323,7 @@ def _shows_everything(context: Context, placed: PlacedHistory, texts: Sequence[s
 
 def _ends_with(context: Context, placed: PlacedHistory) -> bool:
     """Return True if the context has no message that is newer than the client's history."""
-    newest = max(context.positions, default=0)
+    newest = max((seq for seq in context.positions if seq not in placed.hidden), default=0)
     return newest <= placed.seqs[-1]
 
 
@@ -324,9 +342,13 @@ class _View:
         }
         self._kept: dict[int, GivenMessage] = {}
         """Index in the context -> the client's version."""
+        self._replaced: set[int] = set()
+        """Indexes in the context of answers that the client replaced by messages of its own."""
         _, begin, end, newest = context.ends
         shown = [*range(begin, end), *range(newest, len(context.messages))]
         for at, seq in zip(shown, context.positions, strict=True):
+            if seq in placed.hidden:
+                self._replaced.add(at)
             one = given.get(seq)
             if one is None or seq in changed:
                 continue
@@ -339,7 +361,8 @@ class _View:
         texts = body.system_texts
         self._shortened = bool(texts) and _texts(context.section(Section.SYSTEM)) != texts
         self.extra = sum(one.tokens(counter) - context.costs[at] for at, one in self._kept.items())
-        """Tokens by which the client's versions are larger than what the context counted."""
+        """Tokens by which the client's versions are larger than what the context counted; may be negative."""
+        self.extra -= sum(context.costs[at] for at in self._replaced)
         if not self._shortened:
             logged = sum(context.costs[: context.ends[0]])
             self.extra += max(0, sum(map(count, body.system)) - logged)
@@ -356,6 +379,7 @@ class _View:
         return [
             self._kept.get(at, context.messages[at])
             for at in range(context.ends[0], len(context.messages))
+            if at not in self._replaced
         ]
 
     def system(self) -> Sequence[Message] | None:

@@ -358,9 +358,12 @@ def telling_part(message: str) -> str:
     return f"{message[:half]}\n{message[-half:]}"
 
 
-def _is_relevant(text: str, query: QueryTerms) -> bool:
-    """Return True if a text shares enough terms with the query to be shown although it was not asked for."""
-    shared = [term for term in query.count_in(text).counts if not is_character(term)]
+def _is_relevant(text: str, query: QueryTerms, characters: Collection[str]) -> bool:
+    """Return True if a text shares enough terms with the query to be shown although it was not asked for.
+
+    Single `characters` do not count.
+    """
+    shared = [term for term in query.count_in(text).counts if term not in characters]
     return len(shared) >= _ENOUGH or any(map(_is_identifier, shared))
 
 
@@ -380,11 +383,11 @@ def relevant_places(
 ) -> list[tuple[int, float]]:
     """Return the ranked entries that share enough terms with the query, or are next to an entry that does."""
     # Fast: the search has just counted the terms of most of these texts, and has cached the counts.
-    query = QueryTerms(terms)
+    query, characters = QueryTerms(terms), frozenset(filter(is_character, terms))
     close = {
         neighbour
         for seq, entry in entries.items()
-        if _is_relevant(entry.message.text, query)
+        if _is_relevant(entry.message.text, query, characters)
         for neighbour in (seq - 1, seq, seq + 1)
     }
     return [(seq, score) for seq, score in places if seq in close]

@@ -24,7 +24,6 @@ less: see `trust_in_words`.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -261,27 +260,29 @@ def worth_of_places(
         _SHARE * math.exp(-distance * max(mean_tokens, 1.0) / _REACH_TOKENS)
         for distance in range(_FURTHEST + 1)
     ]
-    worth: defaultdict[int, float] = defaultdict(float)
-    beside: dict[int, float] = {}  # the best match beside each entry
     found = sorted(hits)  # float sums depend on their order
     best = max((score for _, score in found), default=0.0)
+    worth: dict[int, float] = {}
+    beside: dict[int, float] = {}  # the best match beside each entry
     for seq, score in found:
         if not after < seq < stop or (positions is not None and seq not in positions):
             continue
-        first, last = max(after + 1, seq - _FURTHEST), min(stop, seq + _FURTHEST + 1)
         given = score * (score / best) ** _SHARPNESS if best > 0 else 0.0
-        for neighbour in range(first, last):
+        here = positions[seq] if positions is not None else 0.0
+        for neighbour in range(max(after + 1, seq - _FURTHEST), min(stop, seq + _FURTHEST + 1)):
             if neighbour == seq:
-                worth[seq] += score
+                worth[seq] = worth.get(seq, 0.0) + score
                 continue
             if positions is None:
-                worth[neighbour] += shares[abs(neighbour - seq)] * given
+                share = shares[abs(neighbour - seq)] * given
             elif neighbour in positions:
-                distance = abs(positions[neighbour] - positions[seq])
-                worth[neighbour] += _SHARE * math.exp(-distance / _REACH_TOKENS) * given
-            beside[neighbour] = max(beside.get(neighbour, 0.0), score)
-    matches = {seq for seq, _ in found}
-    for seq in worth.keys() - matches:
+                share = _SHARE * math.exp(-abs(positions[neighbour] - here) / _REACH_TOKENS) * given
+            else:
+                continue
+            worth[neighbour] = worth.get(neighbour, 0.0) + share
+            if score > beside.get(neighbour, -1.0):
+                beside[neighbour] = score
+    for seq in worth.keys() - {seq for seq, _ in found}:
         worth[seq] = min(worth[seq], _MOST_BESIDE * beside[seq])
     return worth
 

@@ -231,26 +231,19 @@ def responses_events(whole: Body) -> Iterator[ReplyEvent]:
 
     yield event("response.created", response={**whole, "status": "in_progress", "output": []})
     for at, item in enumerate(whole["output"]):
-        yield event(
-            "response.output_item.added", output_index=at, item={**item, "status": "in_progress"}
-        )
-        for part in item.get("content", []):
+        # Text and arguments come in the events that follow: clients add these to what an item begins with.
+        empty = {name: type(item[name])() for name in ("content", "arguments") if name in item}
+        begun = {**item, **empty, "status": "in_progress"}
+        yield event("response.output_item.added", output_index=at, item=begun)
+        place = {"output_index": at, "item_id": item.get("id")}
+        for number, part in enumerate(item.get("content", [])):
+            where = {**place, "content_index": number}
+            yield event("response.content_part.added", **where, part={**part, "text": ""})
             for text in _pieces(part["text"]):
-                yield event(
-                    "response.output_text.delta",
-                    output_index=at,
-                    content_index=0,
-                    item_id=item["id"],
-                    delta=text,
-                    logprobs=[],
-                )
+                yield event("response.output_text.delta", **where, delta=text, logprobs=[])
+            yield event("response.content_part.done", **where, part=part)
         for text in _pieces(item.get("arguments", "")):
-            yield event(
-                "response.function_call_arguments.delta",
-                output_index=at,
-                item_id=item["id"],
-                delta=text,
-            )
+            yield event("response.function_call_arguments.delta", **place, delta=text)
         yield event("response.output_item.done", output_index=at, item=item)
     yield event(f"response.{whole['status']}", response=whole)
 
