@@ -34,6 +34,7 @@ __all__ = (
 _COMMANDS = {
     "calls() lists them": "`turnfold explain SESSION --list` lists them",
     "checkpoints() lists them": "`turnfold checkpoints` lists them",
+    "session.history() lists the entries": "`turnfold show SESSION` lists the entries",
     "rules() lists them": "`turnfold rules` lists them",
     "conversations() lists them": "`turnfold sessions` lists them",
     "leave out trial=True": "leave out --dry-run",
