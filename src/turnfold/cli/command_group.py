@@ -97,7 +97,7 @@ class TranslatedGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 (passed through)
         """Return the named command, with its help in the reader's language."""
-        found = super().get_command(ctx, cmd_name)
+        found: Any = super().get_command(ctx, cmd_name)
         if found is None:
             return None
         _name_values(found)

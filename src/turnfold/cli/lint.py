@@ -17,7 +17,7 @@ from turnfold.cli.replay import read_file, require_messages
 from turnfold.cli.store import file_or_session, log_pages, open_session
 from turnfold.errors import InvalidExport, InvalidOption, NotFound
 from turnfold.importers import TURNFOLD, detect
-from turnfold.wire import Fault, guess_provider, lint, objects_of, repair
+from turnfold.wire import Fault, guess_provider, lint, object_of, objects_of, repair
 
 __all__ = ("PROVIDERS", "Linted", "lint_file", "lint_session", "read_payload")
 
@@ -87,7 +87,7 @@ def lint_file(path: Path, provider: str | None) -> list[Linted]:
             Linted(provider or guess_provider(one), one, _name(one, at))
             for at, one in enumerate(bodies, 1)
         ]
-    if not bodies and not (isinstance(payload, dict) and {"role", *_BODIES} & payload.keys()):
+    if not bodies and not {"role", *_BODIES} & (object_of(payload) or {}).keys():
         raise NotFound(
             f"there are no messages in {path}: give a request body, a list of messages, or a file that "
             "`turnfold import` can read"
