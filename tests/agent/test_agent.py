@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -41,6 +42,10 @@ WIDE = Budget(max_tokens=4_000)
 def memory(tmp_path: Path) -> Iterator[Memory]:
     with Memory(f"sqlite:///{tmp_path / 'chat.db'}", budget=WIDE) as opened:
         yield opened
+
+
+def tool_names(tools: ToolSchemas) -> list[str]:
+    return [cast("Mapping[str, str]", tool["function"])["name"] for tool in tools]
 
 
 def texts(memory: Memory, conversation: str = "one") -> list[tuple[str, str]]:
@@ -342,7 +347,7 @@ def test_where_nothing_is_recalled_the_model_can_search_itself(tmp_path: Path) -
         model = ScriptedModel([calling(*calls), "Under the crate."])
         agent = Agent(memory, model, parallel=1)  # with the mode of the memory
         assert agent.run("one", "Where is the spare key?").text == "Under the crate."
-        assert [tool["function"]["name"] for tool in model.asked[0].tools] == ["recall_context"]
+        assert tool_names(model.asked[0].tools) == ["recall_context"]
         found, broken, unknown = [text for role, text in texts(memory) if role == "tool"]
         assert "蓝色箱子下面" in found
         assert broken.startswith("error:")
@@ -357,7 +362,7 @@ def test_the_tool_that_searches_is_given_by_need_or_by_wish(memory: Memory) -> N
     def offered(*tools: object, **options: object) -> list[str]:
         model = ScriptedModel([calling(("c1", "recall_context", "{}")), "done"])
         Agent(memory, model, tools=tools, **options).run("one", "go")  # pyright: ignore[reportArgumentType] (any of them)
-        return [tool["function"]["name"] for tool in model.asked[0].tools]
+        return tool_names(model.asked[0].tools)
 
     assert offered() == []
     assert offered(recall="off") == offered(recall_tool=True) == ["recall_context"]

@@ -124,10 +124,13 @@ def test_one_entry_or_the_whole_session_is_deleted(store: str) -> None:
         log = [entry.message.text for entry in memory.session("gone").history()]
         original = [entry.message.text for entry in memory.session(LONG).history()]
     assert log == [*original[:2], "[erased: asked 用户要求]", *original[3:]]
-    assert invoke(at("delete gone --entry 99999 --yes")).exit_code == 3
+    beyond = invoke(at("delete gone --entry 99999 --yes"))
+    assert beyond.exit_code == 3
+    assert "`turnfold show SESSION` lists the entries" in beyond.stderr
     [erased] = invoke_json(at("delete gone --yes"))["conversations"]
     assert erased["entries"] > 3
-    assert invoke(at("delete gone --yes")).exit_code == 0
+    again = invoke(at("delete gone --yes"))
+    assert (again.exit_code, again.stdout) == (0, "was already erased: nothing of it was left\n")
     assert invoke_json(["sessions", "--store", store])
 
 
@@ -212,6 +215,22 @@ def test_bad_lines_are_named_and_nothing_is_imported(tmp_path: Path) -> None:
     assert [bad["line"] for bad in done["bad"]] == [2, 4, 6]
     with Memory(f"sqlite:///{other}") as memory:
         assert len(memory.session("talk").history()) == 4
+
+
+def test_what_an_import_cannot_read_is_told_once(tmp_path: Path) -> None:
+    store = ["--store", str(tmp_path / "new.db")]
+    empty, bot = tmp_path / "empty.json", tmp_path / "bot.json"
+    empty.write_text("")
+    bot.write_text('[{"role": "bot", "content": "x"}]')
+    told = invoke(["import", str(tmp_path), *store])
+    assert (told.exit_code, told.stderr) == (2, f"turnfold: {tmp_path} is a folder: give a file\n")
+    told = invoke(["import", str(empty), *store])
+    assert (told.exit_code, "there are no messages in" in told.stderr) == (3, True)
+    told = invoke(["import", str(bot), *store])
+    assert told.exit_code == 1
+    assert told.stderr.startswith("turnfold: line 1: bot.json cannot be imported: role: unknown")
+    assert told.stderr.count("line 1") == 1
+    assert "give the sessions to export, or --all" in invoke(["export", *store]).stderr
 
 
 @pytest.mark.parametrize("given", ["import os\n", '{"role": "user"\n'])

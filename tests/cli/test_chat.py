@@ -82,6 +82,7 @@ def test_a_chat_in_which_nothing_was_said_cannot_be_continued(
     monkeypatch.delenv("TURNFOLD_MODEL", raising=False)
     silent = RUN.invoke(app, ["chat", "--store", address(tmp_path)], input="/quit\n")
     assert "to continue" not in silent.output
+    assert list(tmp_path.iterdir()) == []  # a chat without a word leaves no file
 
 
 def test_a_quoted_message_cannot_steer_the_terminal(
@@ -253,11 +254,12 @@ def chatting(tmp_path: Path, text: str, *more: str) -> str:
 def test_slash_commands_are_run_and_not_said(tmp_path: Path) -> None:
     said = (
         "The key is under the blue crate. 钥匙在蓝色箱子下面。\n/history\n/context\n/recall crate\n/pin 先问\n"
-        "/rules\n/fold\n//etc is a folder\n/etc/hosts is a file\n/histroy\n/quit\nnever said\n"
+        "/rules\n/fold\n//etc is a folder\n/etc/hosts is a file\n/histroy\n/explain\n/quit\nnever said\n"
     )
     output = chatting(tmp_path, said, "--session", "notes")
     assert "#1 user: The key is under the blue crate." in output
     assert "did you mean /history?" in output
+    assert "no command /explain: /help lists them" in output
     assert "pinned" in output
     assert "nothing to fold" in output
     with Memory(address(tmp_path)) as memory:

@@ -99,6 +99,9 @@ def test_no_help_is_cut_at_80_columns(
     assert [line for line in drawn.splitlines() if cell_len(line) > 80] == []
     assert ("用法：" if language == "zh" else "Usage: ") in drawn
     assert ("用法：" in drawn) != ("Usage: " in drawn)
+    [arguments] = [line.split("[OPTIONS]")[1] for line in drawn.splitlines() if "[OPTIONS]" in line]
+    assert arguments.upper() == arguments
+    assert "{" not in arguments
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ def test_an_orphan_is_found_and_mended(tmp_path: Path, *, lines: bool) -> None:
     done = RUN.invoke(app, ["lint", path, "--mend", str(mended)])
     assert done.exit_code == 1
     assert "result-called" in done.output
+    assert "\n  repaired: " in done.output
+    assert "\n  would be repaired with --mend FILE: " in RUN.invoke(app, ["lint", path]).output
     whole = json.loads(mended.read_text("utf-8"))
     assert lint(whole, "openai_chat") == ()
     assert "42" in json.dumps(whole) or "42" in done.output
@@ -86,6 +88,15 @@ def test_what_is_no_history_is_told(tmp_path: Path) -> None:
     named = RUN.invoke(app, ["lint", write(tmp_path, ORPHAN), "--provider", "nobody"])
     assert named.exit_code == 2
     assert "is not one of" in named.output
+    for payload in ({"a": 1}, [1, 2], "text"):
+        junk = RUN.invoke(app, ["lint", write(tmp_path, payload)])
+        assert junk.exit_code == 3
+        assert "there are no messages in" in junk.output
+    store = seed(tmp_path)
+    for command in ("lint", "replay"):
+        gone = invoke([command, "none.json", "--store", store])
+        assert gone.exit_code == 3
+        assert "there is no file none.json, and no session 'none.json'" in gone.stderr
 
 
 def test_every_file_that_can_be_imported_is_judged(tmp_path: Path) -> None:

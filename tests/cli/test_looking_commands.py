@@ -115,6 +115,18 @@ def test_sessions_are_those_of_the_store(store: str, memory: Memory) -> None:
     assert found["total"] == 2
     only = invoke_json(["sessions", "wea", "--store", store])
     assert [row["session"] for row in only["sessions"]] == [SHORT]
+    assert only["sessions"][0]["title"] == "Is it raining? 下雨了吗？"
+    assert "Is it raining?" in invoke(["sessions", "--store", store], width=130).stdout
+
+
+def test_a_status_does_not_count_what_the_command_itself_wrote(store: str) -> None:
+    shown = invoke(["db", "status", "--store", store]).stdout
+    assert "entries " in shown
+    assert "commits" not in shown
+
+
+def test_the_demo_explains_its_words() -> None:
+    assert "Fidelity is the share of" in invoke(["demo", "--fast", "--language", "en"]).stdout
 
 
 def test_show_gives_the_entries_word_for_word(store: str, memory: Memory) -> None:

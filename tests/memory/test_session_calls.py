@@ -319,7 +319,7 @@ def test_without_a_call_of_its_own_a_session_explains_the_newest_stored_one(tmp_
             other.session("one").user("second")
             other.session("one").context()
         assert [session.explain(name).manifest.seq for name in (None, "@last", 1)] == [72, 72, 1]
-        assert session.diff(1, "@last").added[-1].text == "second"
+        assert session.diff(1, "@last").new[-1].text == "second"
         session.context()
         assert session.explain().manifest.call == session.last_call
 

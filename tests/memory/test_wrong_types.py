@@ -68,7 +68,10 @@ def asked(**options: Any) -> Callable[[Memory], object]:
 
 CALLS: dict[str, tuple[Callable[[Memory], object], str]] = {
     "session by number": (lambda memory: memory.session(cast("str", 42)), "write '42'"),
-    "session by None": (lambda memory: memory.session(cast("str", None)), "must be text"),
+    "session by None": (
+        lambda memory: memory.session(cast("str", None)),
+        "must be text, got None: give one",
+    ),
     "session without a name": (lambda memory: memory.session(""), "1 to"),
     "user": (lambda memory: memory.session("a").user(None), 'user("...")'),
     "system": (lambda memory: memory.session("a").system(None), 'system("...")'),

@@ -53,7 +53,9 @@ def said(content: object = "x", *, role: str = "user", **fields: object) -> dict
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("unknown role", said(role="robot"), "role: unknown role 'robot'. Use one of assistant, system, tool, user"),
-    ("retired role", said(role="function", name="f"), "role: unknown role 'function'"),
+    ("retired role", said(role="function", name="f"), (
+        "role: unknown role 'function'. Use one of assistant, system, tool, user: a function's result has the role tool"
+    )),
     ("role is no text", said(role=5), "role: the message has no role"),  # type: ignore[arg-type]  # on purpose
     ("no role", {"content": "x"}, "role: the message has no role"),
     ("content of bytes", said(b"x"), "content: content is bytes, not text or a list. Give text or a list of blocks"),

@@ -109,7 +109,7 @@ class TestReceipt:
         assert repr(plain) == f"<Context {plain.receipt}>"
         long = [user("word " * 5_000), assistant("yes"), user("go on " * 2_000)]
         shrunk = assemble(Transcript(EXACT, long), Budget(max_tokens=1_000))
-        assert str(shrunk.receipt).endswith("(exact); 1 messages, 2 dropped, 1 shrunk")
+        assert str(shrunk.receipt).endswith("(exact); 1 message, 2 dropped, 1 shortened")
 
     def test_it_is_as_certain_as_its_weakest_term(self) -> None:
         budget = Budget(max_tokens=8_000)

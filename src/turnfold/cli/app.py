@@ -301,19 +301,21 @@ def lint(
         typer.echo(json.dumps(fields, ensure_ascii=False))
     else:
         for one in found:
-            _show_linted(one)
+            _show_linted(one, mended=mend is not None)
     if any(one.faults for one in found):
         raise typer.Exit(1)
 
 
-def _show_linted(one: Linted) -> None:
+def _show_linted(one: Linted, *, mended: bool) -> None:
     from turnfold.cli.output import printable
 
     for fault in one.faults:
         detail = problem_label(fault.detail)
         typer.echo(f"{fault.path}: {fault.rule}: {detail} [{fault.reference}]")
     for change in one.changes:
-        typer.echo(translated(f"  repaired by: {problem_label(change)}"))
+        repair = problem_label(change)
+        what = f"repaired: {repair}" if mended else f"would be repaired with --mend FILE: {repair}"
+        typer.echo(f"  {translated(what)}")
     number = len(one.faults)
     name = f"{printable(one.conversation)}: " if one.conversation else ""
     faults = "fault" if number == 1 else "faults"

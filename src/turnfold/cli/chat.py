@@ -40,6 +40,7 @@ from turnfold.cli.store import (
     open_at,
     time_zone,
 )
+from turnfold.cli.transfer import removing_new_store
 from turnfold.errors import InvalidOption, StoreError, TurnfoldError
 from turnfold.memory import Memory, Session
 from turnfold.models import ChatModel
@@ -177,6 +178,8 @@ _NO_MODEL = (
 )
 _PROMPT = "> "
 _COMMAND = re.compile(r"/[a-z]+")
+_ALIKE = 0.7
+"""Likeness from which an unknown command is taken for a mistyped one; /explain and /pin have 0.67."""
 _REMEMBERED = 400
 """Number of newest entries whose user messages the arrow keys bring back."""
 
@@ -193,7 +196,11 @@ def talk(
     """Run a chat on the terminal until the input ends."""
     console = Console(highlight=False, soft_wrap=True)
     chosen = pick_model(model, base_url)
-    with _memory(store, chosen, tokens, session) as memory:
+    address = address_of(store) if store else default_store()
+    with (
+        removing_new_store(address, keep=False),  # if nothing was said
+        _memory(store, chosen, tokens, session) as memory,
+    ):
         conversation = _conversation(memory, session)
         answerer = _answerer(memory, chosen, system, console)
         if chosen is None:
@@ -255,7 +262,7 @@ def budget_line(receipt: Receipt) -> str:
     """Return one line about a call: tokens used and allowed, messages left out, share of the last prompt repeated."""
     if not is_chinese():
         share = f", {receipt.prefix_share:.0%} of the last prompt kept" if receipt.previous else ""
-        return with_singulars(f"{receipt}{share}").replace(" shrunk", " shortened")
+        return with_singulars(f"{receipt}{share}")
     counts = [
         f"{known_label(str(outcome))} {receipt.count(outcome):,}"
         for outcome in (Outcome.FOLDED, Outcome.DROPPED, Outcome.SHRUNK)
@@ -390,7 +397,7 @@ class ChatCommands:
             return False
         found = self.table.get(word)
         if found is None:
-            near = get_close_matches(word, self.table, n=1)
+            near = get_close_matches(word, self.table, n=1, cutoff=_ALIKE)
             hint = f"did you mean {near[0]}? " if near else ""
             self._say(
                 f"no command {word}: {hint}/help lists them; // begins a message with a slash"

@@ -178,6 +178,11 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "format {format} is not one of {known}": "没有格式 {format}，可以是：{known}",
     "give either the sessions to export or --all, not both": "请给出要导出的会话，或 --all，二者取一",
+    "give the sessions to export, or --all": "请给出要导出的会话，或 --all",
+    "{path} is a folder: give a file": "{path} 是文件夹：请给出文件",
+    "there is no file {source}, and {reason}": "没有文件 {source}；{reason}",
+    "there are no messages in {path}: give a request body, a list of messages, or a file that `turnfold import` can "
+    "read": "{path} 中没有消息：请给出请求体、消息列表，或 `turnfold import` 能读的文件",
     "mandatory parts need {needed} {unit} ({parts}) but the budget allows {allowed}. {remedy}": (
         "必需的部分要 {needed} {unit}（{parts}），预算只有 {allowed}。{remedy}"
     ),
@@ -356,7 +361,8 @@ _OTHER: Final[Mapping[str, str]] = {
     "{name}: {provider}: {faults} fault": "{name}：{provider}：{faults} 处问题",
     "{provider}: {faults} faults": "{provider}：{faults} 处问题",
     "{provider}: {faults} fault": "{provider}：{faults} 处问题",
-    "  repaired by: {change}": "  修复：{change}",
+    "repaired: {change}": "已修复：{change}",
+    "would be repaired with --mend FILE: {change}": "可用 --mend FILE 修复：{change}",
     "written by a newer release ({steps}): upgrade turnfold": "由更新的版本写成（{steps}）：请升级 turnfold",
     "the schema lacks {steps} steps of this release: run `turnfold db migrate`; opening the store also adds them": (
         "结构比本版本少 {steps} 步：请运行 `turnfold db migrate`；打开存储时也会补上"

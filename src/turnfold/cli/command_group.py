@@ -97,18 +97,19 @@ class TranslatedGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 (passed through)
         """Return the named command, with its help in the reader's language."""
-        found = super().get_command(ctx, cmd_name)
+        found: Any = super().get_command(ctx, cmd_name)
         if found is None:
             return None
-        _hide_flag_types(found)
+        _name_values(found)
         _take_key_file(found, ctx.find_root().command.params)
+        found.format_usage = partial(_write_usage, found)
         if ctx.parent is None and cmd_name in _PANEL_OF:
             found.rich_help_panel = _PANEL_OF[cmd_name][is_chinese()]
         return _translated(found) if is_chinese() else found
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (passed through)
         """Write the help in the reader's language."""
-        _hide_flag_types(self)
+        _name_values(self)
         if is_chinese():
             _translated(self)
         super().format_help(ctx, formatter)
@@ -118,8 +119,8 @@ class TranslatedGroup(TyperGroup):
         _write_usage(self, ctx, formatter)
 
 
-def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does not export its types)
-    """Change a command's help so that flags are shown without the type of a value, because they have no value."""
+def _name_values(command: Any) -> None:  # noqa: ANN401 (the package does not export its types)
+    """Change a command's help to show flags without the type of a value, and the names of arguments in capitals."""
     original = command.get_help_option
 
     def get_help_option(ctx: object) -> Any:  # noqa: ANN401 (as above)
@@ -132,6 +133,8 @@ def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 (the package does no
     for each in command.params:
         if getattr(each, "is_flag", False):
             each.metavar = ""
+        elif each.param_type_name == "argument" and each.metavar is None:
+            each.metavar = each.name.upper()
 
 
 def _take_key_file(command: Any, options: Any) -> None:  # noqa: ANN401 (as above)
@@ -168,12 +171,11 @@ def _translated(command: Any) -> Any:  # noqa: ANN401 (the package does not expo
         return option
 
     command.get_help_option = get_help_option
-    command.format_usage = partial(_write_usage, command)
     return command
 
 
 def _write_usage(command: Any, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (as above)
-    pieces = " ".join(command.collect_usage_pieces(ctx))
+    pieces = re.sub(r"\{(\w+)\}", r"\1", " ".join(command.collect_usage_pieces(ctx)))
     formatter.write_usage(ctx.command_path, pieces, prefix="用法：" if is_chinese() else None)
 
 

@@ -35,6 +35,10 @@ __all__ = (
 )
 
 
+_OF_PROCESS = frozenset({"commits", "jobs"})
+"""Details that count what this process wrote: a command that only looks has written nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseStatus:
     """Status of a store: size, settings, schema and warnings."""
@@ -169,7 +173,7 @@ def show_status(found: DatabaseStatus, *, json: bool) -> None:
         ("backend", found.backend),
         ("sessions", f"{found.conversations:,}"),
         ("entries", f"{found.entries:,}"),
-        *sorted(found.details.items()),
+        *sorted((name, text) for name, text in found.details.items() if name not in _OF_PROCESS),
     ]
     if found.file is not None:
         file = found.file

@@ -101,6 +101,9 @@ def show_receipt(receipt: ErasureReceipt, *, json: bool) -> None:
         print(as_json(receipt))  # noqa: T201 (what the command is for)
         return
     console = make_console()
+    if receipt.conversations and all(each.already for each in receipt.conversations):
+        console.print(Text(label("was already erased: nothing of it was left"), "bold"))
+        return
     text = label(
         "sessions erased: {sessions:,} (entries: {entries:,}, documents: {documents:,})"
     ).format(

@@ -34,6 +34,7 @@ __all__ = (
 _COMMANDS = {
     "session.calls() lists": "`turnfold explain SESSION --list` lists",
     "checkpoints() lists": "`turnfold checkpoints` lists",
+    "session.history() lists": "`turnfold show SESSION` lists",
     "session.rules() lists": "`turnfold rules` lists",
     "conversations() lists": "`turnfold sessions` lists",
     "leave out trial=True": "leave out --dry-run",

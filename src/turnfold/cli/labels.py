@@ -81,6 +81,8 @@ _WORDS: Final[Mapping[str, str]] = {
     "changed": "更新",
     "created": "时间",
     "checkpoint": "检查点",
+    "first message": "第一条消息",
+    "was already erased: nothing of it was left": "之前已经删除：没有剩下任何内容",
     "commits": "提交",
     "conversation": "会话",
     "cost": "费用",

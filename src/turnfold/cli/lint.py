@@ -14,10 +14,10 @@ from typing import Final, cast
 
 from turnfold import wire
 from turnfold.cli.replay import read_file, require_messages
-from turnfold.cli.store import log_pages, open_session
-from turnfold.errors import InvalidExport, InvalidOption
+from turnfold.cli.store import file_or_session, log_pages, open_session
+from turnfold.errors import InvalidExport, InvalidOption, NotFound
 from turnfold.importers import TURNFOLD, detect
-from turnfold.wire import Fault, guess_provider, lint, objects_of, repair
+from turnfold.wire import Fault, guess_provider, lint, object_of, objects_of, repair
 
 __all__ = ("PROVIDERS", "Linted", "lint_file", "lint_session", "read_payload")
 
@@ -87,6 +87,11 @@ def lint_file(path: Path, provider: str | None) -> list[Linted]:
             Linted(provider or guess_provider(one), one, _name(one, at))
             for at, one in enumerate(bodies, 1)
         ]
+    if not bodies and not {"role", *_BODIES} & (object_of(payload) or {}).keys():
+        raise NotFound(
+            f"there are no messages in {path}: give a request body, a list of messages, or a file that "
+            "`turnfold import` can read"
+        )
     return [Linted(provider or guess_provider(payload), payload)]
 
 
@@ -94,7 +99,7 @@ def lint_session(store: str | None, tenant: str, name: str, provider: str | None
     """Check a stored session as a request for a provider, without repairs."""
     chosen = provider or "openai_chat"
     require_provider(chosen)
-    with open_session(store, tenant, name, calls=1) as at:
+    with file_or_session(name), open_session(store, tenant, name, calls=1) as at:
         messages = [entry.message for page in log_pages(at.session) for entry in page]
         return [
             Linted(chosen, _WRITERS[chosen].request(messages, repair=False).kwargs, at.session.id)

@@ -14,7 +14,7 @@ from rich.text import Text
 from turnfold.budget import Budget
 from turnfold.cli.labels import entries_and_turns, label, translated, with_singulars
 from turnfold.cli.output import as_json, make_console, printable, progressing, tables
-from turnfold.cli.store import counter_of, log_pages, open_session
+from turnfold.cli.store import counter_of, file_or_session, log_pages, open_session
 from turnfold.errors import InvalidExport, InvalidOption, NotFound, UnknownModel
 from turnfold.importers import (
     TURNFOLD,
@@ -101,7 +101,7 @@ def history_of(
         return History(*_from_file(path, session, format_name))
     if session:
         raise NotFound(f"--session selects a conversation of a file, but there is no file {source}")
-    with open_session(store, tenant, source, calls=1) as at:
+    with file_or_session(source), open_session(store, tenant, source, calls=1) as at:
         messages = [entry.message for page in log_pages(at.session) for entry in page]
         model = at.calls[-1].called_model if at.calls else ""
         return History(at.session.id, messages, model, counter_of(at.head))

@@ -23,8 +23,8 @@ from turnfold.cli.output import (
 )
 from turnfold.cli.store import Opened, open_at, open_session, session_in, sessions_in
 from turnfold.errors import WrongKey
-from turnfold.inspect import CallPoint, call_numbers, call_point, excerpt
-from turnfold.memory import MemoryMode, SessionStatus
+from turnfold.inspect import CallPoint, call_numbers, call_point, excerpt, session_title
+from turnfold.memory import Memory, MemoryMode, SessionStatus
 from turnfold.records import Entry
 from turnfold.runtime import drive
 
@@ -41,6 +41,8 @@ __all__ = (
 
 _STYLES = {"user": "green", "assistant": "cyan", "tool": "yellow", "system": "blue"}
 _PAGE = 500
+_TITLED = 110
+"""Least width of a terminal in which the list of sessions shows first messages."""
 _UNCUT = 10_000_000
 """Characters of an excerpt that is not cut."""
 
@@ -50,6 +52,8 @@ class SessionRow:
     """One session in the list of sessions, with its size and newest calls."""
 
     session: str
+    title: str
+    """The beginning of the first user message; empty if there is none, or it cannot be decrypted."""
     entries: int
     turns: int
     tokens: int
@@ -103,6 +107,7 @@ def list_sessions(store: str | None, tenant: str, *, limit: int, prefix: str) ->
         rows = [
             SessionRow(
                 session=info.conversation,
+                title=_title(opened, info.conversation),
                 entries=info.head.seq,
                 turns=info.head.turns,
                 tokens=info.head.tokens,
@@ -117,6 +122,14 @@ def list_sessions(store: str | None, tenant: str, *, limit: int, prefix: str) ->
         return SessionsScreen(
             store=opened.address, tenant=tenant, total=len(known), sessions=tuple(rows)
         )
+
+
+def _title(opened: Opened, conversation: str) -> str:
+    memory = Memory(opened.store, scope=opened.scope)
+    try:
+        return drive(session_title(memory.session(conversation).awaiting))
+    except WrongKey:
+        return ""
 
 
 def _newest_calls(opened: Opened, conversation: str) -> tuple[CallPoint, ...]:
@@ -148,13 +161,15 @@ def show_sessions(found: SessionsScreen, *, json: bool) -> None:
             f"{row.tokens:,}",
             sparkline(row.calls, width=12, plain=plain),
             moment(row.updated),
+            row.title,
         )
         for row in found.sessions
     ]
-    heads = ("session", "turns", "entries", "tokens", "calls", "changed")
-    only = (0, 1, 3) if console.width < 70 else None
-    console.print(columns(console, heads, rows, only=only, wide="session"))
-    if only is None and any(row.calls for row in found.sessions):
+    heads = ("session", "turns", "entries", "tokens", "calls", "changed", "first message")
+    only = (0, 1, 3) if console.width < 70 else range(6) if console.width < _TITLED else None
+    wide = "session" if only else "first message"
+    console.print(columns(console, heads, rows, only=only, wide=wide))
+    if console.width >= 70 and any(row.calls for row in found.sessions):
         console.print(Text(curve_legend(plain=plain), "dim", overflow="fold"))
     if found.total > len(rows):
         text = label("{shown} of {total:,}; more with -n")

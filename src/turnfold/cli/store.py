@@ -55,6 +55,7 @@ __all__ = (
     "default_store",
     "encryption_keys",
     "file_of",
+    "file_or_session",
     "find_call",
     "find_session",
     "find_sessions",
@@ -201,6 +202,15 @@ def open_session(
     counter = counter_for(model) if model else counter_of(head)
     with open_at(store, tenant, counter=counter) as opened:
         yield session_in(opened, conversation, counter, model=model, budget=budget, calls=calls)
+
+
+@contextmanager
+def file_or_session(source: str) -> Generator[None]:
+    """Context manager for a command that takes a file or a session: its `NotFound` says that it is neither."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(f"there is no file {source}, and {error}") from None
 
 
 def session_in(

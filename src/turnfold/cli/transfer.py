@@ -18,6 +18,7 @@ from rich.text import Text
 
 from turnfold.cli.labels import colon, label, problem_label, with_singulars
 from turnfold.cli.output import Reporter, as_json, make_console, printable, progressing
+from turnfold.cli.replay import require_messages
 from turnfold.cli.store import (
     Opened,
     address_of,
@@ -47,6 +48,7 @@ __all__ = (
     "export_sessions",
     "import_path",
     "output_file",
+    "removing_new_store",
     "show_exported",
     "show_imported",
 )
@@ -81,7 +83,9 @@ def export_sessions(
     """Write sessions in the format `format_name` to a file or standard output."""
     if format_name not in EXPORTS:
         raise InvalidOption(f"format {format_name!r} is not one of {', '.join(EXPORTS)}")
-    if every == bool(names):
+    if not every and not names:
+        raise InvalidOption("give the sessions to export, or --all")
+    if every and names:
         raise InvalidOption("give either the sessions to export or --all, not both")
     # turnfold's own format is exact: without the key, it has the encrypted entries and the encrypted keys unchanged.
     refuse = format_name != "turnfold"
@@ -222,13 +226,16 @@ def import_path(
     redactor: Redactor | None = None,
 ) -> Imported:
     """Import a file into the store, which is created if it does not exist."""
+    if path.is_dir():
+        raise InvalidOption(f"{path} is a folder: give a file")
     if not path.is_file():
         raise NotFound(f"no such file: {path}")
+    require_messages(path)
     if store is None:
         default_store()  # creates its folder
     counter = counter_for(model) if model else None
     with (
-        _removing_new_store(address_of(store), keep=not trial),
+        removing_new_store(address_of(store), keep=not trial),
         open_at(store, tenant, counter=counter, make=True) as opened,
         progressing("importing") as bar,
     ):
@@ -255,8 +262,8 @@ def import_path(
 
 
 @contextmanager
-def _removing_new_store(address: str, *, keep: bool) -> Generator[None]:
-    """Remove the SQLite file that the import created if the import fails; without `keep`, remove it in any case.
+def removing_new_store(address: str, *, keep: bool) -> Generator[None]:
+    """Remove the SQLite file that the command created, if it fails; without `keep`, also if it does not.
 
     A file in which something was stored is never removed.
     """

@@ -428,12 +428,17 @@ class _FileImport:
             self._bad.append(bad)
 
     def _raise_faults(self, *, skip_bad: bool) -> None:
+        if self._bad_total == 1 and not skip_bad:
+            raise InvalidExport(
+                f"{self._path.name} cannot be imported: {self._bad[0].problem}",
+                line=self._bad[0].line,
+                remedy="Nothing was imported. Fix this line, or skip it with --skip-bad (skip_bad=True)",
+            )
         if self._bad and not skip_bad:
             shown = "; ".join(map(str, self._bad[:5]))
-            items = "item" if self._bad_total == 1 else "items"
             more = f"; and {self._bad_total - 5:,} more" if self._bad_total > 5 else ""
             raise InvalidExport(
-                f"{self._bad_total:,} {items} in {self._path.name} cannot be read: {shown}{more}",
+                f"{self._bad_total:,} items in {self._path.name} cannot be read: {shown}{more}",
                 line=self._bad[0].line,
                 remedy="Nothing was imported. Fix them, or skip them with --skip-bad (skip_bad=True)",
             )

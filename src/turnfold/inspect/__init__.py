@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         left_out,
         recent_calls,
         sent_items,
+        session_title,
         with_tail_parts,
     )
 
@@ -90,6 +91,7 @@ __all__ = (
     "plan_for",
     "recent_calls",
     "sent_items",
+    "session_title",
     "simulate",
     "translate_reason",
     "with_tail_parts",
@@ -104,7 +106,7 @@ _HOMES = {
     "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
     "Simulation SimulationPlan plan_for simulate",
     "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut LeftOutRule SentItem call_numbers "
-    "call_point call_view context_view excerpt left_out recent_calls sent_items with_tail_parts",
+    "call_point call_view context_view excerpt left_out recent_calls sent_items session_title with_tail_parts",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -40,6 +40,7 @@ __all__ = (
     "left_out",
     "recent_calls",
     "sent_items",
+    "session_title",
     "with_tail_parts",
 )
 
@@ -86,6 +87,8 @@ async def call_numbers(session: AsyncSession) -> dict[str, int]:
     return numbers
 
 
+_FIRST_ENTRIES = 8
+"""Number of entries that are read to find the first user message."""
 _KEPT = "kept"
 """`SentItem.fate` of a message that is sent as it was logged."""
 _INJECTED = "injected"
@@ -146,6 +149,14 @@ class LeftOut:
     def entries(self) -> int:
         """Number of log entries in the range."""
         return self.last - self.first + 1
+
+
+async def session_title(session: AsyncSession) -> str:
+    """Return the beginning of a session's first user message; empty if its first entries have none."""
+    for entry in await session.history(after=0, limit=_FIRST_ENTRIES):
+        if entry.message.role == "user":
+            return excerpt(entry.message, characters=80)
+    return ""
 
 
 def excerpt(message: Message, *, characters: int = 160) -> str:

@@ -255,9 +255,9 @@ def _fill(
     origin: Origin | None = None,
 ) -> None:
     if role not in ROLES:
-        raise InvalidRecord(
-            f"unknown role {role!r}", path="role", remedy=f"Use one of {', '.join(sorted(ROLES))}"
-        )
+        known = f"Use one of {', '.join(sorted(ROLES))}"
+        hint = ": a function's result has the role tool" if role == "function" else ""
+        raise InvalidRecord(f"unknown role {role!r}", path="role", remedy=f"{known}{hint}")
     _check_parts(role, parts)
     if name is not None:
         check_text(name, path="name")

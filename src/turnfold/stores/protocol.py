@@ -58,7 +58,8 @@ def check_name(value: str, what: str) -> None:
     `what` says in the error which name it is, such as "client id".
     """
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may not check types)
-        raise InvalidOption(f"{what} must be text, got {value!r}: write {str(value)!r}")
+        advice = "give one" if value is None else f"write {str(value)!r}"
+        raise InvalidOption(f"{what} must be text, got {value!r}: {advice}")
     if not value or len(value) > _LONGEST_NAME or "\x00" in value:
         raise InvalidOption(
             f"{what} must be 1 to {_LONGEST_NAME} characters without NUL, got {len(value)} characters"

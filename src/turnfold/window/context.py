@@ -229,10 +229,13 @@ class Receipt:
         return sum(fate.messages for fate in self.fates if fate.outcome in outcomes)
 
     def __str__(self) -> str:
-        text = f"{self.tokens:,} of {self.allowed:,} tokens ({self.certainty}); {self.messages} messages"
+        noun = "message" if self.messages == 1 else "messages"
+        text = (
+            f"{self.tokens:,} of {self.allowed:,} tokens ({self.certainty}); {self.messages} {noun}"
+        )
         for outcome in (Outcome.FOLDED, Outcome.DROPPED, Outcome.SHRUNK):
             if (number := self.count(outcome)) or outcome is Outcome.DROPPED:
-                text += f", {number:,} {outcome}"
+                text += f", {number:,} {'shortened' if outcome is Outcome.SHRUNK else outcome}"
         for fate in self.fates:
             if fate.start < 0:
                 text += f"; {fate.reason.partition('; ')[0]}"

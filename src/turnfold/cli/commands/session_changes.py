@@ -23,7 +23,7 @@ def add(app: typer.Typer) -> None:
 def pin(
     session: SessionArgument,
     content: Annotated[
-        str, typer.Argument(help="Text to show in every call.", metavar="[TEXT]")
+        str, typer.Argument(help="Text to show in every call.", metavar="TEXT")
     ] = "",
     *,
     entry: Annotated[

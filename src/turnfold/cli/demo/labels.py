@@ -51,6 +51,7 @@ class Texts:
     good: str
     bad: str
     cache_note: str
+    fidelity_note: str
     kept: str
     onward: str
 
@@ -96,6 +97,8 @@ _ENGLISH = Texts(
     "what is folded stays in the log.",
     bad="Something is wrong: {violations} violations, {over} calls over budget, {broken} broken tool pairs.",
     cache_note="Cached share is an estimate: the repeated prefix from 1,024 tokens up, in steps of 128 ({model}).",
+    fidelity_note="Fidelity is the share of numbers, ids, dates and prohibitions of the folded messages that the "
+    "summary states; the rest is in the log and is recalled when it is asked for.",
     kept="{path} holds the log, its checkpoints and the manifest of every call (conversation {conversation}).",
     onward="Try  turnfold demo --budget 4000   --language zh   --keep demo.db   --json",
 )
@@ -139,6 +142,7 @@ _CHINESE = Texts(
     good="从不超出预算，工具调用与结果从不拆散，规则原文在场 {kept} / {rules}；折叠的内容仍在记录里。",
     bad="有问题：违规 {violations} 处，{over} 次超出预算，{broken} 对工具调用被拆散。",
     cache_note="可命中缓存是估计值：重复的前缀，1,024 token 起，以 128 为一档（{model}）。",
+    fidelity_note="保真度是已折叠消息中的数字、编号、日期和禁令写进摘要的比例；其余的仍在记录里，问到时会召回。",
     kept="{path} 里有这段记录、它的检查点和每次调用的清单（会话 {conversation}）。",
     onward="试试  turnfold demo --budget 4000   --language en   --keep demo.db   --json",
 )

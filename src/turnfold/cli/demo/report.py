@@ -67,6 +67,7 @@ def draw_ending(end: Ending, texts: Texts) -> RenderableType:
         _comparison(end, texts),
         Text(verdict, "green" if end.ok else "bold red"),
         Text(texts.cache_note.format(model=end.model), "dim"),
+        Text(texts.fidelity_note, "dim"),
         Text(texts.onward, "dim"),
     )
 

@@ -384,6 +384,10 @@ class SqliteFile:
                     self._compare(_stat(self._name))
                 if self.fault is not None:
                     raise self.fault from error
+                if (folder := Path(self.path).parent) and not folder.is_dir():
+                    raise StoreUnavailable(
+                        f"cannot open {self.path!r}: the folder {str(folder)!r} does not exist; create it first"
+                    ) from error
                 raise StoreUnavailable(f"cannot open {self.path!r}: {error}") from error
             except DAMAGE as error:
                 raise damage_error(error) from None

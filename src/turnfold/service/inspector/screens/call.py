@@ -204,12 +204,12 @@ def _neighbours(name: str, point: CallPoint, calls: Sequence[str], words: PageLa
         before = calls[point.number - 2]
         diff = address("sessions", name, "diff", before=before, after=point.call)
         back = address("sessions", name, "calls", before)
-        links += [tag("a", words("previous call"), href=back, rel="prev"), " · "]
-        links += [tag("a", words("compare with the call before"), href=diff), " · "]
+        links += [" · ", tag("a", words("previous call"), href=back, rel="prev")]
+        links += [" · ", tag("a", words("compare with the call before"), href=diff)]
     if point.number < len(calls):
         href = address("sessions", name, "calls", calls[point.number])
-        links.append(tag("a", words("next call"), href=href, rel="next"))
-    return tag("p", links)
+        links += [" · ", tag("a", words("next call"), href=href, rel="next")]
+    return tag("p", links[1:])
 
 
 def _forms(name: str, call_id: str, chosen: str, words: PageLabels) -> Element:

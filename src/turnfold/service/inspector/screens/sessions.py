@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from turnfold.errors import InvalidRecord, WrongKey
-from turnfold.inspect import CallPoint, call_point, excerpt, recent_calls
-from turnfold.memory import AsyncSession, SearchResult
+from turnfold.inspect import CallPoint, call_point, recent_calls, session_title
+from turnfold.memory import SearchResult
 from turnfold.service.inspector.charts import sparks
 from turnfold.service.inspector.html import (
     Element,
@@ -35,8 +35,6 @@ _PAGE: Final = 500
 _CALLS: Final = 24
 
 
-_FIRST_ENTRIES: Final = 8
-"""Number of entries that are read to find the first user message."""
 _HITS: Final = 50
 _Sort: TypeAlias = Literal["changed", "session", "turns", "entries", "tokens"]
 _KEYS: Final[Mapping[_Sort, Callable[[ConversationInfo], tuple[object, ...]]]] = {
@@ -172,7 +170,7 @@ async def _row(request: ScreenRequest[_Query], info: ConversationInfo) -> list[N
     calls: list[CallPoint] = []
     try:
         calls = [call_point(each) for each in await recent_calls(session, most=_CALLS)]
-        title: Node = tag("span", await _title(session), class_="excerpt", dir="auto")
+        title: Node = tag("span", await session_title(session), class_="excerpt", dir="auto")
     except (WrongKey, InvalidRecord) as error:  # the rest of the row is never encrypted
         title = tag("em", _unreadable(request, error))
     link = tag(
@@ -202,14 +200,6 @@ def _unreadable(request: ScreenRequest[_Query], error: WrongKey | InvalidRecord)
     if isinstance(error, WrongKey):
         return words("encrypted; no key was given")
     raise error
-
-
-async def _title(session: AsyncSession) -> str:
-    """Return the beginning of a session's first user message, as its title."""
-    for entry in await session.history(after=0, limit=_FIRST_ENTRIES):
-        if entry.message.role == "user":
-            return excerpt(entry.message, characters=80)
-    return ""
 
 
 def _search(request: ScreenRequest[_Query]) -> Element:
