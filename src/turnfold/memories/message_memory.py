@@ -130,7 +130,7 @@ class MessageMemoryConfig:
             object.__setattr__(self, "enable_persistence", bool(self.enable_persistence))
         if self.enable_persistence and self.db_path is None:
             raise InvalidOption(
-                "enable_persistence=True needs a file: set db_path to the file of the conversation"
+                "enable_persistence=True needs a file, but db_path=None: set db_path to the file of the conversation"
             )
         name = "a file" if self.db_path is None else str(self.db_path)
         if not name or name == ":memory:" or name.startswith("file:"):

@@ -352,11 +352,7 @@ def _tool_result(block: Block, path: str) -> Part:
     if is_error is True:
         del block["is_error"]
     elif is_error not in (None, False):  # an explicit False is kept in `extra`
-        raise InvalidRecord(
-            f"is_error is {is_error!r}, neither true nor false",
-            path=path,
-            remedy="Use true or false",
-        )
+        raise InvalidRecord(f"is_error is {is_error!r}", path=path, remedy="Use true or false")
     return ToolResult(call_id, content, is_error is True, _rest(block, path))
 
 
