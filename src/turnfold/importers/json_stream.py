@@ -96,7 +96,7 @@ class _Unpacked(io.RawIOBase):
     Text is compressed ten- to thirtyfold. A file that grows a thousandfold keeps a program busy for hours.
     """
 
-    def __init__(self, file: IO[bytes], path: Path) -> None:
+    def __init__(self, file: IO[bytes] | gzip.GzipFile, path: Path) -> None:
         self._file = file
         self._path = path
         self._left = max(_UNPACKED_FREELY, _MOST_RATIO * path.stat().st_size)
@@ -118,7 +118,7 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
-def _unpacked_text(file: IO[bytes], path: Path) -> IO[str]:
+def _unpacked_text(file: IO[bytes] | gzip.GzipFile, path: Path) -> IO[str]:
     content = io.BufferedReader(_Unpacked(file, path), _CHUNK)
     return io.TextIOWrapper(content, encoding="utf-8-sig", newline="\n")
 
