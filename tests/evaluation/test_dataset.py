@@ -12,6 +12,7 @@ import pytest
 from turnfold import user
 from turnfold.errors import InvalidExport, NotFound
 from turnfold.evaluation import EvalQuestion, EvalRule, read_set, sample_set
+from turnfold.evaluation import dataset as dataset_module
 
 LINE: dict[str, Any] = {
     "conversation_id": "trip",
@@ -108,3 +109,17 @@ def test_the_shipped_set_has_both_languages_with_questions_and_rules() -> None:
         assert any(rule.until for rule in each.rules)
         assert any(message.calls for message in each.messages)
     assert "厨房" in "".join(message.text for message in chinese.messages)
+
+
+def test_a_file_larger_than_memory_allows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset_module, "_LARGEST", 1_000)
+    for name, write in (("a.jsonl", Path.write_bytes), ("a.jsonl.gz", _write_packed)):
+        write(tmp_path / name, b" " * 1_001)
+        with pytest.raises(InvalidExport, match="more than 1,000 bytes"):
+            read_set(tmp_path / name)
+
+
+def _write_packed(path: Path, data: bytes) -> None:
+    path.write_bytes(gzip.compress(data))

@@ -33,6 +33,17 @@ ROWS: dict[str, Sequence[str]] = {
         "service/test_admission.py::test_another_tenant_sees_and_changes_nothing",
         "service/test_limits.py::test_a_full_quota_refuses_every_write_that_does_not_free_room",
         "service/test_limits.py::test_every_method_of_a_store_is_known_to_write_or_not",
+        "service/test_limits.py::test_every_write_is_counted_when_it_is_made",
+        "service/test_admission.py::test_a_token_that_may_only_read_changes_nothing",
+        "service/test_admission.py::test_each_set_of_rights_admits_to_its_operations_and_to_no_other",
+        "service/test_hostile_bodies.py::test_only_messages_and_files_may_be_large",
+        "service/test_hostile_bodies.py::test_what_is_large_is_computed_in_a_thread",
+    ),
+    "clients of `turnfold proxy`": (
+        "proxy/test_sessions.py::test_tokens_are_needed_elsewhere_than_on_loopback",
+        "proxy/test_sessions.py::test_a_token_opens_the_proxy_for_its_tenant_and_is_not_passed_on",
+        "proxy/test_sessions.py::test_pages_of_other_sites_and_unknown_hosts_are_refused",
+        "proxy/test_transparency.py::test_keys_are_passed_on_and_found_nowhere",
     ),
     "web pages in the operator's browser": (
         "service/test_admission.py::test_a_page_of_another_origin_is_refused",
@@ -58,6 +69,7 @@ ROWS: dict[str, Sequence[str]] = {
     "files that are imported": (
         "memory/importing/test_readers.py::test_whatever_is_in_a_file_it_is_read_or_told",
         "memory/importing/test_readers.py::test_a_conflict_writes_nothing_not_even_the_rest",
+        "memory/importing/test_json_stream.py::test_a_file_that_unpacks_a_thousandfold_is_refused_early",
     ),
     "adapters of other frameworks": (
         "adapters/test_hostile_checkpoints.py::test_no_payload_runs_when_the_saver_reads_it",

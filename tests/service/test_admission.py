@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,32 @@ def test_a_token_without_the_right_is_refused(
         status, text = asked(client, each)
     assert status == 403
     assert CONTENT not in text
+
+
+SCOPES = [rights for size in range(1, 4) for rights in combinations(sorted(Right), size)]
+
+
+@pytest.mark.parametrize("rights", SCOPES, ids="+".join)
+def test_each_set_of_rights_admits_to_its_operations_and_to_no_other(
+    tmp_path: Path, rights: tuple[Right, ...]
+) -> None:
+    """Every operation with every scope: no right includes another, and one that is missing is named."""
+    store, file = f"sqlite:///{tmp_path / 'chat.db'}", tmp_path / "tokens.json"
+    token = make_tokens(file, ("some", "acme", rights))["some"]
+    fill(store)
+    refused: dict[str, bool] = {}
+    with (
+        running(ServiceOptions(store=store, tokens_file=file)) as service,
+        service.client(token) as client,
+    ):
+        for each in sorted(GUARDED, key=lambda each: each.method == "DELETE"):
+            status, text = asked(client, each)
+            assert status < 500
+            refused[each.name] = status == 403
+            if status == 403:
+                assert any(f"the right '{right}' is required" in text for right in each.rights)
+                assert CONTENT not in text
+    assert refused == {each.name: not each.rights <= set(rights) for each in GUARDED}
 
 
 def content_of_a_writer(service: Running, made: dict[str, str], each: AnyOperation) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.service.operation_requests import NAMES
+from tests.service.operation_requests import BODIES, NAMES
 from tests.service.running import PATIENCE, Running, running
 from turnfold import RemoteMemory
 from turnfold.api import AnyOperation, Nothing
@@ -107,6 +107,59 @@ def test_usage_of_a_wrong_type_is_refused(service: Running, usage: object) -> No
         path = f"/v1/sessions/used/calls/{call}/usage"
         assert client.put(path, json={"usage": usage}).status_code == 422
         assert client.put(path, json={"usage": {"input": 3}}).json()["usage"]["input"] == 3
+
+
+ODD_VALUES = (
+    "null", "true", "-1", str(1 << 70), "1.5", "1e400", "9" * 5_000, '""', r'"\ud800"', r'"\u0000"', "[]", "{}", "[[]]",
+    "[null]", r'{"\ud800": 1}', '{"": ""}', '{"v": 99, "role": "x", "parts": [{"type": "text"}]}',
+)  # fmt: skip
+
+
+def places_in(value: object) -> Iterator[tuple[str | int, ...]]:
+    """The way to each value within a JSON value."""
+    yield ()
+    inner = value.items() if isinstance(value, dict) else ()
+    for key, each in enumerate(value) if isinstance(value, list) else inner:
+        for place in places_in(each):
+            yield (key, *place)
+
+
+def with_odd_value(value: Any, place: tuple[str | int, ...], odd: str) -> str:
+    """The JSON of a value, with another one at a place."""
+    if not place:
+        return odd
+    first, *rest = place
+    if isinstance(value, list):
+        parts = [
+            with_odd_value(each, tuple(rest), odd) if at == first else json.dumps(each)
+            for at, each in enumerate(value)
+        ]
+        return f"[{', '.join(parts)}]"
+    fields = [
+        f"{json.dumps(key)}: {with_odd_value(each, tuple(rest), odd) if key == first else json.dumps(each)}"
+        for key, each in value.items()
+    ]
+    return f"{{{', '.join(fields)}}}"
+
+
+@pytest.mark.parametrize(
+    "each", [each for each in TABLE if each.name in BODIES], ids=lambda each: each.name
+)
+def test_no_value_in_a_body_makes_an_operation_fail(service: Running, each: AnyOperation) -> None:
+    """Schemas do not tell what free objects hold, so that no request made from them had a usage of a wrong type."""
+    with service.client() as client:
+        client.post("/v1/sessions/talk/user", json={"content": "hi"})
+        call = client.post("/v1/sessions/talk/context", json={}).json()["call"]
+        names = {**NAMES, "call": call}
+        path = re.sub(r"{(\w+)}", lambda found: names[found[1]], each.path)
+        failed: list[tuple[object, str]] = []
+        for place in places_in(BODIES[each.name]):
+            for odd in ODD_VALUES:
+                body = with_odd_value(BODIES[each.name], place, odd)
+                found = client.request(each.method, path, content=body, headers=JSON)
+                if found.status_code >= 500:
+                    failed.append((place, odd[:40]))
+    assert failed == []
 
 
 LONG_TEXT = "x" * 1_001

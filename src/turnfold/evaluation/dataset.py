@@ -94,6 +94,10 @@ class _SetRule(msgspec.Struct):
     until_id: str | int | None = None
 
 
+_LARGEST = 1 << 30
+"""Most bytes of a file, unpacked: all of it is in memory."""
+
+
 class _SetLine(msgspec.Struct):
     conversation_id: str
     messages: list[_SetMessage]
@@ -105,8 +109,11 @@ def read_set(path: str | Path) -> list[EvalConversation]:
     """Read the conversations of a file; raises `InvalidExport` with the number of the line that is wrong."""
     file = Path(path)
     try:
-        data = file.read_bytes()
-        found = _parse(gzip.decompress(data) if file.suffix == ".gz" else data)
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as content:
+            data = content.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise InvalidExport(f"{file} has more than {_LARGEST:,} bytes; split it", line=1)
+        found = _parse(data)
     except FileNotFoundError:
         raise NotFound(f"no such file: {file}") from None
     except (OSError, EOFError, zlib.error) as error:

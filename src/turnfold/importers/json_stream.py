@@ -16,11 +16,14 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from turnfold.errors import InvalidExport, NotFound
 from turnfold.importers.events import UnreadableItem
 from turnfold.records import object_of_pairs
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
 
 __all__ = (
     "Fields",
@@ -35,6 +38,14 @@ __all__ = (
 _LONGEST_VALUE = 128 << 20
 """Most characters a single value, or the space before it, may have; a file with more counts as damaged."""
 _CHUNK = 1 << 20
+_UNPACKED_FREELY = 64 << 20
+"""Bytes that a compressed file may always unpack to."""
+_MOST_RATIO = 200
+"""A larger compressed file may unpack to this many times its size."""
+_MOST_BLANK = 1_000_000
+"""Most empty lines in a row; each costs as much time as one with a message."""
+_DEEPEST = 100_000
+"""Brackets within brackets after which a value is not read to its end; it could not be decoded anyway."""
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 _NO_SPACE = re.compile(r"[^ \t\r\n,]")
@@ -66,10 +77,10 @@ def open_text(path: Path) -> Generator[IO[str]]:
     try:
         if start == b"PK":
             with zipfile.ZipFile(path) as archive, archive.open(_member(archive, path)) as file:
-                yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
+                yield _unpacked_text(file, path)
         elif start == b"\x1f\x8b":
-            with gzip.open(path, "rt", encoding="utf-8-sig", newline="\n") as file:
-                yield file
+            with gzip.open(path) as file:
+                yield _unpacked_text(file, path)
         else:
             with path.open(encoding="utf-8-sig", newline="\n") as file:
                 yield file
@@ -77,6 +88,39 @@ def open_text(path: Path) -> Generator[IO[str]]:
         raise InvalidExport(f"{path} is not text in UTF-8: {error.reason}", line=1) from None
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InvalidExport(f"{path} is damaged: {error}", line=1) from None
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a compressed file; raises `InvalidExport` once it is far larger than text ever is.
+
+    Text is compressed ten- to thirtyfold. A file that grows a thousandfold keeps a program busy for hours.
+    """
+
+    def __init__(self, file: IO[bytes] | gzip.GzipFile, path: Path) -> None:
+        self._file = file
+        self._path = path
+        self._left = max(_UNPACKED_FREELY, _MOST_RATIO * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer)
+        data = self._file.read(len(view))
+        self._left -= len(data)
+        if self._left < 0:
+            raise InvalidExport(
+                f"{self._path} unpacks to more than {_MOST_RATIO} times its size, as no text does",
+                line=1,
+                remedy="Unpack it and look what it contains",
+            )
+        view[: len(data)] = data
+        return len(data)
+
+
+def _unpacked_text(file: IO[bytes] | gzip.GzipFile, path: Path) -> IO[str]:
+    content = io.BufferedReader(_Unpacked(file, path), _CHUNK)
+    return io.TextIOWrapper(content, encoding="utf-8-sig", newline="\n")
 
 
 def _member(archive: zipfile.ZipFile, path: Path) -> str:
@@ -96,6 +140,7 @@ def read_values(file: IO[str]) -> Iterator[Value | UnreadableItem]:
     first, number = file.readline(_CHUNK), 1  # a whole export may be on one line
     while first and not first.strip():
         number += first.endswith("\n")
+        _check_blank(number, number)
         first = file.readline(_CHUNK)
     if not first.lstrip().startswith("["):
         first = _rest_of_line(first, file, number)
@@ -110,12 +155,21 @@ def _is_json(line: str) -> bool:
 
 
 def _lines(first: str, file: IO[str], number: int) -> Iterator[Value | UnreadableItem]:
-    line = first
+    line, blank = first, 0
     while line:
         if line.strip():
             yield _parse(line, number)
+            blank = 0
+        else:
+            blank += 1
+            _check_blank(blank, number)
         number += 1
         line = _rest_of_line("", file, number)
+
+
+def _check_blank(lines: int, number: int) -> None:
+    if lines > _MOST_BLANK:
+        raise InvalidExport(f"more than {_MOST_BLANK:,} empty lines in a row", line=number)
 
 
 def _rest_of_line(begun: str, file: IO[str], number: int) -> str:
@@ -187,8 +241,10 @@ class _Scan:
         end = self._end_of_value(self._at)
         if end is None:
             self._text, self._at, self._list = "", 0, False
+            self._file = io.StringIO()  # where the next value begins cannot be told
             return UnreadableItem(
-                line, "the file ends inside this value, or it is not a JSON object"
+                line,
+                "the file ends inside this value, or it is not a JSON object, or nested too deeply",
             )
         text = self._text[self._at : end]
         self._forget(end)
@@ -225,6 +281,8 @@ class _Scan:
             depth += 1 if mark in "{[" else -1
             if depth == 0:
                 return at
+            if depth > _DEEPEST:
+                return None
         return None
 
     def _end_of_string(self, at: int) -> int | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,6 +42,8 @@ _LONGEST_REST: Final = 10.0
 _KEEP_ALIVE: Final = 15.0
 """Seconds without events after which a stream sends a keep-alive comment."""
 _PAGE: Final = 200
+_CALLS: Final = 16
+"""Calls that are read at once; one may have a quarter of a megabyte."""
 _SENT: Final = 10_000
 _MARGIN: Final = 2_000_000
 """Microseconds by which the clocks of processes may differ without a stream missing a call."""
@@ -101,29 +104,29 @@ class _Stream:
 
     async def fresh(
         self, conversation: str, head: Head, updated: int = 0
-    ) -> list[tuple[str, Manifest]]:
-        """Return the calls of a conversation that this stream has not sent yet, with their event ids."""
+    ) -> AsyncIterator[tuple[str, Manifest]]:
+        """Yield the calls of a conversation that this stream has not sent yet, with their event ids.
+
+        Few are in memory at once: a stream that resumes from the first of many calls sends them as it reads them.
+        """
         since = max(self.since, self.quiet - _LONGEST_CALL)
         known = self.followed.setdefault(conversation, _Followed(since=since))
         known.updated = updated
         if known.state == head.state:
-            return []
+            return
         # Start one entry earlier, because a call that began before others may be stored after them.
         after = max(self.floor, call_key(max(known.seq - 1, 0), 0) if known.seq > 1 else "")
         session = self.state.memory(self.caller.tenant).session(conversation)
-        found: list[tuple[str, Manifest]] = []
         while True:
-            page = await session.calls(after=after, limit=_PAGE)
-            found += [
-                (self._id(conversation, each), each)
-                for each in page
-                if each.call > self.floor and each.created >= known.since
-            ]
-            if len(page) < _PAGE:
+            page = await session.calls(after=after, limit=_CALLS)
+            for each in page:
+                new = each.call > self.floor and each.created >= known.since
+                if new and self._is_first(f"{conversation}\0{each.call}"):
+                    yield self._id(conversation, each), each
+            if len(page) < _CALLS:
                 break
             after = page[-1].call
         known.state, known.seq = head.state, head.seq
-        return [each for each in found if self._is_first(f"{conversation}\0{each[1].call}")]
 
     def _is_first(self, name: str) -> bool:
         if name in self.sent:
@@ -206,19 +209,19 @@ async def _of_session(stream: _Stream, session: str) -> AsyncIterator[bytes]:
     resumed, sent_at = bool(stream.floor), time.monotonic()
     while stream.is_open:
         head = await store.head(scope, session)
+        if not resumed:  # calls made before the stream was opened are not sent
+            stream.followed[session] = _Followed(seq=head.seq)
+        deleted = head.seq < stream.followed.get(session, _Followed()).seq  # a log only grows
         try:
-            if not resumed:  # calls made before the stream was opened are not sent
-                stream.followed[session] = _Followed(seq=head.seq)
-            seen = stream.followed.get(session, _Followed()).seq
-            fresh = await stream.fresh(session, head)
+            async for name, call in stream.fresh(session, head):
+                if resumed and not deleted:
+                    yield _frame(name, session, call)
+                    sent_at = time.monotonic()
         except ConversationDeleted:
-            seen, fresh = head.seq + 1, []
-        if head.seq < seen:  # a log only grows: the conversation was deleted
+            deleted = True
+        if deleted:
             yield b"event: deleted\ndata: {}\n\n"
             return
-        for name, call in fresh if resumed else ():
-            yield _frame(name, session, call)
-            sent_at = time.monotonic()
         resumed = True
         if time.monotonic() - sent_at > _KEEP_ALIVE:
             yield b": still here\n\n"
@@ -236,13 +239,11 @@ async def _of_tenant(stream: _Stream) -> AsyncIterator[bytes]:
             for each in page:
                 if stream.is_quiet(each.conversation, each.updated):
                     continue
-                try:
-                    fresh = await stream.fresh(each.conversation, each.head, each.updated)
-                except ConversationDeleted:
-                    continue
-                for name, call in fresh:
-                    yield _frame(name, each.conversation, call)
-                    sent_at = time.monotonic()
+                fresh = stream.fresh(each.conversation, each.head, each.updated)
+                with suppress(ConversationDeleted):
+                    async for name, call in fresh:
+                        yield _frame(name, each.conversation, call)
+                        sent_at = time.monotonic()
             if len(page) < _PAGE:
                 stream.forget_quiet(polled)
                 break

@@ -7,6 +7,7 @@ import io
 import json
 import tracemalloc
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,44 @@ def test_a_compressed_line_without_end_is_refused_and_not_read_whole(
     finally:
         tracemalloc.stop()
     assert peak < 20 << 20
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zip"])
+@pytest.mark.parametrize("content", ["\n", '{"role": "user", "content": "x"}\n', " "])
+def test_a_file_that_unpacks_a_thousandfold_is_refused_early(
+    kind: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two gigabytes of empty lines, two megabytes compressed, were read for minutes."""
+    monkeypatch.setattr(json_stream, "_UNPACKED_FREELY", 1 << 20)
+    path, text = tmp_path / "bomb", content * ((16 << 20) // len(content))
+    if kind == "gzip":
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("conversations.json", text)
+    allowed = max(1 << 20, 200 * path.stat().st_size)
+    assert allowed < len(text)
+    sizes: list[int] = []
+    with open_text(path) as file, pytest.raises(InvalidExport, match="more than 200 times"):
+        sizes.extend(map(len, iter(partial(file.read, 1 << 16), "")))
+    assert sum(sizes) <= allowed
+
+
+def test_brackets_without_end_are_not_counted_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "_CHUNK", 1 << 12)
+    file = io.StringIO("[" * (4 << 20))
+    [found] = read_values(file)
+    assert isinstance(found, UnreadableItem)
+    assert "nested too deeply" in found.problem
+    assert file.tell() < 1 << 20
+
+
+@pytest.mark.parametrize("begins", ["", '{"a": 1}\n'])
+def test_empty_lines_without_end_are_refused(begins: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "_MOST_BLANK", 100)
+    file = io.StringIO(begins + "\n" * 10_000)
+    with pytest.raises(InvalidExport, match="more than 100 empty lines in a row"):
+        list(read_values(file))
+    assert file.tell() < 200
+    assert len(read("\n" * 99 + '{"a": 1}\n' + "\n" * 99 + '{"a": 2}')) == 2
