@@ -30,10 +30,13 @@ class ScriptedLLM(_llm.FunctionCallingLLM):
 
     script: list[Any] = _pydantic.Field(default_factory=list)
     prompts: list[Any] = _pydantic.Field(default_factory=list)
+    name: str = "unknown"
 
     @property
     def metadata(self) -> Any:
-        return _types.LLMMetadata(is_chat_model=True, is_function_calling_model=True)
+        return _types.LLMMetadata(
+            is_chat_model=True, is_function_calling_model=True, model_name=self.name
+        )
 
     def _answer(self, messages: Sequence[ChatMessage]) -> Any:
         self.prompts.append(list(messages))

@@ -39,16 +39,16 @@ class Watched:
 
     @property
     def model(self) -> FunctionModel:
-        return FunctionModel(self._answer, stream_function=self._stream, model_name="watched")
+        return FunctionModel(self.answer, stream_function=self._stream, model_name="watched")
 
-    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         self.prompts.append((list(messages), info))
         return self.step(len(self.prompts))
 
     async def _stream(
         self, messages: list[ModelMessage], info: AgentInfo
     ) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
-        answer = self._answer(messages, info)
+        answer = self.answer(messages, info)
         for index, part in enumerate(answer.parts):
             if isinstance(part, TextPart):
                 for word in part.content.split(" "):

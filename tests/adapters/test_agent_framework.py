@@ -34,6 +34,7 @@ from turnfold.adapters.agent_framework import (
 )
 from turnfold.adapters.agent_framework import messages as messages_module
 from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.tokens import counter_for
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -363,3 +364,12 @@ def test_without_agent_framework_the_extra_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "agent_framework", None)
     with pytest.raises(MissingExtra, match=r"turnfold\[agent-framework\]"):
         __import__(ours)
+
+
+def test_tokens_are_counted_as_the_model_of_the_client_counts_them() -> None:
+    with Memory("sqlite://") as memory:
+        client = ScriptedChatClient(["hi"])
+        client.model = "gpt-4o"
+        asyncio.run(agent_of(client, TurnfoldHistoryProvider(memory.session("s"))).run("Hello"))
+        [call] = memory.session("s").calls()
+        assert call.counter == counter_for("gpt-4o").name

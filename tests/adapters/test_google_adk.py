@@ -33,6 +33,7 @@ from turnfold.adapters.google_adk import (
 )
 from turnfold.errors import MissingExtra, NotFound
 from turnfold.redaction import find_secrets
+from turnfold.tokens import counter_for
 
 # ADK uses names that pydantic and its own packages have since replaced.
 pytestmark = [
@@ -370,3 +371,12 @@ def test_a_memory_that_redacts_is_refused() -> None:
         chat = Chat(agent_of(scripted(["hi"])), TurnfoldPlugin(memory))
         with pytest.raises(Exception, match="redact"):
             chat.ask("Hello")
+
+
+def test_tokens_are_counted_as_the_model_of_the_agent_counts_them() -> None:
+    with Memory("sqlite://") as memory:
+        model = scripted(["hi"])
+        model.model = "openai/gpt-4o"
+        Chat(agent_of(model), TurnfoldPlugin(memory)).ask("Hello")
+        [call] = memory.session(PLACE).calls()
+        assert call.counter == counter_for("gpt-4o").name

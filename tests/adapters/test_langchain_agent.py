@@ -48,6 +48,7 @@ from turnfold import AsyncMemory, Budget, Memory
 from turnfold.adapters.langchain import TurnfoldSaver, turnfold_middleware
 from turnfold.adapters.langchain.view import GraphView
 from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.tokens import counter_for
 
 # ---------------------------------------------------------------------------------- the budget
 
@@ -391,3 +392,21 @@ def test_without_langchain_the_extra_is_named() -> None:
     code = "import sys; sys.modules['langchain'] = None; import turnfold.adapters.langchain"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'turnfold[langchain]'" in done.stderr
+
+
+class Named(Watched):
+    """A model that has a name, as those of the providers' packages have."""
+
+    model_name: str = "gpt-4o"
+
+
+def test_tokens_are_counted_as_the_model_of_the_agent_counts_them() -> None:
+    with Memory("sqlite://") as memory:
+        agent_of(Named(step=answering("Noted.")), memory).invoke(
+            asked("My boat is blue."), thread()
+        )
+        [conversation] = [info.conversation for info in memory.conversations()]
+        session = memory.session(conversation)
+        [call] = session.calls()
+        assert call.counter == counter_for("gpt-4o").name
+        assert session.budget.context_window == 128_000

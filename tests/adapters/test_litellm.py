@@ -23,6 +23,7 @@ from turnfold import Budget, Memory, Message, wire
 from turnfold.adapters.litellm import TurnfoldHook
 from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.redaction import find_secrets
+from turnfold.tokens import counter_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -177,3 +178,11 @@ def test_without_litellm_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "litellm", None)
     with pytest.raises(MissingExtra, match=r"turnfold\[litellm\]"):
         __import__("turnfold.adapters.litellm")
+
+
+def test_tokens_are_counted_as_the_model_of_the_request_counts_them() -> None:
+    with Memory("sqlite://") as memory:
+        passed(TurnfoldHook(memory), [{"role": "user", "content": "Hello"}])
+        [conversation] = [info.conversation for info in memory.conversations()]
+        [call] = memory.session(conversation).calls()
+        assert call.counter == counter_for("gpt-4o").name

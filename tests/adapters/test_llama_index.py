@@ -32,6 +32,7 @@ from turnfold.adapters.llama_index import (
 )
 from turnfold.adapters.llama_index import messages as messages_module
 from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.tokens import counter_for
 
 # LlamaIndex uses names that pydantic and Python have since replaced.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -399,3 +400,13 @@ def test_without_llama_index_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "llama_index.core", None)
     with pytest.raises(MissingExtra, match=r"turnfold\[llama-index\]"):
         __import__("turnfold.adapters.llama_index")
+
+
+def test_tokens_are_counted_as_the_model_of_the_agent_counts_them() -> None:
+    async def work(memory: AsyncMemory) -> None:
+        llm = ScriptedLLM(script=[*looping(30), said("done")], name="gpt-4o")
+        await run(agent_of(llm, look_tool("sea " * 400)), "Look.", turnfold_memory(memory, "s"))
+        calls = await memory.session("s").calls()
+        assert {call.counter for call in calls[1:]} == {counter_for("gpt-4o").name}
+
+    with_memory(work)

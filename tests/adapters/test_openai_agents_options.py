@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from typing import Any
@@ -36,6 +37,7 @@ from turnfold import AsyncMemory, Budget, Memory
 from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
 from turnfold.adapters.openai_agents import run as run_module
 from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.tokens import counter_for
 
 LARGE = Budget(max_tokens=200_000)
 
@@ -189,3 +191,18 @@ def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "agents", None)
     with pytest.raises(MissingExtra, match=r"turnfold\[openai-agents\]"):
         __import__("turnfold.adapters.openai_agents")
+
+
+@pytest.mark.parametrize("of_run", [False, True])
+def test_tokens_are_counted_as_the_model_of_the_run_counts_them(of_run: bool) -> None:  # noqa: FBT001
+    async def work() -> None:
+        async with AsyncMemory("sqlite://") as memory:
+            model, other = ScriptedModel([[said("hi")]]), ScriptedModel([])
+            vars(model)["model"] = "gpt-4o"
+            agent = agent_of(other if of_run else model)
+            config = RunConfig(model=model if of_run else None)
+            await Runner.run(agent, "hello", **turnfold_run(memory, "s", run_config=config))
+            [call] = await memory.session("s").calls()
+            assert call.counter == counter_for("gpt-4o").name
+
+    asyncio.run(work())

@@ -24,6 +24,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import RunContext
 
@@ -45,6 +46,7 @@ from tests.adapters.pydantic_agents import (
 from turnfold import AsyncMemory, Budget, Memory
 from turnfold.adapters.pydantic_ai import turnfold_capability
 from turnfold.errors import BudgetTooSmall, InvalidOption
+from turnfold.tokens import cautious_counter, counter_for
 
 
 def test_sixty_steps_with_folding_stay_in_budget_and_the_history_keeps_everything() -> None:
@@ -350,3 +352,22 @@ def test_a_run_may_bring_its_own_memory_to_an_agent_that_has_one() -> None:
             await bare.run("Where?", capabilities=capabilities, conversation_id="other")
 
     with_memory(work)
+
+
+@pytest.mark.parametrize("named", ["gpt-4o", "somebody's"])
+def test_tokens_are_counted_as_the_model_of_the_agent_counts_them(named: str) -> None:
+    async def work(memory: AsyncMemory) -> None:
+        model = FunctionModel(Watched(answering("hi")).answer, model_name=named)
+        agent = Agent(model, capabilities=[turnfold_capability(memory)])
+        await agent.run("Hello", conversation_id="s")
+        session = memory.session("s")
+        [call] = await session.calls()
+        known = named == "gpt-4o"
+        assert call.counter == (counter_for(named) if known else cautious_counter()).name
+        assert session.budget == Budget(context_window=128_000 if known else 16_000)
+
+    async def run() -> None:
+        async with AsyncMemory("sqlite://") as memory:
+            await work(memory)
+
+    asyncio.run(run())

@@ -30,6 +30,7 @@ from turnfold.adapters.strands import TurnfoldConversationManager, record_of, st
 from turnfold.adapters.strands import messages as messages_module
 from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.records import ThinkingPart, ToolCall
+from turnfold.tokens import counter_for
 
 SMALL = Budget(max_tokens=3_000)
 LOOK = {
@@ -415,3 +416,12 @@ def test_without_strands_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "strands", None)
     with pytest.raises(MissingExtra, match=r"turnfold\[strands\]"):
         __import__("turnfold.adapters.strands")
+
+
+def test_tokens_are_counted_as_the_model_of_the_agent_counts_them() -> None:
+    with Memory("sqlite://") as memory:
+        model = ScriptedStrandsModel(["hi"])
+        model.update_config(model_id="gpt-4o")
+        agent_of(model, TurnfoldConversationManager(memory, "s"))("Hello")
+        [call] = memory.session("s").calls()
+        assert call.counter == counter_for("gpt-4o").name

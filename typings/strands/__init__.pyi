@@ -3,6 +3,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from strands.agent.conversation_manager import ConversationManager
+from strands.models import Model
 from strands.tools import PythonAgentTool
 from strands.types.content import Message
 
@@ -10,6 +11,7 @@ class ToolRegistry:
     def register_tool(self, tool: PythonAgentTool) -> None: ...
 
 class Agent:
+    model: Model
     messages: list[Message]
     tool_registry: ToolRegistry
     def __init__(

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from turnfold.memory.prompt_tail import pins_text, recalled_text
     from turnfold.memory.recall import Recaller, ScoreParts
     from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
-    from turnfold.memory.session import AsyncSession, SessionStatus, list_client_ids, own_head
+    from turnfold.memory.session import (
+        AsyncSession,
+        SessionStatus,
+        list_client_ids,
+        own_head,
+        use_model,
+    )
     from turnfold.memory.summary_writers import (
         ChatWriter,
         ExtractiveWriter,
@@ -104,6 +110,7 @@ __all__ = (
     "recall_parameters",
     "recalled_text",
     "shutdown_token_executor",
+    "use_model",
     "writer_for",
 )
 
@@ -121,7 +128,7 @@ _HOMES = {
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
     "turnfold.memory.memory_search": "SearchResult",
     "turnfold.memory.pins_and_state": "AsyncState",
-    "turnfold.memory.session": "AsyncSession SessionStatus list_client_ids own_head",
+    "turnfold.memory.session": "AsyncSession SessionStatus list_client_ids own_head use_model",
     "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries SummaryRequest "
     "SummaryTask SummaryWriter writer_for",
     "turnfold.memory.prompt_tail": "pins_text recalled_text",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from zoneinfo import ZoneInfo
 
 from turnfold.budget import Budget
@@ -17,10 +17,11 @@ from turnfold.models import Embedder
 from turnfold.runtime import Runtime
 from turnfold.stores import Scope, Store
 from turnfold.telemetry import Meter
-from turnfold.tokens import CalibrationLog, TokenCounter
+from turnfold.tokens import CalibrationLog, TokenCounter, cautious_counter, find_model
 from turnfold.window import Strategy
 
 __all__ = (
+    "DEFAULT_WINDOW",
     "CompactionMode",
     "FoldMode",
     "FoldPolicy",
@@ -31,9 +32,12 @@ __all__ = (
     "check_type",
     "choice",
     "named_zone",
+    "with_model",
 )
 
 
+DEFAULT_WINDOW: Final = 16_000
+"""Context window if neither a budget nor a model is given."""
 _OFF = ("off", "none", "never", "no", "false", "disabled")
 """Names under which somebody may look for the mode that folds nothing by itself."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -190,3 +194,21 @@ class MemoryConfig:
     """Computes vectors of texts, for recall by meaning in addition to recall by words."""
     calibrating: CalibrationLog = field(default_factory=CalibrationLog)
     """Collects turnfold's token counts and the usage that providers report for the same calls, to compare them."""
+
+
+def with_model(config: MemoryConfig, model: str) -> MemoryConfig | None:
+    """Return the options with the counter of a model, and its budget if none was given.
+
+    None if the memory was given a model or a counter itself, or if the model is not known.
+    """
+    info = find_model(model)
+    if config.model or config.counter.name != cautious_counter().name or info is None:
+        return None
+    default = config.budget == Budget(context_window=DEFAULT_WINDOW)
+    return replace(
+        config,
+        model=model,
+        counter=info.counter(),
+        budget=Budget(context_window=info.context_window) if default else config.budget,
+        calibrating=CalibrationLog(),
+    )

@@ -22,6 +22,7 @@ from turnfold.budget import Budget
 from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.memory import erasure
 from turnfold.memory.config import (
+    DEFAULT_WINDOW,
     CompactionMode,
     FoldMode,
     FoldPolicy,
@@ -79,8 +80,6 @@ _MAX_HANDLES: Final = 256
 _MAX_BYTES: Final = 32 << 20
 _MEASURE_ALL: Final = 1_024
 """Number of look-ups after which the size of every handle is measured again."""
-_WINDOW: Final = 16_000
-"""Context window if neither a budget nor a model is given."""
 
 
 class SessionCache:
@@ -296,7 +295,7 @@ def _open(
 
 def _budget_of(model: str) -> Budget:
     try:
-        return Budget(context_window=context_window_for(model) if model else _WINDOW)
+        return Budget(context_window=context_window_for(model) if model else DEFAULT_WINDOW)
     except UnknownModel:
         raise UnknownModel(
             f"the context window of {model!r} is not known: write Memory(..., model={model!r}, "

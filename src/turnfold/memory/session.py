@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
@@ -39,6 +39,7 @@ from turnfold.memory.config import (
     RecallMode,
     check_budget,
     check_type,
+    with_model,
 )
 from turnfold.memory.context import ContextBuilder, ContextRequest, Tools, brings_much
 from turnfold.memory.dropped_checkpoints import drop_checkpoint, dropped_checkpoints
@@ -102,6 +103,7 @@ __all__ = (
     "SessionStatus",
     "list_client_ids",
     "own_head",
+    "use_model",
 )
 
 
@@ -171,6 +173,8 @@ class AsyncSession:
         self.id = conversation
         self.config: MemoryConfig = config
         """The options of the memory that this session belongs to."""
+        self._given_config: Final = config
+        """The same, as they were before a model was named by `use_model`."""
         self._store, self._scope = config.store, config.scope
         self._redaction = redaction_of(config.store)
         self._cache = ConversationCache(self._store, self._scope, conversation, config.counter)
@@ -803,8 +807,19 @@ class AsyncSession:
         factor = self._calibration.stored
         if factor == self._calibration.used or not can_correct(self.config.counter):
             return
-        counter = corrected_counter(self.config.counter, factor)
         self._calibration.used = factor
+        self._count_with(corrected_counter(self.config.counter, factor))
+
+    async def _use_config(self, config: MemoryConfig) -> None:
+        """Use another model, counter and budget from now on."""
+        async with self._lock:
+            self.config = self._builder.config = config
+            self._calls.counter, self._calls.model = config.counter, config.model
+            self._calibration = SessionCalibration(config, self._cache)
+            self._pins = Pins(self._cache, self._lock, config.budget, config.runtime)
+            self._count_with(config.counter)
+
+    def _count_with(self, counter: TokenCounter) -> None:
         self._cache.use_counter(counter)
         self._rules.forget_counts()
         self._folds.folder = replace(self._folds.folder, counter=counter)
@@ -867,3 +882,15 @@ async def own_head(session: AsyncSession) -> Head | None:
     """Return the log's head (version); None if others changed the conversation since the session's last context."""
     async with session._lock:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
         return await session._cache.own_head()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
+
+
+async def use_model(session: AsyncSession, model: str) -> None:
+    """Count tokens as `model` does from now on, if the memory was given neither a model nor a counter.
+
+    A budget that was not given either becomes that of the model. A model that is not known changes nothing.
+    """
+    if model and model != session.config.model:
+        given = session._given_config  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
+        config = with_model(given, model)
+        if config is not None:
+            await session._use_config(config)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)

@@ -25,6 +25,7 @@ from turnfold.adapters._common.request_checks import (
 from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
 from turnfold.adapters._common.sessions import (
     calling_session,
+    count_for,
     nested_conversation,
     nested_session,
     running_tool,
@@ -50,6 +51,7 @@ __all__ = (
     "can_run",
     "content_key",
     "context_with_system",
+    "count_for",
     "follow_history",
     "function_schema",
     "is_home",

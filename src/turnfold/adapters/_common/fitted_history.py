@@ -22,6 +22,7 @@ from turnfold.adapters._common.request_checks import (
     remaining_tokens,
 )
 from turnfold.adapters._common.retractions import VisibleHistory
+from turnfold.adapters._common.sessions import count_for
 from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
 from turnfold.errors import Conflict
 from turnfold.memory import AsyncSession
@@ -119,9 +120,11 @@ class HistoryView:
         tools: Sequence[Mapping[str, object]] = (),
         added: Sequence[Message] = (),
         to: WireFormat | None = None,
+        model: object = "",
     ) -> FittedRequest:
         """Store a framework's history, and return the request to send instead; `added` are other messages to send."""
         session = self.session
+        await count_for(session, model)
         await set_system(session, system)
         own = await self.store(history)
         query = self._newest_user_text() if self._recall else None

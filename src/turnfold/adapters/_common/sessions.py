@@ -7,10 +7,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from turnfold.errors import InvalidOption
-from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
+from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session, use_model
 from turnfold.stores import short_name
 
-__all__ = ("calling_session", "nested_conversation", "nested_session", "running_tool", "session_of")
+__all__ = (
+    "calling_session",
+    "count_for",
+    "nested_conversation",
+    "nested_session",
+    "running_tool",
+    "session_of",
+)
 
 
 _TOOL_CALL: ContextVar[tuple[str, str] | None] = ContextVar("turnfold_tool_call", default=None)
@@ -66,3 +73,9 @@ def calling_session(session: AsyncSession) -> AsyncSession:
     if running is None or running[0] == session.id:
         return session
     return AsyncSession(running[0], session.config)
+
+
+async def count_for(session: AsyncSession, model: object) -> None:
+    """Count tokens as the framework's model does, if the memory names no model: its name, or an object that has one."""
+    names = (model, *(getattr(model, name, None) for name in ("model_name", "model", "model_id")))
+    await use_model(session, next((name for name in names if isinstance(name, str) and name), ""))

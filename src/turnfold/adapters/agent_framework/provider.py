@@ -182,6 +182,7 @@ class TurnfoldRequests(ChatMiddleware):
                 system=texts,
                 tools=_schemas(context.options),
                 added=[record_of(message) for message in added],
+                model=(context.options or {}).get("model") or context.client,
             )
         )
         self._call = fitted.call

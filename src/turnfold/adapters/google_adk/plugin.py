@@ -143,6 +143,7 @@ class TurnfoldPlugin(BasePlugin):
                 system=[system] if system else [],
                 tools=_schemas(llm_request),
                 added=[record_of(content) for content in (*leading, *inserted)],
+                model=llm_request.model or "",
             )
         )
         own.call = fitted.call

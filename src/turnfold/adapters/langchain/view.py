@@ -28,6 +28,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from turnfold.adapters._common import (
     added_messages,
     context_with_system,
+    count_for,
     function_schema,
     lost_from_window,
     remaining_tokens,
@@ -77,6 +78,7 @@ class GraphView:
         system = [request.system_message] if request.system_message is not None else []
         system_messages = [*system, *leading]
         texts = [text for message in system_messages for text in _texts(message)]
+        await count_for(self.session, request.model)
         await set_system(self.session, texts)
         seqs = await self.log.catch_up(history)
         context, body = await self._context(

@@ -66,6 +66,7 @@ class TurnfoldHook(CustomLogger):
                 system=texts,
                 tools=_tools(data),
                 to=wire.openai_chat,
+                model=data.get("model", ""),
             )
         )
         system = messages[:leading]

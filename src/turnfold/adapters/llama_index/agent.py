@@ -17,7 +17,7 @@ from llama_index.core.agent.react.types import (
     ResponseReasoningStep,
 )
 from llama_index.core.agent.workflow import AgentOutput, FunctionAgent, ReActAgent, ToolCallResult
-from llama_index.core.llms import ChatMessage, MessageRole
+from llama_index.core.llms import LLM, ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.workflow import Context
@@ -42,7 +42,7 @@ class TurnfoldFunctionAgent(FunctionAgent):
     ) -> AgentOutput:
         """Call the model with a request that fits the budget, and put its answer into the memory at once."""
         schemas = [tool.metadata.to_openai_tool() for tool in tools]
-        fitted = await _fitted(ctx, llm_input, memory, schemas=schemas)
+        fitted = await _fitted(ctx, llm_input, memory, self.llm, schemas=schemas)
         output = await super().take_step(ctx, fitted, tools, memory)
         await _put_step(ctx, memory, await self._steps(ctx), output)
         await ctx.store.set(self.scratchpad_key, [])
@@ -72,7 +72,7 @@ class TurnfoldReActAgent(ReActAgent):
     ) -> AgentOutput:
         """Call the model with a request that fits the budget, and put its thought into the memory at once."""
         header = self.formatter.format(tools, [])
-        fitted = await _fitted(ctx, llm_input, memory, header=header)
+        fitted = await _fitted(ctx, llm_input, memory, self.llm, header=header)
         output = await super().take_step(ctx, fitted, tools, memory)
         said, kept = await self._steps(ctx)
         await _put_step(ctx, memory, said, output)
@@ -149,6 +149,7 @@ async def _fitted(
     ctx: Context[Any],
     llm_input: list[ChatMessage],
     memory: BaseMemory,
+    llm: LLM,
     *,
     schemas: Sequence[dict[str, Any]] = (),
     header: Sequence[ChatMessage] = (),
@@ -160,6 +161,7 @@ async def _fitted(
     """
     if not isinstance(memory, TurnfoldMemory):
         return llm_input
+    await memory.ause_model(llm)
     if memory.has_room(memory.count([*header, *llm_input], schemas)):
         return llm_input
     system = llm_input[:1] if llm_input and llm_input[0].role == MessageRole.SYSTEM else []

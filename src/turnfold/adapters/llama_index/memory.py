@@ -15,13 +15,19 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import LLM, ChatMessage
 from llama_index.core.memory import BaseMemory
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import BaseTool, FunctionTool
 
 from turnfold._caches import SizedCache
-from turnfold.adapters._common import ThreadBridge, VisibleHistory, note_result, session_of
+from turnfold.adapters._common import (
+    ThreadBridge,
+    VisibleHistory,
+    count_for,
+    note_result,
+    session_of,
+)
 from turnfold.adapters.llama_index.messages import chat_messages, record_of, sendable
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule, RuleSource, as_finding_rules
@@ -217,6 +223,10 @@ class TurnfoldMemory(BaseMemory):
         """Return the context for an agent that sends `messages` before it and tools with these `schemas`."""
         spent = self.count(messages, ())
         return await self._off_loop(self._fitting(query, spent, schemas))
+
+    async def ause_model(self, llm: LLM) -> None:
+        """Count tokens as an agent's model does from now on, if the memory of turnfold names no model."""
+        await self._off_loop(count_for(self._session, llm.metadata))
 
     def count(self, messages: Sequence[ChatMessage], schemas: Sequence[dict[str, Any]]) -> int:
         """Return the tokens of messages and tool schemas together."""

@@ -56,6 +56,7 @@ from agents.tool_context import ToolContext
 from turnfold import wire
 from turnfold.adapters._common import (
     context_with_system,
+    count_for,
     function_schema,
     lost_from_window,
     own_groups_last,
@@ -123,6 +124,7 @@ class ItemsView:
         omit_ids: bool = False,
         theirs: CallModelInputFilter | None = None,
         outer: ItemsView | None = None,
+        model: object = None,
     ) -> None:
         self.session = session
         self.call = ""
@@ -131,6 +133,8 @@ class ItemsView:
         self._omit_ids = omit_ids
         """True to send reasoning without its id."""
         self._theirs = theirs
+        self._model = model
+        """The model of all agents of the run; None if each has its own."""
         self._outer = outer
         """The view of the run whose tool makes these calls."""
         self._inner: dict[str, ItemsView] = {}
@@ -161,6 +165,7 @@ class ItemsView:
                 omit_ids=self._omit_ids,
                 theirs=self._theirs,
                 outer=self,
+                model=self._model,
             )
             self._inner[name] = found
         return found
@@ -202,8 +207,9 @@ class ItemsView:
         await self._catch_up(model_data.input)
         query = _newest_user_text(model_data.input) if self._recall else ""
         tools = await self._tools(data)
+        model = self._model or data.agent.model
         context, shown = await self.session.off_loop(
-            self._context(model_data.instructions or "", query, tools)
+            self._context(model_data.instructions or "", query, tools, model)
         )
         body = own_last(shown, self.session.run.own, conversation=self.session.session_id)
         sent = wire.openai_responses.request([*context.section(Section.SYSTEM), *body]).kwargs
@@ -216,10 +222,11 @@ class ItemsView:
         )
 
     async def _context(
-        self, instructions: str, query: str, tools: list[dict[str, object]]
+        self, instructions: str, query: str, tools: list[dict[str, object]], model: object
     ) -> tuple[Context, list[NumberedItem]]:
         """Return the context with these instructions, and the messages to send after them."""
         session = self.session.awaiting
+        await count_for(session, model)
         if instructions:
             await session.system(instructions)
         texts = [instructions] if instructions else []
@@ -413,7 +420,9 @@ def turnfold_run(
     )
     omit_ids = own_config.reasoning_item_id_policy == "omit"
     theirs = own_config.call_model_input_filter
-    view = ItemsView(session, recall=recall, omit_ids=omit_ids, theirs=theirs)
+    view = ItemsView(
+        session, recall=recall, omit_ids=omit_ids, theirs=theirs, model=own_config.model
+    )
     guarded = bool(own_config.output_guardrails)
     run_hooks = TurnfoldHooks(view, theirs=hooks, omit_ids=omit_ids, guarded=guarded)
     config = replace(own_config, call_model_input_filter=view)

@@ -38,6 +38,7 @@ from turnfold.adapters._common import (
     added_messages,
     calling_session,
     context_with_system,
+    count_for,
     function_schema,
     lost_from_window,
     nested_conversation,
@@ -128,6 +129,7 @@ class RunView:
         parameters = request.model_request_parameters
         instructions = [part for part in parameters.instruction_parts or () if part.content.strip()]
         texts = [*prompts, *(part.content for part in instructions)]
+        await count_for(self.session, request.model)
         await set_system(self.session, texts)
         await self.log.catch_up(history)
         context = await context_with_system(

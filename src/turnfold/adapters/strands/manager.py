@@ -20,6 +20,7 @@ from strands.hooks import (
     MessageAddedEvent,
 )
 from strands.middleware import InvokeModelContext, InvokeModelStage
+from strands.models import Model
 from strands.tools import PythonAgentTool
 from strands.types.content import SystemContentBlock, SystemPrompt
 from strands.types.tools import ToolResult as StrandsResult
@@ -127,6 +128,7 @@ class TurnfoldConversationManager(ConversationManager):
                 system=texts,
                 tools=[_schema(spec) for spec in context.tool_specs],
                 added=[record_of_fields({"role": "user", "content": added})] if added else (),
+                model=_model_id(cast("Agent", context.agent).model),
             )
         )
         self._call = fitted.call
@@ -211,3 +213,9 @@ def _schema(spec: ToolSpec) -> dict[str, object]:
     schema = spec["inputSchema"]
     parameters = object_of(schema.get("json")) or schema
     return function_schema(spec["name"], spec.get("description", ""), parameters)
+
+
+def _model_id(model: Model) -> object:
+    """Return the name of an agent's model; empty if it has none."""
+    config = model.get_config()
+    return cast("dict[str, object]", config).get("model_id", "") if isinstance(config, dict) else ""

@@ -8,6 +8,13 @@ class MessageRole(StrEnum):
     USER = "user"
     ASSISTANT = "assistant"
 
+class LLMMetadata:
+    model_name: str
+
+class LLM:
+    @property
+    def metadata(self) -> LLMMetadata: ...
+
 class ChatMessage(BaseModel):
     role: Any
     additional_kwargs: dict[str, Any]

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.agent.react.formatter import ReActChatFormatter
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import LLM, ChatMessage
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool, ToolOutput
 from llama_index.core.workflow import Context
@@ -20,6 +20,7 @@ class ToolCallResult:
     tool_output: ToolOutput
 
 class FunctionAgent:
+    llm: LLM
     scratchpad_key: str
     async def take_step(
         self,
@@ -33,6 +34,7 @@ class FunctionAgent:
     ) -> None: ...
 
 class ReActAgent:
+    llm: LLM
     reasoning_key: str
     formatter: ReActChatFormatter
     async def take_step(
