@@ -8,7 +8,7 @@ a question as its nearest part, for the encoder alone too.
 
 Questions are split by a digest of their text: numbers are chosen on the half `choose`, the half `held` is to report.
 
-    TURNFOLD_DATA=... python -m bench.recall_halves [--half held] [--sets locomo,...] [--questions 60] [--ways ...]
+    TURNFOLD_DATA=... python -m bench.recall_halves [--half held] [--sets locomo,...] [--questions 60] [--logs 2]
 
 `--vectors` is a SQLite file in which vectors are kept from run to run. To compare two checkouts, run it in each.
 """
@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self, cast
@@ -229,9 +229,9 @@ CASES: dict[str, Callable[[], Iterator[Log]]] = {
 }
 
 
-def _half(logs: Iterable[Log], half: str, questions: int) -> list[Log]:
-    """Keep the questions of a half, a fixed random choice of them."""
-    kept = list(logs)
+def _half(logs: Iterable[Log], half: str, questions: int, most: int | None = None) -> list[Log]:
+    """Keep the questions of a half, a fixed random choice of them, about the first `most` logs."""
+    kept = list(islice(logs, most))
     parity = ("choose", "held").index(half)
     every = sorted(
         (each.digest // 2, number, at)
@@ -254,8 +254,7 @@ class KeptVectors:
 
     inner: Embedder
     path: str
-    made: float = 0.0
-    known: dict[str, Sequence[float]] = field(default_factory=dict[str, Any])
+    known: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def name(self) -> str:
@@ -287,7 +286,7 @@ class KeptVectors:
                         for text, row in zip(some, rows, strict=True)
                     ],
                 )
-        return np.asarray([self.known[text] for text in texts])
+        return [self.known[text] for text in texts]
 
 
 Way = Callable[[Log, Embedder | None], Iterator[tuple[int, float]]]
@@ -441,12 +440,13 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(CASES))
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--questions", type=int, default=60)
+    parser.add_argument("--logs", type=int, help="most logs of a set (default: all)")
     parser.add_argument("--vectors", default=":memory:")
     options = parser.parse_args()
     print(f"| {options.half} half | way | questions | 1,000 | 2,000 | 4,000 | seconds |")
     print("|---|---|---:|---:|---:|---:|---:|")
     for name in options.sets.split(","):
-        logs = _half(CASES[name](), options.half, options.questions)
+        logs = _half(CASES[name](), options.half, options.questions, options.logs)
         for way in options.ways.split(","):
             measure, by_meaning = WAYS[way]
             embedder = _embedder(options.vectors) if by_meaning else None
