@@ -293,13 +293,11 @@ class Recaller:
         mean = head.tokens / head.seq if head.seq else 0.0
         worth = worth_of_places(hits, newest=head.seq, mean_tokens=mean)
         if not meaning.near:
-            return {seq: ScoreParts(own, None, worth[seq] - own) for seq, own in hits}
+            return {seq: ScoreParts(own, None, max(worth[seq] - own, 0.0)) for seq, own in hits}
         fused = partial(fused_parts, meaning=meaning.near, entries=head.seq, trust=meaning.trust)
-        spread = fused(list(worth.items()))
-        return {
-            seq: ScoreParts(words, near, max(spread[seq][0] - words, 0.0))
-            for seq, (words, near) in fused(hits).items()
-        }
+        own = fused(hits)
+        spread = fused([(seq, worth[seq]) for seq in own])
+        return {seq: ScoreParts(*own[seq], max(spread[seq][0] - own[seq][0], 0.0)) for seq in own}
 
     async def _meaning(
         self,
