@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import shutil
 import subprocess
@@ -111,6 +112,36 @@ def test_what_matters_for_a_request_is_found_though_other_words_match_by_chance(
         assert said in {found.message.text for found in session.recall(asked, tokens=120)}
         session.user(asked)  # in the log itself it shares every word with the query
         assert said in {found.message.text for found in session.recall(asked, tokens=120)}
+
+
+class Graded:
+    """An embedder for which one text is a little nearer to every question than the others are, in another order."""
+
+    name = "graded"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [self._vector(text) for text in texts]
+
+    @staticmethod
+    def _vector(text: str) -> list[float]:
+        number = sum(map(ord, text)) % 97 / 97
+        nearness = (
+            1.0 if text.endswith("?") else 0.8 if text.startswith("Nearest") else 0.6 * number
+        )
+        return [nearness, math.sqrt(1 - nearness**2)]
+
+
+def test_two_good_matches_by_words_are_before_one_that_is_merely_the_nearest(path: Path) -> None:
+    best = "The blue kayak is in the boathouse at Saltburn, with both paddles."
+    second = "Nobody may take paddles out of the boathouse in winter."
+    with opened(path, Graded()) as memory:
+        session = memory.session("two")
+        filler = [f"Invoice {n} over {n * 3} euros was sent." for n in range(125)]
+        filler[20:20], filler[60:60], filler[100:100] = [best], [second], ["Nearest of all."]
+        session.add([user(text) for text in filler])
+        session.index_meaning()
+        found = session.recall("In which boathouse at Saltburn are paddles?", limit=3)
+    assert [each.message.text for each in found] == [best, second, "Nearest of all."]
 
 
 def test_a_name_is_still_found_by_its_letters(session: Session) -> None:
@@ -272,10 +303,11 @@ def packed(rows: Sequence[Sequence[float]]) -> bytes:
     return vector_search.pack([vector_search.unit([row], 1) for row in rows])
 
 
-@pytest.mark.parametrize(("beside", "found"), [(0.5, True), (0.0, False)])
+@pytest.mark.parametrize(("beside", "nearest", "found"), [(0.5, 1.626, True), (0.0, 1.767, False)])
 def test_a_reply_is_near_because_of_what_it_replies_to(
     monkeypatch: pytest.MonkeyPatch,
     beside: float,
+    nearest: float,
     found: bool,  # noqa: FBT001
 ) -> None:
     monkeypatch.setattr(vector_search, "_NEIGHBOUR_WEIGHT", beside)
@@ -287,7 +319,7 @@ def test_a_reply_is_near_because_of_what_it_replies_to(
     )
     near = held.nearest(vector_search.unit([question], 1)[0], (), first=0, stop=20, most=20)
     closeness = {each.place: each.closeness for each in near}
-    assert (near[0].place, closeness[9]) == (9, 1.0)
+    assert (near[0].place, closeness[9]) == (9, pytest.approx(nearest, abs=1e-3))
     assert (closeness.get(10, 0.0) > 0.2) is found
 
 
@@ -326,14 +358,16 @@ def test_every_place_is_there_once_and_the_order_is_that_of_the_scores(
 ) -> None:
     words = list(dict(words).items())
     meaning = list(dict(meaning).items())
-    fused = fuse(words, meaning)
+    fused = fuse(words, meaning, entries=20)
     assert fused == sorted(fused, key=lambda place: (-place[1], -place[0]))
     found = [seq for seq, _ in fused]
     assert len(found) == len(set(found))
-    known = {seq for seq, _ in meaning}
-    known |= {seq for seq, _ in words} if any(score > 0 for _, score in words) else set()
-    assert set(found) == known
-    assert all(0 <= score <= 1.9 for _, score in fused)
+    by_words, near = dict(words), dict(meaning)
+    assert set(found) == by_words.keys() | near.keys()
+    for seq, score in fused:
+        closeness = max(near.get(seq, 0.0), 0.0)
+        expected = by_words.get(seq, 0.0) / math.log(21) + closeness**2
+        assert score == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -363,12 +397,32 @@ def test_words_that_match_by_chance_are_not_trusted(
 
 def test_a_match_by_meaning_is_before_words_that_are_not_trusted() -> None:
     words, meaning = [(1, 4.0), (2, 3.9)], [(3, 1.0), (1, 0.2)]
-    assert [seq for seq, _ in fuse(words, meaning)] == [1, 2, 3]
-    assert [seq for seq, _ in fuse(words, meaning, trust=0.1)] == [3, 1, 2]
+    assert [seq for seq, _ in fuse(words, meaning, entries=20)] == [1, 2, 3]
+    assert [seq for seq, _ in fuse(words, meaning, entries=20, trust=0.1)] == [3, 1, 2]
+
+
+@pytest.mark.parametrize("entries", [20, 1_000, 100_000])
+def test_a_word_and_a_vector_that_match_by_chance_count_the_same(entries: int) -> None:
+    rare_word = math.log(entries + 1)
+    assert fuse([(1, rare_word)], [(2, 1.0)], entries=entries) == [(2, 1.0), (1, 1.0)]
+
+
+def test_the_nearest_of_unrelated_vectors_is_about_as_near_as_chance_gives() -> None:
+    dice = random.Random(1)  # noqa: S311 (the same vectors each time)
+    for many in (50, 400, 2_000):
+        rows = vector_search.unit(
+            [[dice.gauss(0, 1) for _ in range(32)] for _ in range(many)], many
+        )
+        held = vector_search.Vectors()
+        held.add(packed(rows.tolist()), many)
+        query = vector_search.unit([[dice.gauss(0, 1) for _ in range(32)]], 1)[0]
+        near = held.nearest(query, (), first=0, stop=many, most=1)
+        assert 0.5 < near[0].closeness < 1.3
 
 
 def test_words_alone_keep_their_order() -> None:
-    assert fuse([(1, 4.0), (2, 2.0)], []) == [(1, 1.0), (2, 0.5)]
+    fused = fuse([(1, 4.0), (2, 2.0)], [], entries=20)
+    assert fused == [(1, round(4 / math.log(21), 9)), (2, round(2 / math.log(21), 9))]
 
 
 def test_bytes_that_are_no_vectors_are_refused() -> None:

@@ -82,7 +82,7 @@ class NearEntry(NamedTuple):
 
     seq: int
     closeness: float
-    """0 to 1."""
+    """0 for the mean of all entries, 1 for the nearest that chance would give among so many; more if it stands out."""
     part: int
     """Index of the part of its text that is nearest; see `parts_of`."""
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from functools import cache, partial
+from types import MappingProxyType
+from typing import NamedTuple
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.cached_conversation import ConversationCache
@@ -81,6 +83,17 @@ class ScoreParts:
     """Score that is added for matches next to this entry in the log, when passages are chosen."""
 
 
+class _Meaning(NamedTuple):
+    """The entries that are nearest to a query in meaning."""
+
+    near: Sequence[tuple[int, float]] = ()
+    """(seq, closeness), nearest first."""
+    parts: Mapping[int, int] = MappingProxyType({})
+    """Which part of each entry's text is nearest, by seq."""
+    trust: float = 1.0
+    """How far matches by words are trusted beside these, 0 to 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recaller:
     """Finds entries of one conversation by words, and by meaning if the memory has an embedder."""
@@ -137,7 +150,9 @@ class Recaller:
         hits = await self._hits(terms, max(limit * 2, 20), within)
         hits = [hit for hit in hits if hit[0] != question]
         if within == ALL_ENTRIES:
-            hits, _ = await self._with_meaning(hits, query, terms, question=question)
+            head = await self.config.store.head(self.config.scope, self.cache.conversation)
+            meaning = await self._meaning(hits, query, terms, head, question=question)
+            hits = _with_meaning(hits, meaning, head.seq)
         for seq, score in hits:
             if len(found) == limit:
                 break
@@ -181,23 +196,24 @@ class Recaller:
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
         every = await self._hits(terms, _MAX_HITS, within)
         hits = [hit for hit in every if after < hit[0] < stop and hit[0] != question]
-        parts: dict[int, int] = {}
+        meaning = _Meaning()
         if within == ALL_ENTRIES:
-            hits, parts = await self._with_meaning(
-                hits, query, terms, question=question, after=after, before=stop
+            meaning = await self._meaning(
+                hits, query, terms, head, question=question, after=after, before=stop
             )
-        if not hits and not recent:
+        if not hits and not meaning.near and not recent:
             return []
         places, entries = await self._ranked_entries(
-            hits[:_MAX_RANKED], head, tokens=tokens, after=after, before=before
+            hits[:_MAX_RANKED], meaning, head, tokens=tokens, after=after, before=before
         )
         entries.pop(question, None)
         newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
-        known = [(entries[seq], part) for seq, part in parts.items() if seq in entries]
+        known = [(entries[seq], part) for seq, part in meaning.parts.items() if seq in entries]
+        matches = [*(seq for seq, _ in hits), *meaning.parts]
         choose = partial(
             self._choose,
             places,
-            {seq: entries[seq] for seq, _ in hits if seq in entries},
+            {seq: entries[seq] for seq in matches if seq in entries},
             entries | {entry.seq: entry for entry in newest},
             [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest],
             near={entry.seq: parts_of(entry.message.text)[part] for entry, part in known},
@@ -253,17 +269,27 @@ class Recaller:
     async def _ranked_entries(
         self,
         hits: Sequence[tuple[int, float]],
+        meaning: _Meaning,
         head: Head,
         *,
         tokens: int,
         after: int,
         before: int | None,
     ) -> tuple[list[tuple[int, float]], dict[int, Entry]]:
-        """Return (seq, score) of hits and their neighbours, best first, and the entries with the best scores."""
+        """Return (seq, score) of the matches and their neighbours, best first, and the entries of the best of them."""
         mean = head.tokens / max(head.seq, 1)
-        rank = partial(
-            ranked_places, hits, newest=head.seq, mean_tokens=mean, after=after, before=before
-        )
+
+        def rank(positions: Mapping[int, float] | None = None) -> list[tuple[int, float]]:
+            places = ranked_places(
+                hits,
+                newest=head.seq,
+                mean_tokens=mean,
+                after=after,
+                before=before,
+                positions=positions,
+            )
+            return _with_meaning(places, meaning, head.seq)
+
         entries: dict[int, Entry] = {}
         for first, last in places_to_read(rank(), tokens=tokens, mean_tokens=mean):
             entries.update((entry.seq, entry) for entry in await self._read(first, last))
@@ -279,51 +305,46 @@ class Recaller:
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         terms = await terms_of_query(query, self.config.runtime)
         hits = await self._hits(terms, _MAX_HITS, ALL_ENTRIES)
-        own: dict[int, tuple[float, float | None]] = {seq: (score, None) for seq, score in hits}
-        if self.meanings is not None:
-            self.meanings.follow(self.cache.history)
-            near = await self.meanings.near(query, after=0, before=head.seq + 1, most=_MAX_RANKED)
-            if near:
-                close = [(each.seq, each.closeness) for each in near]
-                trust = await self._trust_in_words(hits, terms, dict(close), head.seq)
-                own.update(fused_parts(hits[:_MAX_RANKED], close, trust=trust))
-        sums = {seq: words + (meaning or 0.0) for seq, (words, meaning) in own.items()}
-        best = sorted(sums.items(), key=lambda place: (-place[1], -place[0]))[:_MAX_RANKED]
+        meaning = await self._meaning(hits, query, terms, head, index=False)
         mean = head.tokens / head.seq if head.seq else 0.0
-        worth = worth_of_places(best, newest=head.seq, mean_tokens=mean)
-        return {seq: ScoreParts(*own[seq], max(worth[seq] - score, 0.0)) for seq, score in best}
+        worth = worth_of_places(hits, newest=head.seq, mean_tokens=mean)
+        if not meaning.near:
+            return {seq: ScoreParts(own, None, max(worth[seq] - own, 0.0)) for seq, own in hits}
+        fused = partial(fused_parts, meaning=meaning.near, entries=head.seq, trust=meaning.trust)
+        own = fused(hits)
+        spread = fused([(seq, worth[seq]) for seq in own])
+        return {seq: ScoreParts(*own[seq], max(spread[seq][0] - own[seq][0], 0.0)) for seq in own}
 
-    async def _with_meaning(
+    async def _meaning(
         self,
-        hits: list[tuple[int, float]],
+        hits: Sequence[tuple[int, float]],
         query: str,
         terms: Sequence[str],
+        head: Head,
         *,
-        question: int,
+        question: int = 0,
         after: int = 0,
         before: int | None = None,
-    ) -> tuple[list[tuple[int, float]], dict[int, int]]:
-        """Merge the hits with the entries nearest in meaning.
+        index: bool = True,
+    ) -> _Meaning:
+        """Return the entries that are nearest in meaning; none without an embedder.
 
-        Also returns, for each of these, which part of its text is nearest.
-
-        Without an embedder the hits are returned unchanged.
+        With `index`, vectors that are missing are computed in the background.
         """
         if self.meanings is None:
-            return hits, {}
-        head = await self.config.store.head(self.config.scope, self.cache.conversation)
+            return _Meaning()
         stop = head.seq + 1 if before is None else before
         self.meanings.follow(self.cache.history)
-        near = await self.meanings.near(
+        found = await self.meanings.near(
             query, after=after, before=stop, most=_MAX_RANKED, without=question
         )
-        self.meanings.begin(head.seq)
-        if not near:
-            return hits, {}
-        close = [(each.seq, each.closeness) for each in near]
-        trust = await self._trust_in_words(hits, terms, dict(close), head.seq)
-        parts = {each.seq: each.part for each in near}
-        return fuse(hits[:_MAX_RANKED], close, trust=trust), parts
+        if index:
+            self.meanings.begin(head.seq)
+        if not found:
+            return _Meaning()
+        near = [(each.seq, each.closeness) for each in found]
+        trust = await self._trust_in_words(hits, terms, dict(near), head.seq)
+        return _Meaning(near, {each.seq: each.part for each in found}, trust)
 
     async def _trust_in_words(
         self,
@@ -367,6 +388,15 @@ class Recaller:
             upto=last,
             limit=last - first + 1,
         )
+
+
+def _with_meaning(
+    places: Sequence[tuple[int, float]], meaning: _Meaning, entries: int
+) -> list[tuple[int, float]]:
+    """Return the places found by words and by meaning, best first; unchanged if nothing is found by meaning."""
+    if not meaning.near:
+        return list(places)
+    return fuse(places, meaning.near, entries=entries, trust=meaning.trust)
 
 
 def _largest_share(entries: Sequence[Entry], terms: Sequence[str]) -> float:

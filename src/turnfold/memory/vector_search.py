@@ -10,6 +10,7 @@ embedder's vectors are stored unchanged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _NEIGHBOUR_WEIGHT = 0.5
 """Weight of each of the two neighbours of an entry."""
 _MIN_SPREAD = 1e-6
-"""Least difference between the best product and the mean; below it no entry counts as near."""
+"""Least standard deviation of the products; below it no entry counts as near."""
 
 
 def unit(vectors: Sequence[Sequence[float]], many: int) -> Rows:
@@ -74,7 +75,7 @@ class Nearness(NamedTuple):
     place: int
     """Index of the entry."""
     closeness: float
-    """0 to 1."""
+    """0 for the mean of all entries, 1 for the nearest that chance would give among so many; more if it stands out."""
     part: int = 0
     """Index of the nearest part of its text."""
 
@@ -131,9 +132,9 @@ class Vectors:
     ) -> list[Nearness]:
         """Return the entries from index `first` up to `stop` nearest to a query, best first.
 
-        `newest` are the vectors of each entry after the added ones. Closeness is 1 for an entry that is nearest both
-        by itself and with its neighbours; entries that are not nearer than the mean in either way are left out. So is
-        the entry with the index `without`, which brings its neighbours no nearer either.
+        `newest` are the vectors of each entry after the added ones. Closeness is the mean of that of an entry by itself
+        and that with its neighbours; entries that are not nearer than the mean in either way are left out. So is the
+        entry with the index `without`, which brings its neighbours no nearer either.
         """
         held = self._joined()
         if held.rows.shape[1] != query.shape[0]:
@@ -191,16 +192,15 @@ def _starts(numbers: ArrayLike) -> NDArray[np.intp]:
 
 
 def _closeness(products: Rows) -> Rows:
-    """Scale dot products (similarities) so that the highest becomes 1 and the mean 0.
+    """Scale dot products (similarities): the mean becomes 0, the highest that chance would give among so many 1.
 
-    Products below the mean become 0; all become 0 if the highest is not above the mean by `_MIN_SPREAD`.
+    That is sqrt(2 log(n)) standard deviations above the mean of n entries. Products below the mean become 0.
     """
-    if not len(products):
-        return products
-    mean, best = products.mean(), products.max()
-    return np.clip((products - mean) / max(best - mean, _MIN_SPREAD), 0, 1) * (
-        best - mean >= _MIN_SPREAD
-    )
+    spread = float(products.std()) if len(products) else 0.0
+    if spread < _MIN_SPREAD:
+        return np.zeros_like(products)
+    highest = spread * math.sqrt(2 * math.log(len(products) + 1))
+    return np.maximum((products - products.mean()) / highest, 0).astype(np.float32)
 
 
 def _lengths(rows: Rows) -> Rows:

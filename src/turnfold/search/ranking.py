@@ -14,11 +14,13 @@ score of its own match and a share of its neighbours' scores; weak matches give 
 the distance in tokens, not in entries: it reaches several short turns, but hardly past one long turn. Before the
 entries are read, their average length is used. Of two equal entries the newer ranks a little higher.
 
-Fusion of two searches: a name or a number is found by its letters, a paraphrase by its meaning (embeddings). Ranks
-alone would lose how much better the best match is, so scores are added: the score by words as a share of the best one,
-and the score by meaning, which says how far an entry stands out from the conversation around it. If the words of the
-query match only by chance ("what should I order tonight?" after "peanuts nearly killed me"), the score by words counts
-less: see `trust_in_words`.
+Fusion of two searches: a name or a number is found by its letters, a paraphrase by its meaning (embeddings). Scores of
+both are measured by chance and added. Among n entries some share one rare word with any query, with a score near
+log(n), and the nearest of n unrelated vectors is about sqrt(2 log(n)) standard deviations above the mean: each of these
+counts 1. So words decide if they match better than by chance, and meaning if one entry stands out, in logs of any
+length and with any encoder. Neighbours share scores by words before they are added; nearness in meaning includes the
+neighbours already. If the words of the query match only by chance ("what should I order tonight?" after "peanuts nearly
+killed me"), the score by words counts less: see `trust_in_words`.
 """
 
 from __future__ import annotations
@@ -287,8 +289,6 @@ def worth_of_places(
     return worth
 
 
-_WEIGHT = 0.9
-"""Score of the closest match by meaning; the best match by words scores 1, or less if words are not trusted."""
 _SURE_SHARE = 0.5
 """Share of the query's terms in one match from which matches by words are trusted fully."""
 _SURE_SCORE = 2.0
@@ -320,13 +320,14 @@ def fuse(
     words: Sequence[tuple[int, float]],
     meaning: Iterable[tuple[int, float]],
     *,
+    entries: int,
     trust: float = 1.0,
 ) -> list[tuple[int, float]]:
-    """Merge matches by words (seq, score) and by meaning (seq, closeness 0 to 1) into (seq, score), best first.
+    """Merge entries found by words (seq, score) and by meaning (seq, closeness) into (seq, score), best first.
 
-    `trust` (0 to 1) is the score of the best match by words.
+    `entries` is the number of entries searched, `trust` (0 to 1) how far words are trusted.
     """
-    parts = fused_parts(words, meaning, trust=trust)
+    parts = fused_parts(words, meaning, entries=entries, trust=trust)
     return _best_first(
         (seq, by_words + by_meaning) for seq, (by_words, by_meaning) in parts.items()
     )
@@ -336,16 +337,17 @@ def fused_parts(
     words: Sequence[tuple[int, float]],
     meaning: Iterable[tuple[int, float]],
     *,
+    entries: int,
     trust: float = 1.0,
 ) -> dict[int, tuple[float, float]]:
     """Return two scores by seq for each entry: its score by words and its score by meaning, which `fuse` adds.
 
-    The score by meaning is proportional to the closeness if words are not trusted, to its square if they are: then only
-    the closest entries compete with matches by words.
+    Both are 1 for a match such as chance gives. The score by meaning is the square of the closeness: most entries are a
+    little nearer than the mean, and together they must not outweigh a match by words.
     """
-    best = max((score for _, score in words), default=0.0)
-    worth = {seq: (trust * score / best, 0.0) for seq, score in words} if best > 0 else {}
+    unit = trust / math.log(max(entries, 1) + 1)
+    worth = {seq: (unit * score, 0.0) for seq, score in words}
     for seq, closeness in meaning:
         by_words, _ = worth.get(seq, (0.0, 0.0))
-        worth[seq] = by_words, _WEIGHT * min(max(closeness, 0.0), 1.0) ** (1.0 + trust)
+        worth[seq] = by_words, max(closeness, 0.0) ** 2
     return worth
