@@ -465,7 +465,7 @@ def test_nothing_is_announced_for_a_session_that_is_not_there(tmp_path: Path) ->
     assert done.exit_code == 3
     assert "this erases" not in done.stderr
     chinese = invoke(["delete", LONG, "--store", store], TURNFOLD_LANG="zh")
-    assert f"这会永久删除会话 '{LONG}'：请加上 --yes" in chinese.stderr
+    assert f"需要确认：这会永久删除会话 '{LONG}'，请加上 --yes" in chinese.stderr
 
 
 def test_a_file_of_no_known_format_is_wrong_usage(tmp_path: Path) -> None:

@@ -420,7 +420,7 @@ def test_a_chat_is_in_one_language(tmp_path: Path) -> None:
         "已设为固定项",
         "没有命令 /contxt：是不是 /context？",
         "选项不合规定",
-        "用户: 记住",
+        "用户：记住",
     ):
         assert each in chinese, (each, chinese)
     for each in ("No model is configured", "pinned:", "did you mean /context?", "user: 记住"):

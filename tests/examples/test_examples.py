@@ -259,3 +259,10 @@ def test_the_cells_of_the_notebook_run_in_order_and_hold_no_output() -> None:
                 await done
 
     asyncio.run(run())
+
+
+def test_the_support_agent_without_arguments_says_how_it_is_called() -> None:
+    from examples.customer_service import main
+
+    with pytest.raises(SystemExit, match="用法：python -m examples"):
+        main([])

@@ -21,6 +21,7 @@ from turnfold.cli.commands.options import (
     TokensFileOption,
     chosen_redactor,
 )
+from turnfold.cli.exit_codes import report_errors
 
 __all__ = ("mcp",)
 
@@ -62,7 +63,6 @@ def mcp(
 
     As a client's command it speaks over stdin and stdout, as one tenant: claude mcp add turnfold -- turnfold mcp
     """
-    from turnfold.cli.exit_codes import report_errors
     from turnfold.cli.labels import translated
     from turnfold.cli.store import address_of, default_store, encryption_keys
     from turnfold.errors import InvalidOption

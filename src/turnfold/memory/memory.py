@@ -182,6 +182,8 @@ def make_config(
     """Make the configuration of a memory from the options of its constructor; opens the store."""
     _check_options(locals())
     writer, counter, meter = writer_for(summarizer), counter or _counter_of(model), meter or Meter()
+    mode = _fold_mode(fold, writer)
+    policy = partial(FoldPolicy, mode=mode, retries=retries, backoff=backoff, lease=fold_lease)
     opened = partial(_open, store, cache, redact=redact, key=encryption_key)
     return MemoryConfig(
         scope=Scope(scope) if isinstance(scope, str) else scope,
@@ -193,16 +195,7 @@ def make_config(
         rules=rules,
         zone=named_zone(time_zone),
         embedder=embedder,
-        policy=FoldPolicy(
-            mode=_fold_mode(fold, writer),
-            writer=writer,
-            threshold=threshold,
-            keep_turns=keep_turns,
-            retries=retries,
-            backoff=backoff,
-            stand_in=stand_in,
-            lease=fold_lease,
-        ),
+        policy=policy(writer=writer, threshold=threshold, keep_turns=keep_turns, stand_in=stand_in),
         runtime=runtime,
         clock=clock or _now,
         meter=meter,

@@ -34,7 +34,7 @@ CHINESE: Final[Mapping[str, str]] = {
     ),
     "{rules:,} rules": "{rules:,} 条规则",
     "by hand": "手工添加",
-    "{tokens:,} tokens": "{tokens:,} token",
+    "{tokens:,} tokens": "{tokens:,} 个 token",
     "up to entry {seq}": "到第 {seq} 条记录",
     "entry {seq:,}": "第 {seq:,} 条记录",
     "turn {turn}": "第 {turn} 轮",

@@ -319,7 +319,8 @@ def _left_out(seen: CallView, name: str, words: PageLabels) -> Element:
         if not left.entries:
             rules = words("{rules:,} rules", rules=left.rules) if left.rules else words("tail")
             named = [_rule(rule, words) for rule in left.named]
-            about = [words.reason(left.reason), tag("ul", named) if named else None]
+            reason = words.reason(left.reason)
+            about = tag("div", reason, tag("ul", named)) if named else reason
             rows.append([rules, fate, about])
             continue
         href = address("sessions", name, "log", after=left.first - 1, upto=left.last)
