@@ -261,8 +261,8 @@ def test_what_goes_wrong_is_told_in_chinese(
     Path("bad.jsonl").write_text("\n".join(lines), "utf-8")
     monkeypatch.setenv("TURNFOLD_LANG", "zh")
     done = CliRunner().invoke(app, words.split(), env={"COLUMNS": "400", "NO_COLOR": "1"})
-    failed = isinstance(done.exception, errors.TurnfoldError)  # the command's own main() prints it
-    said = error_text(done.exception) if failed else done.output
+    error = done.exception  # printed by the command's own main()
+    said = error_text(error) if isinstance(error, errors.TurnfoldError) else done.output
     assert CHINESE.search(said)
     assert not SENTENCE.search(said.split("：Expecting value")[0]), said
     if "system" in words:

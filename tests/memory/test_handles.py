@@ -138,9 +138,15 @@ def test_threads_may_ask_for_more_conversations_than_are_kept() -> None:
         assert len(handles) == 1
 
 
-@pytest.mark.parametrize("wrong", [{"most": 0}, {"most_bytes": -1}])
-def test_bounds_that_cannot_hold_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(InvalidOption, match="must be at least"):
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"most": 0}, "most=0 must be at least 1"),
+        ({"most_bytes": -1}, "most_bytes=-1 must not be negative"),
+    ],
+)
+def test_bounds_that_cannot_hold_are_refused(wrong: dict[str, int], told: str) -> None:
+    with pytest.raises(InvalidOption, match=told):
         SessionCache(**wrong)
 
 

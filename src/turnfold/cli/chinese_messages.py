@@ -24,11 +24,11 @@ _ERRORS: Final[Mapping[str, str]] = {
     "no call to simulate: none of the {number} messages is an assistant's reply to another message": (
         "没有可重放的调用：{number} 条消息中没有助手对其他消息的回答"
     ),
-    "port={port} must be 0 to 65535; 0 picks a free port": "端口 {port} 须在 0 到 65535 之间；0 表示任选一个空闲端口",
+    "port={port} must be 0 to 65535; 0 means any free port": "端口 {port} 须在 0 到 65535 之间；0 表示任选一个空闲端口",
     "--upstream {address} is not the address of a provider: write https://api.openai.com": (
         "--upstream {address} 不是服务商的地址：写成 https://api.openai.com"
     ),
-    "there is no checkpoint {id} to drop: `turnfold checkpoints` lists them": (
+    "there is no checkpoint {id} to drop: `turnfold checkpoints` lists all checkpoints": (
         "没有可弃用的检查点 {id}：`turnfold checkpoints` 会列出"
     ),
     "--host {host} can be reached from other machines, and without --tokens-file anybody could read and delete "

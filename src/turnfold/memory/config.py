@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import Any, Final, TypeVar
-from zoneinfo import ZoneInfo
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
@@ -79,6 +78,8 @@ def named_zone(name: str) -> tzinfo:
     """Return the time zone with this IANA name; raises `InvalidOption` if it is not known on this system."""
     if name == "UTC":
         return UTC  # known without the time zone data, which Windows does not have
+    from zoneinfo import ZoneInfo  # takes a millisecond to import, and few need it
+
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):

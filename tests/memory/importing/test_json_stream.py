@@ -108,7 +108,7 @@ def test_a_key_that_is_given_twice_is_told(form: str) -> None:
     twice = '{"role": "user", "content": "safe", "content": "other"}'
     bad, good = read(form % (twice, '{"a": 1}'))
     assert isinstance(bad, UnreadableItem)
-    assert "the key 'content' occurs twice" in bad.problem
+    assert "the key 'content' is given twice" in bad.problem
     assert isinstance(good, Value)
     assert good.value == {"a": 1}
 
