@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -87,15 +88,44 @@ async def send(agent: Agent[Any, Any], turns: Sequence[tuple[str, str]], name: s
     ]
 
 
+async def send_ag_ui(
+    agent: Agent[Any, Any], turns: Sequence[tuple[str, str]], name: str
+) -> list[str]:
+    """Send a whole conversation as an AG-UI front end does; the errors it is told."""
+    core: Any = import_module("ag_ui.core")
+    front: Any = import_module("pydantic_ai.ui.ag_ui")
+    kinds = {"user": core.UserMessage, "assistant": core.AssistantMessage}
+    messages = [kinds[role](id=str(at), content=text) for at, (role, text) in enumerate(turns)]
+    run_input = core.RunAgentInput(
+        thread_id=name,
+        run_id=f"run-{len(turns)}",
+        state={},
+        messages=messages,
+        tools=[],
+        context=[],
+        forwarded_props={},
+    )
+    return [
+        str(event.message)
+        async for event in front.AGUIAdapter(agent=agent, run_input=run_input).run_stream()
+        if type(event).__name__ == "RunErrorEvent"
+    ]
+
+
+@pytest.mark.parametrize("front_end", ["vercel_ai", "ag_ui"])
 @pytest.mark.parametrize("prompt", ["instructions", "system_prompt"])
-def test_behind_a_front_end_nothing_is_stored_or_sent_twice(prompt: str) -> None:
+def test_behind_a_front_end_nothing_is_stored_or_sent_twice(prompt: str, front_end: str) -> None:
+    if front_end == "ag_ui":
+        pytest.importorskip("ag_ui", reason="AG-UI is in the environment of make test-frameworks")
+    send_by = send_ag_ui if front_end == "ag_ui" else send
+
     async def work(memory: AsyncMemory) -> None:
         watched = Watched(answering(*texts(5)))
         agent = plain(watched, memory, **{prompt: "You look things up."})
         turns: list[tuple[str, str]] = []
         for number in range(5):
             turns.append(("user", f"question {number} 问题"))
-            assert await send(agent, turns, "chat") == []
+            assert await send_by(agent, turns, "chat") == []
             turns.append(("assistant", said([watched_answer(watched)])[-1]))
         expected = [text for _, text in turns[:-1]]
         assert said(watched.prompts[-1][0]) == expected
