@@ -167,10 +167,10 @@ def test_a_passage_says_when_where_and_who() -> None:
     log = log_of(["one", "two", "three", "four"])
     found = [Recalled(s, e.turn, e.message, e.created, 1.0) for s, e in log.items() if s != 3]
     assert passages_text(found[::-1]).splitlines() == [
-        "[turn 1, 1970-01-01 01:00]",
+        "[turn 1, 1970-01-01 01:00 UTC]",
         "user: one",
         "user: two",
-        "[turn 4, 1970-01-01 04:00]",
+        "[turn 4, 1970-01-01 04:00 UTC]",
         "user: four",
     ]
     near = [Recalled(seq, seq, user("x", name="Ann"), seq, 1.0) for seq in (1, 3)]
