@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import Any, TypeVar
-from zoneinfo import ZoneInfo
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
@@ -69,6 +68,8 @@ def named_zone(name: str) -> tzinfo:
     """Return the time zone with this IANA name; raises `InvalidOption` if it is not known on this system."""
     if name == "UTC":
         return UTC  # known without the time zone data, which Windows does not have
+    from zoneinfo import ZoneInfo  # late: it loads the build settings of the interpreter
+
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
