@@ -237,7 +237,9 @@ def _tier(rule: StandingRule) -> int:
         return 0
     if rule.kind != "preference" and _VITAL.search(rule.plain):
         return 0
-    return 1 if rule.supersedes or _IN_SO_MANY_WORDS.search(rule.plain) else 2
+    if rule.supersedes or (rule.act == "change" and rule.kind == "decision"):
+        return 0  # without it, a model goes by what held before
+    return 1 if _IN_SO_MANY_WORDS.search(rule.plain) else 2
 
 
 def _past_plans(rules: Sequence[StandingRule]) -> set[str]:
