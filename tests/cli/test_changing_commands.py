@@ -225,7 +225,7 @@ def test_what_an_import_cannot_read_is_told_once(tmp_path: Path) -> None:
     told = invoke(["import", str(tmp_path), *store])
     assert (told.exit_code, told.stderr) == (2, f"turnfold: {tmp_path} is a folder: give a file\n")
     told = invoke(["import", str(empty), *store])
-    assert (told.exit_code, "there are no messages in" in told.stderr) == (3, True)
+    assert (told.exit_code, "empty.json is empty: give" in told.stderr) == (2, True)
     told = invoke(["import", str(bot), *store])
     assert told.exit_code == 1
     assert told.stderr.startswith("turnfold: line 1: bot.json cannot be imported: role: unknown")

@@ -174,7 +174,7 @@ def test_calls_are_numbered_from_the_first(client: httpx2.Client, session: Sessi
     for rel, call in (("prev", calls[2]), ("next", calls[4])):
         assert neighbours[rel].endswith(call.call)
     newest = page(client, address("sessions", TALK, "calls", calls[-1].call))
-    [links] = [each for each in newest.all("p") if "previous call" in each.text]
+    [links] = [each for each in newest.all("p") if each.text.startswith("previous call")]
     assert links.text == "previous call · compare with the call before"
 
 

@@ -41,6 +41,7 @@ from turnfold.window import Section
 
 NOT_SERVED = {
     AsyncMemory: {
+        "recall": "the mode of recalling is the service's",
         "meter": "figures are the service's: /metrics",
         "calibration": "the service counts",
         "runtime": "the client does not fold",

@@ -179,6 +179,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "format {format} is not one of {known}": "没有格式 {format}，可以是：{known}",
     "give either the sessions to export or --all, not both": "请给出要导出的会话，或 --all，二者取一",
     "give the sessions to export, or --all": "请给出要导出的会话，或 --all",
+    "{path} is empty: give a file with a conversation": "{path} 是空的：请给出有对话的文件",
     "{path} is a folder: give a file": "{path} 是文件夹：请给出文件",
     "there is no file {source}, and {reason}": "没有文件 {source}；{reason}",
     "there are no messages in {path}: give a request body, a list of messages, or a file that `turnfold import` can "

@@ -18,7 +18,6 @@ from rich.text import Text
 
 from turnfold.cli.labels import colon, label, problem_label, with_singulars
 from turnfold.cli.output import Reporter, as_json, make_console, printable, progressing
-from turnfold.cli.replay import require_messages
 from turnfold.cli.store import (
     Opened,
     address_of,
@@ -230,7 +229,8 @@ def import_path(
         raise InvalidOption(f"{path} is a folder: give a file")
     if not path.is_file():
         raise NotFound(f"no such file: {path}")
-    require_messages(path)
+    if not path.stat().st_size:
+        raise InvalidOption(f"{path} is empty: give a file with a conversation")
     if store is None:
         default_store()  # creates its folder
     counter = counter_for(model) if model else None
