@@ -99,11 +99,13 @@ def test_a_flood_of_rules_evicts_no_earlier_one(kind: str) -> None:
 
 
 def test_ranking_by_age_alone_would_let_the_flood_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    def newest_first(rules: list[StandingRule], **_: object) -> list[StandingRule]:
-        return sorted(rules, key=lambda rule: -rule.seq)
+    def newest_first(
+        rules: list[StandingRule], **_: object
+    ) -> tuple[list[StandingRule], list[StandingRule]]:
+        return sorted(rules, key=lambda rule: -rule.seq), []
 
     rules = ledger_of([*REAL, *flood("many messages")], room=100_000)
-    monkeypatch.setattr(display, "rank_rules", newest_first)
+    monkeypatch.setattr(display, "_ranked", newest_first)
     shown, _ = shown_rules(rules, limit_tokens=300, count=quarters)
     assert len(set(REAL) - {rule.text for rule in shown}) > len(REAL) // 2
 

@@ -9,6 +9,7 @@ from turnfold.rules.record import RuleAct
 
 __all__ = (
     "act_of",
+    "gives_new_value",
     "is_negative",
     "is_weak_change",
     "names_nothing",
@@ -46,7 +47,7 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
                 r"\bactually\b|\bon\s+second\s+thoughts?|\bchange\s+of\s+plans?|\bscratch\s+that|\binstead\b|\brather\s+than\b"
                 r"|\bchang(?:e|ed|es|ing)\b|^(?:no\s+)?wait\b|\bcorrection\b|\bsorry\b|\bswitch(?:ed|ing)?\b|\bswap"
                 r"|\breplac(?:e|ed|ing)\b|\brenamed?\b|\bmove[sd]?\b|\bmigrated?\b|\bpush(?:ed)?\b|\bpostponed?\b"
-                r"|\breschedul|\bdelayed\b|\bslipped\b|\bextend(?:ed)?\b|\bbump(?:ed)?\b|\braised?\b|\blowered\b|\bcut\b.*\bto\b"
+                r"|\breschedul|\bdelayed\b|\bslipped\b|\bextend(?:ed)?\b|\bbump(?:ed)?\b|\braised?\b|\blowered\b|^\W*(?:please\s+|let's\s+|we\s+)?(?:lower|reduce|increase)\s+(?:the|our|my)\b|\bcut\b.*\bto\b"
                 r"|\b(?:went|goes|go)\s+(?:up|down)\b|\bupgraded?\b|\btak(?:en|es|ing)\s+over\b|\btook\s+over\b"
                 r"|\bmake\s+(?:it|the|my|that)\b|^not\b|\bforget\b|\bdrop(?:ped|ping)?\b|\bditch"
                 r"|\bleft\b|\bsold\b|\bin\s+favou?r\s+of\b|\bended\s+up\b|\bdoes(?:n't|\s+not)\s+work\b|\bgone\s+off\b"
@@ -76,19 +77,20 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
             "change",
             re.compile(
                 "改|换|不[^,，。]{0,12}了|不在.{1,8}了|还是.{1,20}(?:吧|好|，)|算了|推迟|推到|延到|延长|延期|挪|提前到|提到|迁|升级"
-                "|涨到|砍到|加到|降到|不对|等等|不好意思|想了想|取消|(?:退|卖|满|没|弃|腻)了|离职|搬到|接手|变了|要走了"
+                "|涨到|调[到成为]|砍到|加到|降到|不对|等等|不好意思|想了想|取消|(?:退|卖|满|没|弃|腻)了|离职|搬到|接手|变了|要走了"
                 "|不是.{1,12}(?:是|[，,]|$)|别(?:用|放|分|叫).{1,10}[，,].|重新|^新|新(?:日期|电话|地址|号)"
-                "|太[贵远吵小大慢晚早难忙].{0,3}[，,]|(?:订|坐|客)满了?|就够|什么.{1,4}都行|不行[，,]|开始吃|收回|作废|更正"
+                "|太[贵远吵小大慢晚早难忙].{0,3}[，,]|(?:订|坐|客)满了?|就够|什么.{1,4}都行|(?<![都也])不行[，,]|开始吃|收回|作废|更正"
             ),
         ),
     ),
 }
 _FORBIDDEN_MOVE = re.compile(
     r"\b(?:never|don't|do\s+not|must\s+not|mustn't|cannot|can't|shouldn't)\s+(?:ever\s+|you\s+|let\s+(?:me|us)\s+)?(?:\w+ly\s+)?(?:push|move|change|switch|drop|cut"
-    r"|raise|replace|swap|extend|rename|forget|postpone)\b|\b(?:every|any|each|no|per)\s+(?:\w+\s+)?(?:changes?|moves?|switch|push|cut)\b",
+    r"|raise|replace|swap|extend|rename|forget|postpone)\b|\b(?:every|any|each|no|per)\s+(?:\w+\s+)?(?:changes?|moves?|switch|push|cut)\b"
+    r"|(?:不[能要得许准可]以?|别|勿|禁止|严禁)(?:随便|擅自|再|私自|给我|乱|更)?(?:[改换挪]|推迟|延期|取消|作废|撤销|撤回|收回|升级|变更)(?![成为到用])",
     _I,
 )
-"""Matches words of change that change no rule: "never push to main", "every change needs a ticket"."""
+"""Matches words of change that change no rule: "never push to main", "every change needs a ticket", 地址不能改."""
 _WEAK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\bnow\b|\bfrom\s+now\s+on\b|\bthese\s+days\b|\blately\b|\bagain\b|\bgoing\s+forward\b|\bstarting\b|\bas\s+of\b"
@@ -139,6 +141,40 @@ _STAYS: dict[Language, re.Pattern[str]] = {
 _NAMES = re.compile(
     r"(?!(?:there|that|it|this|so|please|all|of|course)\b)\b[a-z]{2,}|[\u4e00-\u9fff]{2}", _I
 )
+_NEW_VALUE: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:(?:ok(?:ay)?|so|and|but|no|wait|sorry|actually|on\s+(?:second\s+thoughts?|reflection)|please|let's|we'll|you\s+can)\b\W*)*"
+        r"(?:make\s+(?:it|that)\s+(?!through|happen|count|last|up|out|on|in|so|all)\w"
+        r"|make\s+(?:the|my|our|that)\s+(?!most|best|effort|point|time|world|day|trip|choice|decision)\w+\s+\w"
+        r"|(?:change|switch|set|bump|raise|lower|move)\s+(?:the|my|our|that|it|this|\w+s)\s+(?:[\w'-]+\s+){0,4}?to\s+\w|switch\s+to\s+\w"
+        r"|\w+\s+[^,;!]*\binstead\W*$)"
+        # what was not so before
+        r"|^\W*(?:(?:so|and|but|well)\W+)?i\s+(?:do|can|now|may)\s+\w+\s+[^,;!?]*\b(?:now(?:adays)?|these\s+days|again|after\s+all)\W*$",
+        _I,
+    ),
+    "zh": re.compile(
+        "(?:[改换变调挪延降涨升加减缩切推]|推迟|提前|延期|延长|放宽|提高|降低)(?:成|为|到|用|至|在)[^,，。了吧]"
+        "|[改换](?:[用订买走发寄送坐住吃喝叫存从退签约放选穿看找按报给去]|(?=[A-Z]))(?!的|一下)[^,，。]"
+        "|^(?:那|就|我|我们|咱们?|都|先|把)*换(?![了个成为到人一两几下班气])[^,，。]{2,6}吧?[。！!]?$"
+        "|还是(?:先|就|都|走|改|换|直接)*(?:[用订选坐去走发寄送住吃喝放买叫要停装点写做在到按给找开穿拿约办寄付报]|部署|采用|安排)"
+        "[^,，。]+(?:吧|好了?)[。！!]?$"
+        # what was not so before
+        "|^(?:我|我们|现在我|我现在|现在)[^,，。]{0,4}(?:能|会|可以|开始|又|也)[^,，。]{0,2}[吃喝用做开抽住养学喜爱]?[^,，。]{1,8}了(?=[,，。！!]|$)"
+        "|(?:^|[,，])我们?(?!.{0,2}(?:知道|说|聊|玩|行|管|记得|想|买))[^,，。]{0,8}(?:不再?|戒)[^,，。了]{1,8}了[。！!]?$"
+    ),
+}
+"""Matches a change together with the value that holds from now on: "make it Thursday", 改成京东, 还是坐高铁吧."""
+_NO_VALUE: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"\b(?:subject|topic|trains|lanes|seats|places|clothes|channels?|gears)\b|\b(?:it|that)\s+(?:work|stop|better|clear|sound|look|happen|up|quick\w*"
+        r"|fast\w*|short\w*|simple\w*|nicer|cleaner|easier)\b|\b(?:this|that|the\s+(?:first|second|third|last|next))\s+(?:sentence|paragraph|line|word|page|section|function|variable)\b",
+        _I,
+    ),
+    "zh": re.compile(
+        "话题|改[天日](?:再|聊|见)|换[衣口]|换位|[这那第][^,，。]{0,4}(?:段|句|页|行|字|个词|函数|变量|一版|张图)[^,，。]{0,6}[改换]|改得|改好|一下[。！!]?$"
+    ),
+}
+"""Matches a change of what is being talked about or worked on just now."""
 _TAKES_BACK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^(?:\W|\b(?:please|ok(?:ay)?|so|and|actually|let's|you\s+can|just)\b)*(?:forget|disregard|ignore|scratch|never\s?mind"
@@ -177,6 +213,12 @@ def act_of(text: str, language: Language) -> RuleAct:
         if pattern.search(text):
             return act
     return "state"
+
+
+def gives_new_value(text: str, language: Language) -> bool:
+    """Return True if a sentence changes something and says what holds instead; losing it would leave the old value."""
+    found = _NEW_VALUE[language].search(_FORBIDDEN_MOVE.sub("never", text))
+    return found is not None and not _NO_VALUE[language].search(text)
 
 
 def is_weak_change(text: str, language: Language) -> bool:

@@ -7,6 +7,7 @@ and no single message takes all the room:
 - What does harm if it is forgotten comes first: prohibitions, "must", health and safety, who the user is, contacts.
   Then other rules with explicit words ("we decided", "prefer", 决定), then sentences without such words and those whose
   pronoun nothing explains ("run it at night"). Plans for a day long before those that were named later come last.
+- What does harm may take more room than the others (`vital_tokens`), which always keep half of theirs.
 - Each kind has a share of the room; room that a kind does not use goes to the others in order of rank.
 - Within a kind the newest and the oldest rules are taken in turns, so that early rules stay, however many are said
   later, and so do the newest ones.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Literal
@@ -40,6 +41,8 @@ _KINDS: tuple[tuple[tuple[RuleKind, ...], int], ...] = (
 )
 """Kinds of rules by rank, each with its share of the room in percent."""
 _TIERS = (0, 1, 2)
+_OTHERS = 2
+"""However many rules do harm if they are forgotten, the others keep half of the usual room."""
 _SHARE_OF_VITAL_FACTS = 30
 """Share of the room for facts of the first tier: allergies, names, telephone numbers."""
 _FROM_ONE_MESSAGE = 3
@@ -60,14 +63,21 @@ _IN_SO_MANY_WORDS = late_pattern(
 
 _VITAL = late_pattern(
     r"\b(?:never|must|mustn't|always|do\s+not|don't|cannot|can't|no\s+\w+\s+(?:on|in|without|before|after)|forbidden|not\s+allowed"
-    r"|allerg\w+|intoleran\w+|vegan|vegetarian|halal|kosher|diabet\w+|pregnan\w+|asthma\w*|epilep\w+|coeliac|celiac|medication|medicine"
     r"|safety|emergency|ask(?:ing)?\s+me|without\s+my|my\s+name|name\s+is|call\s+me|i'm\s+(?-i:[A-Z])\w+|phone|e-?mail|address|contacts?)\b"
     r"|[\w.+-]+@[\w-]+\.\w+|\b\d{3,4}[- ]\d{3,4}(?:[- ]\d{3,4})?\b"
-    r"|必须|务必|严禁|禁止|绝对|千万|不要|不得|不许|不准|不能|(?<![级特区类性个分])别(?![的人处])|勿|过敏|敏感|忌口|怀孕|孕妇|糖尿|哮喘|吃药|用药|安全|紧急"
+    r"|必须|务必|严禁|禁止|绝对|千万|不要|不得|不许|不准|不能|(?<![级特区类性个分])别(?![的人处])|勿|安全|紧急"
     r"|我叫|叫我|电话|手机|邮箱|地址|联系人|先问我|未经|一律",
     re.IGNORECASE,
 )
-"""Matches what does harm if it is forgotten: demands, health and safety, who the user is, how to reach people."""
+"""Matches what does harm if it is forgotten: demands, safety, who the user is, how to reach people."""
+_HEALTH = late_pattern(
+    r"\b(?:allerg\w+|intoleran\w+|vegan|vegetarian|halal|kosher|diabet\w+|pregnan\w+|asthma\w*|epilep\w+|coeliac|celiac|medication|medicine)\b"
+    r"|过敏|敏感|忌口|怀孕|孕妇|糖尿|哮喘|吃药|用药",
+    re.IGNORECASE,
+)
+"""Matches what does harm to the user's health if it is forgotten, even where it reads like a preference."""
+_WHO = frozenset({"@name", "@home", "@address", "@diet"})
+"""Terms of who the user is and where to find them."""
 _UNEXPLAINED = late_pattern(
     r"\W*(?:(?:please|just|and|but|so|also|then|don't|do\s+not|never|always)\s+)*(?:(?:it|that|they|them|this|those|he|she)\b"
     r"|\w+\s+(?:it|them|this|that|those)\b)|\W*(?:就|把|那)?(?:它|这个|那个|他|她)",
@@ -96,46 +106,71 @@ _ABOUT = {
     "en": " (replaces what no longer holds: {about})",
     "zh": "（取代已作废的：{about}）",
 }
+_MAY_REPLACE = {
+    "en": " (said later than {numbers} and may replace it)",
+    "zh": "（晚于 {numbers}，可能取代它）",
+}
 _MARKS = {"en": "system", "zh": "系统"}
 _MORE = {"en": "({count} more not shown)", "zh": "（另有 {count} 条未列出）"}
 
 
 def shown_rules(
-    rules: Iterable[StandingRule], *, limit_tokens: int, count: Callable[[str], int]
+    rules: Iterable[StandingRule],
+    *,
+    limit_tokens: int,
+    count: Callable[[str], int],
+    vital_tokens: int = 0,
 ) -> tuple[tuple[StandingRule, ...], tuple[StandingRule, ...]]:
-    """Return the active rules to show within `limit_tokens`, and those left out, both in the order they were said."""
+    """Return the active rules to show within `limit_tokens`, and those left out, both in the order they were said.
+
+    Rules that do harm if they are forgotten may take up to `vital_tokens`, if that is more; the others then keep
+    half of the limit, as far as there is room for it.
+    """
     require_limit(limit_tokens)
+    vital_tokens = max(limit_tokens, vital_tokens)
     active = sorted((rule for rule in rules if rule.state == "active"), key=_order)
     # Each line is counted alone, so that a counter with a cache counts no line twice; joined lines cost no more.
     joint = joint_cost(count)
-    costs = {rule.id: count(_line(rule, "en")) + joint for rule in active}
-    room = limit_tokens - max(map(count, _HEADINGS.values()))
-    if sum(costs.values()) <= room:
+    seqs = {rule.id: rule.seq for rule in active}
+    costs = {rule.id: count(_line(rule, "en", seqs)) + joint for rule in active}
+    heading = max(map(count, _HEADINGS.values()))
+    if sum(costs.values()) <= limit_tokens - heading:
         return tuple(active), ()
-    room -= max(count(more.format(count=len(active))) for more in _MORE.values()) + joint
+    heading += max(count(more.format(count=len(active))) for more in _MORE.values()) + joint
+    most = max(vital_tokens - heading, 0)
+    vital, others = _ranked(active, limit_tokens=most, cost=lambda rule: costs[rule.id])
     taken: set[str] = set()
     sentences = _sentences(active)
-    for rule in rank_rules(active, limit_tokens=max(room, 0), cost=lambda rule: costs[rule.id]):
-        # A clause is hard to understand alone: the whole sentence if there is room for it.
-        for wanted in (sentences[rule.id], [rule]):
-            missing = [each.id for each in wanted if each.id not in taken]
-            if missing and sum(costs[each] for each in missing) <= room:
-                taken.update(missing)
-                room -= sum(costs[each] for each in missing)
+
+    def take(ranked: Iterable[StandingRule], room: int) -> int:
+        for rule in ranked:
+            # A clause is hard to understand alone: the whole sentence if there is room for it.
+            for wanted in (sentences[rule.id], [rule]):
+                missing = [each.id for each in wanted if each.id not in taken]
+                if missing and sum(costs[each] for each in missing) <= room:
+                    taken.update(missing)
+                    room -= sum(costs[each] for each in missing)
+        return room
+
+    left = take(vital, most)
+    usual = max(limit_tokens - heading, 0)
+    take(others, min(left, max(usual - (most - left), usual // _OTHERS)))
     return (
         tuple(rule for rule in active if rule.id in taken),
         tuple(rule for rule in active if rule.id not in taken),
     )
 
 
-def _line(rule: StandingRule, language: Literal["zh", "en"]) -> str:
+def _line(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, int]) -> str:
     mark = _MARKS[language] if rule.trust == "system" else str(rule.seq)
-    return f"- [{mark}] {_words(rule, language)}"
+    return f"- [{mark}] {_words(rule, language, seqs)}"
 
 
-def _words(rule: StandingRule, language: Literal["zh", "en"]) -> str:
-    """Return a rule with what is needed to understand it, as one line."""
+def _words(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, int]) -> str:
+    """Return a rule with what is needed to understand it, as one line; `seqs` are the positions of the rules shown."""
     about = _ABOUT[language].format(about=rule.about) if rule.about else ""
+    if numbers := ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if each in seqs):
+        about += _MAY_REPLACE[language].format(numbers=numbers)
     return single_line(clean_text(f"{rule.lead}{rule.text}{about}"))
 
 
@@ -158,6 +193,14 @@ def rank_rules(
     rules: Sequence[StandingRule], *, limit_tokens: int, cost: Callable[[StandingRule], int]
 ) -> list[StandingRule]:
     """Return all rules, the most important first; `cost` returns the tokens of a rule."""
+    vital, others = _ranked(rules, limit_tokens=limit_tokens, cost=cost)
+    return [*vital, *others]
+
+
+def _ranked(
+    rules: Sequence[StandingRule], *, limit_tokens: int, cost: Callable[[StandingRule], int]
+) -> tuple[list[StandingRule], list[StandingRule]]:
+    """Return the rules that do harm if they are forgotten, and all others, both with the most important first."""
     past = _past_plans(rules)
     tiers = {rule.id: _tier(rule) for rule in rules}
     first: dict[int, list[StandingRule]] = {tier: [] for tier in _TIERS}
@@ -177,11 +220,9 @@ def rank_rules(
                 room -= cost(rule)
                 (first if room >= 0 else later)[tier].append(rule)
             crowd += crowding
-    explicit = [*first[0], *first[1], *later[0], *later[1]]
-    return [
-        *explicit,
-        *first[2],
-        *later[2],
+    others = [*first[1], *later[1], *first[2], *later[2]]
+    return [*first[0], *later[0]], [
+        *others,
         *sorted(crowd, key=lambda rule: not rule.weak),
         *(rule for rule in rules if rule.id in past),
     ]
@@ -190,20 +231,24 @@ def rank_rules(
 def _tier(rule: StandingRule) -> int:
     """Return the rank of a rule: 0 for what does harm if it is forgotten, 1 for other explicit rules, else 2."""
     explained = rule.lead or rule.continues or rule.about or rule.supersedes
-    if not explained and _UNEXPLAINED.match(rule.text):
+    if not explained and _UNEXPLAINED.match(rule.plain):
         return 2
-    if rule.kind != "preference" and _VITAL.search(rule.text):
+    if _HEALTH.search(rule.plain) or not _WHO.isdisjoint(rule.scope):
         return 0
-    return 1 if rule.supersedes or _IN_SO_MANY_WORDS.search(rule.text) else 2
+    if rule.kind != "preference" and _VITAL.search(rule.plain):
+        return 0
+    return 1 if rule.supersedes or _IN_SO_MANY_WORDS.search(rule.plain) else 2
 
 
 def _past_plans(rules: Sequence[StandingRule]) -> set[str]:
     """Return the ids of plans for a day that lies clearly before the dates of several later messages."""
-    dated = [(rule, _days(rule.text)) for rule in rules if rule.kind not in ("rule", "prohibition")]
+    dated = [
+        (rule, _days(rule.plain)) for rule in rules if rule.kind not in ("rule", "prohibition")
+    ]
     named = [(rule.seq, min(days)) for rule, days in dated if days]
     past: set[str] = set()
     for rule, days in dated:
-        if not days or _VITAL.search(rule.text):
+        if not days or _VITAL.search(rule.plain) or _HEALTH.search(rule.plain):
             continue
         later = {
             seq
@@ -234,7 +279,7 @@ def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[S
     crowding: list[StandingRule] = []
     for rule in sorted(rules, key=lambda rule: rule.seq):
         message = (rule.trust, rule.seq)
-        beginning = (rule.trust, _beginning(rule.text))
+        beginning = (rule.trust, _beginning(rule.plain))
         messages[message] += 1
         beginnings[beginning] += 1
         system = rule.trust == "system"
@@ -272,13 +317,14 @@ def render_rules(
     chosen = language or ("zh" if is_chinese(" ".join(rule.text for rule in rules)) else "en")
     if chosen not in _HEADINGS:
         raise InvalidOption(f'language is {chosen!r}; it must be "zh" or "en"')
+    seqs = {rule.id: rule.seq for rule in rules}
     lines: list[tuple[StandingRule, str]] = []
     for rule in rules:
         before, words = lines[-1] if lines else (None, "")
         if before and rule.continues == before.id:
-            lines[-1] = rule, single_line(f"{words}{rule.joint}{_words(rule, chosen)}")
+            lines[-1] = rule, single_line(f"{words}{rule.joint}{_words(rule, chosen, seqs)}")
         else:
-            lines.append((rule, _words(rule, chosen)))
+            lines.append((rule, _words(rule, chosen, seqs)))
     marks = [_MARKS[chosen] if rule.trust == "system" else str(rule.seq) for rule, _ in lines]
     written = [f"- [{mark}] {text}" for mark, (_, text) in zip(marks, lines, strict=True)]
     more = [_MORE[chosen].format(count=left_out)] if left_out else []

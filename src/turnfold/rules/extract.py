@@ -16,18 +16,20 @@ import msgspec
 from turnfold._late_names import late_pattern
 from turnfold.rules.act_classifier import (
     act_of,
+    gives_new_value,
     is_negative,
     is_weak_change,
     names_nothing,
     reports_done,
     says_it_stays,
 )
-from turnfold.rules.classifier import Language, kind_of, score
+from turnfold.rules.classifier import UNKNOWN, Language, kind_of, score
 from turnfold.rules.features import is_passing
 from turnfold.rules.own_words import BLANK, OwnSentence, own_sentences
 from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
 from turnfold.rules.subjects import is_fragment
 from turnfold.rules.topics import rule_terms
+from turnfold.text import plain_characters
 
 __all__ = ("extract_rules",)
 
@@ -40,6 +42,8 @@ _AMONG_OTHERS = 2.6
 """Added to the needed score if the other sentences of the message are no rules."""
 _AMONG_CHATTER = 6.0
 """Added to the needed score if the other sentences are small talk, in which people mention much about themselves."""
+_NEVER_LOST = 5.0
+"""Subtracted from the needed score of a change that says what holds instead: without it the old value would stay."""
 _CHANGE = 0.7
 """Subtracted from the needed score of a sentence that says that it changes something."""
 _OUTRIGHT = 2.0
@@ -75,10 +79,11 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         r"|^\W*(?!(?:It|That|This)\b)[A-Z][\w-]+(?:\s+[A-Z][\w-]+)?(?:['’]s|\s+is|\s+will\s+be)\s+(?:on\s+(?:leave|holidays?|vacation)|off\s+(?:sick|today|this)"
         r"|away|out\s+(?:of\s+office|sick|today)|ill|sick|travel\w+)\b"
         # an id alone
-        r"|^\W*(?:(?:the|see|it's|this\s+is)\s+)?(?:ticket|case|invoice|order|issue|task|pr|mr|ref(?:erence)?|receipt|booking|claim|file)"
+        r"|^\W*(?:(?:the|my|our|see|it's|this\s+is)\s+)?(?:ticket|case|invoice|order|issue|task|pr|mr|ref(?:erence)?|receipt|booking|claim|file)"
         r"(?:\s+(?:number|no\.?|id|is))*\s*[:#]?\s*[A-Z]{0,6}[-#/]?\d[\w/-]*\W*$"
         r"|^\W*(?:ok(?:ay)?\W+|hmm?\W+)*let\s+me\s+(?:think|see|check|look|know|ask|guess)\b"
         r"|^\W*i(?:'m|\s+am)\s+(?:all\s?right|alright|fine|good|ok(?:ay)?|great|well)\W*$"
+        r"|^\W*(?:ok(?:ay)?\W+|so\W+)*let's\s+(?:(?:change|drop|switch)\s+(?:the\s+)?(?:subject|topic)|move\s+on)\W*$"
         r"|^\W*(?:now|next)\s+(?:the|to|for|about)\s+(?:[\w-]+\s*){1,4}\W*$",
         re.IGNORECASE,
     ),
@@ -87,7 +92,10 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         "|可不可以|是不是|有没有|多少|什么|哪|几)|想知道|觉得|认为)"
         "|^[^,，。我你每都]{1,5}?(?:从|在)?(?:今天|明天|后天|下?周[一二三四五六日天]?|这周|本周)?(?:开始|起|之?前|之?后)?(?:休假|请假|出差|不在)(?:了|中)?[。！!]?$"
         "|^(?:这是|就是)?(?:案号|工单号?|发票号码?|订单号?|单号|流水号|收据号?|编号|票号|快递单号?)(?:是|为)?[:： ]*"
-        "[A-Za-z]{0,6}[-#/]?\\d[\\w/-]*[。.]?$"
+        "[A-Za-z]{0,6}[-#/]?\\d[A-Za-z0-9_/-]*[。.]?$"
+        "|^(?:我们?|咱们?)?(?:刚刚?|先|这就|马上)(?:去|到|回|下|上|吃|出|付|看|开|在)[^,，。]{0,6}了?[。！!]?$|^我们?[^,，。]{0,4}了一[下遍次](?!.*[决改换定])"
+        "|^(?:稍?等我?|我(?:先|再|这就|马上|要|得)?去[^,，。每]{1,6}|等我?一[会下]儿?|我?(?:已经)?(?:下单|付款|签收|转账|付钱)了)[。！!]?$"
+        "|[发传寄][给]?[你您]了[。！!]?$|^(?:那|就|我们)*换个?(?:话题|个?姿势)|^(?:[你您]好[,，])?我想(?:买|问|看|找|了解|咨询|订|查)(?:点|下|一|个|些|几|问)(?!.*(?:以后|每|都|不要|别))"
         "|^(?:我们?|咱们?)?(?:昨天|昨晚|前天|上周末?|上个?月|去年|刚才?|前几天)(?!.*(?:搬|换|改|决定|入职|离职|定了|选|以后)).*(?:了|过)"
     ),
 }
@@ -134,7 +142,16 @@ _SMALL_TALK: dict[Language, re.Pattern[str]] = {
 """Matches phrases that only look like a prohibition: "don't worry"."""
 _DEMAND = late_pattern("不要|别|不得|不能|不许|禁止|严禁|必须|务必|一定要|只[用能要发做]|每次")
 """Matches a Chinese clause that demands something, even if the rest of the sentence is only the reason for it."""
-_FORBIDS = late_pattern("(?:请|千万|绝对|一定|都)*(?:不要|别(?!忘)|不得|不许|不准|禁止|严禁)")
+_FORBIDS = late_pattern(
+    "(?:请|千万|绝对|一定|都)*(?:不要|别(?!忘)|不得|不许|不准|禁止|严禁)"
+    "|[^,，。我你您]{1,9}\\d[^,，。我你您]{0,6}(?:不能|不要|不得|不许|不准|禁止|严禁)(?!忘|超)"
+)
+"""Matches a sentence that forbids something, at once or of a thing with a number: 订单4711不能退款."""
+_FORBIDS_OTHERWISE = late_pattern(
+    r"\b(?:off|away|out|alone|secret|private|confidential|only|leave|hands|ban|block|refuse|reject|untouched)\b|保密|只|仅|防止|以外",
+    re.IGNORECASE,
+)
+"""Matches a prohibition without a negative word: "hands off the cable"."""
 _BESIDE_A_REASON = 1.0
 """Added to the score that such a clause needs, compared with a whole sentence."""
 _CLAUSE = 0.7
@@ -166,6 +183,19 @@ _INSTRUCTS: dict[Language, re.Pattern[str]] = {
     ),
 }
 """Matches an instruction to the assistant, which stands out from whatever else its message says."""
+_ELLIPTIC: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"(?:(?:ok(?:ay)?|fine|yes|yeah|no|nope|not|now|then|later|do|it|that|that's|this|one|the|first|second|third|last|other|go|with|for|let's|leave"
+        r"|skip|sounds?|good|great|sure|thanks?|please|just|as|you|said|say|think|whatever|never\s?mind|take|i|i'll|we|we'll|want|agreed|right|alright"
+        r"|all|both|why|is|are|too|so|and|but|maybe|again|well|hm+|ah|oh)\b\W*)+",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "(?:好的?|行|嗯+|那|就|先|再|都|也|这么|那么|样|这|个|办|定|来|吧|了|的|啊|呀|哦|按|照|你们?|您|我们?|说|听|要|不|用|换|买|它|第?[一二三四五两]|款|种|暂时"
+        "|随便|可以|没问题|没事|算|放着|下|是|吗|呢|对|没|有|想|看|OK|ok|\\W)+"
+    ),
+}
+"""Matches an answer that says nothing without what it answers: "ok, go with that", 先不要了."""
 _MOST_ABOVE = 0.8
 """Most that the other sentences of a message add to the score that such an instruction needs."""
 _OPENING = late_pattern(
@@ -194,8 +224,20 @@ _LASTS: dict[Language, re.Pattern[str]] = {
     "zh": re.compile("以后|从现在|今后|每次|都|一直|总是|尽量|不要|别|只用|提醒我|叫我|称呼我"),
 }
 _QUESTION: dict[Language, re.Pattern[str]] = {
-    "en": re.compile(r"\?\W*$"),
-    "zh": re.compile("[?？]\\W*$|(?:吗|呢|来着)[。！!~～\\s]*$"),
+    "en": re.compile(
+        r"\?\W*$|^\W*(?:(?:and|so|but|ok(?:ay)?|hi|hey|then)\W+)*(?:what(?:'s)?(?!\s+(?:i|we|matters)\b|'s\s+(?:left|missing|still))|why|whose"
+        r"|how\s+(?:much|many|long|do|does|did|can|is|are|often|come|far|old|big|about)|who(?:'s|\s+(?:is|are|was|does|will|can|\w+s))"
+        r"|(?:when|where)\s+(?:is|are|was|do|does|did|can|will|would|should)|which\s+(?:one|of|\w+\s+(?:is|are|do|does|looks?|would|should|can))"
+        r"|(?:is|are|was|were|does|did|isn't|aren't|doesn't)|do\s+(?:you|we|they|i)|(?:should|shall|may|could|can|would)\s+(?:i|we|you)"
+        r"|(?:is|are)\s+there|any\s+(?:\w+\s+){0,2}(?:left|available|news|idea|update))\b(?!.*[:;])",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "[?？]\\W*$|(?:吗|呢|来着|(?<![绝从决也都可])不|(?<![都也还])没)[。！!~～\\s]*$"
+        "|(?P<asked>(?!时|动|管)[\u4e00-\u9fff])[不没](?P=asked)(?![^,，。]*[都也][要行可不得])"
+        "|^(?!.*(?:不管|无论|不论|随便|告诉|提醒|记|[都也就][要不行可按用给得是]))[^,，。]*(?:几点(?!建议|要求|意见|注意|[:：。]|$)|什么时候|啥时候|多久|多少钱|一共多少"
+        "|为什么|为啥|怎么(?!都|也)(?<!不怎么)|谁(?!.*谁)(?!都|也)|哪[个家款种里儿一]|几[天年折](?:能|可以|会|才)|[能要得等]几[天年个]|[能可]用几)"
+    ),
 }
 _ASKED_AFTER: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
@@ -318,7 +360,7 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
             if key in seen:
                 continue
             seen.add(key)
-            goes_on = not first or _goes_on(rule.text, part.language)
+            goes_on = not first or _goes_on(rule.plain, part.language)
             before = rules[-1] if rules and rules[-1].act != "done" else None
             if goes_on and before and 0 <= start - last <= _LONGEST_JOINT:
                 rule = msgspec.structs.replace(rule, continues=before.id, joint=text[last:start])
@@ -369,6 +411,8 @@ def _read(sentence: OwnSentence) -> _Read:
         return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
     if _GREETING.match(text):
         return _Read(sentence, language, -3.0, 1)
+    if _ELLIPTIC[language].fullmatch(text):
+        return _Read(sentence, language, UNKNOWN, 1, _CHATTER.search(text) is not None)
     plain = _demanded(text, language) if _QUESTION[language].search(text) else text
     if not plain:
         return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
@@ -434,7 +478,9 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if len(clauses) > 1:
         yield from clauses
         return
-    weak = kind is None and each.score < wanted + _WEAK and not _demand(text, language, wanted)
+    asked = max(wanted, _ALONE[language]) if gives_new_value(text, language) else wanted
+    explicit = _INSTRUCTS[language].search(text) or _demand(text, language, asked)
+    weak = kind is None and each.score < asked + _WEAK and not explicit
     kind = kind or kind_of(text, language)
     if kind in ("task", "decision", "fact") and reports_done(text, language):
         yield _Part(0, len(text), language, "task", "done")
@@ -468,10 +514,14 @@ def _demand(text: str, language: Language, wanted: float) -> str:
 def _wanted(each: _Read, around: _Around | None) -> float:
     """Return the score that a sentence needs to be a rule, given the other sentences of its message."""
     alone = wanted = _ALONE[each.language]
+    if gives_new_value(each.sentence.text, each.language):
+        return wanted - _NEVER_LOST
     if around is None or around.sentences < 2:
         text = each.sentence.text
         if _SETS_ANEW.search(text):
             return wanted - _OUTRIGHT
+        if _INSTRUCTS[each.language].search(text):
+            return wanted - _CHANGE
         return wanted - (_CHANGE if act_of(text, each.language) != "state" else 0.0)
     others = around.long - (each.words >= _SHORT)
     if others:
@@ -535,15 +585,18 @@ def _rule(
 ) -> StandingRule:
     start, end = sentence.start + part.start, sentence.start + part.end
     said = _cut(text[start:end])
-    terms = rule_terms(_changed(said, part.language) or said)
+    plain = plain_characters(said)
+    terms = rule_terms(_changed(plain, part.language) or plain)
     act, kind = part.act, part.kind
-    negative = is_negative(said, part.language)
+    negative = is_negative(plain, part.language)
     if kind == "prohibition" and (act == "permit" or (act == "change" and not negative)):
         kind = "rule"  # "change the port" forbids nothing
-    if kind == "rule" and act == "state" and _FORBIDS.match(said):
+    if kind == "prohibition" and not negative and not _FORBIDS_OTHERWISE.search(plain):
+        kind = "rule"  # neither does "pay with PayPal"
+    if kind in ("rule", "task") and act == "state" and _FORBIDS.match(plain):
         kind = "prohibition"
     negative = negative or kind == "prohibition"
-    if act == "state" and is_weak_change(said, part.language):
+    if act == "state" and is_weak_change(plain, part.language):
         act = "renew"
     return StandingRule(
         id=rule_id(said, seq=seq, trust=trust, at=start), text=said, kind=kind, seq=seq, trust=trust,

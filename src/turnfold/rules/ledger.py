@@ -23,7 +23,9 @@ from turnfold.rules.subjects import (
     common_terms,
     is_fragment,
     is_wish_of_others,
+    named_things,
     parts_of,
+    same_frame,
     subject_of,
 )
 from turnfold.rules.topics import facets, without_values
@@ -61,6 +63,8 @@ _DONE = 0.5
 """Share of a task's terms that a report must contain to close the task."""
 _REPORTED = 0.75
 """Share of a report's terms that a task must contain for the report to close it."""
+_MOST_DOUBTFUL = 2
+"""Most rules that a change is shown with as those that it may replace."""
 _LONGEST_ABOUT = 80
 """Most characters of `StandingRule.about`."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet"})
@@ -129,9 +133,11 @@ def update_ledger(
             reports.update([rule.id] if targets else [])
         else:
             linked = tuple(target.id for target, _ in targets)
-            taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.text)
+            doubtful = () if targets else _doubtful(rule, active)
+            taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.plain)
             ledger[rule.id] = msgspec.structs.replace(
-                rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets),
+                rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets), may_replace=doubtful,
+                weak=rule.weak and not (linked or doubtful),
                 state="dropped" if taken_back else "active", ended=rule.seq if taken_back else 0,
             )  # fmt: skip
             added.append(rule.id)
@@ -154,7 +160,8 @@ def replacements(rules: Iterable[StandingRule]) -> dict[str, StandingRule]:
 def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
     """Return the rules that ended in so many words ("make it 2 pm instead"), in the order of `rules`.
 
-    A rule that a plain statement replaced is not among them: another contract number may be another contract.
+    A rule that a plain statement replaced is not among them, because another contract number may be another contract;
+    but where the user lives or what they are called has one value at a time.
     """
     later = {old: rule for rule in rules for old in rule.supersedes}
     found: dict[str, bool] = {}
@@ -163,11 +170,16 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
         after = later.get(rule.id)
         if rule.state != "superseded":
             found[rule.id] = rule.state == "dropped"
-        elif after is None or after.act != "state" or after.seq <= rule.seq:
+        elif after is None or after.act != "state" or after.seq <= rule.seq or _moved(rule, after):
             found[rule.id] = True
         else:
             found[rule.id] = found[after.id]
     return tuple(rule for rule in rules if found[rule.id])
+
+
+def _moved(rule: StandingRule, after: StandingRule) -> bool:
+    """Return True if both rules give an attribute of the user that has one value at a time, and not the same value."""
+    return not _ONE_AT_A_TIME.isdisjoint(rule.terms & after.terms) and not rule.terms <= after.terms
 
 
 def _targets(
@@ -204,7 +216,7 @@ def _going_on(
         if head is None or each.id in heads:
             continue
         sets_off = each.negative != head.negative and not each.terms.isdisjoint(head.terms)
-        if sets_off or is_fragment(each.text):
+        if sets_off or is_fragment(each.plain):
             state_of[each.id] = state_of[head.id]
             heads[each.id] = each  # what goes on with it ends too
             going.append((each, state_of[each.id]))
@@ -268,31 +280,35 @@ def _similar(first: set[str], second: set[str]) -> float:
 
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if `rule` replaces `other`: restates it, contradicts it, or gives another value for its attribute."""
-    one = _ONE_AT_A_TIME & set(rule.scope) & set(other.scope)
+    # "Never change my address" gives no other address.
+    one = (
+        _ONE_AT_A_TIME & set(rule.scope) & set(other.scope) if rule.kind != "prohibition" else None
+    )
     if one and (one != frozenset({"@name"}) or rule.negative == other.negative):
         return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address"})
     words, others = _words(rule), _words(other)
     if rule.value == other.value and rule.negative == other.negative:
         same = rule.scope == other.scope and bool(words or rule.value)
-        if _NAME_OF.match(rule.text) and _NAME_OF.match(other.text):
+        if _NAME_OF.match(rule.plain) and _NAME_OF.match(other.plain):
             same = same or any(term.startswith("@is:") for term in _classes(rule) & _classes(other))
         return same or _similar(set(rule.terms), set(other.terms)) >= _RESTATED
     if rule.negative != other.negative:
         return _is_opposite(rule, other)
-    if rule.kind == other.kind == "task":
+    same = any(term.startswith("@is:") for term in _classes(rule) & _classes(other))
+    if rule.kind == other.kind == "task" and not same:
         return False
-    if any(term.startswith("@is:") for term in _classes(rule) & _classes(other)):
+    if same:
         # "The standup is on Monday", "the standup is at 9:30": a day and an hour do not contradict each other.
         moments, others = _classes(rule) & _MOMENTS, _classes(other) & _MOMENTS
         return not (moments and others) or bool(_contested(rule, other) & _MOMENTS)
     if not _conflict(rule, other):
         return False
-    if rule.negative and not _LIMIT.search(rule.text):
+    if rule.negative and not _LIMIT.search(rule.plain):
         return False  # "never call customer 7", "never call customer 9": both hold
     if not words and not others:
         # "Reply in French", "answer in English": they have no words besides the values they set.
         return "@reply" in rule.scope and "@reply" in other.scope
-    own = _own(subject_of(rule.text).topic, others)
+    own = _own(subject_of(rule.plain).topic, others)
     return not own and _similar(words, others) >= _SAME_TOPIC
 
 
@@ -309,16 +325,24 @@ def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
     NH-4410" does not lift "never order anything without asking me first".
     """
     words, others = _words(rule), _words(other)
-    if not common_terms(words, others):
+    mine = parts_of(words) | named_things(rule.plain)
+    theirs = parts_of(others) | named_things(other.plain)
+    if not common_terms(mine, theirs) or _are_others(rule, other):
         return False
     if other.negative and rule.act == "state":
-        return not _CONDITION.search(other.text) and _similar(words, others) >= _SAME_TOPIC
-    if rule.negative and _STOPS.search(rule.text):
+        return not _CONDITION.search(other.plain) and _similar(words, others) >= _SAME_TOPIC
+    if rule.negative and _STOPS.search(rule.plain):
         return len(common_terms(others, words)) >= _SAME_TOPIC * len(others)
     if _similar(words, others) >= _RESTATED:
         return True
-    own = _own(subject_of(rule.text, changes=True).topic, others)
-    return common_terms(others, words) == others and not own
+    own = _own(subject_of(rule.plain, changes=True).topic, others)
+    return common_terms(theirs, mine) == theirs and not own
+
+
+def _are_others(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if one rule forbids a thing and the other one allows another: order 4711 and order 4712."""
+    both = rule.value and other.value and set(rule.value).isdisjoint(other.value)
+    return bool(both) and not (_LIMIT.search(rule.plain) or _LIMIT.search(other.plain))
 
 
 def _conflict(rule: StandingRule, other: StandingRule) -> bool:
@@ -352,6 +376,35 @@ def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingR
     return likely
 
 
+def _doubtful(rule: StandingRule, active: Sequence[StandingRule]) -> tuple[str, ...]:
+    """Return the ids of the rules, newest first, that a change may mean, where it is not certain that it does."""
+    if rule.act != "change" or rule.negative or rule.continues:
+        return ()
+    likely = [
+        each
+        for each in sorted(active, key=lambda rule: -rule.seq)
+        if each.trust == rule.trust
+        and each.seq < rule.seq
+        and _ONE_AT_A_TIME.isdisjoint(each.scope)
+        and not (each.negative and not _LIMIT.search(each.plain))
+        and _may_mean(rule, each, active)
+    ]
+    return tuple(each.id for each in likely[:_MOST_DOUBTFUL])
+
+
+def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
+    """Return True if a change may be one of the other rule: it names half of it, or nothing and that was said last."""
+    sides, others = facets(rule.plain), facets(other.plain)
+    if sides and others and sides.isdisjoint(others):
+        return False
+    if topic := parts_of(subject_of(rule.plain, changes=True).topic):
+        return _share(topic, parts_of(_words(other))) >= _HALF
+    if rule.value and not _contested(rule, other):
+        return False
+    gives = subject_of(other.plain).given or other.value
+    return bool(gives) and _is_recent(rule, other, active)
+
+
 def _has_just_been_said(
     rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]
 ) -> bool:
@@ -377,18 +430,14 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
     contested = _contested(rule, other)
     if rule.act == "permit" and not other.negative and not contested:
         return 0.0
-    sides, others = facets(rule.text), facets(other.text)
+    sides, others = facets(rule.plain), facets(other.plain)
     if sides and others and sides.isdisjoint(others):
         return 0.0  # "send the desk to my office" does not change its colour
-    mine, theirs = subject_of(rule.text, changes=True), subject_of(other.text)
-    words = _words(other)
+    mine, words = subject_of(rule.plain, changes=True), _words(other)
     topic = mine.topic - _NAMES_OF_MONEY if "@money" in contested else mine.topic
     own = _own(topic, words)
-    about = parts_of(words if other.negative else theirs.topic or words)
-    covered = _share(about, parts_of(mine.words))
-    if topic and parts_of(topic) <= parts_of(begins_alike(rule.text, other.text)):
-        covered = max(covered, _HALF)
-    if other.negative and not _is_negative(rule) and own:
+    covered = _covered(topic, rule, other)
+    if other.negative and not _is_negative(rule) and (own or _are_others(rule, other)):
         return 0.0  # a prohibition ends only by what speaks of the same action
     if rule.act in ("change", "renew") and not (
         mine.given or mine.left or rule.value or _words(rule) - mine.topic
@@ -400,18 +449,53 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
         return 2.0 + covered + len(left)
     if rule.act == "cancel" and other.value and set(other.value) <= set(rule.value) and not own:
         return _HALF + covered  # "scrap the 10 am thing"
-    if not (mine.topic or common_terms(mine.given, words)):
+    if _repeats(rule, other):
+        return _HALF + max(covered, _HALF)
+    if not (mine.topic or _named(rule, other) or common_terms(mine.given, words)):
         return _aimed_without_subject(other, mine.left, contested)
-    if own or (_valued(rule) and not contested and rule.act in ("change", "renew")):
+    if own or not _can_take_the_place(rule, other, covered):
         return 0.0
     return covered + bool(contested) if covered >= (_THIRD if contested else _HALF) else 0.0
 
 
+def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> float:
+    """Return the share of what the other rule is about that a change with this topic names."""
+    words, named = _words(other), _named(rule, other)
+    about = words if other.negative else subject_of(other.plain).topic | named or words
+    covered = _share(parts_of(about), parts_of(subject_of(rule.plain, changes=True).words) | named)
+    if topic and parts_of(topic) <= parts_of(begins_alike(rule.plain, other.plain)):
+        return max(covered, _HALF)
+    return covered
+
+
+def _named(rule: StandingRule, other: StandingRule) -> frozenset[str]:
+    """Return values that both rules have and that name a thing: the flights of "make the flights KLM instead"."""
+    return named_things(rule.plain) & named_things(other.plain)
+
+
+def _repeats(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if a change repeats the words of the other rule around another value."""
+    denies = other.negative or rule.negative
+    return rule.act == "change" and not denies and same_frame(rule.plain, other.plain)
+
+
+def _can_take_the_place(rule: StandingRule, other: StandingRule, covered: float) -> bool:
+    """Return True if the value that a change gives can take the place of what the other rule says.
+
+    It is of the same class as a value there, or of no class; or it names itself, and the other rule gives a value of no
+    known class: "name the files in English" after "name the files in Pinyin".
+    """
+    valued = set[str]() if set(rule.value) <= _named(rule, other) else _valued(rule)
+    if not valued or _contested(rule, other) or rule.act not in ("change", "renew"):
+        return True
+    return valued <= _NAMED_CLASSES and bool(subject_of(other.plain).given) and covered >= 1
+
+
 def _aimed_without_subject(other: StandingRule, left: Iterable[str], contested: set[str]) -> float:
     """Return the score of a change that does not name what it changes: "make it 14 days instead of 7"."""
-    if not contested or is_wish_of_others(other.text):
+    if not contested or is_wish_of_others(other.plain):
         return 0.0
-    if other.negative and not _LIMIT.search(other.text):
+    if other.negative and not _LIMIT.search(other.plain):
         return 0.0
     gone = {each for each in left if each[0].isdigit()}
     if any(not each[0].isdigit() for each in left):
@@ -432,7 +516,7 @@ def _valued(rule: StandingRule) -> set[str]:
 
 def _is_negative(rule: StandingRule) -> bool:
     """Return True if a rule forbids with an explicit word; its kind alone may be a wrong guess."""
-    return rule.negative and (is_negative(rule.text, "en") or is_negative(rule.text, "zh"))
+    return rule.negative and (is_negative(rule.plain, "en") or is_negative(rule.plain, "zh"))
 
 
 def _evicted(

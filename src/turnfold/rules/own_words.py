@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from turnfold._late_names import late_pattern
+from turnfold.text import plain_characters
 
 __all__ = ("BLANK", "OwnSentence", "blank_quotes", "own_sentences")
 
@@ -133,13 +134,14 @@ class OwnSentence(NamedTuple):
     start: int
     end: int
     text: str
-    """The sentence with quoted parts replaced by `BLANK`."""
+    """The sentence in simplified characters and ASCII digits, with quoted parts replaced by `BLANK`."""
     heading: str
     """The heading of the list it is an item of, such as "Rules:"; empty if there is none."""
 
 
 def own_sentences(text: str) -> Iterator[OwnSentence]:
     """Yield the sentences of a message that are its author's own words, in order."""
+    text = plain_characters(text)
     if len(text) <= _MOST_READ:
         yield from _sentences(text, 0)
         return

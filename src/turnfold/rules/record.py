@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from turnfold.errors import InvalidRecord
+from turnfold.text import plain_characters
 
 __all__ = (
     "LONGEST_RULE",
@@ -68,6 +69,8 @@ class StandingRule(
     """Seq of the message that ended the rule; 0 if the rule is active or was dropped with `drop_rule()`."""
     supersedes: tuple[str, ...] = ()
     """Ids of the rules it replaced, restated, cancelled or lifted."""
+    may_replace: tuple[str, ...] = ()
+    """For a change that leaves open which rule it means: ids of the rules, still active, that it may replace."""
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -82,6 +85,11 @@ class StandingRule(
                 path="text",
                 remedy="Cut the text at the end of a clause",
             )
+
+    @property
+    def plain(self) -> str:
+        """The text in simplified characters and ASCII digits, by which it is compared with others."""
+        return plain_characters(self.text)
 
     @property
     def terms(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from turnfold._late_names import late_pattern
-from turnfold.rules.act_classifier import act_of
+from turnfold.rules.act_classifier import act_of, is_weak_change
 from turnfold.rules.topics import rule_terms
 
 __all__ = (
@@ -23,7 +23,9 @@ __all__ = (
     "common_terms",
     "is_fragment",
     "is_wish_of_others",
+    "named_things",
     "parts_of",
+    "same_frame",
     "subject_of",
 )
 
@@ -45,12 +47,22 @@ class Subject(NamedTuple):
 
 
 _STEM = 4
-"""Least number of letters that two forms of a word have in common."""
+"""Least number of letters that two forms of a word have in common, and most that one has more: "three", "threshold"."""
 _CLAUSES = late_pattern(
     r"[,;，；。]\s*|[:：](?!\d)\s*|\s+[-–—]+\s+|\s+(?:so|because|since)\s+", re.IGNORECASE
 )
 _HEADED = late_pattern(r"(?P<head>[^:：,，]{1,40})[:：](?!\d)\s*(?P<new>\S.*)", re.DOTALL)
 """Matches a thing and what is laid down about it: "new tagline: ..."."""
+_POINTED_AT = late_pattern(
+    r"\W*(?P<head>[^,，。]{1,12}?)(?:那个|那条|这条|那边|这块|的事儿?|方面|的话)[,，]\s*(?P<new>\S.*)"
+    r"|\W*(?:about|as\s+for|regarding|concerning)\s+(?P<head_en>[^,;:]{2,40})[,:]\s*(?P<new_en>\S.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Matches a thing that a sentence names before it speaks of it: "as for the calls, ...", 电话那个，…."""
+_ANNOUNCED = late_pattern(
+    "^(?:我们?|咱们?)?(?:又|刚|最近|已经)*[换改]了?(?P<topic>[^,，。了成为到用个]{2,6}?)了?$"
+)
+"""Matches a clause that says that something is another one now, and not which: 我换手机号了."""
 _STILL = late_pattern("还是(?=[^,，。]*?[把改换用订选坐去定])")
 _BEGINNING = late_pattern(r"^(?:\W|那|就|请|把|还是|我们的?|(?i:please|actually|the|our|my)\b)+")
 _ADDRESSED = late_pattern(
@@ -70,14 +82,14 @@ _FRAME = late_pattern(
     r"|switch(?:ed|ing)?|replaced?|renamed?|migrated?|upgraded?|taken?|taking|took|went|ended|choos\w+|chosen?|thoughts?|rethink"
     r"|fit|room|enough|fine|okay|allowed|permitted|welcome|again|anymore|rule|thing|restriction|instead|rather|earlier|later|longer"
     r"|higher|shorter|these|days|lately|starting|week|month|year|today|tomorrow|tonight|date|hour|default|general|down|up)\b"
-    r"|计划|变了|变更|更正|调整|时间|日期|推迟|顺延|延期|延长|提前|提到|挪|换人|改|换|降|提高|涨|砍|加到|升级|迁|重新|一下|主意|想法|想了?想|算了|对了|不好意思"
+    r"|太[贵远吵小大慢晚早难忙]|偶尔|经常|有时|现在|新的?|计划|变了|变更|更正|调整|时间|日期|推迟|顺延|延期|延长|提前|提到|挪|换人|改|换|降|提高|涨|砍|加到|升级|迁|重新|一下|主意|想法|想了?想|算了|对了|不好意思"
     r"|待办|备注|注意|开始|上个?月|上周末?|下个?月|下周|这周|本周|明天|今天|后天|最后|决定|允许|可以|没问题|取消|作废|收回|规定|规则|都?行|放|更新",
     re.IGNORECASE,
 )
 """Words of a change that say nothing about its subject."""
 _LEFT: tuple[re.Pattern[str], ...] = (
     re.compile(
-        r"\b(?:instead\s+of|rather\s+than|no\s+longer|not|forget|from(?!\s+(?:now|next|today|tomorrow|then))|off|drop(?:ped)?|ditch(?:ed|ing)?"
+        r"\b(?:instead\s+of|rather\s+than|no\s+longer|not|forget|from(?=\s+\S+(?:\s+\S+)?\s+to\b)|(?:mov|switch|migrat|chang|shift)\w*\s+(?:\w+\s+){0,3}?(?:away\s+)?from|away\s+from|off|drop(?:ped)?|ditch(?:ed|ing)?"
         r"|cancell?(?:ed)?|scrap(?:ped)?|scratch|left|sold)\s+(?P<old>(?:(?:the|our|my|a|an|in|on|at|to|for|with|using|use)\s+)*"
         r"[\w'’.+#:-]+(?:\s+(?!(?:and|but|to|for|on|in|at|after|we|i|is|are|use|take|with)\b)[\w'’.+#:-]+){0,2})",
         re.IGNORECASE,
@@ -88,7 +100,7 @@ _LEFT: tuple[re.Pattern[str], ...] = (
         re.IGNORECASE,
     ),
     re.compile(
-        "(?:不再|不是|不要|不用|不想|不去|不坐|不铺|不在|不吃|不住|不发给|不|别用|别放|别叫|取消|退掉?|弃用)(?P<old>[^,，。;；了不]{1,10}?)"
+        "(?:不再|不是|不要|不用|不想|不去|不坐|不铺|不在|不吃|不住|不发给|不|别用|别放|别叫|取消|退(?![款货到回给])掉?|弃用)(?P<old>[^,，。;；了不]{1,10}?)"
         "(?=了|[,，。;；]|$)"
     ),
     re.compile(
@@ -97,7 +109,7 @@ _LEFT: tuple[re.Pattern[str], ...] = (
 )
 _GIVEN: tuple[re.Pattern[str], ...] = (
     re.compile(
-        r"\b(?:to(?!\s+be\b)|is|are|was|be|as|with|use|using|take|taking|book(?:ed|ing)?|order(?:ing)?|get(?:ting)?|choos(?:e|ing)|chose"
+        r"\b(?:make\s+(?:it|that)|to(?!\s+be\b)|is|are|was|be|as|with|use|using|take|taking|book(?:ed|ing)?|order(?:ing)?|get(?:ting)?|choos(?:e|ing)|chose"
         r"|call(?:ed)?(?!\s+(?:the|our|my)\b)|named?(?!\s+(?:the|our|my)\b)|(?:call|name)\s+(?:the|our|my)\s+[\w-]+|in|at|from|by|via)"
         r"\s+(?:(?:the|an?|our|my|now)\s+)?[\"“]?"
         r"(?P<new>(?!(?:for|on|in|of|as|from|at|with|by|the)\b)[\w'’.+#-]+"
@@ -105,7 +117,7 @@ _GIVEN: tuple[re.Pattern[str], ...] = (
         re.IGNORECASE,
     ),
     re.compile(
-        "(?:[改换定设调延推降提涨砍加挪搬迁放][成为到用在给]|[改换]了?(?=[^了主人,，。])|就[用定选]|还?是|叫|为|选|用|订|去|坐|铺|吃|住|发给|送到|寄到)"
+        "(?:[改换定设调延推降提涨砍加挪搬迁放][成为到用在给]|[改换]了?(?=[^了主人,，。])|就[用定选]|还?是|叫|为|选|用|订|去|坐|铺|吃|住|走|买|存成?|签|装|发给|发(?=[^票货布送消短邮给到件出])|送到|寄到|退[到回])"
         "(?P<new>[^,，。;；]+)"
     ),
 )
@@ -115,13 +127,17 @@ _OTHERS_WISH = late_pattern(
     re.IGNORECASE,
 )
 _FRAGMENT = late_pattern(
-    r"(?:and\s+|but\s+|so\s+)?(?:capped|starting|limited|based|including|excluding|except|with|without|at|on|off|in|by|from|up\s+to|plus"
+    r"(?:and\s+|but\s+|so\s+)?(?:whoever|whatever|no\s+matter|regardless|even\s+if|capped|starting|limited|based|including|excluding|except|with|without|at|on|off|in|by|from|up\s+to|plus"
     r"|max(?:imum)?|min(?:imum)?|at\s+(?:most|least)|no\s+more\s+than|not\s+(?:for|in|on|at|with|to|as))\b(?!.*\b(?:i|we|my|our|you)\b)",
     re.IGNORECASE,
 )
 _ZH_VERB = late_pattern(
     "[不别勿禁要用是叫住有在对给让请问发做买写看吃喝找改换约付送去来到说记提选订走放会能可得打过爱喜按听养姓负先再每都只统]|必须|一律|默认|最多|至少|以内|以上|电话|地址|[0-9０-９]"
 )
+_WHATEVER = late_pattern(
+    "(?:不管|无论|不论)?(?:是?谁|什么|怎么)[^,，。]{0,8}[都也]不?(?:行|可以|一样|算)?$"
+)
+"""Matches a clause that only says that there are no exceptions: 谁来说都不行."""
 _ZH_FRAGMENT = 6
 """Most characters of a Chinese clause without a verb that only goes on with the clause before it."""
 
@@ -149,7 +165,14 @@ def _alike(term: str, other: str) -> bool:
         return False
     shorter, longer = sorted((term, other), key=len)
     stem = shorter[:-1] if len(shorter) > _STEM and shorter[-1] in "eiy" else shorter
-    return longer.startswith(stem)
+    return longer.startswith(stem) and len(longer) - len(stem) <= _STEM
+
+
+@lru_cache(maxsize=1024)
+def named_things(text: str) -> frozenset[str]:
+    """Return the values of a text that name a thing, which it may be about: the flight of "make the flight KLM"."""
+    terms = rule_terms(text)
+    return frozenset(terms.value) if _THINGS.intersection(terms.scope) else frozenset()
 
 
 def parts_of(terms: Iterable[str]) -> set[str]:
@@ -167,15 +190,20 @@ def subject_of(text: str, *, changes: bool = False) -> Subject:
     if headed and (topic := _topic_and_value([headed["head"]])[0]):
         given = _terms(headed["new"])
         return Subject(frozenset(topic), frozenset(given - topic), frozenset())
+    pointed = _POINTED_AT.match(text)
+    if pointed and (topic := _terms(pointed["head"] or pointed["head_en"])):
+        given = _terms(pointed["new"] or pointed["new_en"])
+        return Subject(frozenset(topic), frozenset(given - topic), frozenset())
     if not changes:
         topic, given = _topic_and_value(clauses)
-        return Subject(frozenset(topic - given), frozenset(given), frozenset())
+        return Subject(frozenset(topic - given or topic), frozenset(given), frozenset())
     left: set[str] = set()
     for pattern in _LEFT:
         for found in pattern.finditer(text):
             left |= _terms(found["old"]) | set(rule_terms(found["old"]).value)
-    topic, given = _topic_and_value([clause for clause in clauses if _changes(clause)])
-    if not topic - left - given:
+    changing = [clause for clause in clauses if _changes(clause)]
+    topic, given = _topic_and_value(changing)
+    if not topic - left - given and not any(map(named_things, changing)):
         topic, given = _topic_and_value(clauses)
     # A pair of characters across the end of what is left behind names nothing: 家退 of 如家退了.
     signs = {sign for term in left if not term.isascii() for sign in term}
@@ -197,6 +225,10 @@ def _topic_and_value(clauses: Iterable[str]) -> tuple[set[str], set[str]]:
     topic: set[str] = set()
     given: set[str] = set()
     for clause in clauses:
+        announced = _ANNOUNCED.match(clause)
+        if announced and (named := _terms(_FRAME.sub(" ", announced["topic"]))):
+            topic |= named
+            continue
         rest = _STILL.sub(" ", _ADDRESSED.sub(" ", clause))
         patterns = (_ROLE,) if _ROLE.match(rest) else _GIVEN
         for pattern in patterns:
@@ -213,12 +245,55 @@ def _before_value(found: re.Match[str]) -> str:
     return before if before.isascii() else " "
 
 
+def same_frame(text: str, other: str) -> bool:
+    """Return True if a change repeats the words of the other sentence around its value: 先做安卓版, 还是先做苹果版."""
+    new, old = (_FRAME_END.sub("", _FRAME_BEGIN.sub("", each.strip())) for each in (text, other))
+    units = (new.split(), old.split()) if new.isascii() else (list(new), list(old))
+    shorter = min(map(len, units))
+    start = next((at for at in range(shorter) if units[0][at] != units[1][at]), shorter)
+    after = (
+        at
+        for at in range(shorter - start)
+        if units[0][len(units[0]) - 1 - at] != units[1][len(units[1]) - 1 - at]
+    )
+    end = next(after, shorter - start)
+    slots = [each[start : len(each) - end] for each in units]
+    gap = " " if new.isascii() else ""
+    shared = gap.join([*units[0][:start], *units[0][len(units[0]) - end :]])
+    value = gap.join(slots[0])
+    return (
+        all(0 < len(slot) <= _LONGEST_SLOT for slot in slots)
+        and len(_WORD_OR_SIGN.findall(shared)) > 1
+        and not _changes(value)
+        and (bool(start and not new.isascii()) or bool(rule_terms(shared).scope))
+    )
+
+
+_FRAME_BEGIN = late_pattern(
+    r"^(?:\W|那|就|请|把|还是|以后|现在|我们的?|咱们|(?:改|换)(?:成|为|用)?|用|(?i:please|actually|let's|we'll|make\s+it|switch\s+to|change\s+(?:it|that)\s+to|use)\b)+"
+)
+_FRAME_END = late_pattern(
+    r"(?:\s+(?i:instead|now|please|after\s+all|from\s+now\s+on)|[吧了好])*\W*$"
+)
+_WORD_OR_SIGN = late_pattern(r"[A-Za-z]+|[\u4e00-\u9fff]")
+_THINGS = frozenset({"@transport", "@drink", "@milk", "@seat", "@phone"})
+"""Classes whose values are things with sides of their own."""
+_LONGEST_SLOT = 6
+"""Most characters, or English words, of the value in a sentence that another one repeats with another value."""
+_MEASURES = frozenset("个条元块点号次小分份名位万千")
+"""Words of number that say nothing about what is counted."""
+
+
 def _changes(clause: str) -> bool:
-    return act_of(clause, "en") != "state" or act_of(clause, "zh") != "state"
+    return (
+        act_of(clause, "en") != "state"
+        or act_of(clause, "zh") != "state"
+        or is_weak_change(clause, "en" if clause.isascii() else "zh")
+    )
 
 
 def _terms(text: str) -> set[str]:
-    return {term for term in rule_terms(text).scope if not term.startswith("@")}
+    return {term for term in rule_terms(text).scope if term[0] != "@" and term not in _MEASURES}
 
 
 def is_wish_of_others(text: str) -> bool:
@@ -231,4 +306,6 @@ def is_fragment(text: str) -> bool:
     plain = text.strip().rstrip("。.!！")
     if plain.isascii():
         return _FRAGMENT.match(plain) is not None
+    if _WHATEVER.match(plain):
+        return True
     return len(plain) <= _ZH_FRAGMENT and _ZH_VERB.search(plain) is None

@@ -46,7 +46,7 @@ _STOP = frozenset(
     time times to too total try turn under unless until up update upon us use used using usually very via wait want
     wanted was way we we'd we'll we're we've well went were what whatever when whenever where whether which while
     who whole whose why will with within without won't wont work would yeah yes yet you you'll you're your yours
-    moving forward
+    moving forward two three four five six seven eight nine ten twelve
     """.split()
 )
 _SYNONYMS: dict[str, str] = {}
@@ -189,7 +189,7 @@ _ZH_STOP = late_pattern(
     "|确定|敲定|选择|采用|改成|改为|改到|改用|改在"
     "|换成|换到|换|控制|放宽|提高|降低|以内|之内|左右|一点|一些|定为|定在|定于|取消|算了|还是|喜欢"
     "|偏好|习惯|更|比较|最好|尽量|尽可能|都|全部|所有|任何|统一|一律|只能|只用|只|就|那|这个|那个|这"
-    "|请|麻烦|帮我|你们|我们|咱们|他们|大家"
+    "|请|谢谢|多谢|麻烦|帮我|你们|我们|咱们|他们|大家"
     "|我|你|您|他|她|它|的话|的时候|时候|如果|要是|因为|所以|但是|不过|而且|然后|另外|还有|已经|现在"
     "|目前|最终|最后|完了|搞定|完成|好了|做完"
     "|[的了吧吗呢啊呀嘛着过是在用要别不和与跟给把被让对从为到会能得也又再先很太有没这那定点些于]"
@@ -245,6 +245,8 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
     for kind, letter in _OPTION.findall(plain):
         yield "@option", f"{kind.lower()}-{letter.lower()}"
     for found in _AMOUNT.finditer(plain):
+        if _SOMEWHAT.match(plain, found.start()):
+            continue
         house = found["unit"] == "号" and _STREET.search(
             plain, max(0, found.start() - 2), found.start()
         )
@@ -260,11 +262,13 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
             yield _english(run.lower())
 
 
+_SOMEWHAT = late_pattern("一点(?![钟半前后以到之整开])")
+"""Matches "a little" in Chinese, which is not one o'clock: 短一点."""
 _STREET = late_pattern(r"[路街弄道巷村幢区][ ]?$")
 _PHRASES = tuple(word for word in _CLASSES if " " in word)
 _AMOUNT = late_pattern(
-    r"(?P<before>[$€£¥])?(?P<number>\d[\d,.:/-]*\d|\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve)\b(?=\s+[a-z])|[〇零一二两三四五六七八九十百千万半]+(?=[个条字元块天周月年点号次页行人岁小分%％份楼层秒排晚名位]))"
-    r"\s*(?P<unit>[a-zA-Z%]+|[个条字元块天周月年点号次页行人岁小分％份楼层秒万千排晚名位])?"
+    r"(?P<before>[$€£¥])?(?P<number>\d[\d,.:/-]*\d|\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve)\b(?=\s+[a-z])|[〇零一二两三四五六七八九十百千万半]+(?=[个条字句元块天周月年点号次页行人岁小分%％份楼层秒排晚名位]))"
+    r"\s*(?P<unit>[a-zA-Z%]+|[个条字句元块天周月年点号次页行人岁小分％份楼层秒万千排晚名位])?"
 )
 _UNITS = {
     unit: name
@@ -273,7 +277,7 @@ _UNITS = {
         "@money": "k m eur euro euros usd dollars gbp pounds bucks rmb 元 块 万 千",
         "@date": "st nd rd th 号 月",
         "@people": "people person guests pax adults players users members 人 名 位",
-        "@count": "个 条 份 次",
+        "@count": "个 条 份 次 句",
     }.items()
     for unit in units.split()
 }
@@ -300,7 +304,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "@name",
         re.compile(
             r"\bmy\s+name|name's\b|(?<!never )(?<!don't )\bcall\s+me\s+(?!before|after|at\b|on\b|in\b|when|if\b|by\b"
-            r"|back|again|later|any|during|until|about|from|to)|\bi\s+go\s+by\b|叫我|喊我|称呼我|我叫|我的名字",
+            r"|back|again|later|any|during|until|about|from|to)|\bi\s+go\s+by\b|叫我|喊我|称呼我|我叫|我的名字|^我改名了?[^,，。]{0,4}[,，]?[^,，。]{0,4}叫",
             re.IGNORECASE,
         ),
     ),
@@ -308,7 +312,8 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "@home",
         re.compile(
             r"\b(?:i|we)(?:'m|'re|'ve)?\s+(?:just\s+|now\s+|currently\s+)?(?:live|living|based|moved\s+to|relocated)\b(?!\s+(?:on|with|alone))"
-            r"|^moved\s+to|我(?:们)?(?:家|现在|上个?月|上周末?|最近|已经|刚)*(?:住在?(?!.{0,3}[楼层])|搬到|搬去|定居)|^上周末?搬|(?<!老)家在",
+            r"|^moved\s+to|我(?:们)?(?:家|现在|上个?月|上周末?|最近|已经|刚)*(?:住在?(?!.{0,3}[楼层])|搬到|搬去|定居)|^上周末?搬|(?<!老)家在"
+            r"|^我们?(?![^,，。]{0,3}[妈爸女儿姐哥弟妹姑叔婆公同朋老])[^,，。]{0,8}[,，](?:我们?)?(?:现在|目前|已经)*(?:住|搬)(?![院店])|^(?:现在|目前)(?:我们?)?住(?![院店])",
             re.IGNORECASE,
         ),
     ),
@@ -316,7 +321,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "@job",
         re.compile(
             r"\bi\s+(?:\w+\s+)?work\s+(?:at|for)\b|\bjob\s+at\b|\bi(?:'m|\s+am)\s+at\s+[A-Z]\w+\s+now|\bi\s+(?:left|joined|quit)\s+[A-Z]"
-            r"|我.{0,4}在.{1,10}(?:工作|上班|任职)|离职|跳槽|换工作|入职",
+            r"|我.{0,4}在.{1,10}(?:工作|上班|任职)|离职|跳槽|换工作|入职|^我[^,，。]{0,4}(?:调|转|跳)[到去][^,，。]{1,10}(?:工作|上班|任职)",
             re.IGNORECASE,
         ),
     ),
@@ -385,7 +390,8 @@ _FACETS: dict[str, re.Pattern[str]] = {
         "color": r"颜色|[红橙黄绿青蓝紫黑白灰棕粉金银米]色"
         r"|\b(?:colou?rs?|finish|shade|red|blue|green|yellow|black|white|purple|pink|gr[ea]y"
         r"|brown)\b",
-        "time": r"[时几〇零一二两三四五六七八九十\d半]点(?!击)|点(?:前|后|以)|(?:周|星期|礼拜)[一二三四五六日天末]"
+        "time": r"(?:[时几〇零二两三四五六七八九十\d半]|一(?=点[钟半前后以到之整开]))点(?!击)"
+        r"|点(?:前|后|以)|(?:周|星期|礼拜)[一二三四五六日天末]"
         r"|\d+月|月\d+|早上|上午|中午|下午|晚上|时间|日期"
         r"|\d\s*[ap]m\b|\b\d{1,2}:\d\d\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
         r"|\b(?:morning|evening|afternoon|noon|date)s?\b",

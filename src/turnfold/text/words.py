@@ -56,6 +56,7 @@ __all__ = (
     "is_cjk",
     "light_stem",
     "normal_form",
+    "plain_characters",
     "plain_text",
     "same_width",
     "search_terms",
@@ -323,6 +324,14 @@ def plain_text(text: str) -> str:
     if "'" in plain or "’" in plain:
         plain = "".join(_CONTRACTED.sub("", piece) for piece in _at_spaces(plain))
     if _TRADITIONAL.search(plain) is None:
+        return plain
+    return "".join(piece.translate(SIMPLIFIED) for piece in _at_spaces(plain))
+
+
+def plain_characters(text: str) -> str:
+    """Return `text` in simplified characters, with digits and letters as ASCII; every offset stays valid."""
+    plain = same_width(text)
+    if plain.isascii() or _TRADITIONAL.search(plain) is None:
         return plain
     return "".join(piece.translate(SIMPLIFIED) for piece in _at_spaces(plain))
 
