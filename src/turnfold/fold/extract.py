@@ -534,6 +534,13 @@ def _with_needs(candidates: list[_Candidate]) -> list[_Candidate]:
             needs = None  # "Is there anything else?" explains no answer
         stress = c.stress * _IDLE if alone.idle else c.stress
         candidates[at] = replace(c, needs=needs, stress=stress)
+    answered = {c.needs for c in candidates}
+    for at, c in enumerate(candidates):
+        told = any(
+            hit.kind not in _RULE_KINDS for hit in c.hits
+        )  # "Where is order DD-7?" tells of an order
+        if c.role == "user" and not told and at not in answered and is_question(c.whole):
+            candidates[at] = replace(c, stress=c.stress * _IDLE)  # a question without its answer
     for at in idle_rows(pieces):
         candidates[at] = replace(candidates[at], stress=candidates[at].stress * _IDLE)
     return candidates

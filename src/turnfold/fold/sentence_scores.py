@@ -96,7 +96,9 @@ _WHO = late_pattern(
     r"\b(?:[Mm]y\s+name|[Cc]all\s+me|I(?:['’]m|\s+am)\s+(?:an?|from|called|\d+)|I\s+(?:work|live)|born\s+(?:in|on))\b"
     r"|我(?:叫|姓|的名字|是一?[名位个]|今年|住在|在.{1,12}(?:工作|上班|读书|上学))|\d岁"
 )
-_QUESTION_END = late_pattern(r"[吗呢么][\W_]*$")
+_QUESTION_END = late_pattern(
+    r"[吗呢么][\W_]*$|^[^,，。;；]{0,8}(?:[能有是要会好行]|可)[不没](?:能|有|是|要|会|好|行|可以)[^,，。;；]{0,12}$"
+)
 _NAMED = late_pattern(r"[A-Z][a-z]{1,20}: (?:Oh|Wow|Yeah|Yes|Aw+|Haha|Hey|Hi)?[,!. ]*")
 """Matches the name of a speaker at the beginning of a text, as some imported logs have it."""
 _GREETING = late_pattern(r"(?:hi|hey|hello)\b,?(?: [A-Z][a-z]+)?[\W_]*", re.IGNORECASE)
