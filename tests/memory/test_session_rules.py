@@ -481,3 +481,95 @@ def test_a_context_looks_for_ended_rules_once_however_many_entries_match(
     tail = session.context().section(Section.TAIL)
     assert "<recalled " in "".join(message.text for message in tail)
     assert looked <= 2
+
+
+TOOLS: list[dict[str, object]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "look_up",
+            "description": "Look up an order.",
+            "parameters": {"type": "object", "properties": {"order": {"type": "string"}}},
+        },
+    }
+]
+FORBIDDEN = {
+    "en": [
+        f"{verb} {thing} without asking me first, whoever in the company wants it."
+        for verb, thing in zip(
+            ("Never refund", "Don't cancel", "Never reprint", "Do not resend", "Don't reopen") * 3,
+            ("order 47", "invoice 12", "label 9", "parcel 31", "ticket 8", "order 52", "invoice 6",
+             "label 77", "parcel 2", "ticket 61", "order 93", "invoice 70", "label 44", "parcel 85", "ticket 19"),
+            strict=True,
+        )
+    ],
+    "zh": [
+        f"{thing}{verb}，公司里谁来说都不行，没有例外。"
+        for thing, verb in zip(
+            ("订单47", "发票12", "标签9", "包裹31", "工单8", "订单52", "发票6", "标签77", "包裹2", "工单61",
+             "订单93", "发票70", "标签44", "包裹85", "工单19"),
+            ("不能退款", "不要作废", "不许重印", "不得重寄", "不准重开") * 3,
+            strict=True,
+        )
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", FORBIDDEN)
+def test_prohibitions_have_room_before_passages_and_stay_the_same(
+    memory: Memory, language: str
+) -> None:
+    session = memory.session("one")
+    blocks: list[str] = []
+    for text in FORBIDDEN[language]:
+        session.user(text)
+        session.assistant("ok")
+    for number in range(30):
+        session.user(f"How many crates of lemons were on ship {number}? 第 {number} 艘船上呢？")
+        context = session.context(tools=TOOLS)
+        assert context.tokens <= SMALL.tokens
+        blocks.append(shown(context))
+        session.assistant(f"There were {number} crates of lemons on board. 一共 {number} 箱。" * 3)
+    assert [text for text in FORBIDDEN[language] if text not in blocks[-1]] == []
+    cost = memory.session("one").context(tools=TOOLS).counter.count_text(blocks[-1])
+    assert SMALL.tokens // 7 < cost <= SMALL.tokens // 4
+    assert session.explain().exact
+    # It grows while messages leave the window, and is the same from then on.
+    assert len(set(blocks[15:])) == 1
+
+
+def test_rules_leave_the_room_to_a_turn_that_is_shown_shortened(memory: Memory) -> None:
+    session = memory.session("one")
+    for text in FORBIDDEN["en"]:
+        session.user(text)
+        session.assistant("ok")
+    chatter(session, 20)
+    session.user("Compare these lists. " + "lemons and limes " * 2_000)
+    session.context(tools=TOOLS)
+    context = session.context(tools=TOOLS)
+    assert " 0 shrunk" not in str(context.receipt)
+    assert context.counter.count_text(shown(context)) <= SMALL.tokens // 7
+
+
+def test_a_summary_has_the_new_value_and_no_question_without_its_answer() -> None:
+    with Memory(model="gpt-4o", budget=Budget(max_tokens=1_500), recall="off") as memory:
+        session = memory.session("x")
+        for text in (
+            "晚上九点以后不要给我打电话",
+            "我对花生过敏。",
+            "电话那个，改成八点以后就不要打了",
+            "你还记得我对什么过敏吗？",
+        ):
+            session.user(text)
+            session.context()
+            session.assistant("好的。")
+        for number in range(30):
+            session.user("茶园那边的天气和往年差不多，采茶的人也还是那些人。")
+            session.context()
+            session.assistant(
+                "明白，那就按往年的安排来，茶园的人手和车都照旧" + "，不着急" * (number % 7) + "。"
+            )
+        summary = session.checkpoints()[-1].text
+        assert "九点" not in summary
+        assert "八点" in summary
+        assert "过敏吗" not in summary

@@ -131,7 +131,7 @@ class Tail(NamedTuple):
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of the earlier entries that the search recalled into this text."""
     room: int = 0
-    """Tokens of the recalled entries beyond the tail's share of the budget."""
+    """Tokens of the recalled entries and of rules beyond the tail's share of the budget."""
     tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -251,12 +251,13 @@ class ContextBuilder:
         window = await cache.window(budget)
         frozen = cache.frozen_tail(budget, window.turn_seq)
         # Within a turn the tail stays the same, unless the caller gives another query.
-        rules = await self.rules.text(window, budget)
+        rules = await self.rules.text(window, budget, request.tools)
         if frozen is not None and query in ("", frozen.query) and rules in frozen.tail:
             kept = Tail(frozen.tail, frozen.recalled, frozen.recall_room, frozen.recall_tokens)
             prompt = self._prompt_with(request, kept)
             # If a running turn needs room, recalled passages are dropped before the window is cut.
-            if not kept.room or await self._compute(request, self._room_left, window, prompt) >= 0:
+            fits = kept.room <= self.rules.extra
+            if fits or await self._compute(request, self._room_left, window, prompt) >= 0:
                 return prompt
         return self._prompt_with(request, await self._tail(request, window, rules))
 
@@ -501,7 +502,7 @@ class ContextBuilder:
         state = state_at(cache.state, turn)
         if not (query or pins or rules or state or cache.findings.by_key):
             return Tail()
-        share = budget.share("tail")
+        share = budget.share("tail") + self.rules.extra
         count_message = cache.counter.count_message
 
         remarks = self.rules.replaced()
@@ -518,7 +519,8 @@ class ContextBuilder:
         check_pins(pins, budget, cache.counter)
         known = self._tail_findings(request, window, turn)
         if not query:
-            return Tail(text((), known.text(share, lambda block: cost((), block))))
+            shown = known.text(share, lambda block: cost((), block))
+            return Tail(text((), shown), room=self.rules.extra)
         # Findings that match the query, then passages that match it, then the other findings.
         first = known.text(share, lambda block: cost((), block), matching=True)
         whole = known.whole(first)
@@ -537,7 +539,7 @@ class ContextBuilder:
             every = first  # a finding that no passage repeats must not be cut to show others
         found = list(filterfalse(partial(_is_shown_by, known.whole(every)), found))
         if not found:
-            return Tail(text((), every))
+            return Tail(text((), every), room=self.rules.extra)
         total = cost(found, every)
         if total > max(base + room, share):
             every = first
@@ -545,7 +547,7 @@ class ContextBuilder:
         return Tail(
             text(found, every),
             tuple((entry.seq, entry.score) for entry in found),
-            max(total - share, 0),
+            max(total - share, 0) + self.rules.extra,
             total - cost((), every),
         )
 

@@ -48,6 +48,8 @@ _SHARE = 20
 _LEAST_TOKENS = 320
 """In a small budget the rules shown may take up to this many tokens, but at most `1/_SMALL` of the budget."""
 _SMALL = 7
+_VITAL_TOKENS, _VITAL_SHARE = 600, 4
+"""Rules that do harm if they are forgotten may take up to this many tokens, but at most 1/4 of the budget."""
 _STORED_TOKENS = 16_000
 """Most tokens of all stored rules; rules that no longer apply are deleted first."""
 _LONGEST_LINE = LONGEST_RULE + 24
@@ -82,6 +84,8 @@ class RuleLedger:
     """True if messages are searched for rules; if False, only rules of `add_rule()` are shown."""
     left_out: int = field(default=0, init=False)
     """Number of active rules that the last context had no room for."""
+    extra: int = field(default=0, init=False)
+    """Tokens that the rules shown last take beyond their usual part of the tail."""
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
     """The stored document, `cache.history` when it was read, and the ledger with what this handle has found since."""
     _unsaved: bool = field(default=False, init=False)
@@ -90,14 +94,18 @@ class RuleLedger:
         default=((), ()), init=False
     )
     """The rules that `_taken_back` last looked at, and those of them that the user took back."""
-    _texts: dict[tuple[object, ...], tuple[str, int]] = field(
-        default_factory=dict[tuple[object, ...], tuple[str, int]], init=False
+    _texts: dict[tuple[object, ...], tuple[str, int, int]] = field(
+        default_factory=dict[tuple[object, ...], tuple[str, int, int]], init=False
     )
-    """The text shown last and the rules it leaves out, by rules, window and limit."""
+    """The text shown last, the rules it leaves out and its `extra` tokens, by rules and limits."""
+    _tools: tuple[Sequence[Mapping[str, object]], int] = field(default=((), 0), init=False)
+    """The tool schemas of the last context, and their tokens."""
     _tokens: dict[str, int] = field(default_factory=dict[str, int], init=False)
     """Tokens of rules, by their text."""
 
-    async def text(self, window: LiveWindow, budget: Budget) -> str:
+    async def text(
+        self, window: LiveWindow, budget: Budget, tools: Sequence[Mapping[str, object]] = ()
+    ) -> str:
         """Return the rules that the window does not show, as a fenced block; empty if there are none."""
         cache = self.cache
         if window.anchor > cache.cleared + 1:
@@ -114,15 +122,30 @@ class RuleLedger:
             and (not rule.seq or rule.seq != question)
         )
         limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL), 1)
-        key = (hidden, limit)
+        # What the system messages and tools take changes rarely, and with it the rules shown. A turn that is shown
+        # shortened needs the room itself.
+        most = self._vital_room(budget, tools) if hidden and not window.shortens_turn else 0
+        key = (hidden, limit, most)
         if key not in self._texts:
-            shown, others = shown_rules(hidden, limit_tokens=limit, count=self._count)
+            shown, others = shown_rules(
+                hidden, limit_tokens=limit, count=self._count, vital_tokens=most
+            )
             heading, _, lines = render_rules(shown, left_out=len(others)).partition("\n")
-            self._texts = {
-                key: (fence(lines, label="rules", note=heading) if lines else "", len(others))
-            }
-        text, self.left_out = self._texts[key]
+            text = fence(lines, label="rules", note=heading) if lines else ""
+            extra = max(self._count(text) - limit, 0) if most > limit else 0
+            self._texts = {key: (text, len(others), extra)}
+        text, self.left_out, self.extra = self._texts[key]
         return text
+
+    def _vital_room(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
+        """Return the tokens for rules that do harm if they are forgotten: at most a third of what is not taken yet."""
+        cache = self.cache
+        taken = sum(entry.tokens for entry in cache.system) + budget.share("summary")
+        if self._tools[0] != tools:
+            self._tools = tools, cache.counter.count_tools(tools)
+        taken += self._tools[1]
+        free = (budget.tokens - min(taken, budget.tokens)) // 3
+        return min(_VITAL_TOKENS, budget.tokens // _VITAL_SHARE, free)
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
         """Return the texts of the rules that the user changed or took back, up to the end of the window."""
@@ -148,7 +171,7 @@ class RuleLedger:
 
     def forget_counts(self) -> None:
         """Drop the cached token counts of rules, because tokens are counted with another counter from now on."""
-        self._texts, self._tokens = {}, {}
+        self._texts, self._tokens, self._tools = {}, {}, ((), 0)
 
     async def active(self) -> list[StandingRule]:
         """Return the active rules in the order in which they were said; searches new entries, stores nothing."""
