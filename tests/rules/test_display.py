@@ -225,3 +225,28 @@ def test_addresses_come_before_what_only_reads_like_a_fact() -> None:
     shown, left_out = shown_rules(rules, limit_tokens=90, count=quarters)
     assert left_out
     assert texts[9] in [rule.text for rule in shown]
+
+
+@pytest.mark.parametrize(
+    ("limit", "facts", "change"),
+    [
+        (
+            50,
+            "那就三个架子。|请贺老师，三点半开始。|邀请函用中文就行。|班主任姓欧阳，也要请她。|我先生开车去取。|小区活动室可以借。",
+            "蛋糕改主意了：不选麦田烘焙了，改成云朵厨房，他们有独立操作间。",
+        ),
+        (
+            75,
+            "Let's go with the red stands from Lund.|Let's go with the blue cups from Oslo.|Let's use white chairs.",
+            "Change of mind about the cake: not Wheatfield any more, make it Cloud Kitchen instead.",
+        ),
+    ],
+)
+def test_a_change_of_mind_is_shown_before_other_decisions(
+    limit: int, facts: str, change: str
+) -> None:
+    said = facts.split("|")
+    rules = ledger_of([*said[:3], change, *said[3:]])
+    shown, left_out = shown_rules(rules, limit_tokens=limit, count=quarters)
+    assert left_out
+    assert any(rule.text in change for rule in shown), [rule.text for rule in shown]

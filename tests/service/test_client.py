@@ -46,7 +46,6 @@ NOT_SERVED = {
         "calibration": "the service counts",
         "runtime": "the client does not fold",
         "budget": "the service's own; a call may name another",
-        "recall": "the service's own; a call may name another",
         "drain": "the service's own folds",
         "scope": "the token's tenant",
         "store": "the service's own",

@@ -111,6 +111,8 @@ _MAY_REPLACE = {
     "zh": "（晚于 {numbers}，可能取代它）",
 }
 _MARKS = {"en": "system", "zh": "系统"}
+_CHANGES = ("change", "cancel")
+"""Acts of rules that change something: without such a rule, a model goes by what held before."""
 _MORE = {"en": "({count} more not shown)", "zh": "（另有 {count} 条未列出）"}
 
 
@@ -237,8 +239,8 @@ def _tier(rule: StandingRule) -> int:
         return 0
     if rule.kind != "preference" and _VITAL.search(rule.plain):
         return 0
-    if rule.supersedes or (rule.act == "change" and rule.kind == "decision"):
-        return 0  # without it, a model goes by what held before
+    if rule.supersedes or (rule.act in _CHANGES and rule.kind == "decision"):
+        return 0
     return 1 if _IN_SO_MANY_WORDS.search(rule.plain) else 2
 
 
@@ -288,9 +290,8 @@ def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[S
         messages[message] += 1
         beginnings[beginning] += 1
         system = rule.trust == "system"
-        crowds = (
-            rule.weak or messages[message] > _FROM_ONE_MESSAGE or beginnings[beginning] > _ALIKE
-        )
+        weak = rule.weak and rule.act not in _CHANGES
+        crowds = weak or messages[message] > _FROM_ONE_MESSAGE or beginnings[beginning] > _ALIKE
         (crowding if crowds and not system else usual).append(rule)
     return [*_turns(usual)], [*_turns(crowding)]
 
