@@ -26,8 +26,8 @@ from bench.timing import Samples, ratio
 from bench.workload import transcript
 from turnfold.records import Document, Snapshot
 from turnfold.runtime import drive
-from turnfold.snapshots import AsyncSnapshots, SnapshotStorage
 from turnfold.stores import SqliteStore
+from turnfold.workspace_snapshots import AsyncSnapshots, SnapshotStorage
 
 __all__ = ("QUESTION", "run")
 

@@ -31,7 +31,7 @@ FOLDERS = (
     "stores",
     "memory",
     "findings",
-    "snapshots",
+    "workspace_snapshots",
     "memories",
     "inspect",
     "evaluation",

@@ -82,10 +82,10 @@ from turnfold.tokens import Calibration, TokenCounter
 from turnfold.window import Context, Strategy, oldest_first
 
 if TYPE_CHECKING:
-    from turnfold.snapshots import Snapshots
+    from turnfold.workspace_snapshots import Snapshots
     from turnfold.wire import WireFormat
 """,
-        late={"Snapshots": "turnfold.snapshots"},
+        late={"Snapshots": "turnfold.workspace_snapshots"},
         classes=(
             ("pins_and_state.py", "AsyncState", "State"),
             ("session.py", "AsyncSession", "Session"),
@@ -104,7 +104,7 @@ if TYPE_CHECKING:
         imports="""
 from collections.abc import Iterable, Mapping
 
-from turnfold.findings.rules import FindingRule
+from turnfold.findings.finding_rules import FindingRule
 from turnfold.findings.store import AsyncFindings
 from turnfold.records import Finding
 from turnfold.runtime import drive
@@ -175,7 +175,7 @@ from turnfold.tokens import TokenCounter
         },
     ),
     Face(
-        folder="snapshots",
+        folder="workspace_snapshots",
         target="_sync.py",
         docstring="Snapshots for programs without an event loop; written by tools/faces.py, do not edit.",
         imports="""
@@ -183,10 +183,10 @@ from collections.abc import Mapping
 
 from turnfold.records import Snapshot
 from turnfold.runtime import drive
-from turnfold.snapshots.diff import SnapshotDiff
-from turnfold.snapshots.history import AsyncSnapshots, TakenSnapshot
-from turnfold.snapshots.recall import RecalledContext, RecallRequest, SnapshotHit
-from turnfold.snapshots.storage import SnapshotHead
+from turnfold.workspace_snapshots.diff import SnapshotDiff
+from turnfold.workspace_snapshots.history import AsyncSnapshots, TakenSnapshot
+from turnfold.workspace_snapshots.recall import RecalledContext, RecallRequest, SnapshotHit
+from turnfold.workspace_snapshots.storage import SnapshotHead
 """,
         classes=(("history.py", "AsyncSnapshots", "Snapshots"),),
         constructors={},
@@ -214,7 +214,7 @@ from turnfold.memory import make_config
 from turnfold.models import SummaryModel
 from turnfold.records import Snapshot
 from turnfold.runtime import SyncRuntime, drive
-from turnfold.snapshots import RecalledContext, RecallRequest, SnapshotHead, Snapshots
+from turnfold.workspace_snapshots import RecalledContext, RecallRequest, SnapshotHead, Snapshots
 from turnfold.stores import Scope, Store
 from turnfold.tokens import TokenCounter
 """,
@@ -290,7 +290,7 @@ from collections.abc import Mapping
 from turnfold.client.workspace_snapshots import AsyncRemoteSnapshots
 from turnfold.records import Snapshot
 from turnfold.runtime import drive
-from turnfold.snapshots import (
+from turnfold.workspace_snapshots import (
     RecalledContext,
     RecallRequest,
     SnapshotDiff,

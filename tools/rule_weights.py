@@ -26,8 +26,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 from bench.extract_fidelity import data_folder  # noqa: E402
 from tests.rules.generator import TALK, half_of, planted, read_pairs, read_sentences  # noqa: E402
 from turnfold.rules.classifier import KIND_SCALE, KINDS, MIDDLE, SCALE, WEIGHTS  # noqa: E402
-from turnfold.rules.features import chinese_features, english_features  # noqa: E402
 from turnfold.rules.own_words import own_sentences  # noqa: E402
+from turnfold.rules.sentence_features import chinese_features, english_features  # noqa: E402
 
 TALK_SETS = {
     "en": {"conversations/memorybank_en": 2000, "traces/tau_bench_openai": 1200},

@@ -14,7 +14,7 @@ their package, which needs no import of its own: `turnfold.window.Context`, `tur
 
 from __future__ import annotations
 
-from turnfold._late_names import late_names
+from turnfold._lazy_loading import late_names
 
 # Type checkers take this name for True. Importing `typing` would take longer than all the rest.
 TYPE_CHECKING = False
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from turnfold import rules as rules
     from turnfold import search as search
     from turnfold import service as service
-    from turnfold import snapshots as snapshots
     from turnfold import stores as stores
     from turnfold import telemetry as telemetry
     from turnfold import testing as testing
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from turnfold import tokens as tokens
     from turnfold import window as window
     from turnfold import wire as wire
+    from turnfold import workspace_snapshots as workspace_snapshots
     from turnfold.agent import Agent, AsyncAgent
     from turnfold.budget import Budget
     from turnfold.client import AsyncRemoteMemory as AsyncRemoteMemory

@@ -17,8 +17,8 @@ from turnfold.records import NewEntry
 from turnfold.runtime import drive
 from turnfold.stores import Scope, digest, open_store
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.queue import Connection
 from turnfold.stores.sqlite.schema import MIGRATIONS
+from turnfold.stores.sqlite.write_queue import Connection
 from turnfold.wire import lint
 
 

@@ -33,8 +33,9 @@ from tests.memory.oracle import Books, Judged, faults
 from tests.memory.store_copies import copied
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, NotFound
-from turnfold.fold import changes, extract
+from turnfold.fold import extract
 from turnfold.fold import summary_input as reading
+from turnfold.fold import superseded_statements as changes
 from turnfold.inspect import audit
 from turnfold.memory import AsyncSession, Memory, Session, SummaryTask, make_config, session_rules
 from turnfold.memory.call_log import CALL, read_manifest
@@ -55,10 +56,9 @@ from turnfold.records import (
     user,
 )
 from turnfold.runtime import Runtime, drive
-from turnfold.stores import MemoryStore, Scope, Store
-from turnfold.stores import memory as memory_store
+from turnfold.stores import MemoryStore, Scope, Store, memory_store
 from turnfold.stores.log_semantics import row_entry
-from turnfold.stores.memory import _Conversation
+from turnfold.stores.memory_store import _Conversation
 
 __all__ = ("Kind", "run_schedule", "run_schedules")
 

@@ -26,9 +26,9 @@ from turnfold.memories.memory_module.thinker import Thinker, WrittenSummary
 from turnfold.models import Answer, Prompt, ToolSchemas
 from turnfold.records import Document
 from turnfold.runtime import drive
-from turnfold.snapshots import SNAPSHOT_SUMMARY, turn_key
 from turnfold.stores import MemoryStore, Scope
 from turnfold.testing import ScriptedModel
+from turnfold.workspace_snapshots import SNAPSHOT_SUMMARY, turn_key
 
 CONTEXT = "The parser fails on line 42 of utils.ts. 解析器在第42行出错。"
 RUBBISH = {

@@ -35,7 +35,7 @@ from turnfold import (
 )
 from turnfold.errors import Conflict, StoreError, StoreUnavailable, UnsafeStore
 from turnfold.memories.kept_messages import KeptMessages
-from turnfold.memories.message_storage import MessageFile
+from turnfold.memories.message_memory_storage import MessageFile
 from turnfold.records import Document
 from turnfold.runtime import drive
 from turnfold.stores import SqliteStore

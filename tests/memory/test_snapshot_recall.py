@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.memory.workspaces import kept_store, made_files, snapshots_in, token_count
 from tests.sizes import examples
 from turnfold.records import Snapshot
-from turnfold.snapshots import Snapshots
 from turnfold.stores import MemoryStore, Store
+from turnfold.workspace_snapshots import Snapshots
 
 __all__ = ("kept_store",)
 

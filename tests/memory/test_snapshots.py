@@ -27,8 +27,8 @@ from turnfold import AsyncMemory, Memory
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord
 from turnfold.records import Document, Snapshot
 from turnfold.runtime import SyncRuntime, drive
-from turnfold.snapshots import SNAPSHOT, SnapshotStorage, turn_key
 from turnfold.stores import MemoryStore, SqliteStore, Store, Written
+from turnfold.workspace_snapshots import SNAPSHOT, SnapshotStorage, turn_key
 
 __all__ = ("kept_store",)
 

@@ -40,10 +40,10 @@ from turnfold.memory import SummaryTask
 from turnfold.memory.prompt_tail import tail_message, tail_text, with_notes
 from turnfold.records import Entry, Finding, Message, assistant, tool, user
 from turnfold.search import Recalled
-from turnfold.snapshots import SnapshotPart, show_parts
 from turnfold.text import clean_text, split_sentences
 from turnfold.tokens import TokenCounter, counter_for
 from turnfold.window import Transcript, price
+from turnfold.workspace_snapshots import SnapshotPart, show_parts
 
 COUNTERS = [TokenCounter(text()) for text in (CharacterText, WordText, UnevenText)]
 DICE = st.randoms(use_true_random=False)

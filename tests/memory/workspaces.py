@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from turnfold.runtime import SyncRuntime, drive
-from turnfold.snapshots import AsyncSnapshots, Snapshots, SnapshotStorage
 from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
 from turnfold.tokens import cautious_counter
+from turnfold.workspace_snapshots import AsyncSnapshots, Snapshots, SnapshotStorage
 
 __all__ = ("SCOPE", "edited", "kept_store", "made_files", "snapshots_in", "token_count")
 

@@ -31,7 +31,7 @@ from turnfold.records import (
 )
 from turnfold.redaction import Redactor, find_secrets
 from turnfold.stores import RedactingStore, Scope, SqliteStore, Store, export_to, import_from
-from turnfold.stores.redaction import _PASSED
+from turnfold.stores.redacting_store import _PASSED
 
 KEY = b"a key for these tests only"
 SECRETS = {

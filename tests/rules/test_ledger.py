@@ -17,7 +17,7 @@ from turnfold.rules import (
     taken_back,
     update_ledger,
 )
-from turnfold.rules.record import RuleTrust
+from turnfold.rules.standing_rule import RuleTrust
 
 ROOM = 100_000
 

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.sizes import examples
-from turnfold.snapshots import compare_contents, show_changes, state_changes
-from turnfold.snapshots import diff as diffing
-from turnfold.snapshots.diff import unified
 from turnfold.tokens import cautious_counter
+from turnfold.workspace_snapshots import compare_contents, show_changes, state_changes
+from turnfold.workspace_snapshots import diff as diffing
+from turnfold.workspace_snapshots.diff import unified
 
 count = cautious_counter().count_text
 HUNK = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@\n")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.sizes import examples
 from turnfold.errors import InvalidRecord
 from turnfold.records import LARGEST_SNAPSHOT, Snapshot, SnapshotItem, content_digest
-from turnfold.snapshots import (
+from turnfold.workspace_snapshots import (
     ChunkRef,
     ListedItem,
     pack,
@@ -22,8 +22,8 @@ from turnfold.snapshots import (
     split_chunks,
     unpack,
 )
-from turnfold.snapshots import storage as chunking
-from turnfold.snapshots.storage import LONGEST_CHUNK, write_listing
+from turnfold.workspace_snapshots import storage as chunking
+from turnfold.workspace_snapshots.storage import LONGEST_CHUNK, write_listing
 
 DICE = random.Random(6)  # noqa: S311 (a run that can be repeated)
 

@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 
 from tests.sizes import examples
 from turnfold.errors import InvalidOption
-from turnfold.snapshots import RecallRequest, SnapshotPart, best_line, parse_request, show_parts
-from turnfold.snapshots import recall as rendering
 from turnfold.text import search_terms
 from turnfold.tokens import cautious_counter
+from turnfold.workspace_snapshots import (
+    RecallRequest,
+    SnapshotPart,
+    best_line,
+    parse_request,
+    show_parts,
+)
+from turnfold.workspace_snapshots import recall as rendering
 
 count = cautious_counter().count_text
 

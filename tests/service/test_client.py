@@ -36,8 +36,8 @@ from turnfold.memory import AsyncMemory, AsyncSession, AsyncState, Memory
 from turnfold.records import NewEntry, Snapshot, ToolCall, ToolResult, Usage, user
 from turnfold.search import Within
 from turnfold.service import ServiceOptions
-from turnfold.snapshots import AsyncSnapshots, RecallRequest
 from turnfold.window import Section
+from turnfold.workspace_snapshots import AsyncSnapshots, RecallRequest
 
 NOT_SERVED = {
     AsyncMemory: {

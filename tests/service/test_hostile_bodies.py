@@ -23,10 +23,11 @@ from turnfold.api import AnyOperation, Nothing
 from turnfold.findings import store as findings_module
 from turnfold.records import repeated_name
 from turnfold.service import Limits, ServiceOptions
-from turnfold.service.routes import TABLE, messages, session_reads, snapshots
-from turnfold.snapshots import history as history_module
-from turnfold.snapshots import recall as recall_module
-from turnfold.snapshots import storage as storage_module
+from turnfold.service.routes import TABLE, messages, session_reads
+from turnfold.service.routes import workspace_snapshots as snapshots
+from turnfold.workspace_snapshots import history as history_module
+from turnfold.workspace_snapshots import recall as recall_module
+from turnfold.workspace_snapshots import storage as storage_module
 
 JSON = {"content-type": "application/json"}
 

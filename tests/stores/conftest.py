@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from turnfold.testing.stores.case_runner import StoreCases
 from turnfold.testing.stores.change_counters import EpochCases, GenerationCases
 from turnfold.testing.stores.checkpoints import CheckpointCases
 from turnfold.testing.stores.concurrency import (
@@ -29,7 +30,6 @@ from turnfold.testing.stores.documents import DocumentCases, VersionCases
 from turnfold.testing.stores.lifecycle import CancellationCases, ClosingCases, ReopenCases
 from turnfold.testing.stores.random_operations import MachineCases
 from turnfold.testing.stores.reads import CounterCases, TailCases
-from turnfold.testing.stores.trial import StoreCases
 
 __all__ = (
     "CALLS_AND_CACHES",

@@ -25,9 +25,9 @@ from turnfold.stores import (
     Written,
 )
 from turnfold.stores.log_semantics import Row, check_version
-from turnfold.stores.memory import _Conversation
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.memory_store import _Conversation
 from turnfold.stores.sqlite.statements import SqliteConversation
+from turnfold.stores.sqlite.write_queue import Connection
 from turnfold.testing import StoreConformance
 from turnfold.text import TERMS_MADE_BY
 from turnfold.tokens import TokenCounter

@@ -10,7 +10,7 @@ from typing import Any
 from tests.stores.sabotaged import Sabotaged
 from turnfold.records import Document, NewEntry
 from turnfold.stores import Appended, MemoryStore, Scope, State, Written
-from turnfold.stores.memory import _Conversation
+from turnfold.stores.memory_store import _Conversation
 
 
 class TestEpochIsMadeOfTheGeneration(Sabotaged):

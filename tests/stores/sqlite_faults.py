@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from turnfold.stores import SqliteStore
-from turnfold.stores.sqlite.queue import Connection, Cursor
+from turnfold.stores.sqlite.write_queue import Connection, Cursor
 
 __all__ = ("Faulty",)
 

@@ -13,7 +13,7 @@ import apsw
 from turnfold.records import ROLES, decode_message
 from turnfold.stores import Scope, SqliteStore
 from turnfold.stores.sqlite.index import TermDigests, live_index
-from turnfold.stores.sqlite.queue import WriterTurn
+from turnfold.stores.sqlite.write_queue import WriterTurn
 
 __all__ = ("ALICE", "dump", "held_writer", "integrity", "settled", "stored_texts")
 

@@ -10,7 +10,7 @@ from functools import partial
 from tests.stores.writers import CLOCKS, crowd, crowds, nursery
 from turnfold.stores import SqliteStore, Store
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.queue import notify
+from turnfold.stores.sqlite.write_queue import notify
 
 
 def _opened(place: str, *, blocking: bool) -> Store:

@@ -22,7 +22,7 @@ from turnfold.records import NewEntry, user
 from turnfold.runtime import drive
 from turnfold.search import Hit, ranking
 from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
-from turnfold.stores import memory as memory_search
+from turnfold.stores import memory_store as memory_search
 from turnfold.stores.postgres import search as postgres_search
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.sqlite import search as sqlite_search

@@ -20,7 +20,7 @@ from turnfold.records import Checkpoint, Document, Message, NewEntry, assistant,
 from turnfold.runtime import drive
 from turnfold.search import ENTRY, Within, ranking
 from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
-from turnfold.stores import memory as memory_search
+from turnfold.stores import memory_store as memory_search
 from turnfold.stores.postgres import search as postgres_search
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.sqlite import search as sqlite_search

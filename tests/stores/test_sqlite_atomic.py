@@ -24,7 +24,7 @@ from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.stores import Scope, SqliteStore
 from turnfold.stores.sqlite import statements as sqlite_rows
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.queue import Connection, Job
+from turnfold.stores.sqlite.write_queue import Connection, Job
 from turnfold.testing.stores.values import note_now
 
 Verb = Callable[[SqliteStore], Coroutine[Any, Any, object]]

@@ -23,7 +23,7 @@ from tests.stores.sqlite_file import ALICE, held_writer, integrity, settled
 from turnfold.records import Checkpoint, Document, NewEntry, user
 from turnfold.stores import SqliteStore
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.queue import WriterTurn, notify
+from turnfold.stores.sqlite.write_queue import WriterTurn, notify
 
 pytestmark = [
     # An interrupt between making a coroutine and awaiting it leaves it unawaited.

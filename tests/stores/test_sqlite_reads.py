@@ -14,9 +14,9 @@ import apsw
 import pytest
 
 from turnfold.errors import ConversationDeleted, StoreUnavailable, UnsafeStore
-from turnfold.stores.sqlite.connections import GroupedReads
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
+from turnfold.stores.sqlite.writer_and_readers import GroupedReads
 
 Read = Callable[[Callable[[Connection], None]], None]
 

@@ -20,7 +20,7 @@ from turnfold.records import Document, NewEntry, user
 from turnfold.stores import SqliteStore
 from turnfold.stores.sqlite import file as sqlite_file
 from turnfold.stores.sqlite.file import SqliteFile
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
 
 
 def said(*texts: str) -> list[NewEntry]:

@@ -15,7 +15,7 @@ from turnfold.stores import SqliteStore
 from turnfold.stores.sqlite import file as sqlite_file
 from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.file import SqliteFile
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
 
 
 @pytest.mark.parametrize(

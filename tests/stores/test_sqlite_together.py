@@ -22,8 +22,8 @@ from turnfold.records import Document, NewEntry, user
 from turnfold.stores import Appended, SqliteStore
 from turnfold.stores.log_semantics import prepare
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.queue import SINGLE, Connection, Job
-from turnfold.stores.sqlite.write_jobs import AppendJob, SqliteAppends
+from turnfold.stores.sqlite.grouped_writes import AppendJob, SqliteAppends
+from turnfold.stores.sqlite.write_queue import SINGLE, Connection, Job
 
 PATIENCE = 60.0
 
@@ -288,7 +288,7 @@ def test_otherwise_it_would_serve_the_others_for_ever(
 def test_more_conversations_than_are_remembered(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnfold.stores.sqlite.write_jobs._MAX_CACHED", 3)
+    monkeypatch.setattr("turnfold.stores.sqlite.grouped_writes._MAX_CACHED", 3)
     for number in range(40):
         settled(store.append(ALICE, f"talk-{number % 7}", said(f"{number}")))
         assert len(store._appends._heads._records) <= 3

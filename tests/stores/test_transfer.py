@@ -29,9 +29,9 @@ from turnfold.stores import (
     export_to,
     import_from,
 )
+from turnfold.testing.stores.case_runner import Clock
 from turnfold.testing.stores.random_operations import settings_for
 from turnfold.testing.stores.restore import contents, fill_richly
-from turnfold.testing.stores.trial import Clock
 from turnfold.testing.stores.values import (
     BOB,
     TALK,

@@ -20,9 +20,9 @@ from turnfold.errors import InvalidExport, InvalidOption, TurnfoldError
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, SqliteStore, import_from
 from turnfold.stores.export_format import LONGEST_LINE
+from turnfold.testing.stores.case_runner import Clock
 from turnfold.testing.stores.random_operations import settings_for
 from turnfold.testing.stores.restore import fill_richly
-from turnfold.testing.stores.trial import Clock
 from turnfold.testing.stores.values import TALK
 
 

@@ -24,8 +24,8 @@ from tests.stores.transfers import ALICE, exported
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, SqliteStore, Store, export_to, import_from
 from turnfold.stores.postgres.store import PostgresStore
+from turnfold.testing.stores.case_runner import Clock
 from turnfold.testing.stores.restore import fill_richly
-from turnfold.testing.stores.trial import Clock
 from turnfold.testing.stores.values import user_entries
 
 __all__ = ("postgres_places",)

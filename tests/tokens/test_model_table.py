@@ -14,8 +14,10 @@ from turnfold.tokens import (
     context_window_for,
     counter_for,
     find_model,
-    models,
     register_model,
+)
+from turnfold.tokens import (
+    model_table as models,
 )
 
 EXACT, ESTIMATE = Certainty.EXACT, Certainty.ESTIMATE

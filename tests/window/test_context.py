@@ -33,7 +33,7 @@ from turnfold.window import (
     fits,
     summary_message,
 )
-from turnfold.window.shrink import SMALLEST_CAP
+from turnfold.window.shortened_messages import SMALLEST_CAP
 
 CHEAP = TokenCounter(CharacterText())
 EXACT = counter_for("gpt-4o")

@@ -36,7 +36,7 @@ from turnfold.tokens import (
     counter_for,
 )
 from turnfold.window import Anchor, Transcript, assemble, check, shrink_message, shrink_text
-from turnfold.window.shrink import shrinkable_costs
+from turnfold.window.shortened_messages import shrinkable_costs
 
 ENGLISH = "Fold the old turns, keep the new ones; 3.14159 is not a budget. "
 CHINESE = "先把旧的对话折叠起来，再接着往下说，预算是四千个词元。"

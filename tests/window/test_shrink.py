@@ -22,8 +22,9 @@ from turnfold.records import (
 )
 from turnfold.text import unusual_lines
 from turnfold.tokens import TokenCounter, counter_for
-from turnfold.window import common_cap, shrink, shrink_message, shrink_text
-from turnfold.window.shrink import SMALLEST_CAP, may_be_shrunk_from, shrinkable_costs
+from turnfold.window import common_cap, shrink_message, shrink_text
+from turnfold.window import shortened_messages as shrink
+from turnfold.window.shortened_messages import SMALLEST_CAP, may_be_shrunk_from, shrinkable_costs
 
 CHEAP = TokenCounter(CharacterText())
 EXACT = counter_for("gpt-4o")

@@ -9,8 +9,8 @@ import pytest
 from tests.wire.formats import FORMATS
 from turnfold import wire
 from turnfold.wire import RULES, lint, repair
-from turnfold.wire import lint_repair as linting
-from turnfold.wire import openai_chat_lint_repair as lint_openai_chat
+from turnfold.wire import lint_and_repair as linting
+from turnfold.wire import openai_chat_lint_and_repair as lint_openai_chat
 from turnfold.wire.provider_rules import FaultCollector
 
 GO: dict[str, Any] = {"role": "user", "content": "go"}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.wire.properties import PROPERTIES, missing_texts, tried
 from turnfold import wire
-from turnfold.wire import lint_repair as repairing
+from turnfold.wire import lint_and_repair as repairing
 
 
 def name_of(check: Callable[[Any], None]) -> str:

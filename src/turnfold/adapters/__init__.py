@@ -5,7 +5,7 @@ A framework's SDK is imported only with its adapter: `turnfold.adapters.langchai
 
 from __future__ import annotations
 
-from turnfold._late_names import late_names
+from turnfold._lazy_loading import late_names
 
 __all__ = ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnfold.api import operations
 from turnfold.api.operation import AnyOperation, Operation, Right, declare
 from turnfold.api.operations import OPERATIONS
-from turnfold.api.problems import (
+from turnfold.api.problem_details import (
     CONTENT_TYPE,
     KINDS,
     Problem,
@@ -14,7 +14,7 @@ from turnfold.api.problems import (
     kind_of,
     problem_of,
 )
-from turnfold.api.requests import (
+from turnfold.api.request_bodies import (
     KEY_PATTERN,
     MAX_CLIENT_IDS,
     AddBody,
@@ -69,7 +69,7 @@ from turnfold.api.requests import (
     to_message,
     to_usage,
 )
-from turnfold.api.responses import (
+from turnfold.api.response_bodies import (
     CallEvent,
     CallsPage,
     CheckpointsAnswer,
@@ -115,7 +115,7 @@ from turnfold.api.short_memory_bodies import (
     session_form,
     session_value,
 )
-from turnfold.api.snapshots import (
+from turnfold.api.workspace_snapshot_bodies import (
     DiffForm,
     FileAnswer,
     FilesAnswer,

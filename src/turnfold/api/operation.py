@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from turnfold.api import requests, responses
+from turnfold.api import request_bodies, response_bodies
 from turnfold.memories import MemoryWriteResult
-from turnfold.snapshots import TakenSnapshot
 from turnfold.stores import Appended, Erasure
+from turnfold.workspace_snapshots import TakenSnapshot
 
 __all__ = ("AnyOperation", "Operation", "Right", "declare")
 
@@ -85,8 +85,8 @@ def declare(
     *,
     right: Right | None,
     answer: type[_Answer],
-    body: type[_Body] = requests.Nothing,
-    query: type[_Query] = requests.NoQuery,
+    body: type[_Body] = request_bodies.Nothing,
+    query: type[_Query] = request_bodies.NoQuery,
     grows: bool = False,
     frees: bool = False,
     keyed: bool = False,
@@ -114,12 +114,12 @@ _WITHOUT_CONTENT: Final[frozenset[type]] = frozenset(
         Erasure,
         MemoryWriteResult,
         TakenSnapshot,
-        responses.ClearedAnswer,
-        responses.CountAnswer,
-        responses.DoneAnswer,
-        responses.ForkedAnswer,
-        responses.PinAnswer,
-        responses.SystemAnswer,
+        response_bodies.ClearedAnswer,
+        response_bodies.CountAnswer,
+        response_bodies.DoneAnswer,
+        response_bodies.ForkedAnswer,
+        response_bodies.PinAnswer,
+        response_bodies.SystemAnswer,
     }
 )
 """Response types that have positions, counts and ids only, and no stored content."""

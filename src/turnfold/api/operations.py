@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from turnfold.api import requests, responses, short_memory_bodies, snapshots
+from turnfold.api import (
+    request_bodies,
+    response_bodies,
+    short_memory_bodies,
+    workspace_snapshot_bodies,
+)
 from turnfold.api.operation import AnyOperation, Operation, Right, declare
 from turnfold.memories import MemoryWriteResult
 from turnfold.memory import ErasureCheck, ErasureReceipt, Manifest, SessionStatus
 from turnfold.records import Checkpoint
 from turnfold.rules import StandingRule
-from turnfold.snapshots import RecalledContext, TakenSnapshot
 from turnfold.stores import Appended, Erasure, Health
+from turnfold.workspace_snapshots import RecalledContext, TakenSnapshot
 
 __all__ = ("OPERATIONS",)
 
@@ -33,8 +38,8 @@ SET_SYSTEM = declare(
     f"PUT {_SESSION}/system",
     "Set the system message; `appended` is null if it is unchanged.",
     right=_WRITE,
-    body=requests.SystemBody,
-    answer=responses.SystemAnswer,
+    body=request_bodies.SystemBody,
+    answer=response_bodies.SystemAnswer,
     grows=True,
 )
 ADD_USER = declare(
@@ -42,7 +47,7 @@ ADD_USER = declare(
     f"POST {_SESSION}/user",
     "Append a user message; starts a turn.",
     right=_WRITE,
-    body=requests.UserBody,
+    body=request_bodies.UserBody,
     answer=Appended,
     grows=True,
 )
@@ -51,7 +56,7 @@ ADD_ASSISTANT = declare(
     f"POST {_SESSION}/assistant",
     "Append an assistant message with the tool calls it makes.",
     right=_WRITE,
-    body=requests.AssistantBody,
+    body=request_bodies.AssistantBody,
     answer=Appended,
     grows=True,
 )
@@ -60,7 +65,7 @@ ADD_TOOL = declare(
     f"POST {_SESSION}/tool",
     "Append the result of the tool call `tool_call_id`.",
     right=_WRITE,
-    body=requests.ToolBody,
+    body=request_bodies.ToolBody,
     answer=Appended,
     grows=True,
 )
@@ -70,7 +75,7 @@ ADD = declare(
     "Append messages, all of them or none. With the Idempotency-Key `a`, several messages get the client ids `a.1`, "
     "`a.2` and so on.",
     right=_WRITE,
-    body=requests.AddBody,
+    body=request_bodies.AddBody,
     answer=Appended,
     grows=True,
 )
@@ -80,9 +85,9 @@ CONTEXT = declare(
     "Build the context of the next model call and store its manifest (record of the call). A repeated request records "
     "another call.",
     right=_WRITE,
-    body=requests.ContextBody,
-    query=requests.FormQuery,
-    answer=responses.ContextForm,
+    body=request_bodies.ContextBody,
+    query=request_bodies.FormQuery,
+    answer=response_bodies.ContextForm,
 )
 FOLD = declare(
     "fold",
@@ -90,8 +95,8 @@ FOLD = declare(
     "Fold (compact) everything before the newest turns now, into `summary` or one the summarizer writes; "
     "`checkpoint` is null if there is nothing to fold.",
     right=_WRITE,
-    body=requests.FoldBody,
-    answer=responses.FoldAnswer,
+    body=request_bodies.FoldBody,
+    answer=response_bodies.FoldAnswer,
     keyed=True,
 )
 
@@ -102,7 +107,7 @@ DROP_CHECKPOINT = declare(
     "themselves or fold them again. Returns the dropped checkpoints, which are kept for audit and shown to no model.",
     right=_WRITE,
     frees=True,
-    answer=responses.CheckpointsAnswer,
+    answer=response_bodies.CheckpointsAnswer,
     keyed=True,
 )
 
@@ -112,8 +117,8 @@ PIN = declare(
     f"POST {_SESSION}/pins",
     "Show a text, or the words of the entry `seq`, verbatim in every call from the next user turn on.",
     right=_WRITE,
-    body=requests.PinBody,
-    answer=responses.PinAnswer,
+    body=request_bodies.PinBody,
+    answer=response_bodies.PinAnswer,
 )
 UNPIN = declare(
     "unpin",
@@ -121,7 +126,7 @@ UNPIN = declare(
     "Remove a pin; contexts leave it out from the next user turn on. `done` is false if there is no such pin.",
     right=_WRITE,
     frees=True,
-    answer=responses.DoneAnswer,
+    answer=response_bodies.DoneAnswer,
     keyed=True,
 )
 ADD_RULE = declare(
@@ -129,7 +134,7 @@ ADD_RULE = declare(
     f"POST {_SESSION}/rules",
     "Add a rule of 1 to 300 characters that is in no message of the conversation. Returns the rule with its id.",
     right=_WRITE,
-    body=requests.AddRuleBody,
+    body=request_bodies.AddRuleBody,
     answer=StandingRule,
 )
 DROP_RULE = declare(
@@ -146,16 +151,16 @@ UPDATE_STATE = declare(
     f"PATCH {_SESSION}/state",
     "Set several values of the session state and keep the others. Returns the new state.",
     right=_WRITE,
-    body=requests.StateBody,
-    answer=responses.StateAnswer,
+    body=request_bodies.StateBody,
+    answer=response_bodies.StateAnswer,
 )
 SET_STATE = declare(
     "set_state",
     f"PUT {_SESSION}/state/{{name}}",
     "Set one value of the session state. Returns the new state.",
     right=_WRITE,
-    body=requests.ValueBody,
-    answer=responses.StateAnswer,
+    body=request_bodies.ValueBody,
+    answer=response_bodies.StateAnswer,
 )
 REMOVE_STATE = declare(
     "remove_state",
@@ -163,7 +168,7 @@ REMOVE_STATE = declare(
     "Remove a value of the session state; `done` is false if there is no such value.",
     right=_WRITE,
     frees=True,
-    answer=responses.DoneAnswer,
+    answer=response_bodies.DoneAnswer,
     keyed=True,
 )
 RECORD_USAGE = declare(
@@ -171,7 +176,7 @@ RECORD_USAGE = declare(
     f"PUT {_SESSION}/calls/{{call}}/usage",
     "Record the token usage a provider reported for a call.",
     right=_WRITE,
-    body=requests.UsageBody,
+    body=request_bodies.UsageBody,
     answer=Manifest,
 )
 CLEAR = declare(
@@ -179,7 +184,7 @@ CLEAR = declare(
     f"POST {_SESSION}/clear",
     "Start over: later contexts leave out everything so far, except the system message and pins. The log is kept.",
     right=_WRITE,
-    answer=responses.ClearedAnswer,
+    answer=response_bodies.ClearedAnswer,
     keyed=True,
 )
 FORK = declare(
@@ -187,8 +192,8 @@ FORK = declare(
     f"POST {_SESSION}/fork",
     "Copy all entries up to `at` (default: all) to a new conversation; the original is unchanged.",
     right=_WRITE,
-    body=requests.ForkBody,
-    answer=responses.ForkedAnswer,
+    body=request_bodies.ForkBody,
+    answer=response_bodies.ForkedAnswer,
     grows=True,
     keyed=True,
 )
@@ -199,7 +204,7 @@ ERASE_ENTRY = declare(
     "documents of the program that may contain its text and are kept.",
     right=_WRITE,
     frees=True,
-    query=requests.EraseQuery,
+    query=request_bodies.EraseQuery,
     answer=Erasure,
 )
 DELETE = declare(
@@ -224,43 +229,43 @@ HISTORY = declare(
     f"GET {_SESSION}/messages",
     "Read a page of the log: entries with seq > `after`, oldest first, folded or not.",
     right=_READ,
-    query=requests.HistoryQuery,
-    answer=responses.EntriesPage,
+    query=request_bodies.HistoryQuery,
+    answer=response_bodies.EntriesPage,
 )
 TURN = declare(
     "turn",
     f"GET {_SESSION}/turns/{{number}}",
     "Read the entries of one turn, folded or not; turn 0 holds those before the first user message.",
     right=_READ,
-    query=requests.FormQuery,
-    answer=responses.EntriesPage,
+    query=request_bodies.FormQuery,
+    answer=response_bodies.EntriesPage,
 )
 BY_CLIENT_ID = declare(
     "by_client_id",
     f"POST {_SESSION}/by-client-id",
     "Read the entries stored under these client ids, in log order; unknown ids are skipped.",
     right=_READ,
-    body=requests.ClientIdsBody,
-    query=requests.FormQuery,
-    answer=responses.EntriesPage,
+    body=request_bodies.ClientIdsBody,
+    query=request_bodies.FormQuery,
+    answer=response_bodies.EntriesPage,
 )
 PREVIEW = declare(
     "preview",
     f"POST {_SESSION}/preview",
     "Build the context `context` would return now, without storing anything or folding.",
     right=_READ,
-    body=requests.PreviewBody,
-    query=requests.FormQuery,
-    answer=responses.ContextForm,
+    body=request_bodies.PreviewBody,
+    query=request_bodies.FormQuery,
+    answer=response_bodies.ContextForm,
 )
 RECALL = declare(
     "recall",
     f"POST {_SESSION}/recall",
     "Find matching entries, best first, folded or not; with `tokens`, as many passages as fit that limit.",
     right=_READ,
-    body=requests.RecallBody,
-    query=requests.FormQuery,
-    answer=responses.RecalledAnswer,
+    body=request_bodies.RecallBody,
+    query=request_bodies.FormQuery,
+    answer=response_bodies.RecalledAnswer,
 )
 CHECKPOINTS = declare(
     "checkpoints",
@@ -268,54 +273,54 @@ CHECKPOINTS = declare(
     "List all checkpoints (summaries of folded entries), oldest first; the last one is in use. With `dropped`, list "
     "the dropped checkpoints instead.",
     right=_READ,
-    query=requests.CheckpointsQuery,
-    answer=responses.CheckpointsAnswer,
+    query=request_bodies.CheckpointsQuery,
+    answer=response_bodies.CheckpointsAnswer,
 )
 PINS = declare(
     "pins",
     f"GET {_SESSION}/pins",
     "List pinned texts by key, oldest first.",
     right=_READ,
-    answer=responses.PinsAnswer,
+    answer=response_bodies.PinsAnswer,
 )
 RULES = declare(
     "rules",
     f"GET {_SESSION}/rules",
     "List the active rules: standing instructions of the user, word for word, in the order in which they were given.",
     right=_READ,
-    query=requests.RulesQuery,
-    answer=responses.RulesAnswer,
+    query=request_bodies.RulesQuery,
+    answer=response_bodies.RulesAnswer,
 )
 STATE = declare(
     "state",
     f"GET {_SESSION}/state",
     "Read all values of the session state.",
     right=_READ,
-    answer=responses.StateAnswer,
+    answer=response_bodies.StateAnswer,
 )
 CALLS = declare(
     "calls",
     f"GET {_SESSION}/calls",
     "Read a page of the recorded calls, in log order.",
     right=_READ,
-    query=requests.NamePageQuery,
-    answer=responses.CallsPage,
+    query=request_bodies.NamePageQuery,
+    answer=response_bodies.CallsPage,
 )
 EXPLAIN = declare(
     "explain",
     f"GET {_SESSION}/calls/{{call}}",
     "Read the messages a call sent, with the reasons for its selection; `@last` is the newest call.",
     right=_READ,
-    query=requests.FormQuery,
-    answer=responses.ExplanationForm,
+    query=request_bodies.FormQuery,
+    answer=response_bodies.ExplanationForm,
 )
 DIFF = declare(
     "diff",
     f"GET {_SESSION}/diff",
     "Compare two calls (`@last` is the newest): messages gone and new, tokens per section, and the reasons.",
     right=_READ,
-    query=requests.DiffQuery,
-    answer=responses.DifferenceForm,
+    query=request_bodies.DiffQuery,
+    answer=response_bodies.DifferenceForm,
 )
 
 # Findings (remembered tool results).
@@ -324,15 +329,15 @@ FINDINGS = declare(
     f"GET {_FINDINGS}",
     "List the valid findings: tables of contents first, then by relevance, then newest first.",
     right=_READ,
-    answer=responses.FindingsAnswer,
+    answer=response_bodies.FindingsAnswer,
 )
 NOTE_FINDING = declare(
     "note_finding",
     f"POST {_FINDINGS}",
     "Remember the result of a tool call; `finding` is null if the rule of the tool rejects the result.",
     right=_WRITE,
-    body=requests.NoteFindingBody,
-    answer=responses.FindingAnswer,
+    body=request_bodies.NoteFindingBody,
+    answer=response_bodies.FindingAnswer,
     grows=True,
 )
 TOOL_RAN = declare(
@@ -340,8 +345,8 @@ TOOL_RAN = declare(
     f"POST {_FINDINGS}/ran",
     "Report that a tool is running or has run, which invalidates the findings that depend on it.",
     right=_WRITE,
-    body=requests.ToolRanBody,
-    answer=responses.DoneAnswer,
+    body=request_bodies.ToolRanBody,
+    answer=response_bodies.DoneAnswer,
 )
 DROP_FINDINGS = declare(
     "drop_findings",
@@ -349,8 +354,8 @@ DROP_FINDINGS = declare(
     "Forget the result of one call, or all results of a tool if no arguments are given.",
     right=_WRITE,
     frees=True,
-    body=requests.DropFindingsBody,
-    answer=responses.CountAnswer,
+    body=request_bodies.DropFindingsBody,
+    answer=response_bodies.CountAnswer,
     keyed=True,
 )
 CLEAR_FINDINGS = declare(
@@ -359,8 +364,8 @@ CLEAR_FINDINGS = declare(
     "Forget all findings; with `query_only`, all but tables of contents.",
     right=_WRITE,
     frees=True,
-    body=requests.ClearFindingsBody,
-    answer=responses.CountAnswer,
+    body=request_bodies.ClearFindingsBody,
+    answer=response_bodies.CountAnswer,
     keyed=True,
 )
 FINDINGS_TEXT = declare(
@@ -368,8 +373,8 @@ FINDINGS_TEXT = declare(
     f"POST {_FINDINGS}/text",
     "Render the valid findings as the text that contexts contain, in at most `tokens`.",
     right=_READ,
-    body=requests.FindingsTextBody,
-    answer=responses.TextAnswer,
+    body=request_bodies.FindingsTextBody,
+    answer=response_bodies.TextAnswer,
 )
 
 # Workspace snapshots.
@@ -378,7 +383,7 @@ TAKE_SNAPSHOT = declare(
     f"POST {_SNAPSHOTS}",
     "Store a snapshot; durable when the response is sent. Without `turn`, it gets the turn after the newest snapshot.",
     right=_WRITE,
-    body=snapshots.SnapshotForm,
+    body=workspace_snapshot_bodies.SnapshotForm,
     answer=TakenSnapshot,
     grows=True,
     keyed=True,
@@ -388,54 +393,54 @@ SNAPSHOTS = declare(
     f"GET {_SNAPSHOTS}",
     "List snapshots without their content, oldest first.",
     right=_READ,
-    query=requests.NumberPageQuery,
-    answer=snapshots.HeadsPage,
+    query=request_bodies.NumberPageQuery,
+    answer=workspace_snapshot_bodies.HeadsPage,
 )
 SNAPSHOT = declare(
     "snapshot",
     f"GET {_SNAPSHOTS}/{{turn}}",
     "Read the whole snapshot of a turn; null if none was taken.",
     right=_READ,
-    query=requests.SnapshotQuery,
-    answer=snapshots.SnapshotAnswer,
+    query=request_bodies.SnapshotQuery,
+    answer=workspace_snapshot_bodies.SnapshotAnswer,
 )
 SNAPSHOT_FILES = declare(
     "snapshot_files",
     f"GET {_SNAPSHOTS}/{{turn}}/files",
     "List the files of a snapshot with their sizes, without reading them.",
     right=_READ,
-    answer=snapshots.FilesAnswer,
+    answer=workspace_snapshot_bodies.FilesAnswer,
 )
 SNAPSHOT_FILE = declare(
     "snapshot_file",
     f"GET {_SNAPSHOTS}/{{turn}}/file",
     "Read one file as it was at a turn.",
     right=_READ,
-    query=requests.FileQuery,
-    answer=snapshots.FileAnswer,
+    query=request_bodies.FileQuery,
+    answer=workspace_snapshot_bodies.FileAnswer,
 )
 DIFF_SNAPSHOTS = declare(
     "diff_snapshots",
     f"POST {_SNAPSHOTS}/diff",
     "Compare the workspaces of two turns, or one file of them if `path` names it.",
     right=_READ,
-    body=snapshots.SnapshotDiffBody,
-    answer=snapshots.DiffForm,
+    body=workspace_snapshot_bodies.SnapshotDiffBody,
+    answer=workspace_snapshot_bodies.DiffForm,
 )
 SEARCH_SNAPSHOTS = declare(
     "search_snapshots",
     f"POST {_SNAPSHOTS}/search",
     "Find the turns whose snapshots are the first to contain the words, best match first.",
     right=_READ,
-    body=snapshots.SnapshotSearchBody,
-    answer=snapshots.HitsAnswer,
+    body=workspace_snapshot_bodies.SnapshotSearchBody,
+    answer=workspace_snapshot_bodies.HitsAnswer,
 )
 RECALL_SNAPSHOTS = declare(
     "recall_snapshots",
     f"POST {_SNAPSHOTS}/recall",
     "Recall snapshots by turn, id, path and lines, or keywords, as text of at most `tokens`.",
     right=_READ,
-    body=snapshots.SnapshotRecallBody,
+    body=workspace_snapshot_bodies.SnapshotRecallBody,
     answer=RecalledContext,
 )
 
@@ -445,16 +450,16 @@ CONVERSATIONS = declare(
     "GET /v1/sessions",
     "List the sessions of the tenant, ordered by id.",
     right=_READ,
-    query=requests.SessionsQuery,
-    answer=responses.ConversationsPage,
+    query=request_bodies.SessionsQuery,
+    answer=response_bodies.ConversationsPage,
 )
 SEARCH = declare(
     "search",
     "POST /v1/search",
     "Search all conversations, or one, with the filters of `within`.",
     right=_READ,
-    body=requests.SearchBody,
-    answer=responses.FoundAnswer,
+    body=request_bodies.SearchBody,
+    answer=response_bodies.FoundAnswer,
 )
 ERASE = declare(
     "erase",
@@ -462,7 +467,7 @@ ERASE = declare(
     "Erase a session, all sessions of a user or the whole tenant, permanently; the receipt has no ids and no content.",
     right=_WRITE,
     frees=True,
-    body=requests.EraseBody,
+    body=request_bodies.EraseBody,
     answer=ErasureReceipt,
 )
 VERIFY_ERASURE = declare(
@@ -470,7 +475,7 @@ VERIFY_ERASURE = declare(
     "POST /v1/erasures/verify",
     "Read the store again and check that it has no data of the conversations in an erasure receipt.",
     right=_READ,
-    body=requests.VerifyErasureBody,
+    body=request_bodies.VerifyErasureBody,
     answer=ErasureCheck,
 )
 HEALTH = declare(
@@ -547,7 +552,7 @@ CHECKPOINT_HISTORY = declare(
     f"GET {_SHORT}/checkpoints",
     "List all checkpoints, oldest first, including those before a restart.",
     right=_READ,
-    answer=responses.CheckpointsAnswer,
+    answer=response_bodies.CheckpointsAnswer,
 )
 DELETE_SHORT_MEMORY = declare(
     "delete_short_memory",
@@ -564,37 +569,37 @@ WATCH_SESSION = declare(
     f"GET {_SESSION}/events",
     "Stream the calls of a session as they are made; `Last-Event-ID` resumes after that call.",
     right=_READ,
-    query=requests.EventsQuery,
-    answer=responses.Events,
+    query=request_bodies.EventsQuery,
+    answer=response_bodies.Events,
 )
 WATCH_TENANT = declare(
     "watch_tenant",
     "GET /v1/events",
     "Stream the calls of all sessions of the tenant; `Last-Event-ID` resumes, and may repeat some events.",
     right=_READ,
-    query=requests.EventsQuery,
-    answer=responses.Events,
+    query=request_bodies.EventsQuery,
+    answer=response_bodies.Events,
 )
 HEALTHZ = declare(
     "healthz",
     "GET /healthz",
     "Liveness probe: the process is alive if it responds.",
     right=None,
-    answer=responses.Ready,
+    answer=response_bodies.Ready,
 )
 READYZ = declare(
     "readyz",
     "GET /readyz",
     "Readiness probe: 503 while the store is unavailable or the service is shutting down.",
     right=None,
-    answer=responses.Ready,
+    answer=response_bodies.Ready,
 )
 METRICS = declare(
     "metrics",
     "GET /metrics",
     "Read the metrics of the service and its memories for Prometheus. They contain no content and no names.",
     right=Right.ADMIN,
-    answer=responses.PlainText,
+    answer=response_bodies.PlainText,
 )
 
 OPERATIONS: Final[tuple[AnyOperation, ...]] = tuple(

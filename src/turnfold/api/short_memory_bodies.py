@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from turnfold.api.requests import Body, Count
+from turnfold.api.request_bodies import Body, Count
 from turnfold.memories import AsRead, SessionValue
 from turnfold.memory import MemoryMode
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from turnfold.client.workspace_snapshots import AsyncRemoteSnapshots
 from turnfold.records import Snapshot
 from turnfold.runtime import drive
-from turnfold.snapshots import (
+from turnfold.workspace_snapshots import (
     RecalledContext,
     RecallRequest,
     SnapshotDiff,

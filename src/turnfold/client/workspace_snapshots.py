@@ -23,7 +23,7 @@ from turnfold.api import (
 )
 from turnfold.client.transport import RequestSender, check_positive, read_pages
 from turnfold.records import Snapshot
-from turnfold.snapshots import (
+from turnfold.workspace_snapshots import (
     RecalledContext,
     RecallRequest,
     SnapshotDiff,

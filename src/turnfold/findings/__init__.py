@@ -14,14 +14,7 @@ from turnfold.findings.excerpts import (
     shorten_outline,
     split_json_rows,
 )
-from turnfold.findings.render import (
-    FindingItem,
-    escape_headings,
-    findings_text,
-    items_text,
-    served_text,
-)
-from turnfold.findings.rules import (
+from turnfold.findings.finding_rules import (
     FindingRule,
     RuleSource,
     as_finding_rules,
@@ -35,6 +28,13 @@ from turnfold.findings.rules import (
     rule_for,
     rules_by_tool,
     score_in_json,
+)
+from turnfold.findings.render import (
+    FindingItem,
+    escape_headings,
+    findings_text,
+    items_text,
+    served_text,
 )
 from turnfold.findings.store import (
     AsyncFindings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from turnfold.findings.rules import FindingRule
+from turnfold.findings.finding_rules import FindingRule
 from turnfold.findings.store import AsyncFindings
 from turnfold.records import Finding
 from turnfold.runtime import drive

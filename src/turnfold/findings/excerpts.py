@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption
-from turnfold.findings.rules import normalized, term_scores
+from turnfold.findings.finding_rules import normalized, term_scores
 from turnfold.text import clip
 
 __all__ = (

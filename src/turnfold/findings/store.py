@@ -20,8 +20,7 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar, cast
 
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord
-from turnfold.findings.render import findings_text, shown_whole
-from turnfold.findings.rules import (
+from turnfold.findings.finding_rules import (
     FindingRule,
     canonical_arguments,
     findings_to_drop,
@@ -33,6 +32,7 @@ from turnfold.findings.rules import (
     rule_for,
     rules_by_tool,
 )
+from turnfold.findings.render import findings_text, shown_whole
 from turnfold.records import (
     FINDING,
     FINDINGS,

@@ -22,8 +22,8 @@ from turnfold.fold.prompt import (
     prefix_shows,
     split_to_fit,
 )
-from turnfold.fold.speakers import as_summary, split_prefix
 from turnfold.fold.summary_input import Passage, ReadCache, passages_of
+from turnfold.fold.summary_speakers import as_summary, split_prefix
 
 __all__ = (
     "DEFAULT_PROMPT",

@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from turnfold._late_names import late_pattern
-from turnfold.fold.changes import CHANGED_MARKS, ToldSentence, find_changes, is_marked, restates
+from turnfold._lazy_loading import late_pattern
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
 from turnfold.fold.fragments import SummaryPiece, idle_rows, own_words, short_answers
 from turnfold.fold.sentence_scores import (
@@ -33,7 +32,15 @@ from turnfold.fold.sentence_scores import (
     proper_names,
     without_lead,
 )
-from turnfold.fold.speakers import (
+from turnfold.fold.summary_input import (
+    Passage,
+    ReadCache,
+    as_read,
+    brief_call,
+    hits_of,
+    passages_of,
+)
+from turnfold.fold.summary_speakers import (
     ANNEX_HEADINGS,
     is_call,
     is_tool,
@@ -44,13 +51,12 @@ from turnfold.fold.speakers import (
     starts_with_label,
     voice_of,
 )
-from turnfold.fold.summary_input import (
-    Passage,
-    ReadCache,
-    as_read,
-    brief_call,
-    hits_of,
-    passages_of,
+from turnfold.fold.superseded_statements import (
+    CHANGED_MARKS,
+    ToldSentence,
+    find_changes,
+    is_marked,
+    restates,
 )
 from turnfold.records import Message
 from turnfold.rules import likely_rule

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.fold.constraints import find_cues
 from turnfold.text import FOLD_STOP_WORDS, SentenceKind, same_width, splits_word
 

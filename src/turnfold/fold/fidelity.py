@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption
 from turnfold.fold.extract import MISFITS_BEFORE_GIVING_UP, Language, sentence_key
 from turnfold.fold.facts import (
@@ -24,8 +24,8 @@ from turnfold.fold.facts import (
     fact_weight,
     find_hits,
 )
-from turnfold.fold.speakers import ANNEX_HEADINGS, line_of, voice_of
 from turnfold.fold.summary_input import Passage, ReadCache, as_read, hits_of
+from turnfold.fold.summary_speakers import ANNEX_HEADINGS, line_of, voice_of
 from turnfold.text import (
     best_that_fit,
     clean_text,

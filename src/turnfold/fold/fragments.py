@@ -10,7 +10,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.fold.facts import FactMatch
 from turnfold.fold.sentence_scores import is_outcome, is_question
 from turnfold.text import content_terms

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import cast
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption, SummaryFailed
 from turnfold.fold.summary_input import Passage
 from turnfold.records import Entry, Message, get_field, user

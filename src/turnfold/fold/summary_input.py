@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 
 from turnfold.fold.facts import FactMatch, find_hits
-from turnfold.fold.speakers import is_role, tool_name
+from turnfold.fold.summary_speakers import is_role, tool_name
 from turnfold.records import (
     AudioPart,
     FilePart,

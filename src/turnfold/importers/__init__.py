@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from turnfold.importers.events import (
+from turnfold.importers.file_import import Completed, Imported, import_file
+from turnfold.importers.formats import FORMATS, TURNFOLD, detect, read_histories
+from turnfold.importers.provider_histories import PROVIDERS
+from turnfold.importers.reader_events import (
     ConversationStart,
     IgnoredItem,
     ImportedMessage,
     UnreadableItem,
 )
-from turnfold.importers.file_import import Completed, Imported, import_file
-from turnfold.importers.formats import FORMATS, TURNFOLD, detect, read_histories
-from turnfold.importers.provider_histories import PROVIDERS
 
 __all__ = (
     "FORMATS",

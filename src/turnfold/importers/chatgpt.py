@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from typing import cast
 
 from turnfold.errors import TurnfoldError
-from turnfold.importers.events import (
+from turnfold.importers.json_stream import Fields, Value, read_fields, text_field
+from turnfold.importers.reader_events import (
     ConversationStart,
     HistoryEvents,
     IgnoredItem,
     ImportedMessage,
     UnreadableItem,
 )
-from turnfold.importers.json_stream import Fields, Value, read_fields, text_field
 from turnfold.records import (
     ContentPart,
     Message,

@@ -14,14 +14,14 @@ from typing import cast
 
 from turnfold import wire
 from turnfold.errors import TurnfoldError
-from turnfold.importers.events import (
+from turnfold.importers.json_stream import Fields, Value, read_fields, text_field
+from turnfold.importers.reader_events import (
     ConversationStart,
     HistoryEvents,
     IgnoredItem,
     ImportedMessage,
     UnreadableItem,
 )
-from turnfold.importers.json_stream import Fields, Value, read_fields, text_field
 
 __all__ = (
     "claude_code_histories",

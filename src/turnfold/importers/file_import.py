@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from turnfold.errors import Conflict, InvalidExport, InvalidOption
-from turnfold.importers.events import (
+from turnfold.importers.formats import FORMATS, TURNFOLD, detect, read_histories
+from turnfold.importers.reader_events import (
     ConversationStart,
     HistoryEvents,
     IgnoredItem,
     ImportedMessage,
     UnreadableItem,
 )
-from turnfold.importers.formats import FORMATS, TURNFOLD, detect, read_histories
 from turnfold.records import Entry, Message, NewEntry
 from turnfold.stores import (
     ConversationOpening,

@@ -9,7 +9,6 @@ from typing import Final
 from turnfold.errors import InvalidOption
 from turnfold.importers.chatgpt import chatgpt_histories
 from turnfold.importers.claude_code import claude_code_histories, is_claude_code
-from turnfold.importers.events import HistoryEvents, UnreadableItem
 from turnfold.importers.framework_histories import (
     is_langchain,
     is_mem0,
@@ -21,6 +20,7 @@ from turnfold.importers.framework_histories import (
 )
 from turnfold.importers.json_stream import Value, open_text, read_fields, read_values
 from turnfold.importers.provider_histories import BODIES, PROVIDERS, provider_histories
+from turnfold.importers.reader_events import HistoryEvents, UnreadableItem
 from turnfold.stores import FORMAT
 from turnfold.wire import guess_provider
 

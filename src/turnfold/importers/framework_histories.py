@@ -19,15 +19,15 @@ from typing import Final, cast
 
 from turnfold import wire
 from turnfold.errors import InvalidExport, TurnfoldError
-from turnfold.importers.events import (
+from turnfold.importers.json_stream import Fields, Value, read_fields, text_field
+from turnfold.importers.provider_histories import CONVERSATION_IDS
+from turnfold.importers.reader_events import (
     ConversationStart,
     HistoryEvents,
     IgnoredItem,
     ImportedMessage,
     UnreadableItem,
 )
-from turnfold.importers.json_stream import Fields, Value, read_fields, text_field
-from turnfold.importers.provider_histories import CONVERSATION_IDS
 from turnfold.records import Message
 
 __all__ = (

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from turnfold.errors import InvalidExport, NotFound
-from turnfold.importers.events import UnreadableItem
+from turnfold.importers.reader_events import UnreadableItem
 from turnfold.records import object_of_pairs
 
 if TYPE_CHECKING:

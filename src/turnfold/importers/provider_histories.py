@@ -11,14 +11,14 @@ from types import ModuleType
 
 from turnfold import wire
 from turnfold.errors import TurnfoldError
-from turnfold.importers.events import (
+from turnfold.importers.json_stream import Fields, Value, read_fields
+from turnfold.importers.reader_events import (
     ConversationStart,
     HistoryEvents,
     IgnoredItem,
     ImportedMessage,
     UnreadableItem,
 )
-from turnfold.importers.json_stream import Fields, Value, read_fields
 from turnfold.records import Message
 
 __all__ = (

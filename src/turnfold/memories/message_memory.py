@@ -47,7 +47,7 @@ from turnfold.window import (
 )
 
 if TYPE_CHECKING:
-    from turnfold.memories.message_storage import MessageFile
+    from turnfold.memories.message_memory_storage import MessageFile
     from turnfold.memory import Summaries
     from turnfold.wire import WireFormat
 
@@ -320,7 +320,7 @@ class MessageMemory:
 
     def _open(self, path: str | Path) -> None:
         """Open the SQLite file of the conversation and load its kept messages."""
-        from turnfold.memories.message_storage import MessageFile  # loads the stores
+        from turnfold.memories.message_memory_storage import MessageFile  # loads the stores
 
         self._stored = MessageFile(path, self.config.session_id or _SESSION, counter=self._counter)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnfold._late_names import late_names
+from turnfold._lazy_loading import late_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

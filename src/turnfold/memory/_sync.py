@@ -32,8 +32,8 @@ from turnfold.tokens import Calibration, TokenCounter
 from turnfold.window import Context, Strategy, oldest_first
 
 if TYPE_CHECKING:
-    from turnfold.snapshots import Snapshots
     from turnfold.wire import WireFormat
+    from turnfold.workspace_snapshots import Snapshots
 
 
 __all__ = (
@@ -133,7 +133,7 @@ class Session:
     @property
     def snapshots(self) -> Snapshots:
         """The workspace snapshots of this conversation: take, read back and compare them, turn by turn."""
-        from turnfold.snapshots import Snapshots
+        from turnfold.workspace_snapshots import Snapshots
 
         return Snapshots(self._awaiting.snapshots)
 

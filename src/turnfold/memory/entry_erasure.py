@@ -43,8 +43,8 @@ from turnfold.records import (
     is_erased,
     read_note,
 )
-from turnfold.snapshots import SNAPSHOT, SNAPSHOT_SUMMARY, turn_of
 from turnfold.stores import Erasure, Scope, Store
+from turnfold.workspace_snapshots import SNAPSHOT, SNAPSHOT_SUMMARY, turn_of
 
 __all__ = ("erase_entry",)
 

@@ -26,7 +26,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.errors import Conflict, InvalidRecord, NotFound, WrongKey
 from turnfold.memory.fork import forks_among, id_digest
 from turnfold.records import Document, encode_message

@@ -36,8 +36,8 @@ from turnfold.records import (
     read_note,
     write_note,
 )
-from turnfold.snapshots import SNAPSHOT, SNAPSHOT_SUMMARY, turn_of
 from turnfold.stores import ConversationOpening, Scope, Store
+from turnfold.workspace_snapshots import SNAPSHOT, SNAPSHOT_SUMMARY, turn_of
 
 __all__ = ("copy_conversation", "forks_among", "id_digest")
 

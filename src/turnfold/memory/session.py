@@ -108,8 +108,8 @@ __all__ = (
 
 
 if TYPE_CHECKING:
-    from turnfold.snapshots import AsyncSnapshots
     from turnfold.wire import WireFormat
+    from turnfold.workspace_snapshots import AsyncSnapshots
 
 
 _log = logging.getLogger(__name__)
@@ -248,7 +248,7 @@ class AsyncSession:
     def snapshots(self) -> AsyncSnapshots:
         """The workspace snapshots of this conversation: take, read back and compare them, turn by turn."""
         if self._snapshots is None:
-            from turnfold.snapshots import AsyncSnapshots, SnapshotStorage
+            from turnfold.workspace_snapshots import AsyncSnapshots, SnapshotStorage
 
             storage = SnapshotStorage(
                 self._store, self._scope, self.id, runtime=self.config.runtime

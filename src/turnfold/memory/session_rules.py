@@ -17,7 +17,7 @@ from typing import get_args
 
 import msgspec
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
 from turnfold.memory.cached_conversation import ConversationCache

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from turnfold._late_names import late_names
+from turnfold._lazy_loading import late_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.proxy.app import ProxyApp, make_proxy
+    from turnfold.proxy.options import ProxyOptions
     from turnfold.proxy.runner import run_proxy
-    from turnfold.proxy.settings import ProxyOptions
 
 __all__ = ("ProxyApp", "ProxyOptions", "make_proxy", "run_proxy")
 
 _HOMES = {
     "turnfold.proxy.app": "ProxyApp make_proxy",
     "turnfold.proxy.runner": "run_proxy",
-    "turnfold.proxy.settings": "ProxyOptions",
+    "turnfold.proxy.options": "ProxyOptions",
 }
 
 _get, __dir__ = late_names(__name__, _HOMES)

@@ -38,9 +38,9 @@ from turnfold.errors import (
 from turnfold.memory import make_config
 from turnfold.proxy.conversations import Conversations
 from turnfold.proxy.model_calls import AnswerPieces, PreparedCall, prepare_call
+from turnfold.proxy.options import ProxyOptions
 from turnfold.proxy.request_bodies import HELD_BY_PROVIDER, BodyFormat, ReadMessages, format_of
 from turnfold.proxy.session_ids import SESSION_HEADER, session_id, split_path
-from turnfold.proxy.settings import ProxyOptions
 from turnfold.proxy.upstream import RawHeaders, Upstream, UpstreamResponse, end_to_end
 from turnfold.records import Message
 from turnfold.runtime import AsyncRuntime

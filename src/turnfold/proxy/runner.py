@@ -12,7 +12,7 @@ from typing import Final
 import uvicorn
 
 from turnfold.proxy.app import make_proxy
-from turnfold.proxy.settings import ProxyOptions
+from turnfold.proxy.options import ProxyOptions
 from turnfold.service import listen, server_config
 
 __all__ = ("run_proxy",)

@@ -71,7 +71,7 @@ from turnfold.records.parts import (
     ToolCall,
     ToolResult,
 )
-from turnfold.records.session_state import (
+from turnfold.records.session_notes import (
     CALIBRATION,
     CLEARED,
     FINDING,

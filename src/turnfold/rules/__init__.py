@@ -6,7 +6,7 @@ from turnfold.rules.classifier import likely_rule
 from turnfold.rules.display import render_rules, shown_rules
 from turnfold.rules.extract import extract_rules
 from turnfold.rules.ledger import LedgerChange, replacements, taken_back, update_ledger
-from turnfold.rules.record import (
+from turnfold.rules.standing_rule import (
     LONGEST_RULE,
     RuleAct,
     RuleKind,

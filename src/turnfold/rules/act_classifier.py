@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from turnfold.rules.classifier import Language
-from turnfold.rules.record import RuleAct
+from turnfold.rules.standing_rule import RuleAct
 
 __all__ = (
     "act_of",

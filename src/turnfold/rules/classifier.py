@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from turnfold.rules.features import chinese_features, english_features, has_known_word
-from turnfold.rules.record import RuleKind
+from turnfold.rules.sentence_features import chinese_features, english_features, has_known_word
+from turnfold.rules.standing_rule import RuleKind
 
 __all__ = (
     "KINDS",

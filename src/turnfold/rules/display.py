@@ -24,9 +24,9 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Literal
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption
-from turnfold.rules.record import LONGEST_RULE, RuleKind, StandingRule
+from turnfold.rules.standing_rule import LONGEST_RULE, RuleKind, StandingRule
 from turnfold.text import clean_text, is_chinese, joint_cost, require_limit, single_line
 
 __all__ = ("rank_rules", "render_rules", "shown_rules")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import (
     act_of,
     gives_new_value,
@@ -24,9 +24,16 @@ from turnfold.rules.act_classifier import (
     says_it_stays,
 )
 from turnfold.rules.classifier import UNKNOWN, Language, kind_of, score
-from turnfold.rules.features import is_passing
 from turnfold.rules.own_words import BLANK, OwnSentence, own_sentences
-from turnfold.rules.record import LONGEST_RULE, RuleAct, RuleKind, RuleTrust, StandingRule, rule_id
+from turnfold.rules.sentence_features import is_passing
+from turnfold.rules.standing_rule import (
+    LONGEST_RULE,
+    RuleAct,
+    RuleKind,
+    RuleTrust,
+    StandingRule,
+    rule_id,
+)
 from turnfold.rules.subjects import is_fragment
 from turnfold.rules.topics import rule_terms
 from turnfold.text import plain_characters

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import is_negative, only_cancels
 from turnfold.rules.display import rank_rules
-from turnfold.rules.record import RuleKind, RuleState, StandingRule
+from turnfold.rules.standing_rule import RuleKind, RuleState, StandingRule
 from turnfold.rules.subjects import (
     begins_alike,
     common_terms,

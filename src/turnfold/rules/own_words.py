@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.text import plain_characters
 
 __all__ = ("BLANK", "OwnSentence", "blank_quotes", "own_sentences")

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.text import RUN, is_cjk, plain_text, terms_of_words
 
 __all__ = ("Terms", "facets", "rule_terms", "without_values")

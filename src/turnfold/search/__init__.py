@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnfold.search.filter_marks import (
+from turnfold.search.filter_terms import (
     CALL_REACH,
     Findable,
     ToolNames,
@@ -11,18 +11,6 @@ from turnfold.search.filter_marks import (
     required_marks,
 )
 from turnfold.search.filters import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
-from turnfold.search.passages import (
-    SNIPPET_CHARACTERS,
-    Recalled,
-    Snippet,
-    fill,
-    is_telling,
-    passages_text,
-    places_to_read,
-    relevant_places,
-    snippet,
-    telling_part,
-)
 from turnfold.search.ranking import (
     MOST_CANDIDATES,
     Candidate,
@@ -36,6 +24,18 @@ from turnfold.search.ranking import (
     ranked_places,
     trust_in_words,
     worth_of_places,
+)
+from turnfold.search.result_texts import (
+    SNIPPET_CHARACTERS,
+    Recalled,
+    Snippet,
+    fill,
+    is_telling,
+    passages_text,
+    places_to_read,
+    relevant_places,
+    snippet,
+    telling_part,
 )
 from turnfold.search.term_matches import QueryTerms, TermMatches
 

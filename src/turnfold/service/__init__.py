@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from turnfold._late_names import late_names
+from turnfold._lazy_loading import late_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.service.app import GuardedApp, make_app
-    from turnfold.service.audit import write_audit_log
+    from turnfold.service.audit_log import write_audit_log
     from turnfold.service.auth import (
         LOOPBACK,
         LocalAccess,
@@ -65,7 +65,7 @@ __all__ = (
 
 _HOMES = {
     "turnfold.service.app": "GuardedApp make_app",
-    "turnfold.service.audit": "write_audit_log",
+    "turnfold.service.audit_log": "write_audit_log",
     "turnfold.service.auth": "LOOPBACK LocalAccess RequestGate TokenFile TokenRing check_listening new_token",
     "turnfold.service.inspector.html": "ROOT",
     "turnfold.service.inspector.routes": "inspector_beside inspector_routes",

@@ -50,7 +50,7 @@ from turnfold.errors import (
     TurnfoldError,
 )
 from turnfold.service.api_page import PAGE_HEADERS, PAGE_STYLE, api_page
-from turnfold.service.audit import record_request
+from turnfold.service.audit_log import record_request
 from turnfold.service.endpoint import (
     CALLER,
     DETAIL,

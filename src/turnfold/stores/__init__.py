@@ -5,7 +5,7 @@ Other stores wrap one of these: a Redis cache, encryption, and redaction of secr
 
 from __future__ import annotations
 
-from turnfold._late_names import late_names
+from turnfold._lazy_loading import late_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         was_erased,
     )
     from turnfold.stores.log_semantics import log_mark
-    from turnfold.stores.memory import MemoryStore
+    from turnfold.stores.memory_store import MemoryStore
     from turnfold.stores.protocol import (
         Ability,
         Appended,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         Written,
         check_name,
     )
-    from turnfold.stores.redaction import RedactingStore, Redaction, redaction_of
+    from turnfold.stores.redacting_store import RedactingStore, Redaction, redaction_of
     from turnfold.stores.sqlite.engine import SAFE_SQLITE, sqlite_version
     from turnfold.stores.sqlite.status import SqliteStatus, sqlite_faults, sqlite_status
     from turnfold.stores.sqlite.store import SqliteStore
@@ -147,10 +147,10 @@ _HOMES = {
     "turnfold.stores.export_format": "FORMAT",
     "turnfold.stores.listings": "all_conversations all_documents all_entries was_erased",
     "turnfold.stores.log_semantics": "log_mark",
-    "turnfold.stores.memory": "MemoryStore",
+    "turnfold.stores.memory_store": "MemoryStore",
     "turnfold.stores.protocol": "Ability Appended Captured ConversationInfo ConversationOpening Erasure Head Health "
     "Piece Restored Scope State Store View Written check_name",
-    "turnfold.stores.redaction": "RedactingStore Redaction redaction_of",
+    "turnfold.stores.redacting_store": "RedactingStore Redaction redaction_of",
     "turnfold.stores.sqlite.engine": "SAFE_SQLITE sqlite_version",
     "turnfold.stores.sqlite.status": "SqliteStatus sqlite_faults sqlite_status",
     "turnfold.stores.sqlite.store": "SqliteStore",

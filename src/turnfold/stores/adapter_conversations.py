@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Final
 from uuid import uuid4
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.errors import Conflict
 from turnfold.stores.listings import all_conversations, all_documents
 from turnfold.stores.protocol import ConversationInfo, Scope, Store

@@ -5,7 +5,7 @@ An exporter is imported only when it is used, because each needs an optional pac
 
 from __future__ import annotations
 
-from turnfold._late_names import late_names
+from turnfold._lazy_loading import late_names
 from turnfold.telemetry.metrics import METRICS, Distribution, Meter
 from turnfold.telemetry.spans import (
     RETRIEVAL,

@@ -7,7 +7,7 @@ package.
 
 from __future__ import annotations
 
-from turnfold._late_names import late_names
+from turnfold._lazy_loading import late_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from turnfold.testing.scripted_model import ScriptedModel, ScriptedRequest
     from turnfold.testing.stores import StoreConformance
-    from turnfold.testing.stores.trial import Trial, case, drive
+    from turnfold.testing.stores.case_runner import Trial, case, drive
 
 __all__ = (
     "AuditFault",
@@ -53,7 +53,7 @@ _HOMES = {
     "turnfold.testing.model_server": "ModelServer ReplyBytes ReplyCut ReplyError ReplyStall ReplyTrouble ServedRequest",
     "turnfold.testing.scripted_model": "ScriptedModel ScriptedRequest",
     "turnfold.testing.stores": "StoreConformance",
-    "turnfold.testing.stores.trial": "Trial case drive",
+    "turnfold.testing.stores.case_runner": "Trial case drive",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

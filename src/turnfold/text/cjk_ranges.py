@@ -6,7 +6,7 @@ slightly, and each stays as it is: search terms are stored in indexes, and summa
 
 from __future__ import annotations
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 
 __all__ = (
     "CJK_LETTERS",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.text.cjk_ranges import is_chinese
 
 __all__ = (

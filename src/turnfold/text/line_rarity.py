@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 
 __all__ = ("UnusualLine", "unusual_lines")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 
 __all__ = (
     "paths_in",

@@ -34,7 +34,7 @@ from itertools import pairwise
 from operator import add
 from typing import Final, Literal, cast
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.text.cjk_ranges import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER
 from turnfold.text.simplified_chinese import SIMPLIFIED
 

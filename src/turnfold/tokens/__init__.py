@@ -6,7 +6,6 @@ usage that the provider reports.
 
 from __future__ import annotations
 
-from turnfold.tokens.cache import CacheStats, CountCache
 from turnfold.tokens.calibration import (
     Calibration,
     CalibrationLog,
@@ -17,6 +16,7 @@ from turnfold.tokens.calibration import (
     correction_of,
 )
 from turnfold.tokens.certainty import Certainty, Count, TextCounter, weakest
+from turnfold.tokens.count_cache import CacheStats, CountCache
 from turnfold.tokens.counter import (
     Framing,
     TokenCounter,
@@ -36,7 +36,7 @@ from turnfold.tokens.estimate_profile import (
     EstimateProfile,
 )
 from turnfold.tokens.media import ImageRule, audio_tokens, file_tokens, table_tokens
-from turnfold.tokens.models import (
+from turnfold.tokens.model_table import (
     ModelInfo,
     context_window_for,
     counter_for,

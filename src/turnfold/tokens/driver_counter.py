@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
 from turnfold.records import Message
-from turnfold.tokens.cache import CountCache
 from turnfold.tokens.certainty import Certainty
+from turnfold.tokens.count_cache import CountCache
 from turnfold.tokens.counter import TokenCounter
 
 __all__ = (

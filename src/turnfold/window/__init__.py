@@ -24,7 +24,7 @@ from turnfold.window.prompt_sections import (
     summary_fence_cost,
     summary_message,
 )
-from turnfold.window.shrink import (
+from turnfold.window.shortened_messages import (
     common_cap,
     may_be_shrunk_from,
     shrink_lines,

@@ -18,7 +18,7 @@ from turnfold.records import Message
 from turnfold.window.context import Anchor, Context, Omission, Outcome, list_omissions
 from turnfold.window.counted_log import Piece, Transcript
 from turnfold.window.prompt_sections import Overhead, price
-from turnfold.window.shrink import READABLE, SMALLEST_CAP, common_cap
+from turnfold.window.shortened_messages import READABLE, SMALLEST_CAP, common_cap
 from turnfold.window.strategies import Choice, Room, SpanView, Strategy, oldest_first
 
 __all__ = (

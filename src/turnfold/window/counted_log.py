@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 
 from turnfold.records import Grouper, Message, Misplaced, Part, Placement, TextPart, ToolResult
 from turnfold.tokens import TokenCounter
-from turnfold.window.shrink import shrink_message
+from turnfold.window.shortened_messages import shrink_message
 
 __all__ = (
     "NO_RESULT",

@@ -22,7 +22,7 @@ from turnfold.records import Message, TextPart, freeze
 from turnfold.text import Fenced, FenceNote, fence, fence_mark, fenced_blocks
 from turnfold.tokens import TokenCounter
 from turnfold.window.counted_log import Piece, Transcript
-from turnfold.window.shrink import (
+from turnfold.window.shortened_messages import (
     SMALLEST_CAP,
     common_cap,
     shrink_end,

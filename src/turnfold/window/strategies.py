@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from turnfold.errors import InvalidOption
 from turnfold.records import Message
 from turnfold.window.counted_log import Piece, Transcript
-from turnfold.window.shrink import READABLE, SMALLEST_CAP, common_cap, shrinkable_costs
+from turnfold.window.shortened_messages import READABLE, SMALLEST_CAP, common_cap, shrinkable_costs
 
 __all__ = (
     "Choice",

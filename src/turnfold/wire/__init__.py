@@ -18,7 +18,21 @@ from turnfold.wire.codec import (
     unreadable_form,
 )
 from turnfold.wire.compaction import COMPACTION_REFUSED
-from turnfold.wire.lint_repair import Repaired, guess_provider, lint, repair
+from turnfold.wire.json_values import (
+    JsonObject,
+    list_at,
+    list_of,
+    object_at,
+    object_of,
+    objects_of,
+    packed,
+    plain_object,
+    text_at,
+    unpacked,
+    with_numbers,
+    writable,
+)
+from turnfold.wire.lint_and_repair import Repaired, guess_provider, lint, repair
 from turnfold.wire.provider_rules import RULES, Fault
 from turnfold.wire.request import (
     Action,
@@ -39,20 +53,6 @@ from turnfold.wire.tool_output import (
     encodable,
     outcome_of,
     outcome_of_blocks,
-)
-from turnfold.wire.values import (
-    JsonObject,
-    list_at,
-    list_of,
-    object_at,
-    object_of,
-    objects_of,
-    packed,
-    plain_object,
-    text_at,
-    unpacked,
-    with_numbers,
-    writable,
 )
 
 __all__ = (

@@ -51,10 +51,7 @@ from turnfold.wire.compaction import (
     recipient_of,
     without_covered,
 )
-from turnfold.wire.lint_repair import finish_request
-from turnfold.wire.request import Request, require_size
-from turnfold.wire.tool_schemas import write_tools
-from turnfold.wire.values import (
+from turnfold.wire.json_values import (
     JsonObject,
     list_of,
     object_at,
@@ -63,6 +60,9 @@ from turnfold.wire.values import (
     plain_object,
     text_at,
 )
+from turnfold.wire.lint_and_repair import finish_request
+from turnfold.wire.request import Request, require_size
+from turnfold.wire.tool_schemas import write_tools
 
 __all__ = (
     "PROVIDER",

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from turnfold.text import FenceNote, fence
 from turnfold.window import NO_RESULT
+from turnfold.wire.json_values import JsonObject
 from turnfold.wire.provider_rules import IdRule
 from turnfold.wire.request import ChangeNotes
-from turnfold.wire.values import JsonObject
 
 __all__ = (
     "NOT_SHOWN",

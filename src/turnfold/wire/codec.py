@@ -48,8 +48,7 @@ from turnfold.records import (
     thaw_object,
 )
 from turnfold.window import Context
-from turnfold.wire.request import ChangeNotes, check_messages, check_tools
-from turnfold.wire.values import (
+from turnfold.wire.json_values import (
     JsonObject,
     list_at,
     list_of,
@@ -60,6 +59,7 @@ from turnfold.wire.values import (
     text_at,
     texts_in,
 )
+from turnfold.wire.request import ChangeNotes, check_messages, check_tools
 
 __all__ = (
     "RESTORE_FAULTS",

@@ -16,7 +16,7 @@ from turnfold.errors import InvalidOption
 from turnfold.records import Message, OpaquePart, has_compaction, is_compaction
 from turnfold.window import Context, Section
 from turnfold.wire.codec import Recipient, leading_system
-from turnfold.wire.values import JsonObject, objects_of, text_at
+from turnfold.wire.json_values import JsonObject, objects_of, text_at
 
 __all__ = (
     "COMPACTION_REFUSED",

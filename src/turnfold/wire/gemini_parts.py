@@ -26,7 +26,7 @@ from turnfold.records import (
     thaw_object,
 )
 from turnfold.wire.codec import Recipient, arguments_object, data_of
-from turnfold.wire.values import JsonObject, list_at, list_of, object_at, object_of, text_at
+from turnfold.wire.json_values import JsonObject, list_at, list_of, object_at, object_of, text_at
 
 __all__ = (
     "SIGNATURE",

@@ -40,10 +40,7 @@ from turnfold.wire.codec import (
     with_provider,
 )
 from turnfold.wire.compaction import compaction_trigger, recipient_of
-from turnfold.wire.lint_repair import finish_request
-from turnfold.wire.request import Request, require_size
-from turnfold.wire.tool_schemas import write_tools
-from turnfold.wire.values import (
+from turnfold.wire.json_values import (
     JsonObject,
     list_at,
     list_of,
@@ -52,6 +49,9 @@ from turnfold.wire.values import (
     plain_object,
     text_at,
 )
+from turnfold.wire.lint_and_repair import finish_request
+from turnfold.wire.request import Request, require_size
+from turnfold.wire.tool_schemas import write_tools
 
 __all__ = (
     "PROVIDER",

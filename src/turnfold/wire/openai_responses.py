@@ -23,7 +23,8 @@ from turnfold.wire.codec import (
     with_provider,
 )
 from turnfold.wire.compaction import compaction_trigger, recipient_of, without_covered
-from turnfold.wire.lint_repair import finish_request
+from turnfold.wire.json_values import JsonObject, list_of, object_of, plain, plain_object, text_at
+from turnfold.wire.lint_and_repair import finish_request
 from turnfold.wire.openai_responses_items import (
     answered_call,
     called_id,
@@ -36,7 +37,6 @@ from turnfold.wire.openai_responses_items import (
 )
 from turnfold.wire.request import Request, require_size
 from turnfold.wire.tool_schemas import write_tools
-from turnfold.wire.values import JsonObject, list_of, object_of, plain, plain_object, text_at
 
 __all__ = (
     "PROVIDER",

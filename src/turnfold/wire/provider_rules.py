@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from turnfold.errors import InvalidOption
-from turnfold.wire.values import JsonObject, list_of, object_of
+from turnfold.wire.json_values import JsonObject, list_of, object_of
 
 __all__ = (
     "KEYS",

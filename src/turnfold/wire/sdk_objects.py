@@ -14,7 +14,7 @@ from typing import cast
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import Message, NewEntry, Usage, get_field
 from turnfold.wire import anthropic, gemini, openai_chat, openai_responses
-from turnfold.wire.values import JsonObject, list_at, object_at, object_of, plain_object
+from turnfold.wire.json_values import JsonObject, list_at, object_at, object_of, plain_object
 
 __all__ = (
     "SdkMessages",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Final, cast
 
-from turnfold.wire.values import list_of, object_of
+from turnfold.wire.json_values import list_of, object_of
 
 __all__ = (
     "ENDING",

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from turnfold.wire.json_values import JsonObject, list_of, object_at, object_of, plain_object
 from turnfold.wire.request import ChangeNotes
-from turnfold.wire.values import JsonObject, list_of, object_at, object_of, plain_object
 
 __all__ = (
     "Provider",

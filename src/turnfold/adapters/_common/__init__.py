@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from turnfold.adapters._common.alignment import GivenRecord, LoggedRecord, follow_history
-from turnfold.adapters._common.coroutine_runners import HookRunner, ThreadBridge
+from turnfold.adapters._common.async_bridge import HookRunner, ThreadBridge
 from turnfold.adapters._common.findings import PendingResults, as_finding_text, note_result
 from turnfold.adapters._common.fitted_history import FittedRequest, HistoryView
+from turnfold.adapters._common.history_alignment import GivenRecord, LoggedRecord, follow_history
 from turnfold.adapters._common.original_form import original_fields, with_original_form
 from turnfold.adapters._common.placeholders import (
     can_run,
@@ -22,7 +22,6 @@ from turnfold.adapters._common.request_checks import (
     refuse_redaction,
     remaining_tokens,
 )
-from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
 from turnfold.adapters._common.sessions import (
     calling_session,
     count_for,
@@ -32,6 +31,7 @@ from turnfold.adapters._common.sessions import (
     session_of,
 )
 from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
+from turnfold.adapters._common.visible_history import VisibleEntry, VisibleHistory
 from turnfold.records import content_key, longest_overlap
 from turnfold.stores import is_home, new_home, short_name
 

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from turnfold.adapters._common.alignment import GivenRecord, follow_history
+from turnfold.adapters._common.history_alignment import GivenRecord, follow_history
 from turnfold.adapters._common.request_checks import (
     lost_from_window,
     record_usage,
     refuse_redaction,
     remaining_tokens,
 )
-from turnfold.adapters._common.retractions import VisibleHistory
 from turnfold.adapters._common.sessions import count_for
 from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
+from turnfold.adapters._common.visible_history import VisibleHistory
 from turnfold.errors import Conflict
 from turnfold.memory import AsyncSession
 from turnfold.records import Message, NewEntry, Usage

@@ -38,8 +38,8 @@ from turnfold.adapters._common import (
     running_tool,
 )
 from turnfold.adapters.langchain.messages import call_of, record_and_shown
+from turnfold.adapters.langchain.model_requests import GraphView, history_of
 from turnfold.adapters.langchain.state_log import GraphRunLog
-from turnfold.adapters.langchain.view import GraphView, history_of
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule, RuleSource, as_finding_rules, rule_for, served_text
 from turnfold.memory import (

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from turnfold.cli.commands import find, fold_fork, look, maintenance, session_changes, transfer
+from turnfold.cli.commands import (
+    fold_and_fork,
+    inspection,
+    maintenance,
+    search,
+    session_changes,
+    transfer,
+)
 
 __all__ = ("add_commands",)
 
 
 def add_commands(app: typer.Typer) -> None:
     """Register every command of this folder with the application."""
-    for family in (look, find, fold_fork, session_changes, transfer, maintenance):
+    for family in (inspection, search, fold_and_fork, session_changes, transfer, maintenance):
         family.add(app)

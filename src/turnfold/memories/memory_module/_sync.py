@@ -24,9 +24,9 @@ from turnfold.memory import make_config
 from turnfold.models import SummaryModel
 from turnfold.records import Snapshot
 from turnfold.runtime import SyncRuntime, drive
-from turnfold.snapshots import RecalledContext, RecallRequest, SnapshotHead, Snapshots
 from turnfold.stores import Scope, Store
 from turnfold.tokens import TokenCounter
+from turnfold.workspace_snapshots import RecalledContext, RecallRequest, SnapshotHead, Snapshots
 
 __all__ = (
     "ContextMemoryStore",

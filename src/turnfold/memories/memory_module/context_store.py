@@ -34,7 +34,10 @@ from turnfold.memories.memory_module.values import (
 )
 from turnfold.records import Snapshot
 from turnfold.runtime import Runtime
-from turnfold.snapshots import (
+from turnfold.stores import Scope, Store, redaction_of
+from turnfold.text import clip, clip_end
+from turnfold.window import shrink_text
+from turnfold.workspace_snapshots import (
     SNAPSHOT_SUMMARY,
     AsyncSnapshots,
     RecalledContext,
@@ -48,9 +51,6 @@ from turnfold.snapshots import (
     parse_request,
     turn_key,
 )
-from turnfold.stores import Scope, Store, redaction_of
-from turnfold.text import clip, clip_end
-from turnfold.window import shrink_text
 
 __all__ = (
     "MIN_SUMMARY_TOKENS",

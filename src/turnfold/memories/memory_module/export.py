@@ -27,7 +27,8 @@ from turnfold.records import (
     SnapshotItem,
     content_digest,
 )
-from turnfold.snapshots import (
+from turnfold.stores import ConversationOpening, Piece
+from turnfold.workspace_snapshots import (
     SNAPSHOT,
     ListedItem,
     pack,
@@ -35,7 +36,6 @@ from turnfold.snapshots import (
     split_chunks,
     turn_key,
 )
-from turnfold.stores import ConversationOpening, Piece
 
 __all__ = (
     "ContextExporter",

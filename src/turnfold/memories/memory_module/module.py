@@ -39,9 +39,9 @@ from turnfold.memory import AsyncSession, MemoryConfig, make_config
 from turnfold.models import SummaryModel, as_chat_model
 from turnfold.records import Snapshot
 from turnfold.runtime import AsyncRuntime
-from turnfold.snapshots import MIN_TOKENS, RecalledContext, RecallRequest, parse_request
 from turnfold.stores import MemoryStore, Scope, Store
 from turnfold.tokens import TokenCounter
+from turnfold.workspace_snapshots import MIN_TOKENS, RecalledContext, RecallRequest, parse_request
 
 __all__ = (
     "AsyncMemoryModule",

@@ -39,9 +39,9 @@ from turnfold.memories.memory_module.values import (
 from turnfold.models import Answer, ChatModel, ToolSchemas
 from turnfold.records import Message, Snapshot, system, tool, user
 from turnfold.runtime import Runtime
-from turnfold.snapshots import MIN_TOKENS, RecalledContext
 from turnfold.text import fence, search_terms
 from turnfold.window import shrink_text
+from turnfold.workspace_snapshots import MIN_TOKENS, RecalledContext
 
 __all__ = (
     "Phase",

@@ -14,8 +14,8 @@ import msgspec
 
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import LATEST_TIME, LATEST_TURN, Document, Snapshot
-from turnfold.snapshots import MAX_REQUESTED, SNAPSHOT_SUMMARY, turn_key, turn_of
 from turnfold.text import fence
+from turnfold.workspace_snapshots import MAX_REQUESTED, SNAPSHOT_SUMMARY, turn_key, turn_of
 
 __all__ = (
     "FENCE_TOKENS",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from turnfold._late_names import late_names
+from turnfold._lazy_loading import late_names
 from turnfold.errors import MissingExtra
 
 if find_spec("mcp") is None:  # before Starlette is imported, which the extra `mcp` installs too

@@ -11,8 +11,8 @@ from turnfold.service.routes import (
     session_changes,
     session_reads,
     short_memory,
-    snapshots,
     tenant,
+    workspace_snapshots,
 )
 
 __all__ = ("TABLE",)
@@ -23,7 +23,7 @@ _FAMILIES = (
     session_changes,
     session_reads,
     findings,
-    snapshots,
+    workspace_snapshots,
     tenant,
     short_memory,
     observability,

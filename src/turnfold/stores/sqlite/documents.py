@@ -24,7 +24,7 @@ from turnfold.stores.log_semantics import (
 from turnfold.stores.protocol import State, Written
 from turnfold.stores.sqlite import index
 from turnfold.stores.sqlite import statements as sql
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = (
     "add_checkpoint",

@@ -33,8 +33,7 @@ import apsw
 
 from turnfold.errors import StoreUnavailable
 from turnfold.stores.process_guard import ProcessGuard
-from turnfold.stores.sqlite.connections import GroupedReads, Readers, Writer
-from turnfold.stores.sqlite.failures import (
+from turnfold.stores.sqlite.driver_errors import (
     DAMAGE,
     damage_error,
     interrupted_error,
@@ -42,7 +41,7 @@ from turnfold.stores.sqlite.failures import (
     write_error,
 )
 from turnfold.stores.sqlite.file import FirstWrite, SqliteFile, copy_into
-from turnfold.stores.sqlite.queue import (
+from turnfold.stores.sqlite.write_queue import (
     BACKGROUND,
     ONCE,
     OUTSIDE,
@@ -55,6 +54,7 @@ from turnfold.stores.sqlite.queue import (
     notify,
     wake,
 )
+from turnfold.stores.sqlite.writer_and_readers import GroupedReads, Readers, Writer
 
 __all__ = (
     "REBUILT_BYTES",

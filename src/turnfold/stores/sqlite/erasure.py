@@ -28,7 +28,7 @@ from turnfold.stores.protocol import Erasure, Head
 from turnfold.stores.sqlite import documents as doc_sql
 from turnfold.stores.sqlite import index
 from turnfold.stores.sqlite import statements as sql
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = (
     "EntryErasure",

@@ -40,8 +40,8 @@ import apsw
 
 from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
 from turnfold.stores.process_guard import check_not_inherited
-from turnfold.stores.sqlite.failures import DAMAGE, damage_error
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.driver_errors import DAMAGE, damage_error
+from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = (
     "FIRST_STEP",

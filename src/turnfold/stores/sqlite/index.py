@@ -31,7 +31,7 @@ from turnfold.search import CALL_REACH, Findable, ToolNames, findable, marks_of_
 from turnfold.stores.checksums import is_sound_text
 from turnfold.stores.log_semantics import Row
 from turnfold.stores.sqlite import statements as sql
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
 from turnfold.text import TERMS_MADE_BY, distinct_terms
 
 __all__ = (

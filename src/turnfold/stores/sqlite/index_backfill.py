@@ -47,7 +47,7 @@ from turnfold.stores.sqlite.index import (
 )
 from turnfold.stores.sqlite.index_plan import IndexPlan, IndexStep, WaitingTexts, rows_to_add
 from turnfold.stores.sqlite.index_process import IndexProcess
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = (
     "IndexBackfill",

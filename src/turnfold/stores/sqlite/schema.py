@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 from turnfold.errors import UnsafeStore
 from turnfold.stores.sqlite.file import FIRST_STEP, MARK, check_owner
-from turnfold.stores.sqlite.queue import Connection
 from turnfold.stores.sqlite.statements import hide_erased_names
+from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = (
     "MIGRATIONS",

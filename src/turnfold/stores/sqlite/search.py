@@ -42,7 +42,7 @@ from turnfold.stores.sqlite.index import (
     findable_entries,
     live_index,
 )
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = ("SearchMatches", "search")
 

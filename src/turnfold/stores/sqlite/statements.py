@@ -27,7 +27,7 @@ from turnfold.stores.checksums import (
 )
 from turnfold.stores.log_semantics import Columns, Row, Stored, log_mark
 from turnfold.stores.protocol import ConversationInfo, Head
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = (
     "CONVERSATIONS_WITH_HEAD",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from turnfold.errors import StoreUnavailable
 from turnfold.stores.sqlite.engine import SqliteEngine, sqlite_version
-from turnfold.stores.sqlite.queue import Connection
 from turnfold.stores.sqlite.schema import MIGRATIONS
 from turnfold.stores.sqlite.statements import scalar
+from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = (
     "SqliteStatus",

@@ -63,13 +63,19 @@ from turnfold.stores.sqlite.erasure import (
     next_long_place,
 )
 from turnfold.stores.sqlite.file import file_address
+from turnfold.stores.sqlite.grouped_writes import (
+    AppendJob,
+    HeadCache,
+    NoteJob,
+    NoteJobs,
+    SqliteAppends,
+)
 from turnfold.stores.sqlite.index import index_warnings, prepare_index
 from turnfold.stores.sqlite.index_backfill import IndexBackfill, log_incomplete
-from turnfold.stores.sqlite.queue import Connection
 from turnfold.stores.sqlite.schema import migrate
 from turnfold.stores.sqlite.search import search
 from turnfold.stores.sqlite.transfer import capture, restore
-from turnfold.stores.sqlite.write_jobs import AppendJob, HeadCache, NoteJob, NoteJobs, SqliteAppends
+from turnfold.stores.sqlite.write_queue import Connection
 from turnfold.tokens import TokenCounter, cautious_counter
 
 __all__ = ("SqliteStore",)

@@ -18,7 +18,7 @@ from turnfold.stores.restore_checks import (
 )
 from turnfold.stores.sqlite import documents as doc_sql
 from turnfold.stores.sqlite import statements as sql
-from turnfold.stores.sqlite.queue import Connection
+from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = (
     "capture",

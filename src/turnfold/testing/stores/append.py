@@ -26,8 +26,8 @@ from turnfold.records import (
     user,
 )
 from turnfold.stores import Head
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import messages, settings_for
-from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

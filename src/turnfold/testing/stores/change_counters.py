@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from turnfold.errors import ConversationDeleted, StoreError
 from turnfold.stores import Appended, Scope, State, Store, Written
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import settings_for
 from turnfold.testing.stores.restore import pieces_of
-from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

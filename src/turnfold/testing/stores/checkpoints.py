@@ -10,7 +10,7 @@ import pytest
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord, NotFound
 from turnfold.records import Checkpoint
 from turnfold.search import Within
-from turnfold.testing.stores.trial import StoreCases, Trial, case
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BAD_NAMES,

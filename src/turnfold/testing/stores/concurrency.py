@@ -13,7 +13,7 @@ import pytest
 from turnfold.errors import Conflict, ConversationDeleted
 from turnfold.records import Checkpoint
 from turnfold.stores import Ability, Appended, Erasure, Store, Written
-from turnfold.testing.stores.trial import StoreCases, Trial, case
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

@@ -11,7 +11,7 @@ from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOpti
 from turnfold.records import NewEntry, assistant, tool, user
 from turnfold.search import Within
 from turnfold.stores import Ability, Erasure, Head
-from turnfold.testing.stores.trial import StoreCases, Trial, case
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

@@ -13,7 +13,7 @@ import pytest
 from turnfold.errors import Conflict, ConversationDeleted
 from turnfold.records import Document
 from turnfold.stores import ConversationOpening, State, View
-from turnfold.testing.stores.trial import StoreCases, Trial, case
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

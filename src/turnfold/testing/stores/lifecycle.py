@@ -10,7 +10,7 @@ import pytest
 
 from turnfold.errors import StoreUnavailable
 from turnfold.stores import Ability, Appended, Erasure, Health
-from turnfold.testing.stores.trial import StoreCases, Trial, case
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

@@ -6,7 +6,7 @@ import pytest
 
 from turnfold.errors import InvalidOption
 from turnfold.stores import Head
-from turnfold.testing.stores.trial import StoreCases, Trial, case
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

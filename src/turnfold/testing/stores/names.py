@@ -7,7 +7,7 @@ import pytest
 from turnfold.errors import InvalidOption
 from turnfold.records import NewEntry, user
 from turnfold.stores import Scope
-from turnfold.testing.stores.trial import StoreCases, Trial, case
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BAD_NAMES,

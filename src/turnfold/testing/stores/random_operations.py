@@ -34,7 +34,7 @@ from turnfold.records import (
 )
 from turnfold.runtime import drive
 from turnfold.stores import Ability, MemoryStore, Scope, Store
-from turnfold.testing.stores.trial import StoreCases, Trial
+from turnfold.testing.stores.case_runner import StoreCases, Trial
 from turnfold.testing.stores.values import (
     HOSTILE_TEXTS,
     character_counter,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from turnfold.errors import InvalidOption
 from turnfold.records import NewEntry, assistant, system, user
 from turnfold.stores import Ability
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import settings_for
-from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

@@ -19,8 +19,8 @@ from turnfold.errors import (
 )
 from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry, assistant, user
 from turnfold.stores import ConversationOpening, Head, Piece, Restored, Scope, Store
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import messages, settings_for
-from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BAD_NAMES,

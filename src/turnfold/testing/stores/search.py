@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from turnfold.errors import InvalidOption, InvalidRecord
 from turnfold.records import Document, NewEntry, assistant, system, tool, user
 from turnfold.search import CHECKPOINT, ENTRY, Hit, Within
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import settings_for, storable_texts
-from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

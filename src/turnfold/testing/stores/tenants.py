@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from turnfold.errors import TurnfoldError
 from turnfold.stores import Scope, Store
+from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import (
     RandomOperation,
     operations,
     outcome,
     settings_for,
 )
-from turnfold.testing.stores.trial import StoreCases, Trial, case
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,

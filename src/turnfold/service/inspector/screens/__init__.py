@@ -15,13 +15,13 @@ from turnfold.service.inspector.screens.memory import memory
 from turnfold.service.inspector.screens.recall import recall
 from turnfold.service.inspector.screens.rules import rules
 from turnfold.service.inspector.screens.sessions import sessions
-from turnfold.service.inspector.screens.snapshots import (
+from turnfold.service.inspector.screens.timeline import session
+from turnfold.service.inspector.screens.workspace_snapshots import (
     snapshot,
     snapshot_diff,
     snapshot_file,
     snapshots,
 )
-from turnfold.service.inspector.screens.timeline import session
 
 __all__ = ("SCREENS",)
 

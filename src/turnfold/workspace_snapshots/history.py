@@ -16,8 +16,9 @@ from typing import TypeAlias, cast
 
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord
 from turnfold.records import Snapshot, SnapshotItem
-from turnfold.snapshots.diff import SnapshotDiff, compare_contents, state_changes
-from turnfold.snapshots.recall import (
+from turnfold.stores import redaction_of
+from turnfold.workspace_snapshots.diff import SnapshotDiff, compare_contents, state_changes
+from turnfold.workspace_snapshots.recall import (
     RecalledContext,
     RecallRequest,
     SnapshotHit,
@@ -25,7 +26,7 @@ from turnfold.snapshots.recall import (
     parse_request,
     show_changes,
 )
-from turnfold.snapshots.storage import (
+from turnfold.workspace_snapshots.storage import (
     ChunkRef,
     ListedItem,
     Packed,
@@ -35,7 +36,6 @@ from turnfold.snapshots.storage import (
     pack,
     rebuild_snapshot,
 )
-from turnfold.stores import redaction_of
 
 __all__ = (
     "AsyncSnapshots",

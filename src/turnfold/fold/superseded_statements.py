@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.fold.facts import ENGLISH_UNITS, FactMatch
 from turnfold.fold.sentence_scores import is_outcome
 from turnfold.text import content_terms, single_line

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from turnfold.adapters._common.retractions import VisibleEntry, VisibleHistory
+from turnfold.adapters._common.visible_history import VisibleEntry, VisibleHistory
 from turnfold.memory import AsyncSession
 from turnfold.records import Message, NewEntry, content_key, longest_overlap
 

@@ -23,7 +23,7 @@ from turnfold.service.inspector.html import (
 )
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen_types import NoQuery, RenderedScreen, ScreenRequest, screen
-from turnfold.snapshots import ItemChange, SnapshotDiff
+from turnfold.workspace_snapshots import ItemChange, SnapshotDiff
 
 __all__ = (
     "snapshot",

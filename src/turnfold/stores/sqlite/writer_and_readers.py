@@ -20,8 +20,8 @@ from typing import TypeVar, cast
 
 import apsw
 
-from turnfold.stores.sqlite.failures import caller_error
-from turnfold.stores.sqlite.queue import (
+from turnfold.stores.sqlite.driver_errors import caller_error
+from turnfold.stores.sqlite.write_queue import (
     ONCE,
     SINGLE,
     Connection,

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from turnfold.records import Snapshot
 from turnfold.runtime import drive
-from turnfold.snapshots.diff import SnapshotDiff
-from turnfold.snapshots.history import AsyncSnapshots, TakenSnapshot
-from turnfold.snapshots.recall import RecalledContext, RecallRequest, SnapshotHit
-from turnfold.snapshots.storage import SnapshotHead
+from turnfold.workspace_snapshots.diff import SnapshotDiff
+from turnfold.workspace_snapshots.history import AsyncSnapshots, TakenSnapshot
+from turnfold.workspace_snapshots.recall import RecalledContext, RecallRequest, SnapshotHit
+from turnfold.workspace_snapshots.storage import SnapshotHead
 
 __all__ = ("Snapshots",)
 

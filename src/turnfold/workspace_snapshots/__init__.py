@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from turnfold.snapshots._sync import Snapshots
-from turnfold.snapshots.diff import ItemChange, SnapshotDiff, compare_contents, state_changes
-from turnfold.snapshots.history import AsyncSnapshots, TakenSnapshot, check_snapshot_page
-from turnfold.snapshots.recall import (
+from turnfold.workspace_snapshots._sync import Snapshots
+from turnfold.workspace_snapshots.diff import (
+    ItemChange,
+    SnapshotDiff,
+    compare_contents,
+    state_changes,
+)
+from turnfold.workspace_snapshots.history import AsyncSnapshots, TakenSnapshot, check_snapshot_page
+from turnfold.workspace_snapshots.recall import (
     MAX_REQUESTED,
     MIN_TOKENS,
     RecalledContext,
@@ -18,7 +23,7 @@ from turnfold.snapshots.recall import (
     show_changes,
     show_parts,
 )
-from turnfold.snapshots.storage import (
+from turnfold.workspace_snapshots.storage import (
     SNAPSHOT,
     SNAPSHOT_SUMMARY,
     ChunkRef,

@@ -29,7 +29,7 @@ from turnfold.stores.protocol import Appended, Head, State
 from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.documents import put_document
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.queue import Connection, TryAlone
+from turnfold.stores.sqlite.write_queue import Connection, TryAlone
 
 __all__ = (
     "AppendJob",

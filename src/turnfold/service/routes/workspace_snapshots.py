@@ -25,7 +25,7 @@ from turnfold.api import (
     snapshot_value,
 )
 from turnfold.service.operation_table import OperationRequest, OperationTable
-from turnfold.snapshots import RecalledContext, TakenSnapshot
+from turnfold.workspace_snapshots import RecalledContext, TakenSnapshot
 
 __all__ = ("TABLE",)
 

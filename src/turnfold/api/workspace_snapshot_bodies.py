@@ -13,10 +13,10 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from turnfold.api.requests import Body, Count, Limit
+from turnfold.api.request_bodies import Body, Count, Limit
 from turnfold.errors import InvalidRecord
 from turnfold.records import Snapshot
-from turnfold.snapshots import ItemChange, SnapshotDiff, SnapshotHead, SnapshotHit
+from turnfold.workspace_snapshots import ItemChange, SnapshotDiff, SnapshotHead, SnapshotHit
 
 __all__ = (
     "DiffForm",

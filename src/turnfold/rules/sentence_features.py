@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 
 __all__ = ("chinese_features", "english_features", "has_known_word", "is_passing")
 

@@ -22,9 +22,7 @@ from turnfold.wire.gemini_parts import (
     function_response,
     generated_id,
 )
-from turnfold.wire.provider_rules import FaultCollector, OpenedPayload, id_rule
-from turnfold.wire.request import ChangeNotes
-from turnfold.wire.values import (
+from turnfold.wire.json_values import (
     JsonObject,
     list_at,
     list_of,
@@ -34,6 +32,8 @@ from turnfold.wire.values import (
     text_at,
     texts_in,
 )
+from turnfold.wire.provider_rules import FaultCollector, OpenedPayload, id_rule
+from turnfold.wire.request import ChangeNotes
 
 __all__ = (
     "lint_gemini",

@@ -23,8 +23,9 @@ from typing import Final, cast
 from turnfold.errors import InvalidOption
 from turnfold.records import LATEST_TURN
 from turnfold.search import Within
-from turnfold.snapshots.diff import ItemChange
-from turnfold.snapshots.storage import (
+from turnfold.text import clip, fence_mark, one_line, search_terms, terms_of
+from turnfold.workspace_snapshots.diff import ItemChange
+from turnfold.workspace_snapshots.storage import (
     SNAPSHOT,
     SNAPSHOT_SUMMARY,
     ListedItem,
@@ -32,7 +33,6 @@ from turnfold.snapshots.storage import (
     StoredSnapshot,
     turn_of,
 )
-from turnfold.text import clip, fence_mark, one_line, search_terms, terms_of
 
 __all__ = (
     "MAX_REQUESTED",

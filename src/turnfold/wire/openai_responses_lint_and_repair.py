@@ -11,10 +11,10 @@ from turnfold.wire.call_pairing import (
     pair,
     sendable_name,
 )
+from turnfold.wire.json_values import JsonObject, list_of, object_of, shown, text_at, texts_in
 from turnfold.wire.openai_responses_items import answered_call, called_id, speaker
 from turnfold.wire.provider_rules import FaultCollector, OpenedPayload, id_rule
 from turnfold.wire.request import ChangeNotes
-from turnfold.wire.values import JsonObject, list_of, object_of, shown, text_at, texts_in
 
 __all__ = (
     "lint_openai_responses",

@@ -13,9 +13,7 @@ from turnfold.wire.call_pairing import (
     pair,
     sendable_name,
 )
-from turnfold.wire.provider_rules import FaultCollector, OpenedPayload, id_rule
-from turnfold.wire.request import ChangeNotes
-from turnfold.wire.values import (
+from turnfold.wire.json_values import (
     JsonObject,
     list_at,
     list_of,
@@ -25,6 +23,8 @@ from turnfold.wire.values import (
     text_at,
     texts_in,
 )
+from turnfold.wire.provider_rules import FaultCollector, OpenedPayload, id_rule
+from turnfold.wire.request import ChangeNotes
 
 __all__ = (
     "lint_openai_chat",

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from turnfold.wire.anthropic_lint_repair import lint_anthropic, repair_anthropic
+from turnfold.wire.anthropic_lint_and_repair import lint_anthropic, repair_anthropic
 from turnfold.wire.codec import Recipient
-from turnfold.wire.gemini_lint_repair import lint_gemini, repair_gemini
-from turnfold.wire.openai_chat_lint_repair import lint_openai_chat, repair_openai_chat
-from turnfold.wire.openai_responses_lint_repair import (
+from turnfold.wire.gemini_lint_and_repair import lint_gemini, repair_gemini
+from turnfold.wire.json_values import JsonObject, object_of, objects_of
+from turnfold.wire.openai_chat_lint_and_repair import lint_openai_chat, repair_openai_chat
+from turnfold.wire.openai_responses_lint_and_repair import (
     lint_openai_responses,
     repair_openai_responses,
 )
 from turnfold.wire.provider_rules import KEYS, Fault, FaultCollector, open_payload
 from turnfold.wire.request import Change, ChangeNotes, Request
-from turnfold.wire.values import JsonObject, object_of, objects_of
 
 __all__ = (
     "Repaired",

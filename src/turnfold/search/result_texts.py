@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, timedelta, tzinfo
 from typing import NamedTuple
 
-from turnfold._late_names import late_pattern
+from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption
 from turnfold.records import Entry, Message
 from turnfold.search.term_matches import Occurrence, QueryTerms, occurrences

@@ -43,7 +43,7 @@ def fold(
 ) -> None:
     """Fold (compact) everything before the newest turns into a summary; the log is kept."""
     with report_errors():
-        from turnfold.cli.fold import make_fold, read_summary, show_fold
+        from turnfold.cli.fold_and_fork import make_fold, read_summary, show_fold
 
         made = make_fold(
             store,
@@ -73,7 +73,7 @@ def checkpoints(
 ) -> None:
     """Show the checkpoints (summaries) of a session, or drop one: the session returns to the one before it."""
     with report_errors():
-        from turnfold.cli.fold import list_checkpoints, show_checkpoints
+        from turnfold.cli.fold_and_fork import list_checkpoints, show_checkpoints
 
         show_checkpoints(
             list_checkpoints(store, tenant, session, drop=drop, dropped=dropped), json=as_json
@@ -91,6 +91,6 @@ def fork(
 ) -> None:
     """Copy a session up to an entry, to continue it differently."""
     with report_errors():
-        from turnfold.cli.fold import make_fork, show_fork
+        from turnfold.cli.fold_and_fork import make_fork, show_fork
 
         show_fork(make_fork(store, tenant, session, target, at=at), json=as_json)

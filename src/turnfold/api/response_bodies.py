@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from turnfold.api.requests import (
+from turnfold.api.request_bodies import (
     BudgetBody,
     EntryForm,
     Form,
