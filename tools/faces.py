@@ -82,8 +82,8 @@ from turnfold.tokens import Calibration, TokenCounter
 from turnfold.window import Context, Strategy, oldest_first
 
 if TYPE_CHECKING:
-    from turnfold.workspace_snapshots import Snapshots
     from turnfold.wire import WireFormat
+    from turnfold.workspace_snapshots import Snapshots
 """,
         late={"Snapshots": "turnfold.workspace_snapshots"},
         classes=(

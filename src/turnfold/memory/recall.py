@@ -312,7 +312,7 @@ class Recaller:
             return {seq: ScoreParts(own, None, max(worth[seq] - own, 0.0)) for seq, own in hits}
         fused = partial(fused_parts, meaning=meaning.near, entries=head.seq, trust=meaning.trust)
         own = fused(hits)
-        spread = fused([(seq, worth[seq]) for seq in own])
+        spread = fused([(seq, worth.get(seq, 0.0)) for seq in own])
         return {seq: ScoreParts(*own[seq], max(spread[seq][0] - own[seq][0], 0.0)) for seq in own}
 
     async def _meaning(
