@@ -215,7 +215,11 @@ def reported() -> Iterator[str]:
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             repairs = node.func.attr in ("left_out", "moved", "converted", "added")
-            if repairs and path.stem.endswith(("lint_repair", "pairing")) and len(node.args) > 1:
+            if (
+                repairs
+                and path.stem.endswith(("lint_and_repair", "pairing"))
+                and len(node.args) > 1
+            ):
                 yield skeleton(node.args[1]) or ""
             if node.func.attr == "add" and len(node.args) == 3:
                 yield skeleton(node.args[2]) or ""

@@ -202,18 +202,18 @@ def shrinking_is_off_by_ten(patch: Patch) -> None:
 
 
 def arguments_are_cut_like_text(patch: Patch) -> None:
-    patch.setattr(module("shrink"), "_shrink_arguments", shrink_text)
+    patch.setattr(module("shortened_messages"), "_shrink_arguments", shrink_text)
 
 
 def thoughts_are_cut(patch: Patch) -> None:
-    shrink = module("shrink")._shrink_part
+    shrink = module("shortened_messages")._shrink_part
 
     def careless(part: Part, cap: int, counter: TokenCounter, reference: str) -> Part | None:
         if isinstance(part, ThinkingPart):
             return ThinkingPart(part.text[: 2 * cap], part.signature)
         return shrink(part, cap, counter, reference)
 
-    patch.setattr(module("shrink"), "_shrink_part", careless)
+    patch.setattr(module("shortened_messages"), "_shrink_part", careless)
 
 
 def the_fence_has_a_fixed_mark(patch: Patch) -> None:
