@@ -305,8 +305,8 @@ def test_the_attack_wins_where_the_newest_come_first(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "turnfold.rules.display.rank_rules",
-        lambda rules, **_: sorted(rules, key=lambda rule: -rule.seq),
+        "turnfold.rules.display._ranked",
+        lambda rules, **_: (sorted(rules, key=lambda rule: -rule.seq), []),
     )
     text = attacked(memory.session("one"))
     assert len([rule for rule in REAL if rule not in text]) > len(REAL) // 2

@@ -56,5 +56,5 @@ def test_so_do_they_when_everybody_reads_through_a_cache(url: str, appends: int)
 
 @pytest.mark.slow  # shows that the tests above can fail
 def test_without_the_fence_the_cache_gives_answers_that_are_too_old(url: str) -> None:
-    histories = judged(url, shared_url(), "unfenced", appends=3)
+    histories = judged(url, shared_url(), "unfenced", appends=15)
     assert sum(history.anomalies()["stale"] for history in histories) > 0

@@ -99,6 +99,8 @@ _LEAST_RULE, _LEAST_CHINESE_RULE = 0.1, 0.8
 whose cue words are rarely idioms."""
 _FEW_TERMS, _EMPTY = 4, 0.05
 """A sentence of at most this many terms, with nothing but the cue word of a rule that is none, gets this factor."""
+_INSIDE_A_SENTENCE = tuple(":：,，;；、.。!！?？…")
+"""A sentence that begins with one of these has a line of its own: after another it would read as its end."""
 _PROPER_NAME = 0.8
 """Weight of a capitalised name."""
 _USUAL_NAMES = 0.05
@@ -686,7 +688,11 @@ def _candidate(
         prefix=prefix,
         text=text,
         whole=whole,
-        joins=prose and bool(prefix) and _ends(whole) and not starts_with_label(whole),
+        joins=prose
+        and bool(prefix)
+        and _ends(whole)
+        and not starts_with_label(whole)
+        and whole[:1] not in _INSIDE_A_SENTENCE,
         message=message,
         facts=facts,
         terms=terms,

@@ -99,7 +99,7 @@ def _independent(form: Literal["NFC", "NFKC"], text: str) -> Iterator[str]:
     start = 0
     while len(text) - start > _LONG_TEXT:
         stop = start + max(_LONG_TEXT, 1)
-        while stop < len(text) and _joins(form, text[stop - 3 : stop], text[stop]):
+        while stop < len(text) and _joins(form, text[max(stop - 3, 0) : stop], text[stop]):
             stop += 1
         yield text[start:stop]
         start = stop

@@ -123,7 +123,9 @@ def accept(value: object, *, model: str = "") -> Message:
         model = ""
     message = Message.of(role, with_provider(read_parts(raw), PROVIDER, model))
     origin = Origin(PROVIDER, model)
-    write = partial(_write_message, names=_names(raw))
+    # Without the names of calls: they may not be known when the message is sent, so a name that its id does not
+    # contain is stored as a difference.
+    write = partial(_write_message, names={})
     plainly = recased(fields, snake=False)
     if plainly == fields or recased(plainly, snake=True) != fields:
         return with_origin(message, fields, write, origin=origin, envelope=envelope)
@@ -168,12 +170,6 @@ def _role(fields: JsonObject, raw: list[object]) -> str:
         return "assistant"
     answers = any(function_response(object_of(part) or {}) is not None for part in raw)
     return "tool" if answers else "user"
-
-
-def _names(raw: list[object]) -> dict[str, str]:
-    """Return {id: function name} of the tool results that have an id."""
-    found = (function_response(object_of(part) or {}) or {} for part in raw)
-    return {text_at(each, "id"): text_at(each, "name") for each in found if text_at(each, "id")}
 
 
 def _accept_system(value: object) -> Message:
