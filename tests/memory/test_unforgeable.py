@@ -257,7 +257,8 @@ def judge_summary(dice: random.Random, counter: TokenCounter) -> None:
 
 
 ROLES = {"用户": "user", "助手": "assistant", "工具": "tool", "系统": "system", "摘要": "summary"}
-LINE = re.compile(r"([^:：]+?(?::[\w.-]+)?)(?:: |：)(.*)")
+LINE = re.compile(r"([^:：]+?(?::[\w.-]+)?)(?:: |：)(?:\(changed later\) |（后有变更）)?(.*)")
+"""A speaker, and what was said; an extract marks a statement that a later one replaced."""
 
 
 def _role(speaker: str) -> str:
