@@ -250,7 +250,7 @@ def peer_names() -> list[str]:
 
 
 def find_peers(names: Iterable[str]) -> dict[str, PeerFactory]:
-    """Return the factories of the named peers; raises `MissingExtra` if a library must be installed first."""
+    """Return the factories of the named peers (context builders to compare); `MissingExtra` if a library is missing."""
     found: dict[str, PeerFactory] = {}
     added = {each.name: each for each in entry_points(group=_GROUP)}
     for name in names:

@@ -527,7 +527,7 @@ def _pool(
 
 
 def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> list[_Candidate]:
-    """Return the candidates without those that state one of these rules; all candidates if none would be left."""
+    """Return the candidates without sentences that repeat a rule in `without`; all candidates if none would be left."""
     rules = [(sentence_key(rule), frozenset(content_terms(rule))) for rule in without]
     if not rules:
         return candidates
@@ -763,7 +763,7 @@ def _sentences_of(
 
 
 def _distinct(candidates: Iterator[_Candidate]) -> Iterator[_Candidate]:
-    """Yield each sentence once, where it was first said; sentences of the previous summary are never left out."""
+    """Yield each sentence at its first occurrence; those of the previous summary are yielded even if repeated."""
     seen: set[str] = set()
     for candidate in candidates:
         key = sentence_key(candidate.text)

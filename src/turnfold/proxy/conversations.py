@@ -375,7 +375,7 @@ class Conversations:
 
 
 def _without_hidden(log: _KnownLog, note: TakenBackNote) -> _KnownLog:
-    """Return a log without the messages that a note lists."""
+    """Return the log without messages that were taken back: they are stored, but not shown."""
     hidden = frozenset(first for first, _ in note.stretches)  # each is a single message
     if not hidden:
         return log

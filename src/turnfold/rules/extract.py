@@ -444,7 +444,7 @@ def _is_no_rule(text: str, language: Language) -> bool:
 
 
 def _demanded(text: str, language: Language) -> str:
-    """Return the lasting demand in a question, without the words that make it a question; "" if it only asks."""
+    """Return the standing instruction in a question ("could you always ...?"); "" for a plain question."""
     if after := _ASKED_AFTER[language].search(text):
         return text[: after.start("tail")]
     if (asked := _ASKED[language].search(text)) and _LASTS[language].search(text):

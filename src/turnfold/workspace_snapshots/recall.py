@@ -272,7 +272,7 @@ def parse_request(given: RecallRequest | Mapping[str, object]) -> RecallRequest:
         return given
     if not isinstance(cast("object", given), Mapping):
         raise InvalidOption(
-            f"the arguments of recall_context must be an object with names, not {type(given).__name__}"
+            f"the arguments of recall_context must be a JSON object (names and values), not {type(given).__name__}"
         )
     fields: dict[str, object] = {}
     for name, value in given.items():

@@ -486,7 +486,8 @@ def _contents(items: Iterable[ListedItem], chunks: Mapping[bytes, bytes]) -> lis
         data = b"".join(chunks[ref.digest] for ref in item.chunks)
         if len(data) != item.size or content_digest(data) != item.digest:
             raise InvalidRecord(
-                f"the {len(data):,} bytes read differ from the {item.size:,} that were stored",
+                f"the stored content is damaged: {len(data):,} bytes were read, {item.size:,} were stored, "
+                "and size or digest differs",
                 path=f"{item.kind} {item.path}".rstrip(),
                 remedy="Restore the store from a backup",
             )

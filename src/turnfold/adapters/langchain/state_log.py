@@ -100,7 +100,7 @@ class GraphRunLog:
         return self._prepare(message).shown
 
     async def _continue(self, known: _Stored, prepared: Sequence[_Prepared]) -> _Stored | None:
-        """Append the new messages of a state to the log; None if the log must first be changed to follow the state."""
+        """Append the new messages and return the stored state; None if appending is not enough (see `_follow`)."""
         new = [NewEntry(each.record, each.name) for each in prepared[len(known.names) :]]
         if not new:
             return known

@@ -217,8 +217,8 @@ def _kept_on_deleted(
     run = codec.metadata(stored).get("run_id")
     remedy = f"delete run {run} as well, or keep" if run else "keep"
     return (
-        f"checkpoint {stored.id} is not to be deleted, but a DeltaChannel of it is rebuilt from {len(lost)} of the "
-        f"checkpoints to delete: {remedy} {'runs' if needed[1:] else 'run'} {', '.join(needed)}"
+        f"checkpoint {stored.id} would be kept, but its DeltaChannel needs {len(lost)} of the checkpoints to "
+        f"delete: {remedy} {'runs' if needed[1:] else 'run'} {', '.join(needed)}"
     )
 
 

@@ -238,7 +238,7 @@ _TRIES = 16
 
 
 class ThreadPlace(msgspec.Struct, frozen=True):
-    """The index document of a thread: which conversation of the store (its home) holds the thread's data."""
+    """Index document of a LangGraph thread: names the conversation (`home`) in which its data is stored."""
 
     thread: str
     home: str
