@@ -379,3 +379,24 @@ def test_a_short_sentence_keeps_the_sentence_that_names_its_subject() -> None:
 )
 def test_what_stays_as_it_is_changes_nothing(text: str, act: str) -> None:
     assert [rule.act for rule in taken(text)] == [act]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "我对油漆味过敏，送来前能不能多晾几天？",
+        "我家孩子对坚果过敏，有不含坚果的吗？",
+        "I'm allergic to nuts, do you have anything without?",
+        "My daughter is vegetarian, so what can she order?",
+    ],
+)
+def test_a_lasting_fact_before_a_question_is_taken(text: str) -> None:
+    [rule] = extract_rules(text, seq=1, trust="user")
+    assert (rule.text, rule.act) == (text, "state")
+
+
+@pytest.mark.parametrize(
+    "text", ["我对花生过敏吗？", "Am I allergic to nuts, or what is it?", "孩子不吃饭，怎么办呢？"]
+)
+def test_a_question_about_such_a_fact_is_not(text: str) -> None:
+    assert extract_rules(text, seq=1, trust="user") == ()

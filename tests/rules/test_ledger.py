@@ -79,6 +79,16 @@ KEPT = "Never share my phone number. I'm allergic to peanuts. The port is 8080. 
         ("以后都用英文回复。", "以后都用中文回复。"),
         ("不要用表情符号。", "现在可以用表情符号了。"),
         ("我住在北京。", "我搬到上海了。"),
+        ("坐垫要米白的。", "坐垫换成深灰吧。"),
+        ("送货日期我想定在 11 月 28 日周六。", "那改到 12 月 5 日周六吧，28 号的取消。"),
+        ("收货地址：西湖区文一西路 588 号。", "地址有变，新地址是西湖区紫荆花路 108 号。"),
+        ("就订如家吧。", "还是订全季吧。"),
+        ("Let's go with Larpool House.", "We take Seacliff Barn instead."),
+        ("Let's meet on 3 May.", "Let's move it to 10 May."),
+        (
+            "My address is 12 Hill Road, Leeds.",
+            "The address has changed, the new one is 8 Park Lane.",
+        ),
     ],
 )
 def test_a_change_of_mind_ends_the_old_rule_and_no_other(before: str, after: str) -> None:
@@ -117,6 +127,11 @@ def test_a_change_of_mind_ends_the_old_rule_and_no_other(before: str, after: str
         ("报告的截止日期是周五。", "合同的截止日期是周一。"),
         ("不要在周五部署。", "不要在周五开会。"),
         ("提醒我交房租。", "提醒我交电费。"),
+        ("以后请只在下午两点以后给我打电话。", "不要把我的电话告诉快递员。"),
+        ("我的电话是 138 5712 6634。", "不要打电话。"),
+        ("那改到 12 月 5 日周六吧。", "可以，12 月 2 日下午我在。"),
+        ("Lucy can't come any more.", "Yes, 50 back to Lucy."),
+        ("Let's go with Larpool House.", "Actually, book the train to York."),
     ],
 )
 def test_what_is_about_another_thing_is_kept(first: str, second: str) -> None:

@@ -260,6 +260,20 @@ _ASKED_AFTER: dict[Language, re.Pattern[str]] = {
     ),
 }
 """Matches a demand that ends like a question: "never do that, ok?"."""
+_TOLD_BEFORE: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?P<fact>(?:(?:and|so|hi|hello|hey|also|but|ok(?:ay)?)\b\W*)*(?:i'?m|i\s+am|we're|we\s+are|my\s+\w+(?:\s+\w+)?(?:'s|\s+is|\s+are)|i\s+have|my\s+\w+\s+has)\s+"
+        r"(?:(?:very|severely|also|both|a|an|strict|type\s+\d)\s+)*(?:allerg\w+|vegetarians?|vegans?|diabetic|diabetes|pregnant|c?oeliac|celiac"
+        r"|(?:lactose|gluten)[\s-]\w+|asthma\w*)\b[^,;?]*)\s*(?:[,;]|\s(?:so|and|but)\b)[^?]*\?",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^\\W*(?P<fact>(?:你好|您好|对了|那)?[,，]?(?:我|我们|我家|[他她]|孩子|宝宝|女儿|儿子|老公|老婆|爱人|妈妈?|爸爸?|父亲|母亲|老人|客户)[^,，。?？]{0,8}?"
+        "(?:对[^,，。?？]{1,10}过敏|吃素|素食|糖尿病|怀孕|孕妇|高血压|哮喘|乳糖不耐受?|(?:不能吃|不吃(?![饭药了早午晚]))[^,，。?？]{1,8}|忌口[^,，。?？]{0,8})[^,，。?？吗呢]{0,6})"
+        "[,，;；][^。]*[?？吗呢]"
+    ),
+}
+"""Matches a question after a lasting fact about the user: "I'm allergic to nuts, do you have anything without?"."""
 _CLAUSES: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\s*[;,]\s+(?:and\s+|but\s+|also\s+)?|\s+(?:and|but)\s+(?=(?:i|my|we|our|never|don't|please|the)\b)",
@@ -444,7 +458,12 @@ def _is_no_rule(text: str, language: Language) -> bool:
 
 
 def _demanded(text: str, language: Language) -> str:
-    """Return the standing instruction in a question ("could you always ...?"); "" for a plain question."""
+    """Return what lasts in a question: an instruction ("could you always ...?"), or a fact about the user before it.
+
+    Returns "" for a plain question.
+    """
+    if told := _TOLD_BEFORE[language].match(text):
+        return told["fact"]
     if after := _ASKED_AFTER[language].search(text):
         return text[: after.start("tail")]
     if (asked := _ASKED[language].search(text)) and _LASTS[language].search(text):

@@ -79,6 +79,14 @@ _NAME_OF = late_pattern(
     r"\W*(?:The|Our|My)\s(?:[a-z][\w-]*\s){1,3}is\s(?:the\s)?[A-Z][\w-]+(?:\s[A-Z][\w-]+)*\W*$"
 )
 """Matches a sentence that says who or which one something is: "The main contact is Laura."."""
+_CHOICE = late_pattern(
+    r"\W*(?i:(?:ok(?:ay)?|so|then|right|actually|no|sorry|hmm|wait)\b\W*)*(?i:let's|(?:we|i)(?:'ll|'d\s+rather|\s+will)?|)\s*"
+    r"(?i:go(?:ing)?\s+(?:with|for)|take|choose|pick|book|have|rent)\s+(?:the\s+)?[A-Z][\w'&-]+(?:\s+[A-Z][\w'&-]+)*"
+    r"(?:\s+(?i:instead|after\s+all|then|please))*\W*$"
+    r"|\W*(?:(?:好的?|行|算了|不好意思|等等)[,，])?(?:那|就|我们?|咱们?|还是|决定|改|换)*(?:选|定|订|住|租)了?(?![在于为了到])"
+    r"[^,，。改换成为到]{2,8}?(?:吧|了|好了)*\W*$"
+)
+"""Matches a choice that names nothing but what was chosen: "let's go with Hill House", 就订如家吧."""
 _CONDITION = late_pattern(
     r"\b(?:without|unless|until|before|except|only\s+(?:if|when|after|with))\b|除非|未经|没有?.{0,8}前|之前|以前|先.{0,10}再",
     re.IGNORECASE,
@@ -335,12 +343,19 @@ def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
     if not common_terms(mine, theirs) or _are_others(rule, other):
         return False
     if other.negative and rule.act == "state":
-        return not _CONDITION.search(other.plain) and _similar(words, others) >= _SAME_TOPIC
+        # "50 back to Lucy" does not contradict "Lucy can't come any more".
+        more = set(rule.value) - set(other.value)
+        same = not more and not _CONDITION.search(other.plain)
+        return same and _similar(words, others) >= _SAME_TOPIC
+    if rule.kind == "prohibition" and other.kind == "fact" and other.value:
+        return False  # "don't call me" leaves the phone number as it is
     if rule.negative and _STOPS.search(rule.plain):
         return len(common_terms(others, words)) >= _SAME_TOPIC * len(others)
     if _similar(words, others) >= _RESTATED:
         return True
-    own = _own(subject_of(rule.plain, changes=True).topic, others)
+    subject = subject_of(rule.plain, changes=True)
+    forbidden = subject.left if rule.kind == "prohibition" and rule.act == "state" else set[str]()
+    own = _own(subject.topic | forbidden, others)
     return common_terms(theirs, mine) == theirs and not own
 
 
@@ -457,6 +472,8 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
     if _repeats(rule, other):
         return _HALF + max(covered, _HALF)
     if not (mine.topic or _named(rule, other) or common_terms(mine.given, words)):
+        if _CHOICE.match(rule.plain) and _CHOICE.match(other.plain):
+            return _SAME_CLASS / 2
         return _aimed_without_subject(other, mine.left, contested)
     if own or not _can_take_the_place(rule, other, covered):
         return 0.0

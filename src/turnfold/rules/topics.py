@@ -203,6 +203,8 @@ _OPTION = late_pattern(
     re.IGNORECASE,
 )
 _SIGNS = late_pattern(r"[,\s]")
+_DATE_UNITS = frozenset("年月日号")
+"""Characters of a date that say nothing about what takes place then."""
 
 
 def _english(word: str) -> tuple[str, str]:
@@ -233,7 +235,7 @@ def _chinese(run: str) -> tuple[tuple[str, str], ...]:
     left = "".join(rest)
     left = _ZH_STOP.sub(" ", _ZH_NUMBER.sub(" ", left))
     for piece in left.split():
-        if len(piece) == 1:
+        if len(piece) == 1 and piece not in _DATE_UNITS:
             found.append((piece, ""))
         found.extend((first + second, "") for first, second in itertools.pairwise(piece))
     return tuple(found)
@@ -292,6 +294,8 @@ def _unit(found: re.Match[str]) -> str:
         return "@time"
     if unit in _UNITS:
         return _UNITS[unit]
+    if found["unit"] == "May":
+        return "@date"
     return (
         f"@n:{terms_of_words(unit)[-1]}"
         if unit and unit not in _STOP and terms_of_words(unit)
@@ -337,6 +341,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(
             r"^(?!.*\b(?:mother|mom|mum|father|dad|parents?|office|work|company|billing|return|his|her|their|e-?mail|ip|web)\b)"
             r"(?:.*\b(?:my|our|new|shipping|delivery|mailing|home|postal)\s+(?:\w+\s+)?address\b"
+            r"|.*\baddress\s+(?:has\s+|is\s+|just\s+)*(?:changed|different|new)\b"
             r"|.*\b(?:ship|send|deliver)\s+(?:everything|it\s+all|all\b.{0,30}|(?:my\s+)?(?:orders|parcels|packages))\s+to\b)"
             r"|^(?!.*(?:妈|爸|公司|单位|老家|他|她|退货|邮箱|网))(?!.*地址.{0,4}(?:发|给)我)"
             r".*(?:(?:收货|收件|寄送|家庭|送货|邮寄|我的|我家的?|新|现住)地址|搬家了|(?:包裹|快递|东西)(?:都|一律|全部|统一)?[送寄发]到)",
