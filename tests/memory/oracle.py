@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from turnfold.memory import Manifest
-from turnfold.records import Checkpoint, Entry, Message
+from turnfold.records import Checkpoint, Entry, Message, tool
 from turnfold.tokens import TokenCounter
-from turnfold.window import Context, Omission, Outcome, Section, check
+from turnfold.window import NO_RESULT, Context, Omission, Outcome, Section, check
 
 __all__ = ("Books", "Judged", "faults")
 
@@ -219,9 +219,18 @@ def _recency(judged: Judged, books: Books) -> Iterator[str]:
             turn.append(entry)
         if entry.message.role == "user":
             break
-    room = whole if sum(count(entry.message) for entry in turn) <= whole else low
+    answered = {result.call_id for entry in turn for result in entry.message.results}
+
+    def cost(entry: Entry) -> int:
+        """Tokens of a message, and of what is sent in place of results that its calls never got."""
+        missing = [call.id for call in entry.message.calls if call.id not in answered]
+        return count(entry.message) + sum(
+            count(tool(NO_RESULT, tool_call_id=call)) for call in missing
+        )
+
+    room = whole if sum(map(cost, turn)) <= whole else low
     for entry in turn:
-        room -= count(entry.message)
+        room -= cost(entry)
         if room < 0:
             return
         if entry.seq not in shown and not _is_misplaced(context, entry.seq):

@@ -83,6 +83,23 @@ def test_every_context_is_right(kind: str) -> None:
     assert not found, told(found)
 
 
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        (
+            "failed over",
+            1_075_027,
+        ),  # the text of an extract was lost, the note that names it was not
+        ("failed over", 1_057_449),
+        ("failed over", 1_014_654),  # a checkpoint was lost, the entries it covered were not
+        ("cancelled", 1_009_741),  # beside a placeholder for a missing result a turn does not fit
+        ("cancelled", 1_052_633),
+    ],
+)
+def test_schedules_that_once_failed(kind: str, seed: int) -> None:
+    assert not run_schedule(seed, KINDS[kind])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(60 * SCHEDULES.minutes)
 @pytest.mark.parametrize("shard", range(_SHARDS))

@@ -500,11 +500,10 @@ class ConversationCache:
         return read_note(document, WindowNote), document.version if document else 0
 
     async def _read_stand_in(self, note: StandInNote) -> None:
-        if note.upto <= self.folded:
-            self.stand_in = None
-        elif self.stand_in is None or self.stand_in.key != note.key:
-            document = await self.document(STAND_IN, note.key)
-            self.stand_in = StandIn.read(document) if document else None
+        # Read again even if its text is cached: a failover may have lost the text and kept the note that names it.
+        named = note.upto > self.folded
+        document = await self.document(STAND_IN, note.key) if named else None
+        self.stand_in = StandIn.read(document) if document else None
 
     async def document(self, kind: str, key: str) -> Document | None:
         """Read one document of the conversation from the store; return None if it does not exist."""

@@ -654,7 +654,8 @@ class FoldManager:
         """Return the part of a range that no checkpoint covers yet, so that committed steps are not repeated."""
         folder = self.folder
         live = await folder.store.live_checkpoint(folder.scope, folder.conversation)
-        after = max(fold.after, live.upto if live else 0)
+        # Not after `fold.after`: a failover may have lost the checkpoint that covered the entries before it.
+        after = max(fold.cleared, live.upto if live else 0)
         return replace(fold, previous=live, after=after)
 
     async def _claim(self) -> bool:
