@@ -207,10 +207,11 @@ def talk(
             console.print(Text(translated(_NO_MODEL), style="yellow"))
         commands = ChatCommands(memory, console, conversation)
         commands.announce()
+        failed = False
         for line in _lines(console, commands):
             if not commands.run(line):
                 text = line.removeprefix("/") if line.startswith("//") else line
-                _one_turn(console, answerer, commands.conversation, text)
+                failed = not _one_turn(console, answerer, commands.conversation, text) or failed
             if commands.ended:
                 break
         conversation = commands.conversation
@@ -220,6 +221,8 @@ def talk(
         addresses = {name: shown_address(each) if each else None for name, each in shown.items()}
         again = _resume_command(conversation, {"model": model, **addresses})
         console.print(Text("\n" + translated(f"to continue: {again}"), style="dim"))
+    if failed and not sys.stdin.isatty():
+        raise SystemExit(1)  # a program that pipes messages sees that one of them was not answered
 
 
 def say_once(
@@ -338,17 +341,18 @@ def _answerer(memory: Memory, model: ChatModel | None, system: str, console: Con
     )
 
 
-def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str) -> None:
+def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str) -> bool:
+    """Print the answer to a message; return False if there is none because the model failed."""
     try:
         answer = answerer.answer(conversation, line)
     except StoreError:
         raise  # messages cannot be stored, so the chat must end
     except TurnfoldError as error:
         console.print(Text(_error_line(error), style="red"))
-        return
+        return False
     except KeyboardInterrupt:
         console.print(Text("\n" + translated("(stopped; your message is stored)"), style="yellow"))
-        return
+        return True
     if isinstance(answerer, Quotes):
         shown = shown_answer(answer) or translated("(no matching earlier message; stored)")
         console.print(Text(shown))
@@ -356,6 +360,7 @@ def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str
         console.print()
     if answerer.receipt is not None:
         console.print(Text(budget_line(answerer.receipt), style="dim"))
+    return True
 
 
 def _conversation(memory: Memory, name: str | None) -> str:
@@ -384,9 +389,9 @@ class ChatCommands:
             "/session": (
                 "ID",
                 label("go on in another session; @last is the one changed last"),
-                self._go,
+                self._switch,
             ),
-            "/new": ("", label("begin a new session"), self._go),
+            "/new": ("", label("begin a new session"), self._begin),
             "/quit": ("", label("end the chat, as Ctrl-D does"), self._quit),
         }
 
@@ -469,7 +474,13 @@ class ChatCommands:
         made = self._session.fold()
         self._say(f"folded up to #{made.upto}" if made else "nothing to fold")
 
-    def _go(self, text: str) -> None:
+    def _switch(self, text: str) -> None:
+        if not text:
+            raise InvalidOption("/session needs an id: /session @last; /new begins a new session")
+        self.conversation = _conversation(self._memory, text)
+        self.announce()
+
+    def _begin(self, text: str) -> None:
         self.conversation = _conversation(self._memory, text or None)
         self.announce()
 

@@ -60,6 +60,9 @@ _ERRORS: Final[Mapping[str, str]] = {
     "{model} needs a key: set {name}, or name a server of your own with --base-url; without --model, chat works "
     "offline": "{model} 需要密钥：请设置 {name}，或用 --base-url 指明自己的服务器；不带 --model 时 chat 可离线使用",
     "/recall needs words: /recall spare key": "/recall 后面要有词语，例如：/recall 备用钥匙",
+    "/session needs an id: /session @last; /new begins a new session": (
+        "/session 后面要有会话 id，例如：/session @last；新建会话用 /new"
+    ),
     "give exactly one of: a session, --user, --all, --verify": "请只给出其中一个：会话、--user、--all、--verify",
     "--entry and --reason erase one entry: give the session and --entry": (
         "--entry 与 --reason 用于删除一条记录：请给出会话与 --entry"
@@ -143,6 +146,9 @@ _ERRORS: Final[Mapping[str, str]] = {
     "no call {name} in {session}: {reason}": "{session} 中没有调用 {name}：{reason}",
     "calls are numbered from 1 to {calls}": "调用的编号从 1 到 {calls}",
     "it has no calls yet": "它还没有调用",
+    "call 1 of {session} is the first call, so there is no call before it to compare with: name two calls": (
+        "{session} 的第 1 次调用之前没有别的调用可供对比：请给出两次调用"
+    ),
     "session {session} has {calls} calls, so there is no {name}": (
         "会话 {session} 有 {calls} 次调用，因此没有 {name}"
     ),

@@ -29,6 +29,7 @@ from turnfold.cli.output import (
     without_controls,
 )
 from turnfold.cli.store import LAST, PREVIOUS, find_call, open_session
+from turnfold.errors import NotFound
 from turnfold.inspect import (
     CallDiff,
     CallPoint,
@@ -124,7 +125,12 @@ def compare_calls(
         second = find_call(at, after or before or LAST)
         numbers = drive(call_numbers(at.session.awaiting))
         if after is None and before is not None:
-            first = list(numbers)[max(numbers[second] - 2, 0)]
+            if numbers[second] == 1:
+                raise NotFound(
+                    f"call 1 of {at.session.id!r} is the first call, so there is no call before it to compare with: "
+                    "name two calls"
+                )
+            first = list(numbers)[numbers[second] - 2]
         else:
             first = find_call(at, before or PREVIOUS)
         return diff_calls(at.session.explain(first), at.session.explain(second), numbers)

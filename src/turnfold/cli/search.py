@@ -214,7 +214,7 @@ def show_recalled(recalled: RecallScreen, *, json: bool) -> None:
         return
     console = make_console()
     if not recalled.recalled:
-        console.print(Text(f"{label('nothing found')}{colon()}{printable(recalled.session)}"))
+        console.print(Text(f"{label('nothing found')}{colon()}{printable(recalled.query)}"))
     elif recalled.tokens is not None:
         for line in recalled.text.splitlines():
             console.print(Text(printable(line)))

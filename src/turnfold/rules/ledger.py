@@ -472,9 +472,7 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
     if _repeats(rule, other):
         return _HALF + max(covered, _HALF)
     if not (mine.topic or _named(rule, other) or common_terms(mine.given, words)):
-        if _CHOICE.match(rule.plain) and _CHOICE.match(other.plain):
-            return _SAME_CLASS / 2
-        return _aimed_without_subject(other, mine.left, contested)
+        return _aimed_without_subject(rule, other, mine.left, contested)
     if own or not _can_take_the_place(rule, other, covered):
         return 0.0
     return covered + bool(contested) if covered >= (_THIRD if contested else _HALF) else 0.0
@@ -513,8 +511,12 @@ def _can_take_the_place(rule: StandingRule, other: StandingRule, covered: float)
     return valued <= _NAMED_CLASSES and bool(subject_of(other.plain).given) and covered >= 1
 
 
-def _aimed_without_subject(other: StandingRule, left: Iterable[str], contested: set[str]) -> float:
+def _aimed_without_subject(
+    rule: StandingRule, other: StandingRule, left: Iterable[str], contested: set[str]
+) -> float:
     """Return the score of a change that does not name what it changes: "make it 14 days instead of 7"."""
+    if _CHOICE.match(rule.plain) and _CHOICE.match(other.plain):
+        return _SAME_CLASS / 2
     if not contested or is_wish_of_others(other.plain):
         return 0.0
     if other.negative and not _LIMIT.search(other.plain):

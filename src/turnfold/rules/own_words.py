@@ -70,7 +70,8 @@ _LABEL = late_pattern(
     r"|meeting|launch|release|team|project|version|branch|framework|server|agreed|decided|dates?|times?|place|venue|owner|port|database|also|please|so|ok|okay|hi|hello|hey"
     r"|规则|要求|注意(?:事项)?|约定|决定|偏好|待办|任务|提醒|原则|规范|更正|更新|备注|说明|限制|条件"
     r"|另外|重要|结论|最终|事实"
-    r"|(?:delivery |shipping |home |billing |e-?mail |postal |phone |contact |my )*(?:address|phone|number|e-?mail)|birthday|allerg(?:y|ies)"
+    r"|(?:delivery |shipping |home |billing |e-?mail |postal |phone |contact |my )*(?:address|phone|number|e-?mail)"
+    r"|birthday|allerg(?:y|ies)"
     r"|[\u4e00-\u9fff]{0,4}(?:地址|电话|手机号?|号码|邮箱|抬头|税号|日期|联系方式|生日|过敏史?)"
     r"|预算|截止(?:日期|时间)?|时间|地点|语言|格式|风格|语气|名字|姓名|职业|忌口|补充|请|你好|好|目标|安排|计划)$",
     re.IGNORECASE,
