@@ -92,6 +92,8 @@ def test_every_context_is_right(kind: str) -> None:
         ),  # the text of an extract was lost, the note that names it was not
         ("failed over", 1_057_449),
         ("failed over", 1_014_654),  # a checkpoint was lost, the entries it covered were not
+        ("failed over", 1_092_639),  # nothing of the conversation was left
+        ("interrupted pair", 1_023_654),  # a model answered only when all was quiet
         ("cancelled", 1_009_741),  # beside a placeholder for a missing result a turn does not fit
         ("cancelled", 1_052_633),
     ],

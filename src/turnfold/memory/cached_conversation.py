@@ -607,7 +607,8 @@ class ConversationCache:
     async def _missing_error(self) -> TurnfoldError:
         """Return the error for a missing entry: its conversation was erased, or the store lost entries."""
         head = await self.store.head(self.scope, self.conversation)
-        if head.seq:
+        # An erased conversation keeps its generation; without one, a failover lost its beginning too.
+        if head.seq or not head.generation:
             return _HistoryChanged(
                 f"conversation {self.conversation!r} lost entries that were read before: its store was restored or "
                 "failed over. Read it again"
