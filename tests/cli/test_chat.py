@@ -201,7 +201,7 @@ def test_an_error_in_a_turn_is_told_and_the_chat_goes_on(tmp_path: Path) -> None
     with StrictServer([Refuse(401, "bad key"), Say("hello again")]) as server:
         given = ["--model", "m", "--base-url", f"{server.url}/v1", "--store", address(tmp_path)]
         talked = RUN.invoke(app, ["chat", *given, "--session", "花 园"], input="one\ntwo\n")
-        assert talked.exit_code == 1, talked.output  # the input is not a terminal
+        assert talked.exit_code == 4, talked.output  # the input is not a terminal
         assert "ModelFailed: m refused the call (HTTP 401" in talked.output
         assert "hello again" in talked.output
         assert f"turnfold chat '花 园' {' '.join(given)}" in talked.output

@@ -222,7 +222,7 @@ def talk(
         again = _resume_command(conversation, {"model": model, **addresses})
         console.print(Text("\n" + translated(f"to continue: {again}"), style="dim"))
     if failed and not sys.stdin.isatty():
-        raise SystemExit(1)  # a program that pipes messages sees that one of them was not answered
+        raise SystemExit(4)  # a program that pipes messages sees that one of them was not answered
 
 
 def say_once(
