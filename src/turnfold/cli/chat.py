@@ -25,7 +25,7 @@ from rich.text import Text
 
 from turnfold.agent import Agent, Event, Sending, TextCame
 from turnfold.budget import Budget
-from turnfold.cli.exit_codes import error_text
+from turnfold.cli.exit_codes import ExitCode, error_text
 from turnfold.cli.labels import colon, is_chinese, known_label, label, translated, with_singulars
 from turnfold.cli.output import printable, without_controls
 from turnfold.cli.store import (
@@ -222,7 +222,9 @@ def talk(
         again = _resume_command(conversation, {"model": model, **addresses})
         console.print(Text("\n" + translated(f"to continue: {again}"), style="dim"))
     if failed and not sys.stdin.isatty():
-        raise SystemExit(4)  # a program that pipes messages sees that one of them was not answered
+        raise SystemExit(
+            ExitCode.FAILED
+        )  # a program that pipes messages sees that one of them was not answered
 
 
 def say_once(
