@@ -294,6 +294,10 @@ def test_the_last_session_is_gone_on_with(tmp_path: Path) -> None:
     assert "(0 entries)" in moved
     with Memory(address(tmp_path)) as memory:
         assert len(memory.session("first").history()) == 2
+    unnamed = chatting(tmp_path, "/session\nfour\n", "--session", "second")
+    assert "/session needs an id" in unnamed
+    with Memory(address(tmp_path)) as memory:
+        assert [each.message.text for each in memory.session("second").history()] == ["two", "four"]
     empty = RUN.invoke(app, ["chat", "--store", "sqlite://", "--session", "@last", "--once", "x"])
     assert empty.exit_code == 3
 

@@ -83,6 +83,12 @@ def test_how_a_command_ends_is_told_by_its_code(store: str, name: str) -> None:
     assert invoke([*arguments, "--store", store]).exit_code == code
 
 
+def test_a_recall_that_finds_nothing_repeats_what_was_asked(store: str) -> None:
+    asked = ["recall", SHORT, "zzqqxx", "--store", store]
+    assert "nothing found: zzqqxx" in invoke(asked).stdout
+    assert "没有找到：zzqqxx" in invoke(asked, TURNFOLD_LANG="zh").stdout
+
+
 @pytest.mark.parametrize("width", ["40", "200"])
 def test_no_escape_codes_without_a_terminal(
     store: str, width: str, monkeypatch: pytest.MonkeyPatch

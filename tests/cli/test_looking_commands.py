@@ -392,6 +392,9 @@ def test_calls_are_named_by_number_id_or_place(store: str, memory: Memory) -> No
     assert shown[-1] == f"the newest 4 of {len(made)} calls; -n shows more"
     assert shown[-2].split()[:2] == [str(len(made)), str(made[-1].seq)]
     assert invoke(["diff", LONG, "4", "--store", store]).stdout.startswith("call 3 -> 4 · ")
+    first = invoke(["diff", LONG, "1", "--store", store])
+    assert first.exit_code == 3
+    assert f"call 1 of {LONG!r} is the first call" in " ".join(first.stderr.split())
     for name in ("0", str(len(made) + 1), "999-0"):
         missing = invoke(["explain", LONG, name, "--store", store])
         assert missing.exit_code == 3

@@ -132,6 +132,9 @@ def test_a_change_of_mind_ends_the_old_rule_and_no_other(before: str, after: str
         ("那改到 12 月 5 日周六吧。", "可以，12 月 2 日下午我在。"),
         ("Lucy can't come any more.", "Yes, 50 back to Lucy."),
         ("Let's go with Larpool House.", "Actually, book the train to York."),
+        ("就选红色吧。", "还是订全季吧。"),
+        ("就订红色吧。", "还是订全季吧。"),
+        ("那就定周三吧。", "还是订全季吧。"),
     ],
 )
 def test_what_is_about_another_thing_is_kept(first: str, second: str) -> None:

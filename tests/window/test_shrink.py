@@ -122,6 +122,20 @@ class TestUnusualLines:
         found = unusual_lines(text, 0, len(text))
         assert [text[each.start : each.stop] for each in found] == [line]
 
+    @pytest.mark.parametrize("line", ["10:07 ERROR disk /dev/sdb1 is full", "10:07 磁盘写入失败"])
+    def test_a_failure_is_found_however_long_the_log_is(self, line: str) -> None:
+        usual = ["10:00 INFO request 4711 served in 12 ms"] * 60_000
+        text = "\n".join([*usual[:30_000], line, *usual[30_000:]])
+        found = unusual_lines(text, 0, len(text))
+        assert len(text) > 2_000_000
+        assert [text[each.start : each.stop] for each in found] == [line]
+        assert line in shrink_message(answers("a", text=text), 400, EXACT).text
+
+    def test_a_text_whose_first_line_is_endless_has_no_words_to_compare(self) -> None:
+        text = "\n".join(["x" * 600_000, *["all is well"] * 20, "fatal: all is lost"])
+        [found] = unusual_lines(text, 0, len(text))
+        assert text[found.start : found.stop] == "fatal: all is lost"
+
     @pytest.mark.parametrize("language", ODD)
     def test_a_log_of_nothing_but_usual_lines_has_none(self, language: str) -> None:
         text = records(language)

@@ -211,7 +211,8 @@ def talk(
         for line in _lines(console, commands):
             if not commands.run(line):
                 text = line.removeprefix("/") if line.startswith("//") else line
-                failed = not _one_turn(console, answerer, commands.conversation, text) or failed
+                if not _one_turn(console, answerer, commands.conversation, text):
+                    failed = True
             if commands.ended:
                 break
         conversation = commands.conversation
@@ -222,9 +223,8 @@ def talk(
         again = _resume_command(conversation, {"model": model, **addresses})
         console.print(Text("\n" + translated(f"to continue: {again}"), style="dim"))
     if failed and not sys.stdin.isatty():
-        raise SystemExit(
-            ExitCode.FAILED
-        )  # a program that pipes messages sees that one of them was not answered
+        # A program that pipes messages sees that one of them was not answered.
+        raise SystemExit(ExitCode.FAILED)
 
 
 def say_once(
@@ -479,8 +479,7 @@ class ChatCommands:
     def _switch(self, text: str) -> None:
         if not text:
             raise InvalidOption("/session needs an id: /session @last; /new begins a new session")
-        self.conversation = _conversation(self._memory, text)
-        self.announce()
+        self._begin(text)
 
     def _begin(self, text: str) -> None:
         self.conversation = _conversation(self._memory, text or None)

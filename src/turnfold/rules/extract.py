@@ -263,7 +263,7 @@ _ASKED_AFTER: dict[Language, re.Pattern[str]] = {
 _TOLD_BEFORE: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^\W*(?P<fact>(?:(?:and|so|hi|hello|hey|also|but|ok(?:ay)?)\b\W*)*(?:i'?m|i\s+am|we're|we\s+are|my\s+\w+(?:\s+\w+)?(?:'s|\s+is|\s+are)|i\s+have|my\s+\w+\s+has)\s+"
-        r"(?:(?:very|severely|also|both|a|an|strict|type\s+\d)\s+)*(?:allerg\w+|vegetarians?|vegans?|diabetic|diabetes|pregnant|c?oeliac|celiac"
+        r"(?:(?:very|severely|also|both|a|an|strict|type\s+\d)\s+)*(?:allerg\w+|vegetarians?|vegans?|diabetic|diabetes|pregnant|co?eliac"
         r"|(?:lactose|gluten)[\s-]\w+|asthma\w*)\b[^,;?]*)\s*(?:[,;]|\s(?:so|and|but)\b)[^?]*\?",
         re.IGNORECASE,
     ),

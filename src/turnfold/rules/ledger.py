@@ -83,7 +83,7 @@ _CHOICE = late_pattern(
     r"\W*(?i:(?:ok(?:ay)?|so|then|right|actually|no|sorry|hmm|wait)\b\W*)*(?i:let's|(?:we|i)(?:'ll|'d\s+rather|\s+will)?|)\s*"
     r"(?i:go(?:ing)?\s+(?:with|for)|take|choose|pick|book|have|rent)\s+(?:the\s+)?[A-Z][\w'&-]+(?:\s+[A-Z][\w'&-]+)*"
     r"(?:\s+(?i:instead|after\s+all|then|please))*\W*$"
-    r"|\W*(?:(?:好的?|行|算了|不好意思|等等)[,，])?(?:那|就|我们?|咱们?|还是|决定|改|换)*(?:选|定|订|住|租)了?(?![在于为了到])"
+    r"|\W*(?:(?:好的?|行|算了|不好意思|等等)[,，])?(?:那|就|我们?|咱们?|还是|决定|改|换)*(?P<verb>[选定订住租])了?(?![在于为了到])"
     r"[^,，。改换成为到]{2,8}?(?:吧|了|好了)*\W*$"
 )
 """Matches a choice that names nothing but what was chosen: "let's go with Hill House", 就订如家吧."""
@@ -515,7 +515,7 @@ def _aimed_without_subject(
     rule: StandingRule, other: StandingRule, left: Iterable[str], contested: set[str]
 ) -> float:
     """Return the score of a change that does not name what it changes: "make it 14 days instead of 7"."""
-    if _CHOICE.match(rule.plain) and _CHOICE.match(other.plain):
+    if _is_other_choice(rule, other):
         return _SAME_CLASS / 2
     if not contested or is_wish_of_others(other.plain):
         return 0.0
@@ -527,6 +527,18 @@ def _aimed_without_subject(
     if gone:
         return _SAME_CLASS if not gone.isdisjoint(other.value) else 0.0
     return _SAME_CLASS / 2 if contested - _NO_TOPIC else 0.0
+
+
+def _is_other_choice(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if both rules only name what was chosen, and can be choices of one thing.
+
+    A colour is chosen for something else than a hotel; so is, in Chinese, what is chosen with another verb.
+    """
+    chosen, before = _CHOICE.match(rule.plain), _CHOICE.match(other.plain)
+    if not (chosen and before) or _valued(rule) != _valued(other):
+        return False
+    verbs = {(each["verb"] or "").replace("定", "订") for each in (chosen, before)}
+    return len(verbs) == 1
 
 
 def _share(wanted: set[str], there: set[str]) -> float:

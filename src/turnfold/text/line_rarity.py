@@ -29,7 +29,7 @@ class UnusualLine(NamedTuple):
 _FEWEST_LINES = 12
 """Fewest lines of a text in which some are looked for."""
 _LONGEST = 500_000
-"""Most characters that are looked at."""
+"""Number of characters at the beginning of a text whose lines are compared; after them only failures are found."""
 _LONGEST_LINE = 300
 """Most characters of a line that is returned."""
 _MOST_SHARE = 0.1
@@ -52,17 +52,16 @@ _FAILURE = late_pattern(
 
 def unusual_lines(text: str, start: int, stop: int) -> list[UnusualLine]:
     """Return the unusual lines that lie wholly between `start` and `stop`, the most unusual first."""
-    lines = _lines(text[:_LONGEST])
+    lines = _lines(text)
     if len(lines) < _FEWEST_LINES:
         return []
-    words = [_words(text[first:last]) for first, last in lines]
-    scores = _scores(words)
+    scores = _scores([_words(text[first:last]) for first, last in lines if last <= _LONGEST])
+    usual = max(median(scores or (0.0,)) * _TIMES_MEDIAN, _LEAST_SCORE)
+    if sum(score > usual for score in scores) > _most(scores):
+        scores = []
+    scores += [0.0] * (len(lines) - len(scores))
     failures = [bool(_FAILURE.search(text[first:last].lower())) for first, last in lines]
-    most = max(1, int(len(lines) * _MOST_SHARE))
-    usual = max(median(scores) * _TIMES_MEDIAN, _LEAST_SCORE)
-    if sum(score > usual for score in scores) > most:
-        scores = [0.0] * len(lines)
-    if sum(failures) <= most:
+    if sum(failures) <= _most(failures):
         scores = [
             score + _FAILURE_SCORE * failed for score, failed in zip(scores, failures, strict=True)
         ]
@@ -72,6 +71,11 @@ def unusual_lines(text: str, start: int, stop: int) -> list[UnusualLine]:
         if score > usual and start <= first and last <= stop and last - first <= _LONGEST_LINE
     ]
     return sorted(found, key=lambda line: (-line.score, line.start))
+
+
+def _most(lines: Sequence[object]) -> int:
+    """Return how many of these lines can be unusual."""
+    return max(1, int(len(lines) * _MOST_SHARE))
 
 
 def _lines(text: str) -> list[tuple[int, int]]:
