@@ -67,7 +67,7 @@ from turnfold.memory.config import CompactionMode, FoldMode
 from turnfold.memory.folding import FoldCall
 from turnfold.memory.embedding_index import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config, option_advice
-from turnfold.memory.memory_search import SearchResult
+from turnfold.memory.recall import SearchResult
 from turnfold.memory.pins_and_state import AsyncState
 from turnfold.memory.session import AsyncSession, SessionStatus
 from turnfold.memory.summary_writers import Summaries
@@ -119,7 +119,7 @@ from turnfold.runtime import drive
         imports="""
 from collections.abc import Callable, Sequence
 
-from turnfold.agent.events import AgentReply, Event
+from turnfold.agent.loop import AgentReply, Event
 from turnfold.agent.loop import AsyncAgent, Workspace, blocking_memory
 from turnfold.agent.function_tools import Tool
 from turnfold.findings import FindingRule, RuleSource

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from bench.extract_fidelity import data_folder  # noqa: E402
 from tests.rules.generator import TALK, half_of, planted, read_pairs, read_sentences  # noqa: E402
-from turnfold.rules.classifier import KIND_SCALE, KINDS, MIDDLE, SCALE, WEIGHTS  # noqa: E402
+from turnfold.rules.act_classifier import KIND_SCALE, KINDS, MIDDLE, SCALE, WEIGHTS  # noqa: E402
 from turnfold.rules.own_words import own_sentences  # noqa: E402
 from turnfold.rules.sentence_features import chinese_features, english_features  # noqa: E402
 

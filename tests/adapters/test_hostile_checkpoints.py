@@ -31,8 +31,7 @@ from tests.adapters.hostile_checkpoints import (
 from tests.stores.audit import nothing_runs
 from turnfold import Memory
 from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.checkpoints.safe_types import safe_names
-from turnfold.adapters.langchain.checkpoints.serializer import StrictSerializer
+from turnfold.adapters.langchain.checkpoints.serializer import StrictSerializer, safe_names
 from turnfold.errors import InvalidRecord
 
 KNOWN = {"numpy", *(module for _, module, _ in safe_names())}

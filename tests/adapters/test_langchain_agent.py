@@ -46,7 +46,7 @@ from tests.adapters.langchain_agents import (
 )
 from turnfold import AsyncMemory, Budget, Memory
 from turnfold.adapters.langchain import TurnfoldSaver, turnfold_middleware
-from turnfold.adapters.langchain.model_requests import GraphView
+from turnfold.adapters.langchain.middleware import GraphView
 from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.tokens import counter_for
 

@@ -45,8 +45,7 @@ from tests.adapters.langchain_agents import Watched, asked, calling, thread
 from tests.sizes import examples
 from turnfold import Memory
 from turnfold.adapters.langchain import TurnfoldSaver
-from turnfold.adapters.langchain.checkpoints.safe_types import safe_names
-from turnfold.adapters.langchain.checkpoints.serializer import StrictSerializer
+from turnfold.adapters.langchain.checkpoints.serializer import StrictSerializer, safe_names
 from turnfold.errors import InvalidOption, InvalidRecord
 
 

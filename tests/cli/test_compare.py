@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from turnfold import Budget, Message, assistant, system, tool, user
-from turnfold.cli.demo.comparison import cached_tokens, compare, newest, tally
-from turnfold.cli.demo.replay import replay
-from turnfold.cli.demo.sample import Sample, load_sample
+from turnfold.cli.demo.replay import (
+    Sample,
+    cached_tokens,
+    compare,
+    load_sample,
+    newest,
+    replay,
+    tally,
+)
 from turnfold.records import as_message
 from turnfold.tokens import counter_for
 

@@ -17,9 +17,8 @@ from tests.cli.seeded import LONG, SHORT, seed
 from tests.house.source_tree import ROOT
 from turnfold import Memory, errors
 from turnfold.cli.app import app
-from turnfold.cli.chinese_faults import FAULTS, PROBLEMS
 from turnfold.cli.chinese_help import COMMANDS, ERRORS, OPTIONS
-from turnfold.cli.chinese_messages import MESSAGES
+from turnfold.cli.chinese_messages import FAULTS, MESSAGES, PROBLEMS
 from turnfold.cli.demo.labels import language_of
 from turnfold.cli.exit_codes import error_text
 from turnfold.cli.labels import problem_label, translated

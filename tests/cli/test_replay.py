@@ -16,8 +16,7 @@ import pytest
 
 from turnfold import Budget, Memory
 from turnfold.cli.demo import replay as replay_module
-from turnfold.cli.demo.replay import CONVERSATION, Step, replay
-from turnfold.cli.demo.sample import load_sample
+from turnfold.cli.demo.replay import CONVERSATION, Step, load_sample, replay
 from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.tokens import counter_for
 from turnfold.window import Anchor, Context, Outcome, Rule, Section, Violation

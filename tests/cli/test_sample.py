@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.house.source_tree import PACKAGE
-from turnfold.cli.demo.sample import load_sample, pinned_by
+from turnfold.cli.demo.replay import load_sample, pinned_by
 from turnfold.tokens import counter_for
 
 FOLDER = PACKAGE / "cli" / "demo"

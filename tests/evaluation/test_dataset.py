@@ -12,7 +12,7 @@ import pytest
 from turnfold import user
 from turnfold.errors import InvalidExport, NotFound
 from turnfold.evaluation import EvalQuestion, EvalRule, read_set, sample_set
-from turnfold.evaluation import dataset as dataset_module
+from turnfold.evaluation import trials as dataset_module
 
 LINE: dict[str, Any] = {
     "conversation_id": "trip",

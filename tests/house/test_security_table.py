@@ -120,8 +120,8 @@ _FORMATS = frozenset(
 _CALLS = frozenset("eval exec compile __import__".split())
 _BY_NAME = {
     "turnfold._lazy_loading": "names and modules of this package, listed in its source",
-    "turnfold.adapters.langchain.checkpoints.safe_types": "a table of types that only hold values",
-    "turnfold.adapters.langchain.checkpoints.serializer": "a class that the program itself listed in allowed_types",
+    "turnfold.adapters.langchain.checkpoints.serializer": "a table of types that only hold values, and classes that "
+    "the program itself listed in allowed_types",
     "turnfold.evaluation.library_peers": "libraries that are compared, named in the source",
     "turnfold.evaluation.peers": "a table of the module",
 }

@@ -15,7 +15,7 @@ from turnfold import Budget, Memory, Session
 from turnfold.errors import BudgetTooSmall, InvalidOption, InvalidRecord
 from turnfold.findings import render as findings_module
 from turnfold.fold import prompt as prompt_module
-from turnfold.fold import summary_speakers as speakers_module
+from turnfold.fold import summary_input as speakers_module
 from turnfold.memory import ModelWriter
 from turnfold.memory import prompt_tail as tail_module
 from turnfold.search import result_texts as passages_module

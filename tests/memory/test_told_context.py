@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from turnfold import AsyncMemory, AsyncSession, Budget
 from turnfold.adapters._common import context_with_system
-from turnfold.adapters._common import system_prompt as module
+from turnfold.adapters._common import fitted_history as module
 from turnfold.errors import Conflict
 from turnfold.tokens import counter_for
 from turnfold.window import Section, may_be_shrunk_from, shrink_text

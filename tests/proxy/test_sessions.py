@@ -16,7 +16,7 @@ from tests.proxy.test_transparency import CHAT, chat, said
 from tests.service.running import make_tokens
 from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.proxy import ProxyOptions, make_proxy
-from turnfold.proxy.session_ids import session_id, split_path
+from turnfold.proxy.conversations import session_id, split_path
 
 UUID = "54c1eb09-bc4c-4d2f-98eb-6d2ab2d5e2fe"
 NEW_USER = json.dumps({"device_id": "d", "account_uuid": "", "session_id": UUID})

@@ -21,8 +21,8 @@ from turnfold.budget import Budget
 from turnfold.errors import LimitExceeded
 from turnfold.memory import AsyncMemory
 from turnfold.memory import folding as folding_module
-from turnfold.memory import memory_search as search_module
 from turnfold.memory import recall as recall_module
+from turnfold.memory import recall as search_module
 from turnfold.records import user
 from turnfold.runtime import AsyncRuntime
 from turnfold.service import Limits, ServiceOptions, make_state

@@ -23,7 +23,7 @@ from turnfold.api import AnyOperation, Nothing
 from turnfold.findings import store as findings_module
 from turnfold.records import repeated_name
 from turnfold.service import Limits, ServiceOptions
-from turnfold.service.routes import TABLE, messages, session_reads
+from turnfold.service.routes import TABLE, sessions
 from turnfold.service.routes import workspace_snapshots as snapshots
 from turnfold.workspace_snapshots import history as history_module
 from turnfold.workspace_snapshots import recall as recall_module
@@ -250,7 +250,7 @@ def test_a_page_of_large_entries_ends_early_and_the_client_reads_on(service: Run
         for text in texts:
             client.post("/v1/sessions/large/assistant", json={"content": text})
         first = client.get("/v1/sessions/large/messages?limit=1000")
-        assert len(first.content) <= session_reads._PAGE_BYTES + 10_000
+        assert len(first.content) <= sessions._PAGE_BYTES + 10_000
         page = first.json()
         assert page["next"] == page["entries"][-1]["seq"] == 5
         last = client.get("/v1/sessions/large/messages?limit=1000&after=10").json()
@@ -277,7 +277,7 @@ def test_a_page_of_large_calls_ends_early_and_the_client_reads_on(service: Runni
 def test_one_entry_larger_than_a_page_is_a_page(
     service: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_reads, "_PAGE_BYTES", 10)
+    monkeypatch.setattr(sessions, "_PAGE_BYTES", 10)
     with service.client() as client:
         for text in ("one", "two"):
             client.post("/v1/sessions/small/user", json={"content": text})
@@ -306,8 +306,8 @@ def test_metadata_of_large_snapshots_is_read_a_few_at_a_time(
 
 
 COMPUTED: dict[str, tuple[Any, str]] = {
-    "messages are read": (messages, "_messages"),
-    "a turn is written": (session_reads, "entry_form"),
+    "messages are read": (sessions, "_messages"),
+    "a turn is written": (sessions, "entry_form"),
     "a snapshot is read": (snapshots, "snapshot_value"),
     "a snapshot is packed": (history_module, "pack"),
     "a snapshot is unpacked": (storage_module, "unpack"),

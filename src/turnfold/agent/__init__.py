@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from turnfold.agent._sync import Agent
-from turnfold.agent.events import (
+from turnfold.agent.function_tools import Tool, as_tool
+from turnfold.agent.loop import (
     AgentReply,
     Answered,
+    AsyncAgent,
     Event,
     Sending,
     TextCame,
     ToolDone,
     ToolStarted,
+    Workspace,
 )
-from turnfold.agent.function_tools import Tool, as_tool
-from turnfold.agent.loop import AsyncAgent, Workspace
 from turnfold.agent.memory_tool import memory_tool
 
 __all__ = (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from turnfold.agent.events import AgentReply, Event
 from turnfold.agent.function_tools import Tool
-from turnfold.agent.loop import AsyncAgent, Workspace, blocking_memory
+from turnfold.agent.loop import AgentReply, AsyncAgent, Event, Workspace, blocking_memory
 from turnfold.findings import FindingRule, RuleSource
 from turnfold.memories import MemoryModule
 from turnfold.memory import Memory, RecallMode

@@ -22,19 +22,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import CoroutineType, GeneratorType
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 import msgspec
 
-from turnfold.agent.events import (
-    AgentReply,
-    Answered,
-    Event,
-    Sending,
-    TextCame,
-    ToolDone,
-    ToolStarted,
-)
 from turnfold.agent.function_tools import Tool, ToolRefused, as_tool
 from turnfold.budget import Budget
 from turnfold.errors import (
@@ -65,15 +56,79 @@ from turnfold.window import Context
 from turnfold.wire import ENDING, ToolOutcome, WireFormat, described, encodable, outcome_of
 
 __all__ = (
+    "AgentReply",
+    "Answered",
     "AsyncAgent",
+    "Event",
+    "Sending",
+    "TextCame",
     "ToolCache",
+    "ToolDone",
     "ToolRun",
+    "ToolStarted",
     "Workspace",
     "WorkspaceMemory",
     "awaiting_memory",
     "blocking_memory",
     "failure",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Event: a context is about to be sent to the model."""
+
+    step: int
+    """Number of the model call in this run, from 1."""
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class TextCame:
+    """Event: a piece of the answer's text arrived."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Event: the model answered, and its answer is in the log."""
+
+    step: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """Event: a tool is about to run."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDone:
+    """Event: a tool ended, and its result is in the log."""
+
+    call: ToolCall
+    result: str
+    failed: bool
+    served: bool = False
+    """True if the result comes from memory and the tool was not called."""
+
+
+Event: TypeAlias = Sending | TextCame | Answered | ToolStarted | ToolDone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReply:
+    """The final answer of an agent."""
+
+    text: str
+    answer: Answer
+    steps: int
+    """How often the model was called; 0 if the answer is one that an earlier run with the same `client_id` stored."""
+    context: Context
+    """The last context that was sent; if the model was not called, what a call would send now."""
 
 
 class ToolRun:

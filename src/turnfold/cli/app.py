@@ -22,8 +22,7 @@ from turnfold.cli.exit_codes import report_errors
 from turnfold.cli.labels import problem_label, translated
 from turnfold.cli.mcp import mcp
 from turnfold.cli.proxy import proxy
-from turnfold.cli.serve import serve, tokens
-from turnfold.cli.ui import ui
+from turnfold.cli.serve import serve, tokens, ui
 from turnfold.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def demo(
 
         typer.echo(report_text(budget, keep=keep))
         return
-    from turnfold.cli.demo.show import show
+    from turnfold.cli.demo.report import show
 
     shown_in = language.value if language is not None else None
     show(budget, language=shown_in, fast=fast, keep=keep)

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from turnfold.cli.chinese_faults import FAULTS, PROBLEMS
-from turnfold.cli.chinese_messages import MESSAGES
+from turnfold.cli.chinese_messages import FAULTS, MESSAGES, PROBLEMS
 from turnfold.cli.demo.labels import language_of
 from turnfold.inspect import translate_reason
 

@@ -72,7 +72,7 @@ def proxy(
     from turnfold.cli.store import address_of, default_store, encryption_keys
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("turnfold.proxy.runner").setLevel(logging.INFO)  # logs the address
+    logging.getLogger("turnfold.proxy.app").setLevel(logging.INFO)  # logs the address
     with report_errors():
         from turnfold.proxy import ProxyOptions, run_proxy
         from turnfold.service import Limits

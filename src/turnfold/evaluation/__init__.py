@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from turnfold.evaluation.dataset import (
-    EvalConversation,
-    EvalQuestion,
-    EvalRule,
-    read_set,
-    sample_set,
-)
 from turnfold.evaluation.measures import (
     MeasuredCall,
     call_positions,
@@ -26,12 +19,17 @@ from turnfold.evaluation.peers import (
     peer_names,
 )
 from turnfold.evaluation.trials import (
+    EvalConversation,
+    EvalQuestion,
+    EvalRule,
     Evaluation,
     EvaluationRow,
     EvaluationTrial,
     FoldPoint,
     evaluate,
+    read_set,
     run_trial,
+    sample_set,
 )
 
 __all__ = (

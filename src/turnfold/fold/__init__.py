@@ -22,8 +22,7 @@ from turnfold.fold.prompt import (
     prefix_shows,
     split_to_fit,
 )
-from turnfold.fold.summary_input import Passage, ReadCache, passages_of
-from turnfold.fold.summary_speakers import as_summary, split_prefix
+from turnfold.fold.summary_input import Passage, ReadCache, as_summary, passages_of, split_prefix
 
 __all__ = (
     "DEFAULT_PROMPT",

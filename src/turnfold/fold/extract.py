@@ -24,27 +24,28 @@ from typing import Literal
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
-from turnfold.fold.fragments import SummaryPiece, idle_rows, own_words, short_answers
 from turnfold.fold.sentence_scores import (
+    SummaryPiece,
     form_of,
+    idle_rows,
     is_outcome,
     is_question,
+    own_words,
     proper_names,
+    short_answers,
     without_lead,
 )
 from turnfold.fold.summary_input import (
+    ANNEX_HEADINGS,
     Passage,
     ReadCache,
     as_read,
     brief_call,
     hits_of,
-    passages_of,
-)
-from turnfold.fold.summary_speakers import (
-    ANNEX_HEADINGS,
     is_call,
     is_tool,
     line_of,
+    passages_of,
     prefix_of,
     role_of,
     split_prefix,

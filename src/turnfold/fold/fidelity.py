@@ -24,8 +24,15 @@ from turnfold.fold.facts import (
     fact_weight,
     find_hits,
 )
-from turnfold.fold.summary_input import Passage, ReadCache, as_read, hits_of
-from turnfold.fold.summary_speakers import ANNEX_HEADINGS, line_of, voice_of
+from turnfold.fold.summary_input import (
+    ANNEX_HEADINGS,
+    Passage,
+    ReadCache,
+    as_read,
+    hits_of,
+    line_of,
+    voice_of,
+)
 from turnfold.text import (
     best_that_fit,
     clean_text,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turnfold.importers.file_import import Completed, Imported, import_file
 from turnfold.importers.formats import FORMATS, TURNFOLD, detect, read_histories
-from turnfold.importers.provider_histories import PROVIDERS
+from turnfold.importers.histories import PROVIDERS
 from turnfold.importers.reader_events import (
     ConversationStart,
     IgnoredItem,

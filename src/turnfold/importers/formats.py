@@ -9,17 +9,19 @@ from typing import Final
 from turnfold.errors import InvalidOption
 from turnfold.importers.chatgpt import chatgpt_histories
 from turnfold.importers.claude_code import claude_code_histories, is_claude_code
-from turnfold.importers.framework_histories import (
+from turnfold.importers.histories import (
+    BODIES,
+    PROVIDERS,
     is_langchain,
     is_mem0,
     is_sqlite,
     langchain_histories,
     mem0_histories,
+    provider_histories,
     session_table,
     table_values,
 )
 from turnfold.importers.json_stream import Value, open_text, read_fields, read_values
-from turnfold.importers.provider_histories import BODIES, PROVIDERS, provider_histories
 from turnfold.importers.reader_events import HistoryEvents, UnreadableItem
 from turnfold.stores import FORMAT
 from turnfold.wire import guess_provider

@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from turnfold.memory.folding import FoldCall, Folder, FoldRange
     from turnfold.memory.live_window import omitted_rules
     from turnfold.memory.memory import AsyncMemory, SessionCache, make_config
-    from turnfold.memory.memory_search import SearchResult
     from turnfold.memory.pins_and_state import AsyncState
     from turnfold.memory.prompt_tail import pins_text, recalled_text
-    from turnfold.memory.recall import Recaller, ScoreParts
+    from turnfold.memory.recall import Recaller, ScoreParts, SearchResult
     from turnfold.memory.recall_tool import RECALL_CONTEXT, RecallTool, recall_parameters
     from turnfold.memory.session import (
         AsyncSession,
@@ -116,7 +115,8 @@ __all__ = (
 
 _HOMES = {
     "turnfold.memory._sync": "Memory Session State",
-    "turnfold.memory.call_log": "LAST_CALL Difference Explanation Manifest budget_of call_key compare numbered_call",
+    "turnfold.memory.call_log": "LAST_CALL Difference Explanation Manifest budget_of call_key compare "
+    "numbered_call",
     "turnfold.memory.config": "CompactionMode FoldMode MemoryConfig MemoryMode RecallMode",
     "turnfold.memory.cached_conversation": "ConversationCache",
     "turnfold.memory.erasure": "ErasedConversation ErasureCheck ErasureReceipt",
@@ -124,15 +124,13 @@ _HOMES = {
     "turnfold.memory.embedding_index": "MeaningStatus Meanings",
     "turnfold.memory.live_window": "omitted_rules",
     "turnfold.memory.memory": "AsyncMemory SessionCache make_config",
-    "turnfold.memory.recall": "Recaller ScoreParts",
+    "turnfold.memory.recall": "Recaller ScoreParts SearchResult",
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
-    "turnfold.memory.memory_search": "SearchResult",
     "turnfold.memory.pins_and_state": "AsyncState",
     "turnfold.memory.session": "AsyncSession SessionStatus list_client_ids own_head use_model",
-    "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries SummaryRequest "
-    "SummaryTask SummaryWriter writer_for",
+    "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries "
+    "SummaryRequest SummaryTask SummaryWriter writer_for",
     "turnfold.memory.prompt_tail": "pins_text recalled_text",
-    # Programs written for document 001 import these names from the memory package; no module here uses them.
     "turnfold.memories": "SummaryTokenMemory TokenMemory",
     "turnfold.tokens": "shutdown_token_executor",
 }

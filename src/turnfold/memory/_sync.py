@@ -16,8 +16,8 @@ from turnfold.memory.embedding_index import MeaningStatus
 from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
 from turnfold.memory.folding import FoldCall
 from turnfold.memory.memory import AsyncMemory, make_config, option_advice
-from turnfold.memory.memory_search import SearchResult
 from turnfold.memory.pins_and_state import AsyncState
+from turnfold.memory.recall import SearchResult
 from turnfold.memory.session import AsyncSession, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder

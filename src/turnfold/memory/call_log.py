@@ -2,6 +2,8 @@
 
 A manifest is small even for a long prompt, because it names ranges of the message log instead of copying messages. The
 messages of the call can be rebuilt from the manifest and the log; a digest proves that they are the same.
+
+The token usage that the provider reports for a call is logged too; it corrects later estimates of the conversation.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ import msgspec
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, InvalidRecord, NotFound
 from turnfold.memory.cached_conversation import ConversationCache, erased
+from turnfold.memory.config import MemoryConfig
 from turnfold.memory.dropped_checkpoints import DROPPED_CHECKPOINT, read_dropped
 from turnfold.memory.live_window import LiveWindow, PromptParts, StoredMessage
 from turnfold.memory.prompt_tail import tail_message
 from turnfold.records import (
+    CALIBRATION,
+    SESSION,
     STAND_IN,
+    CalibrationNote,
     Checkpoint,
     Document,
     Message,
@@ -30,8 +36,10 @@ from turnfold.records import (
     Usage,
     WindowNote,
     message_digest,
+    read_note,
+    write_note,
 )
-from turnfold.tokens import TokenCounter, corrected_counter, correction_of
+from turnfold.tokens import TokenCounter, can_correct, corrected_counter, correction_of
 from turnfold.window import Choice, Context, Outcome, Room, SpanView, Wired, shared_messages
 
 __all__ = (
@@ -41,6 +49,7 @@ __all__ = (
     "Difference",
     "Explanation",
     "Manifest",
+    "SessionCalibration",
     "budget_of",
     "call_key",
     "compare",
@@ -49,6 +58,54 @@ __all__ = (
     "read_manifest",
     "write_manifest",
 )
+
+
+@dataclass(slots=True)
+class SessionCalibration:
+    """Learns the correction factor of one conversation from reported usage, and stores it with the conversation."""
+
+    config: MemoryConfig
+    cache: ConversationCache
+    used: float = 1.0
+    """Factor by which this session multiplies estimated token counts; 1.0 corrects nothing."""
+
+    @property
+    def stored(self) -> float:
+        """Stored correction factor of token counts for this conversation, model and counter; 1.0 if none is stored."""
+        return self.cache.calibration.factors.get(self._key, 1.0)
+
+    async def observe(self, manifest: Manifest, reported: int) -> None:
+        """Compare turnfold's token count of a call with the provider's; store the correction factor if it changes."""
+        counter, log = self.config.counter, self.config.calibrating
+        same = manifest.counter == self.cache.counter.name
+        factor = self.used if same else correction_of(counter, manifest.counter)
+        if factor is None:
+            return  # the call was counted by a counter that this memory does not have
+        log.observe(counted=round(manifest.tokens / factor), reported=reported)
+        if not can_correct(counter) or log.next_factor(self.stored) == self.stored:
+            return
+        cache = self.cache
+        document = await cache.document(SESSION, CALIBRATION)
+        note = read_note(document, CalibrationNote)
+        current = note.factors.get(self._key, 1.0)
+        factor = log.next_factor(current)
+        if factor == current:
+            return
+        note = CalibrationNote(factors={**note.factors, self._key: factor})
+        version = document.version if document else 0
+        with suppress(Conflict):  # another process was faster: the next report tries again
+            written = await cache.store.put_document(
+                cache.scope,
+                cache.conversation,
+                write_note(SESSION, CALIBRATION, note),
+                expect=version,
+            )
+            cache.calibration = note
+            cache.queue_write(written)
+
+    @property
+    def _key(self) -> str:
+        return f"{self.config.model} {self.config.counter.name}".strip()
 
 
 LAST_CALL: Final = "@last"

@@ -34,7 +34,7 @@ from turnfold.memory.config import (
     named_zone,
 )
 from turnfold.memory.erasure import ErasureCheck, ErasureReceipt
-from turnfold.memory.memory_search import SearchResult, search_memory
+from turnfold.memory.recall import SearchResult, search_memory
 from turnfold.memory.session import AsyncSession
 from turnfold.memory.summary_writers import ExtractiveWriter, Summaries, SummaryWriter, writer_for
 from turnfold.models import Embedder

@@ -20,13 +20,13 @@ from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings
 from turnfold.memory.cached_conversation import ConversationCache, StateLock
-from turnfold.memory.calibration import SessionCalibration
 from turnfold.memory.call_log import (
     LAST_CALL,
     CallLog,
     Difference,
     Explanation,
     Manifest,
+    SessionCalibration,
     compare,
     newest_call,
     numbered_call,

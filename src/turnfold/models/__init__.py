@@ -8,7 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.models.anthropic import Anthropic
     from turnfold.models.client import LoopClients
-    from turnfold.models.embedder import Embedder, LocalEmbedder
     from turnfold.models.failures import CallFailed, failure_in, refuses_items
     from turnfold.models.openai import OpenAIChat, OpenAIResponses
     from turnfold.models.protocol import (
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
         AnswerStream,
         ChatModel,
         CompletionModel,
+        Embedder,
+        LocalEmbedder,
         Prompt,
         SummaryModel,
         ToolSchemas,
@@ -65,11 +66,10 @@ __all__ = (
 _HOMES = {
     "turnfold.models.anthropic": "Anthropic",
     "turnfold.models.client": "LoopClients",
-    "turnfold.models.embedder": "Embedder LocalEmbedder",
+    "turnfold.models.protocol": "Embedder LocalEmbedder Answer AnswerStream ChatModel CompletionModel Prompt "
+    "SummaryModel ToolSchemas as_chat_model model_name prompt_function",
     "turnfold.models.failures": "CallFailed failure_in refuses_items",
     "turnfold.models.openai": "OpenAIChat OpenAIResponses",
-    "turnfold.models.protocol": "Answer AnswerStream ChatModel CompletionModel Prompt SummaryModel ToolSchemas "
-    "as_chat_model model_name prompt_function",
     "turnfold.models.streams": "ChatStream GeminiStream MessageStream ResponsesStream checked_response "
     "normalized_chat normalized_message",
 }

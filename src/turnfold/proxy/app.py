@@ -2,22 +2,31 @@
 
 A client changes its base URL, nothing else. Model calls that belong to a session are stored and shortened where they
 exceed the budget; everything else is passed through unchanged. The header X-Turnfold of a response tells which of the
-two was done. Keys are passed on and neither stored nor logged.
+two was done. Keys are passed on and neither stored nor logged. `run_proxy` serves it with uvicorn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Mapping,
+    MutableMapping,
+)
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
+import uvicorn
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.routing import Router
@@ -36,18 +45,29 @@ from turnfold.errors import (
     UnknownModel,
 )
 from turnfold.memory import make_config
-from turnfold.proxy.conversations import Conversations
+from turnfold.proxy.conversations import SESSION_HEADER, Conversations, session_id, split_path
 from turnfold.proxy.model_calls import AnswerPieces, PreparedCall, prepare_call
 from turnfold.proxy.options import ProxyOptions
 from turnfold.proxy.request_bodies import HELD_BY_PROVIDER, BodyFormat, ReadMessages, format_of
-from turnfold.proxy.session_ids import SESSION_HEADER, session_id, split_path
 from turnfold.proxy.upstream import RawHeaders, Upstream, UpstreamResponse, end_to_end
 from turnfold.records import Message
 from turnfold.runtime import AsyncRuntime
-from turnfold.service import LOOPBACK, RequestGate, TokenFile, TokenRing, check_listening
+from turnfold.service import (
+    LOOPBACK,
+    RequestGate,
+    TokenFile,
+    TokenRing,
+    check_listening,
+    listen,
+    server_config,
+)
 from turnfold.tokens import cautious_counter
 
-__all__ = ("ProxyApp", "make_proxy")
+__all__ = (
+    "ProxyApp",
+    "make_proxy",
+    "run_proxy",
+)
 
 
 _Result = TypeVar("_Result")
@@ -472,3 +492,45 @@ def make_proxy(options: ProxyOptions) -> ASGIApp:
                 await app.close()
 
     return Router(default=app, lifespan=lifespan, redirect_slashes=False)
+
+
+_start_log = logging.getLogger("turnfold.proxy.app")
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_proxy(options: ProxyOptions, *, on_listening: Callable[[str], None] | None = None) -> None:
+    """Serve the proxy until SIGINT or SIGTERM; `on_listening` is called with its address once the socket is open."""
+    asyncio.run(_serve(options, on_listening))
+
+
+async def _serve(options: ProxyOptions, on_listening: Callable[[str], None] | None) -> None:
+    config = server_config(make_proxy(options), options.limits, drain=options.drain)
+    listening = listen(options.host, options.port)
+    try:
+        host, port = listening.getsockname()[:2]
+        address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        _start_log.info("listening on %s", address, extra={"event": "listening", "port": port})
+        if on_listening is not None:
+            on_listening(address)
+        await _ProxyServer(config).serve(sockets=[listening])
+    finally:
+        listening.close()
+
+
+class _ProxyServer(uvicorn.Server):
+    """Server that handles signals in the loop, so that the process exits normally and not by the signal."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        for each in _SIGNALS:
+            loop.add_signal_handler(each, self._on_signal)
+        try:
+            yield
+        finally:
+            for each in _SIGNALS:
+                loop.remove_signal_handler(each)
+
+    def _on_signal(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True

@@ -15,6 +15,7 @@ from turnfold.records.entries import (
     Document,
     Entry,
     NewEntry,
+    Usage,
     as_message,
     as_messages,
     decode_message,
@@ -102,7 +103,6 @@ from turnfold.records.session_notes import (
     stand_in_document,
     write_note,
 )
-from turnfold.records.usage import Usage
 from turnfold.records.workspace_snapshots import (
     LARGEST_SNAPSHOT,
     LATEST_TIME,

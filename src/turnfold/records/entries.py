@@ -1,4 +1,4 @@
-"""Log entries, checkpoints (summaries) and documents as a store keeps them; conversion of messages of any shape.
+"""Log entries, checkpoints (summaries), documents and token usage as a store keeps them; messages of any shape.
 
 A message is a value; an entry is a message stored in a conversation, with seq, time and token count. The store alone
 assigns `seq`, without gaps, from 1; ordering never depends on a clock.
@@ -19,8 +19,8 @@ from typing import cast
 
 import msgspec
 
-from turnfold.errors import InvalidRecord
-from turnfold.records.block_conversion import accept_content, as_fields, is_modelled
+from turnfold.errors import InvalidOption, InvalidRecord
+from turnfold.records.block_conversion import accept_content, as_fields, get_field, is_modelled
 from turnfold.records.frozen_json import freeze_object, plain_text
 from turnfold.records.messages import Message, Origin, Role
 from turnfold.records.parts import Part, ToolResult
@@ -31,12 +31,66 @@ __all__ = (
     "Document",
     "Entry",
     "NewEntry",
+    "Usage",
     "as_message",
     "as_messages",
     "decode_message",
     "encode_message",
     "entries_of",
 )
+
+
+_INPUT = ("input_tokens", "prompt_tokens", "prompt_token_count", "promptTokenCount")
+_OUTPUT = ("output_tokens", "completion_tokens", "candidates_token_count", "candidatesTokenCount")
+_WITHIN = ("usage", "usage_metadata", "usageMetadata")
+_MODEL = ("model", "model_version", "modelVersion")
+_DETAILS = ("input_tokens_details", "prompt_tokens_details")
+_GEMINI_CACHED = ("cached_content_token_count", "cachedContentTokenCount")
+_CACHE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Token usage of one model call, as the provider counted it."""
+
+    input: int
+    """Tokens of the whole prompt, cached or not."""
+    output: int = 0
+    cached: int = 0
+    """Tokens of the prompt that came from the provider's cache."""
+    model: str = ""
+    """The model that answered, where the response names it."""
+
+    @classmethod
+    def of(cls, reported: object) -> Usage:
+        """Read the usage from an SDK's response, from its `usage` object, or from a dictionary of either."""
+        if isinstance(reported, Usage):
+            return reported
+        source = next(filter(None, (get_field(reported, name) for name in _WITHIN)), reported)
+        prompt = _first(source, _INPUT)
+        if prompt is None:
+            raise InvalidOption(
+                f"{type(reported).__name__} has no prompt tokens; pass a response's usage, or "
+                "Usage(input=..., output=..., cached=...)"
+            )
+        read, created = (_number(get_field(source, name)) or 0 for name in _CACHE_INPUT)
+        within = [_number(get_field(get_field(source, name), "cached_tokens")) for name in _DETAILS]
+        within += [_number(get_field(source, name)) for name in _GEMINI_CACHED]
+        cached = read or next((number for number in within if number), 0)
+        output = _first(source, _OUTPUT) or 0
+        named = next(filter(None, (get_field(reported, name) for name in _MODEL)), "")
+        model = named if isinstance(named, str) else ""
+        return cls(input=prompt + read + created, output=output, cached=cached, model=model)
+
+
+def _first(source: object, names: tuple[str, ...]) -> int | None:
+    found = (_number(get_field(source, name)) for name in names)
+    return next((number for number in found if number is not None), None)
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return None
 
 
 _FIELDS = ("content", "name", "tool_calls", "tool_call_id", "metadata")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnfold.rules.classifier import likely_rule
+from turnfold.rules.act_classifier import likely_rule
 from turnfold.rules.display import render_rules, shown_rules
 from turnfold.rules.extract import extract_rules
 from turnfold.rules.ledger import LedgerChange, replacements, taken_back, update_ledger

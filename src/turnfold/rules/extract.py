@@ -15,15 +15,18 @@ import msgspec
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import (
+    UNKNOWN,
+    Language,
     act_of,
     gives_new_value,
     is_negative,
     is_weak_change,
+    kind_of,
     names_nothing,
     reports_done,
     says_it_stays,
+    score,
 )
-from turnfold.rules.classifier import UNKNOWN, Language, kind_of, score
 from turnfold.rules.own_words import BLANK, OwnSentence, own_sentences
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.standing_rule import (

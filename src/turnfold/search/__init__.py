@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from turnfold.search.filter_terms import (
+from turnfold.search.filters import (
+    ALL_ENTRIES,
     CALL_REACH,
+    CHECKPOINT,
+    ENTRY,
     Findable,
     ToolNames,
+    Within,
     findable,
     marks_of_text,
     required_marks,
 )
-from turnfold.search.filters import ALL_ENTRIES, CHECKPOINT, ENTRY, Within
 from turnfold.search.ranking import (
     MOST_CANDIDATES,
     Candidate,

@@ -6,7 +6,13 @@ An exporter is imported only when it is used, because each needs an optional pac
 from __future__ import annotations
 
 from turnfold._lazy_loading import late_names
-from turnfold.telemetry.metrics import METRICS, Distribution, Meter
+from turnfold.telemetry.metrics import (
+    METRICS,
+    Distribution,
+    Meter,
+    redis_listener,
+    time_store_calls,
+)
 from turnfold.telemetry.spans import (
     RETRIEVAL,
     Tracer,
@@ -15,7 +21,6 @@ from turnfold.telemetry.spans import (
     model_call,
     recall_attributes,
 )
-from turnfold.telemetry.timed_store import redis_listener, time_store_calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -35,8 +35,7 @@ from operator import add
 from typing import Final, Literal, cast
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.text.cjk_ranges import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER
-from turnfold.text.simplified_chinese import SIMPLIFIED
+from turnfold.text.chinese import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER, SIMPLIFIED
 
 __all__ = (
     "CHARACTERS",

@@ -16,7 +16,6 @@ from turnfold.tokens.calibration import (
     correction_of,
 )
 from turnfold.tokens.certainty import Certainty, Count, TextCounter, weakest
-from turnfold.tokens.count_cache import CacheStats, CountCache
 from turnfold.tokens.counter import (
     Framing,
     TokenCounter,
@@ -26,7 +25,7 @@ from turnfold.tokens.counter import (
     shutdown_token_executor,
     token_executor,
 )
-from turnfold.tokens.driver_counter import DriverCounter, ModelDriver
+from turnfold.tokens.driver_counter import CacheStats, CountCache, DriverCounter, ModelDriver
 from turnfold.tokens.estimate import TextEstimator, estimate_text, formula_tokens
 from turnfold.tokens.estimate_profile import (
     CL100K_LIKE,

@@ -2,7 +2,7 @@
 
 The driver knows its model best, so it is preferred to a tokenizer. It may be remote: code on an event loop calls this
 counter in a thread. It need not be thread-safe: a lock lets one thread at a time call it. Its counts have a cache of
-their own, because a driver's and a tokenizer's count of one message may differ.
+their own (`CountCache`), because a driver's and a tokenizer's count of one message may differ.
 """
 
 from __future__ import annotations
@@ -10,18 +10,99 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
+from turnfold.errors import InvalidOption
 from turnfold.records import Message
 from turnfold.tokens.certainty import Certainty
-from turnfold.tokens.count_cache import CountCache
 from turnfold.tokens.counter import TokenCounter
 
 __all__ = (
+    "CacheStats",
+    "CountCache",
     "DriverCounter",
     "ModelDriver",
 )
+
+
+class CacheStats(NamedTuple):
+    """Statistics of a `CountCache`: hits, misses, evicted counts, cached counts, and the most counts it may cache."""
+
+    hits: int
+    misses: int
+    evictions: int
+    size: int
+    max_size: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of look-ups answered from the cache; 0.0 before the first."""
+        lookups = self.hits + self.misses
+        return self.hits / lookups if lookups else 0.0
+
+
+class CountCache:
+    """LRU cache of one counter: message -> number of tokens."""
+
+    __slots__ = ("_counts", "_evictions", "_hits", "_lock", "_misses", "_size")
+
+    def __init__(self, size: int) -> None:
+        if size <= 0:
+            raise InvalidOption(f"cache size={size} must be at least 1 count")
+        self._size = size
+        self._counts: OrderedDict[Message, int] = OrderedDict()
+        self._lock = threading.Lock()
+        self._hits = self._misses = self._evictions = 0
+
+    def get(self, message: Message) -> int | None:
+        """Return the cached count of an equal message; None if there is none."""
+        with self._lock:
+            count = self._counts.get(message)
+            if count is None:
+                self._misses += 1
+                return None
+            self._counts.move_to_end(message)
+            self._hits += 1
+            return count
+
+    def get_many(self, messages: Iterable[Message]) -> list[int | None]:
+        """Return the cached count of each message, None where there is none; takes the lock once for all."""
+        with self._lock:
+            get, touch = self._counts.get, self._counts.move_to_end
+            counts: list[int | None] = []
+            for message in messages:
+                count = get(message)
+                if count is not None:
+                    touch(message)
+                counts.append(count)
+            missing = counts.count(None)
+            self._misses += missing
+            self._hits += len(counts) - missing
+            return counts
+
+    def put(self, message: Message, count: int) -> None:
+        """Store the token count of a message; evicts the least recently used count if the cache is full."""
+        with self._lock:
+            self._counts[message] = count
+            self._counts.move_to_end(message)
+            if len(self._counts) > self._size:
+                self._counts.popitem(last=False)
+                self._evictions += 1
+
+    def clear(self) -> None:
+        """Drop all cached counts and reset the statistics."""
+        with self._lock:
+            self._counts.clear()
+            self._hits = self._misses = self._evictions = 0
+
+    def stats(self) -> CacheStats:
+        """Return the numbers of hits, misses, cached counts and evicted counts."""
+        with self._lock:
+            return CacheStats(
+                self._hits, self._misses, self._evictions, len(self._counts), self._size
+            )
 
 
 _log = logging.getLogger(__name__)

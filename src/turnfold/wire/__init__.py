@@ -46,7 +46,7 @@ from turnfold.wire.request import (
     require_size,
 )
 from turnfold.wire.sdk_objects import SdkMessages, read_sdk_objects
-from turnfold.wire.tool_output import (
+from turnfold.wire.tools import (
     ENDING,
     ToolOutcome,
     described,

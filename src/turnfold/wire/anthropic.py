@@ -62,7 +62,7 @@ from turnfold.wire.json_values import (
 )
 from turnfold.wire.lint_and_repair import finish_request
 from turnfold.wire.request import Request, require_size
-from turnfold.wire.tool_schemas import write_tools
+from turnfold.wire.tools import write_tools
 
 __all__ = (
     "PROVIDER",

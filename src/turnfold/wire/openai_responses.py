@@ -36,7 +36,7 @@ from turnfold.wire.openai_responses_items import (
     write_parts,
 )
 from turnfold.wire.request import Request, require_size
-from turnfold.wire.tool_schemas import write_tools
+from turnfold.wire.tools import write_tools
 
 __all__ = (
     "PROVIDER",

@@ -24,7 +24,7 @@ from turnfold.service import (
 )
 from turnfold.service.mcp.methods import McpProtocol
 from turnfold.service.mcp.request_access import McpRequest
-from turnfold.service.mcp.sdk import http_endpoint, make_server
+from turnfold.service.mcp.server import http_endpoint, make_server
 
 HEADERS = {
     "accept": "application/json, text/event-stream",

@@ -80,7 +80,7 @@ def test_without_its_package_it_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['mcp'] = None\n"
         "from turnfold.errors import MissingExtra\n"
-        "try:\n    import turnfold.service.mcp.sdk\n"
+        "try:\n    import turnfold.service.mcp.server\n"
         "except MissingExtra as error:\n    assert 'turnfold[mcp]' in str(error)\n"
         "else:\n    raise SystemExit(1)\n"
     )

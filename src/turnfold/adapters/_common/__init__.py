@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from turnfold.adapters._common.async_bridge import HookRunner, ThreadBridge
 from turnfold.adapters._common.findings import PendingResults, as_finding_text, note_result
-from turnfold.adapters._common.fitted_history import FittedRequest, HistoryView
-from turnfold.adapters._common.history_alignment import GivenRecord, LoggedRecord, follow_history
-from turnfold.adapters._common.original_form import original_fields, with_original_form
-from turnfold.adapters._common.placeholders import (
-    can_run,
-    is_valid_part,
-    opaque_text,
-    provider_file_note,
-)
-from turnfold.adapters._common.request_checks import (
+from turnfold.adapters._common.fitted_history import (
+    FittedRequest,
+    HistoryView,
     added_messages,
+    context_with_system,
     function_schema,
     lost_from_window,
     own_groups_last,
     record_usage,
     refuse_redaction,
     remaining_tokens,
+    set_system,
+    system_texts,
+)
+from turnfold.adapters._common.message_parts import (
+    can_run,
+    is_valid_part,
+    opaque_text,
+    original_fields,
+    provider_file_note,
+    with_original_form,
 )
 from turnfold.adapters._common.sessions import (
     calling_session,
@@ -30,8 +34,13 @@ from turnfold.adapters._common.sessions import (
     running_tool,
     session_of,
 )
-from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
-from turnfold.adapters._common.visible_history import VisibleEntry, VisibleHistory
+from turnfold.adapters._common.visible_history import (
+    GivenRecord,
+    LoggedRecord,
+    VisibleEntry,
+    VisibleHistory,
+    follow_history,
+)
 from turnfold.records import content_key, longest_overlap
 from turnfold.stores import is_home, new_home, short_name
 

@@ -12,29 +12,182 @@ approval), it is appended to the log: its program keeps no history and relies on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from turnfold.adapters._common.history_alignment import GivenRecord, follow_history
-from turnfold.adapters._common.request_checks import (
-    lost_from_window,
-    record_usage,
-    refuse_redaction,
-    remaining_tokens,
-)
 from turnfold.adapters._common.sessions import count_for
-from turnfold.adapters._common.system_prompt import context_with_system, set_system, system_texts
-from turnfold.adapters._common.visible_history import VisibleHistory
-from turnfold.errors import Conflict
-from turnfold.memory import AsyncSession
-from turnfold.records import Message, NewEntry, Usage
-from turnfold.window import Context
+from turnfold.adapters._common.visible_history import GivenRecord, VisibleHistory, follow_history
+from turnfold.errors import Conflict, InvalidOption
+from turnfold.memory import AsyncMemory, AsyncSession
+from turnfold.records import Message, NewEntry, TextPart, Usage, system
+from turnfold.stores import redaction_of
+from turnfold.window import Context, Section, may_be_shrunk_from
 from turnfold.wire import JsonObject
-
-__all__ = ("FittedRequest", "HistoryView")
-
 
 if TYPE_CHECKING:
     from turnfold.wire import WireFormat
+
+__all__ = (
+    "FittedRequest",
+    "HistoryView",
+    "added_messages",
+    "context_with_system",
+    "function_schema",
+    "lost_from_window",
+    "own_groups_last",
+    "record_usage",
+    "refuse_redaction",
+    "remaining_tokens",
+    "set_system",
+    "system_texts",
+)
+
+
+_SYSTEM_TRIES = 16
+"""Attempts to build a context; an attempt fails if another run has set its own system message."""
+
+
+async def set_system(session: AsyncSession, texts: Sequence[str]) -> None:
+    """Store these texts as the session's system message; without texts, the stored message is not changed."""
+    if texts:
+        await session.system([{"type": "text", "text": text} for text in texts])
+
+
+async def context_with_system(
+    session: AsyncSession,
+    texts: Sequence[str],
+    query: str | None,
+    *,
+    tools: Sequence[Mapping[str, object]] = (),
+    max_tokens: int = 0,
+    to: WireFormat | None = None,
+) -> Context:
+    """Build the context of the next call with `texts` as its system message; without texts, with the session's own.
+
+    The texts are stored only if the session's current system message differs. To have them in the log before the first
+    user message, call `set_system` first.
+    """
+    async with session.system_lock:
+        for _ in range(_SYSTEM_TRIES):
+            context = await session.context(query, tools=tools, max_tokens=max_tokens, to=to)
+            if not texts or _has_system(context, texts):
+                return context
+            await set_system(session, texts)
+    raise Conflict(
+        f"conversation {session.id!r}: another run replaced the system message {_SYSTEM_TRIES} times. Use separate "
+        "conversations for agents that run at the same time"
+    )
+
+
+def system_texts(context: Context) -> list[str]:
+    """Return the texts of a context's system message, which may have been shortened."""
+    parts = [part for message in context.section(Section.SYSTEM) for part in message.parts]
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
+def _has_system(context: Context, texts: Sequence[str]) -> bool:
+    """Return True if the context was built with these texts as its system message, whole or shortened."""
+    own = system([{"type": "text", "text": text} for text in texts])
+    wanted = [part.text for part in own.parts if isinstance(part, TextPart)]
+    found = system_texts(context)
+    return len(found) == len(wanted) and all(map(may_be_shrunk_from, found, wanted))
+
+
+_Message = TypeVar("_Message")
+
+
+def refuse_redaction(memory: AsyncMemory | AsyncSession, *, adapter: str) -> None:
+    """Raise `InvalidOption` for a memory with `redact=`: the adapter could not find its messages in the log."""
+    if redaction_of(memory.store) is not None:
+        raise InvalidOption(
+            f"{adapter} cannot use a memory with redact=: it finds the messages of a run in the log by their content, "
+            "and the framework's state holds them as they were. Use a memory without redact=, and redact before the run"
+        )
+
+
+def added_messages(
+    history: Sequence[_Message], request: Sequence[_Message], *, other: str, remedy: str
+) -> list[_Message]:
+    """Return the request's messages that are not in `history`; raise `InvalidOption` if a message of it is missing."""
+    known = {id(message) for message in history}
+    added = [message for message in request if id(message) not in known]
+    changed = len(history) - (len(request) - len(added))
+    if changed:
+        raise InvalidOption(
+            f"{other} removed or replaced {changed} of the {len(history)} history messages in a model request, which "
+            f"only turnfold may do: {remedy}"
+        )
+    return added
+
+
+def remaining_tokens(
+    session: AsyncSession,
+    added: Sequence[_Message],
+    count: Callable[[_Message], int],
+    *,
+    other: str,
+) -> int:
+    """Return the tokens of the budget that `added` messages leave.
+
+    Returns 0, which means no limit, if there are no such messages.
+    """
+    if not added:
+        return 0
+    cost, allowed = sum(map(count, added)), session.budget.tokens
+    if cost >= allowed:
+        raise InvalidOption(
+            f"{other} adds {len(added)} messages with {cost:,} tokens, but a request may have only {allowed:,}: "
+            "let it add less, or raise the budget"
+        )
+    return allowed - cost
+
+
+def function_schema(
+    name: str, description: str, parameters: Mapping[str, object]
+) -> dict[str, object]:
+    """Return a tool in the form of OpenAI's Chat API, so that its tokens can be counted."""
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def own_groups_last(
+    messages: Sequence[_Message],
+    *,
+    is_result: Callable[[_Message], bool],
+    is_own: Callable[[Sequence[_Message]], bool],
+) -> list[_Message] | None:
+    """Return the messages, with those of this run after those of other runs on the same conversation.
+
+    Returns None if it has none.
+
+    A model continues the last message, and each run must continue its own turn. A tool result stays in the group of its
+    call. The order is unchanged if the last group is this run's.
+    """
+    groups: list[list[_Message]] = []
+    for message in messages:
+        if is_result(message) and groups:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    if not groups or is_own(groups[-1]):
+        return list(messages)
+    mine = [group for group in groups if is_own(group)]
+    others = [group for group in groups if not is_own(group)]
+    return [message for group in others + mine for message in group] if mine else None
+
+
+def lost_from_window(what: str, conversation: str) -> Conflict:
+    """Return the error for messages of a run that are no longer in the window (the messages sent to the model)."""
+    return Conflict(
+        f"{what} no longer in the window of conversation {conversation!r}: another run added messages and moved the "
+        "window forward. Give each run a "
+        "conversation of its own, or a larger budget"
+    )
+
+
+async def record_usage(session: AsyncSession, usage: Usage, *, call: str) -> None:
+    """Store the token usage that a provider reported for a call; a report without input tokens is ignored."""
+    if call and usage.input:
+        await session.record_usage(usage, call=call)
 
 
 _TRIES = 4

@@ -5,12 +5,9 @@ from __future__ import annotations
 import typer
 
 from turnfold.cli.commands import (
-    fold_and_fork,
     inspection,
     maintenance,
-    search,
     session_changes,
-    transfer,
 )
 
 __all__ = ("add_commands",)
@@ -18,5 +15,5 @@ __all__ = ("add_commands",)
 
 def add_commands(app: typer.Typer) -> None:
     """Register every command of this folder with the application."""
-    for family in (inspection, search, fold_and_fork, session_changes, transfer, maintenance):
+    for family in (inspection, session_changes, maintenance):
         family.add(app)

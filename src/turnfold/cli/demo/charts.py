@@ -19,8 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnfold.cli.demo.labels import Texts
-from turnfold.cli.demo.replay import Fold, Shrunk, Step
-from turnfold.cli.demo.sample import Sample
+from turnfold.cli.demo.replay import Fold, Sample, Shrunk, Step
 from turnfold.inspect import with_tail_parts
 from turnfold.window import Outcome
 

@@ -1,4 +1,4 @@
-"""Results of the demo: a table that compares turnfold with two simple methods, and all figures as JSON.
+"""Display of the demo while it runs, and its results: a table that compares three methods, and all figures as JSON.
 
 The JSON has the same steps and figures as the terminal output; it does not depend on the clock or the machine, so two
 runs of one version give the same text.
@@ -7,24 +7,47 @@ runs of one version give the same text.
 from __future__ import annotations
 
 import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 import turnfold
 from turnfold.budget import Budget
-from turnfold.cli.demo.comparison import Comparison, Tally, compare
-from turnfold.cli.demo.labels import Texts
-from turnfold.cli.demo.replay import Step, replay
-from turnfold.cli.demo.sample import Sample, load_sample
+from turnfold.cli.demo.charts import Drawing
+from turnfold.cli.demo.labels import TEXTS, LabelCode, Texts, language_of
+from turnfold.cli.demo.replay import (
+    CONVERSATION,
+    Comparison,
+    Fold,
+    Sample,
+    Step,
+    Tally,
+    compare,
+    load_sample,
+    replay,
+)
 from turnfold.tokens import TokenCounter, counter_for
 from turnfold.window import Outcome
 
-__all__ = ("MODEL", "Ending", "call_record", "draw_ending", "report", "report_text")
+__all__ = (
+    "MODEL",
+    "Ending",
+    "call_record",
+    "draw_ending",
+    "ending_of",
+    "report",
+    "report_text",
+    "show",
+)
 
 
 _LOW_SHARE = 0.5
@@ -178,3 +201,100 @@ def _rounded(figures: dict[str, object]) -> dict[str, object]:
         name: round(value, 4) if isinstance(value, float) else value
         for name, value in figures.items()
     }
+
+
+_UNCUT = 1_000_000
+"""Width of a console that cuts no line."""
+_READING = 2.0
+_CALL = 0.12
+_EVENT = 0.9
+
+
+def show(
+    tokens: int,
+    *,
+    language: LabelCode | None = None,
+    fast: bool = False,
+    keep: Path | None = None,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Replay the sample with a budget of `tokens` and draw every call; the database file stays at the path `keep`."""
+    console = _console()
+    sample, budget, counter = load_sample(), Budget(max_tokens=tokens), counter_for(MODEL)
+    texts = TEXTS[language or language_of(os.environ)]
+    plain = console.color_system is None or console.options.ascii_only
+    drawing = Drawing(texts, plain, sample, budget.tokens, MODEL)
+    logged = sum(map(counter.count_message, sample.messages))
+    in_terminal = console.is_terminal and console.file.isatty()
+    wait = pause if in_terminal and not fast else _no_pause
+
+    console.print(drawing.opening(logged))
+    console.print()
+    wait(_READING)
+    steps = replay(sample, budget, counter, keep=keep)
+    moving = in_terminal and not plain and not console.is_dumb_terminal
+    present = _as_frame if moving else _as_lines
+    shown = list(present(console, drawing, steps, wait))
+    console.print()
+    console.print(ending_of(sample, shown, budget, counter, texts))
+    if keep is not None:
+        console.print(Text(texts.kept.format(path=keep, conversation=CONVERSATION)))
+
+
+def ending_of(
+    sample: Sample, steps: Sequence[Step], budget: Budget, counter: TokenCounter, texts: Texts
+) -> RenderableType:
+    """Compute the final figures from all calls, and draw them."""
+    end = Ending(
+        budget=budget.tokens,
+        model=MODEL,
+        tokens_logged=sum(map(counter.count_message, sample.messages)),
+        folds=sum(step.fold is not None for step in steps),
+        violations=sum(len(step.violations) for step in steps),
+        rules=len(sample.rules),
+        compared=compare(sample, steps, budget, counter),
+    )
+    return draw_ending(end, texts)
+
+
+def _as_frame(
+    console: Console, drawing: Drawing, steps: Iterable[Step], wait: Callable[[float], None]
+) -> Iterator[Step]:
+    newest_fold: tuple[int, Fold] | None = None
+    with Live(console=console, auto_refresh=False) as live:
+        for step in steps:
+            if step.fold is not None:
+                newest_fold = (step.number, step.fold)
+            events = list(drawing.events(step))
+            for event in events:
+                console.print(event)
+            live.update(drawing.frame(step, newest_fold), refresh=True)
+            wait(_EVENT if events else _CALL)
+            yield step
+
+
+def _as_lines(
+    console: Console, drawing: Drawing, steps: Iterable[Step], wait: Callable[[float], None]
+) -> Iterator[Step]:
+    width = min(console.width, 100)
+    console.print(drawing.key())
+    console.print(drawing.heading(width))
+    for step in steps:
+        events = list(drawing.events(step))
+        for event in events:
+            console.print(event)
+        console.print(drawing.line(step, width))
+        wait(_EVENT if events else _CALL)
+        yield step
+
+
+def _console() -> Console:
+    """Return a console as wide as the terminal or COLUMNS; in a pipe without COLUMNS no line is cut or broken."""
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _UNCUT
+    if os.environ.get("NO_COLOR"):
+        return Console(color_system=None, highlight=False, width=width)
+    return Console(highlight=False, width=width)
+
+
+def _no_pause(seconds: float) -> None:
+    del seconds

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from turnfold.service.operation_table import OperationTable
 from turnfold.service.routes import (
-    context,
     findings,
-    messages,
     observability,
-    session_changes,
-    session_reads,
+    sessions,
     short_memory,
     tenant,
     workspace_snapshots,
@@ -18,10 +15,7 @@ from turnfold.service.routes import (
 __all__ = ("TABLE",)
 
 _FAMILIES = (
-    messages,
-    context,
-    session_changes,
-    session_reads,
+    sessions,
     findings,
     workspace_snapshots,
     tenant,

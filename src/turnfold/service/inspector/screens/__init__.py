@@ -11,9 +11,7 @@ from turnfold.service.inspector.screens.diff import diff
 from turnfold.service.inspector.screens.fold_summaries import checkpoints
 from turnfold.service.inspector.screens.health import health
 from turnfold.service.inspector.screens.log import log
-from turnfold.service.inspector.screens.memory import memory
-from turnfold.service.inspector.screens.recall import recall
-from turnfold.service.inspector.screens.rules import rules
+from turnfold.service.inspector.screens.memory import memory, recall, rules
 from turnfold.service.inspector.screens.sessions import sessions
 from turnfold.service.inspector.screens.timeline import session
 from turnfold.service.inspector.screens.workspace_snapshots import (

@@ -1,14 +1,23 @@
-"""Screen of the pins, the state and the findings (remembered tool results) of a session."""
+"""Screens of what a session remembers: pins, state and findings (remembered tool results), rules, a trial of recall."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from turnfold.memory import ScoreParts, recalled_text
 from turnfold.records import Finding
+from turnfold.rules import StandingRule
+from turnfold.search import Recalled, snippet
 from turnfold.service.inspector.html import (
+    Element,
     Node,
     address,
     json_block,
+    marked,
     moment,
     session_trail,
     table,
@@ -16,8 +25,137 @@ from turnfold.service.inspector.html import (
 )
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.service.inspector.screen_types import NoQuery, RenderedScreen, ScreenRequest, screen
+from turnfold.text import search_terms
 
-__all__ = ("memory",)
+__all__ = (
+    "memory",
+    "recall",
+    "rules",
+)
+
+
+@screen("/sessions/{session}/rules")
+async def rules(request: ScreenRequest[NoQuery]) -> RenderedScreen:
+    """Render the page with a session's rules (standing instructions of the user), active rules first."""
+    words, view = request.words, await request.open()
+    name = view.session.id
+    found = await view.session.rules(ended=True)
+    ordered = sorted(found, key=lambda rule: rule.state != "active")
+    heads = ("entry", "kind", "state", "text")
+    rows = [_row(rule, name, words) for rule in ordered]
+    return RenderedScreen(
+        title=f"{words('rules')} · {name}",
+        session=name,
+        tab="rules",
+        about="Instructions of the user, word for word; calls show active ones once their messages left the window.",
+        trail=session_trail(words, name),
+        body=(
+            table([words(head) for head in heads], rows)
+            if rows
+            else tag("p", words("no rules yet")),
+        ),
+        live=await view.live(),
+    )
+
+
+def _row(rule: StandingRule, name: str, words: PageLabels) -> list[Node]:
+    said = tag("a", f"#{rule.seq}", href=_entry(name, rule.seq), class_="row") if rule.seq else "-"
+    state: list[Node] = [tag("span", words(rule.state), class_=f"chip rule-{rule.state}")]
+    if rule.ended:
+        state += [
+            f" {words('by entry')} ",
+            tag("a", f"#{rule.ended}", href=_entry(name, rule.ended)),
+        ]
+    return [said, words(rule.kind), tag("span", *state), tag("span", rule.text, dir="auto")]
+
+
+def _entry(name: str, seq: int) -> str:
+    return address("sessions", name, "log", after=seq - 1, upto=seq)
+
+
+class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(max_length=4000)] = ""
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+    tokens: Annotated[int, Meta(ge=1, le=100_000)] = 800
+
+
+@screen("/sessions/{session}/recall", query=_Query)
+async def recall(request: ScreenRequest[_Query]) -> RenderedScreen:
+    """Render the page that tries a recall: the entries that match a query, with scores, and the text for the model."""
+    words, query, view = request.words, request.query, await request.open()
+    name = view.session.id
+    body: list[Node] = [_form(name, query, words)]
+    if query.query.strip():
+        found = await view.session.recall(query.query, limit=query.limit)
+        shown = await view.session.recall(query.query, tokens=query.tokens)
+        text = recalled_text(shown)
+        cost = view.session.counter.count_text(text)
+        parts = await view.score_parts(query.query)
+        body.append(_matches(found, parts, name, query.query, words))
+        body.append(tag("h2", words("as a context would show it")))
+        body.append(
+            tag(
+                "p", f"{cost:,} / {words('{tokens:,} tokens', tokens=query.tokens)}", data_cost=cost
+            )
+        )
+        body.append(tag("pre", text or words("nothing found"), dir="auto", class_="summary"))
+    return RenderedScreen(
+        title=f"{words('recall')} · {name}",
+        session=name,
+        tab="recall",
+        about="Try a recall in this session: the entries it finds, and the text that the model would get.",
+        trail=session_trail(words, name),
+        body=tuple(body),
+    )
+
+
+def _form(name: str, query: _Query, words: PageLabels) -> Element:
+    return tag(
+        "form",
+        tag("input", type="search", name="query", value=query.query, placeholder=words("query"),
+            aria_label=words("query"), maxlength=4000),
+        tag("label", words("results"), " ",
+            tag("input", type="number", name="limit", min=1, max=100, value=query.limit)),
+        tag("label", words("tokens shown to the model"), " ",
+            tag("input", type="number", name="tokens", min=1, max=100_000, value=query.tokens)),
+        tag("button", words("search"), type="submit"),
+        method="get",
+        action=address("sessions", name, "recall"),
+        class_="search",
+    )  # fmt: skip
+
+
+def _matches(
+    found: list[Recalled], parts: Mapping[int, ScoreParts], name: str, query: str, words: PageLabels
+) -> Element:
+    if not found:
+        return tag("p", words("nothing found"))
+    terms = search_terms(query)
+    rows: list[list[Node]] = [
+        [
+            tag("a", f"#{each.seq}", class_="row",
+                href=f"{address('sessions', name, 'log', after=each.seq - 1, upto=each.seq)}#entry-{each.seq}"),
+            f"{each.turn}",
+            words.known(each.message.role),
+            f"{each.score:.3f}",
+            *_parts(parts.get(each.seq)),
+            tag("span", list(marked(snippet(each.message.text, terms))), dir="auto"),
+            moment(each.created),
+        ]
+        for each in found
+    ]  # fmt: skip
+    heads = (
+        "entry", "turn", "role", "score", "by words", "by meaning", "by neighbours", "text", "created",
+    )  # fmt: skip
+    return table([words(head) for head in heads], rows, class_="matches")
+
+
+def _parts(known: ScoreParts | None) -> list[Node]:
+    """Return table cells with the parts of an entry's recall score; a dash for an unknown part."""
+    if known is None:
+        return ["-", "-", "-"]
+    meaning = "-" if known.meaning is None else f"{known.meaning:.3f}"
+    return [f"{known.words:.3f}", meaning, f"{known.neighbours:.3f}"]
 
 
 @screen("/sessions/{session}/memory")
