@@ -1,4 +1,4 @@
-"""Write the table from traditional to simplified Chinese characters, `turnfold.text.chinese`.
+"""Write the table from traditional to simplified Chinese characters, `turnfold.text.simplified_chinese`.
 
     python tools/han_table.py TSCharacters.txt
 

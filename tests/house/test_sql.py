@@ -20,7 +20,7 @@ RUNNING = {"execute": 0, "executemany": 0, "executescript": 0, "Statement": 0, "
 STORES = python_files(PACKAGE)
 
 JUSTIFIED = {
-    "importers/framework_histories.table_values": "a table and its columns, named in the module's _TABLES",
+    "importers/histories.table_values": "a table and its columns, named in the module's _TABLES",
     "postgres/transactions.exchange": "passes statements on; each is checked where it is made",
     "postgres/transactions.allow_long": "a constant with a number of milliseconds, which is an option of the store",
     "postgres/transactions.transact": "constants with numbers of milliseconds, which are options of the store",

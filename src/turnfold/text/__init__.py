@@ -5,7 +5,7 @@ They split text into words and sentences, find file paths in it, cut it to a tok
 
 from __future__ import annotations
 
-from turnfold.text.chinese import SIMPLIFIED, is_chinese
+from turnfold.text.cjk_ranges import is_chinese
 from turnfold.text.data_fences import (
     Fenced,
     FenceNote,
@@ -28,6 +28,7 @@ from turnfold.text.sentences import (
     single_line,
     split_sentences,
 )
+from turnfold.text.simplified_chinese import SIMPLIFIED
 from turnfold.text.times import local_time, time_text
 from turnfold.text.token_cuts import (
     best_that_fit,

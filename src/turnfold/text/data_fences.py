@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.text.chinese import is_chinese
+from turnfold.text.cjk_ranges import is_chinese
 
 __all__ = (
     "FenceNote",

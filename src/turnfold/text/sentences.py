@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.text.chinese import CJK_TEXT
+from turnfold.text.cjk_ranges import CJK_TEXT
 
 __all__ = (
     "LONGEST_SENTENCE",

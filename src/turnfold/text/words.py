@@ -35,7 +35,8 @@ from operator import add
 from typing import Final, Literal, cast
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.text.chinese import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER, SIMPLIFIED
+from turnfold.text.cjk_ranges import CJK_LETTERS, CJK_TEXT, FIRST_CJK_LETTER
+from turnfold.text.simplified_chinese import SIMPLIFIED
 
 __all__ = (
     "CHARACTERS",

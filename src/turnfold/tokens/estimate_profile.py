@@ -92,7 +92,7 @@ CJK: Final = re.compile(
 Punctuation and full-width forms belong to it: an input method types them full-width, they take three
 bytes like an ideograph, and a tokenizer gives each a token of its own, which a quarter token would not
 cover. Emoji, accented Latin, Cyrillic and all other multi-byte characters do not belong to it. (The ranges for
-words and sentences, `turnfold.text.chinese`, are letters only.)"""
+words and sentences, `turnfold.text.cjk_ranges`, are letters only.)"""
 
 
 class CharacterKind(IntEnum):
