@@ -72,6 +72,8 @@ _MAX_FOLDS = 6
 _RECENT_ENTRIES = 48
 """Number of newest entries before the window that fill recall room without matches, if the window is smaller than
 it."""
+_SMALL_BUDGET = 2_000
+"""A running tool loop needs this much for itself: of a larger budget, passages for its steps take a part."""
 _NATIVE_SHARE = 0.9
 """The provider is asked to compact at this share of the tokens at which turnfold would fold, so that it acts first."""
 _MIN_SUMMARY = 32
@@ -268,9 +270,11 @@ class ContextBuilder:
         cache, budget, query = self.cache, request.budget, request.query
         window = await cache.window(budget)
         frozen = cache.frozen_tail(budget, window.turn_seq)
-        # Within a turn the tail stays the same, unless the caller gives another query.
+        # Within a turn the tail stays the same, unless the caller gives another query or steps of the turn were folded:
+        # the prompt changes before the tail then anyway, and what the running task needs may be among them.
         rules = await self.rules.text(window, budget, request.tools)
-        if frozen is not None and query in ("", frozen.query) and rules in frozen.tail:
+        same = frozen is not None and query in ("", frozen.query) and rules in frozen.tail
+        if frozen is not None and same and not self._has_folded_steps(window, frozen.anchor):
             kept = Tail(frozen.tail, frozen.recalled, frozen.recall_room, frozen.recall_tokens)
             prompt = self._prompt_with(request, kept)
             # If a running turn needs room, recalled passages are dropped before the window is cut.
@@ -467,8 +471,8 @@ class ContextBuilder:
     ) -> bool:
         """Return True if a fold is due: the context reached the threshold, or entries before the window are not folded.
 
-        During a turn's tool loop an inline fold waits until the window moves, because the beginning of the prompt, and
-        with it the provider's cache, changes then anyway.
+        During a turn's tool loop an inline fold waits until the window moves or the tail gives way to the running turn,
+        because the beginning of the prompt, and with it the provider's cache, changes then anyway.
         """
         policy = self.config.policy
         owed = window.anchor - 1 > prompt.folded
@@ -478,8 +482,10 @@ class ContextBuilder:
             return False
         if not owed and self._awaits_provider(request, window, context, prompt):
             return False
-        waits = policy.mode is FoldMode.INLINE and self._in_tool_loop(window)
-        return not waits or context.moved
+        if policy.mode is not FoldMode.INLINE or not self._in_tool_loop(window) or context.moved:
+            return True
+        frozen = self.cache.frozen_tail(request.budget, window.turn_seq)
+        return frozen is not None and frozen.tail != prompt.tail_text
 
     def _awaits_provider(
         self, request: ContextRequest, window: LiveWindow, context: Context, prompt: PromptParts
@@ -499,6 +505,10 @@ class ContextBuilder:
     def _in_tool_loop(window: LiveWindow) -> bool:
         return window.turn_seq != window.seq
 
+    def _has_folded_steps(self, window: LiveWindow, anchor: int) -> bool:
+        """Return True if steps of the running turn left the window since it began at `anchor`."""
+        return window.anchor > max(anchor, window.turn_seq + 1) and self._in_tool_loop(window)
+
     async def _fold(self, fold: FoldRange) -> Checkpoint | None:
         """Fold one step and return its checkpoint; None if it failed.
 
@@ -512,10 +522,17 @@ class ContextBuilder:
         return None
 
     def _recall_query(self, request: ContextRequest, window: LiveWindow) -> str:
-        """Return the words to search for before the window: the query, or the user message of the newest turn."""
+        """Return the words to search for before the window: the query, or the user message of the newest turn.
+
+        If steps of the turn left the window, its newest steps tell what the running task needs of them.
+        """
         if request.query or request.recall is RecallMode.OFF:
             return request.query
-        return window.question if window.anchor > self.cache.cleared + 1 else ""
+        if window.anchor <= self.cache.cleared + 1:
+            return ""
+        if not self._has_folded_steps(window, window.turn_seq):
+            return window.question
+        return "\n".join([window.question, *window.newest_steps])
 
     async def _tail(self, request: ContextRequest, window: LiveWindow, rules: str) -> Tail:
         """Make the text that follows the window in this turn: pins, rules, state, findings and recalled passages."""
@@ -632,6 +649,9 @@ class ContextBuilder:
         running = self._in_tool_loop(window)
         loop = budget.tokens // (4 if request.tools or window.uses_tools else 8 if running else 32)
         most = min(max(left - loop, min(left, share)), RECALL_TOKENS)
+        if self._has_folded_steps(window, window.turn_seq):
+            # Each fold of the loop replaces them: the more room they take, the sooner the next fold is due.
+            most = min(most, max((budget.tokens - _SMALL_BUDGET) // 4, share))
         # A shortened message of the running turn needs the room more than passages do.
         return min(most, budget.tokens // 16) if window.shortens_turn else most
 

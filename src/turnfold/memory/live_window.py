@@ -45,7 +45,9 @@ __all__ = (
 
 
 _NEWEST = 16
-"""Number of newest messages that are checked for tool results, to see if the agent uses tools."""
+"""Number of newest messages in which tool results and the agent's newest steps are looked for."""
+_STEP_CHARACTERS = 400
+"""Most characters of a text or of a call's arguments that a search for the running task uses."""
 _NAMED_RULES = 20
 """Most left out rules that a receipt names by the seq of their entry."""
 _RULES_LEFT_OUT = re.compile(
@@ -198,6 +200,16 @@ class LiveWindow:
             return ""
         opener = transcript.messages[transcript.position_of(transcript.grouper.turns[-1])]
         return telling_part(opener.text)
+
+    @property
+    def newest_steps(self) -> list[str]:
+        """What the model said and called in the newest two of its messages, each text cut to its beginning."""
+        said = [each for each in self._transcript.messages[-_NEWEST:] if each.role == "assistant"]
+        return [
+            text[:_STEP_CHARACTERS]
+            for each in said[-2:]
+            for text in (each.text, *(call.arguments for call in each.calls))
+        ]
 
     @property
     def uses_tools(self) -> bool:
