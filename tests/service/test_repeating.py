@@ -264,19 +264,21 @@ def test_a_service_that_is_not_there_is_a_store_that_is_not_there() -> None:
 
 
 def test_who_is_told_to_wait_waits_that_long(tmp_path: Path) -> None:
-    limits = Limits(rate=50.0, burst=1)
+    limits = Limits(rate=20.0, burst=1)
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
     with running(options) as service:
         memory, transport = lossy(service, times=0)
-        for _ in range(3):
+        for _ in range(100):  # a loaded machine may be slower than the rate for a while
             drive(memory.session("paced").status())
+            if transport.pauses:
+                break
         assert transport.pauses
-        assert max(transport.pauses) <= 0.02
+        assert max(transport.pauses) <= 0.05
         hasty = AsyncRemoteMemory.over(RequestSender(transport, retries=0, backoff=0.0)).session(
             "paced"
         )
         refused = [each for each in map(refusal, [hasty] * 200) if each is not None]
-    assert all(0 < each.again <= 0.02 for each in refused)
+    assert all(0 < each.again <= 0.05 for each in refused)
     assert refused
 
 
