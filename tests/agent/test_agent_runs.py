@@ -32,7 +32,7 @@ from turnfold.errors import (
 from turnfold.memory.leases import StoredLease
 from turnfold.records import RUN, SESSION, RunNote, read_note, write_note
 from turnfold.redaction import Secret
-from turnfold.runtime import drive
+from turnfold.runtime import AsyncRuntime, drive
 from turnfold.testing import ScriptedModel
 
 WIDE = Budget(max_tokens=4_000)
@@ -140,6 +140,27 @@ def test_two_turns_at_once_are_answered_one_after_the_other(store: str) -> None:
             "user: and the other",
             "assistant: answer to and the other",
         ]
+
+
+def test_who_came_first_is_next_although_it_looks_less_often(store: str) -> None:
+    async def run() -> None:
+        till = Till()
+        async with AsyncMemory(store, budget=WIDE) as memory:
+            agent = AsyncAgent(memory, payer(), tools=[till.pay])
+            runs = [asyncio.create_task(agent.run("one", "refund"))]
+            assert await asyncio.to_thread(till.paying.wait, PATIENCE)
+            after = AsyncAgent(memory, ScriptedModel(["next", "last"]))
+            runs.append(asyncio.create_task(after.run("one", "second")))
+            await asyncio.sleep(1)  # a run that waits looks less and less often
+            runs.append(asyncio.create_task(after.run("one", "third")))
+            await asyncio.sleep(0.02)
+            till.let.set()
+            await asyncio.gather(*runs)
+
+    asyncio.run(run())
+    with Memory(store) as memory:
+        said = ["user: second", "assistant: next", "user: third", "assistant: last"]
+        assert lines(memory) == [*ONE_RUN, *said]
 
 
 def test_threads_with_a_blocking_agent_wait_for_each_other(store: str) -> None:
@@ -337,6 +358,27 @@ def test_a_cancelled_run_gives_the_session_back_wherever_it_is(tmp_path: Path) -
     assert sum(asyncio.run(run())) > 40
 
 
+def test_a_lease_is_given_back_by_a_write_that_no_cancellation_cuts_off() -> None:
+    async def run() -> list[str]:
+        did, entered, go_on = list[str](), asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            entered.set()
+            await go_on.wait()
+            did.append("written")
+
+        task = asyncio.create_task(AsyncRuntime().complete(work))
+        await entered.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return did
+
+    assert asyncio.run(run()) == ["written"]
+
+
 def test_failures_give_the_session_back(store: str) -> None:
     script = [ModelUnavailable("down"), "up again"]
     with Memory(store, budget=WIDE) as memory:
@@ -360,7 +402,8 @@ def test_a_tool_cannot_run_an_agent_on_its_own_session(store: str, through: str)
 
         def ask(question: str) -> str:
             """Ask an agent on the same session, of a memory of its own."""
-            return Agent(other, ScriptedModel(["never"])).run("one", question).text
+            inner = Agent(other, ScriptedModel(["never"]), wait_seconds=5)
+            return inner.run("one", question).text
 
         def pass_on(question: str) -> str:
             """Ask an agent on another session, which asks one on this session."""
@@ -385,7 +428,7 @@ def test_a_tool_in_an_event_loop_cannot_either(store: str) -> None:
 
             async def ask(question: str) -> str:
                 """Ask an agent on the same session."""
-                inner = AsyncAgent(memory, ScriptedModel(["never"]))
+                inner = AsyncAgent(memory, ScriptedModel(["never"]), wait_seconds=5)
                 return (await inner.run("one", question)).text
 
             def wait(question: str) -> object:
