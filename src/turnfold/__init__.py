@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         InvalidRecord,
         ModelFailed,
         NotFound,
+        SessionBusy,
         StepsExhausted,
         StoreUnavailable,
         SummaryFailed,
@@ -114,6 +115,7 @@ __all__ = (
     "ModelFailed",
     "NotFound",
     "Session",
+    "SessionBusy",
     "ShortMemory",
     "StepsExhausted",
     "StoreUnavailable",
@@ -136,7 +138,7 @@ _HOMES = {
     "turnfold.budget": "Budget",
     "turnfold.client": "AsyncRemoteMemory RemoteMemory",
     "turnfold.errors": "BudgetTooSmall Conflict ConversationDeleted IdReused InvalidOption InvalidRecord ModelFailed "
-    "NotFound StepsExhausted StoreUnavailable SummaryFailed TurnfoldError",
+    "NotFound SessionBusy StepsExhausted StoreUnavailable SummaryFailed TurnfoldError",
     "turnfold.memories": "AgentMemory ContentChunk MemoryModule MessageMemory MessageMemoryConfig ShortMemory "
     "SummaryTokenMemory TokenMemory TruncateStrategy",
     "turnfold.memory": "AsyncMemory AsyncSession Memory Session",

@@ -13,6 +13,7 @@
     │   ├── ContextOverflow              the provider refused the prompt because it is too long
     │   └── ModelUnavailable             busy, unreachable or too slow; the retries are used up
     ├── StepsExhausted                   an agent reached its step limit without an answer
+    ├── SessionBusy                      another run of an agent has the session: send the message again later
     ├── RequestRefused                   a service rejected the request; has the HTTP status
     │   ├── AccessDenied                 no access token, a wrong one, or one without this right
     │   └── LimitExceeded                too many requests, too large a body, or a full quota
@@ -49,6 +50,7 @@ __all__ = (
     "ModelUnavailable",
     "NotFound",
     "RequestRefused",
+    "SessionBusy",
     "StepsExhausted",
     "StoreError",
     "StoreUnavailable",
@@ -182,6 +184,10 @@ class ModelUnavailable(ModelFailed):
 
 class StepsExhausted(TurnfoldError):
     """An agent reached its step limit without an answer; its log is complete and can be continued."""
+
+
+class SessionBusy(TurnfoldError):
+    """Another run of an agent has the session, and did not end within the time limit; nothing was logged."""
 
 
 class RequestRefused(TurnfoldError):

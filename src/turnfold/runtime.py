@@ -1,8 +1,8 @@
 """Runs coroutines: `AsyncRuntime` with an event loop, `SyncRuntime` and `drive()` without one.
 
 All code that uses a store or a model is written once, as coroutines. The few operations that differ (lock, ask a model
-with a time-out, pause, background work) are methods of a `Runtime`; no other module needs to know which of the two is
-used.
+with a time-out, pause, background and repeated work) are methods of a `Runtime`; no other module needs to know which of
+the two is used.
 
 With a blocking store a coroutine never suspends, so `drive()` runs it to its end with one `send()`. That works in a
 script, in a thread, in a notebook and inside a running loop, where `asyncio.run` fails.
@@ -107,6 +107,14 @@ class Runtime(Protocol):
         """Wait for some seconds; where threads are used, the wait ends early if background work must stop."""
         ...
 
+    async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
+        """Await work that a cancellation of the calling task does not interrupt; it is cancelled afterwards."""
+        ...
+
+    def repeat(self, work: _Work, *, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that does the work every `seconds` in the background while its block runs."""
+        ...
+
     def begin(self, name: str, work: _Work) -> bool:
         """Start background work; False if work of this name is running or the runtime was closed."""
         ...
@@ -153,7 +161,9 @@ class SyncRuntime:
         call = _Question(question, self._loop)
         give_up = time.monotonic() + seconds
         try:
-            threading.Thread(target=call.run, name="turnfold-ask", daemon=True).start()
+            # As with asyncio: what the caller set in context variables, the function sees.
+            run = partial(copy_context().run, call.run)
+            threading.Thread(target=run, name="turnfold-ask", daemon=True).start()
             while not call.done.wait(min(0.1, max(give_up - time.monotonic(), 0.0))):
                 self._check_time(give_up, seconds)
         except BaseException:  # a time-out or Ctrl-C: the result is no longer needed
@@ -191,9 +201,8 @@ class SyncRuntime:
         ends = [threading.Event() for _ in range(min(parallel, len(jobs)))]
         try:
             for ended in ends:
-                threading.Thread(
-                    target=run, args=(ended,), name="turnfold-job", daemon=True
-                ).start()
+                begun = partial(copy_context().run, run, ended)
+                threading.Thread(target=begun, name="turnfold-job", daemon=True).start()
             for ended in ends:
                 while not ended.wait(0.1):
                     pass  # a wait without a time-out is not interruptible on every platform
@@ -206,6 +215,14 @@ class SyncRuntime:
     async def pause(self, seconds: float) -> None:
         """Wait for some seconds, or until background work is told to stop."""
         self._stop.wait(seconds)
+
+    async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
+        """Do the work in this thread: there is no task that could be cancelled."""
+        return await work()
+
+    def repeat(self, work: _Work, *, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that does the work every `seconds`, in a thread, while its block runs."""
+        return _RepeatThread(work, seconds)
 
     def begin(self, name: str, work: _Work) -> bool:
         """Start background work in a thread; False if work of this name is running or the runtime was closed."""
@@ -318,6 +335,19 @@ class AsyncRuntime:
         """Wait for some seconds."""
         await asyncio.sleep(seconds)
 
+    async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
+        """Await the work in a task of its own; if the calling task is cancelled, that takes effect afterwards."""
+        task = asyncio.get_running_loop().create_task(work())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+
+    def repeat(self, work: _Work, *, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that does the work every `seconds`, in a task, while its block runs."""
+        return _RepeatTask(work, seconds)
+
     def begin(self, name: str, work: _Work) -> bool:
         """Start background work in a task; False if work of this name is running or the runtime was closed."""
         if self._closed or name in self._running:
@@ -394,6 +424,14 @@ class LimitedRuntime:
     async def pause(self, seconds: float) -> None:
         """Wait for some seconds."""
         await self._inner.pause(seconds)
+
+    async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
+        """Await work that a cancellation of the calling task does not interrupt; it is cancelled afterwards."""
+        return await self._inner.complete(work)
+
+    def repeat(self, work: _Work, *, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that does the work every `seconds` in the background while its block runs."""
+        return self._inner.repeat(work, seconds=seconds)
 
     def begin(self, name: str, work: _Work) -> bool:
         """Start background work in the shared runtime; False if work of this name is running or it was closed."""
@@ -568,6 +606,57 @@ class _TaskLock:
         with self._switching:
             if lock is self._lock:
                 self._users -= 1
+
+
+class _RepeatThread:
+    """Does some work every few seconds in a thread; `drive()` ends it even if the call is interrupted."""
+
+    def __init__(self, work: _Work, seconds: float) -> None:
+        self._work, self._seconds = work, seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="turnfold-repeat", daemon=True)
+
+    def release(self) -> None:
+        """Stop, without waiting for the work that is being done."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._seconds):
+            drive(self._work())
+
+    async def __aenter__(self) -> None:
+        _held.locks.append(self)
+        self._thread.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
+        with suppress(ValueError):
+            _held.locks.remove(self)
+        self._thread.join()
+
+
+class _RepeatTask:
+    """Does some work every few seconds in a task."""
+
+    def __init__(self, work: _Work, seconds: float) -> None:
+        self._work, self._seconds = work, seconds
+        self._task: asyncio.Task[None] | None = None
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._seconds)
+            await self._work()
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="turnfold-repeat")
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._task = self._task, None
+        if task is None or task.get_loop().is_closed():
+            return
+        task.cancel()
+        if kind is None or not issubclass(kind, GeneratorExit):  # which nothing may be awaited in
+            await asyncio.wait([task])
 
 
 def _current_task() -> asyncio.Task[object] | None:

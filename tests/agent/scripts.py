@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from turnfold import Message, assistant, wire
 
-__all__ = ("add", "calling", "loops", "taken_everywhere")
+__all__ = ("add", "calling", "loops", "pays_once", "taken_everywhere")
 
 _FORMATS = (wire.openai_chat, wire.openai_responses, wire.anthropic, wire.gemini)
 
@@ -32,6 +32,14 @@ def loops(count: int) -> list[object]:
         calling((f"c{number}", "add", f'{{"a": {number}}}')) for number in range(count)
     ]
     return [*steps, "done: 完成"]
+
+
+def pays_once(messages: Sequence[Message]) -> object:
+    """An item of a script: a call of the tool `pay` for each question, then an answer that repeats the question."""
+    asked = [message.text for message in messages if message.role == "user"][-1]
+    if messages[-1].role == "tool":
+        return f"answer to {asked}"
+    return calling((f"call {asked}", "pay", '{"sum": 88}'))
 
 
 def taken_everywhere(messages: Sequence[Message]) -> bool:

@@ -31,7 +31,10 @@ def tell(event):
         print(event.step, flush=True)
 
 with Memory(f"sqlite:///{sys.argv[1]}", budget=Budget(max_tokens=700)) as memory:
-    agent = Agent(memory, ScriptedModel(loops(500)), tools=[add], max_steps=1000, on_event=tell)
+    model = ScriptedModel(loops(500))
+    agent = Agent(
+        memory, model, tools=[add], max_steps=1000, lease_seconds=0.3, on_event=tell
+    )
     agent.run("one", "count for a long while 请数很久", client_id="first")
 """
 

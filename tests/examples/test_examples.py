@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
@@ -25,6 +26,7 @@ from tests.house.source_tree import ROOT, SOURCE
 from tests.models.strict_server import Call, Refuse, Say, StrictServer
 from tests.stores.redis_server import RedisServer
 from tests.stores.servers import fresh_database
+from tools.docs_pages import fences
 from turnfold import Memory
 
 
@@ -70,13 +72,57 @@ def test_the_support_agent_looks_up_the_order_and_goes_on(tmp_path: Path) -> Non
         assert all(call.usage is not None for call in session.calls())
 
 
+EXAMPLE, PAGE = "examples.streaming_chat", "docs/en/recipes/streaming.md"
+WEB_APPS = pytest.mark.parametrize("app", [EXAMPLE, PAGE])
+FASTAPI = """
+from typing import get_type_hints
+
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException as HTTPException
+from starlette.responses import PlainTextResponse
+
+
+class FastAPI(Starlette):
+    def post(self, path):
+        def add(handler):
+            async def endpoint(request):
+                try:
+                    said = get_type_hints(handler)["said"].model_validate_json(await request.body())
+                except ValidationError as error:
+                    return PlainTextResponse(str(error), 422)
+                return await handler(**request.path_params, said=said)
+
+            self.router.add_route(path, endpoint, methods=["POST"])
+            return handler
+
+        return add
+"""
+"""As much of FastAPI, which is not among the packages of the tests, as the page needs."""
+
+
+def module_of(app: str, folder: Path) -> str:
+    """Write the program of a page into a folder, with FastAPI beside it; return the module to serve."""
+    if app == EXAMPLE:
+        return app
+    blocks = fences((ROOT / app).read_text(encoding="utf-8"))
+    [program] = [block.text for block in blocks if block.language == "py"]
+    (folder / "app.py").write_text(program, encoding="utf-8")
+    (folder / "fastapi").mkdir()
+    (folder / "fastapi" / "__init__.py").write_text(FASTAPI, encoding="utf-8")
+    responses = "from starlette.responses import StreamingResponse as StreamingResponse\n"
+    (folder / "fastapi" / "responses.py").write_text(responses, encoding="utf-8")
+    return "app"
+
+
 @contextmanager
-def serving(server: StrictServer, folder: Path) -> Iterator[str]:
-    """Run the example under uvicorn on a socket that is listening already, so that nobody waits for it to start."""
+def serving(server: StrictServer, folder: Path, app: str) -> Iterator[str]:
+    """Run a web app under uvicorn on a socket that is listening already, so that nobody waits for it to start."""
+    module = module_of(app, folder)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         number = listening.fileno()
         process = subprocess.Popen(
-            [sys.executable, "-m", "uvicorn", "examples.streaming_chat:app", "--fd", str(number)],
+            [sys.executable, "-m", "uvicorn", f"{module}:app", "--fd", str(number)],
             cwd=folder,
             env=environment(server, folder),
             pass_fds=[number],
@@ -90,11 +136,12 @@ def serving(server: StrictServer, folder: Path) -> Iterator[str]:
             process.wait(30)
 
 
+@WEB_APPS
 @pytest.mark.usefixtures("no_certificates")
-def test_the_web_app_streams_and_stores_the_answer(tmp_path: Path) -> None:
+def test_the_web_app_streams_and_stores_the_answer(tmp_path: Path, app: str) -> None:
     with (
         StrictServer([Say("Day one: 故宫。"), Say("Day two: 长城。")]) as server,
-        serving(server, tmp_path) as url,
+        serving(server, tmp_path, app) as url,
         httpx2.Client(timeout=60) as client,
     ):
         for turn, said, answer in (
@@ -115,17 +162,21 @@ def test_the_web_app_streams_and_stores_the_answer(tmp_path: Path) -> None:
     assert texts[1:] == ["五月去北京三天。", "Day one: 故宫。", "And then?", "Day two: 长城。"]
 
 
+@WEB_APPS
 @pytest.mark.usefixtures("no_certificates")
-def test_the_web_app_says_so_when_the_model_is_down_or_the_chat_deleted(tmp_path: Path) -> None:
+def test_the_web_app_says_so_when_the_model_is_down_or_the_chat_deleted(
+    tmp_path: Path, app: str
+) -> None:
     store = f"sqlite:///{tmp_path / 'chat.db'}"
     busy = Refuse(500, headers={"retry-after": "0"})
     said = {"turn": "t1", "text": "五月去北京三天。"}
     with (
-        StrictServer([busy, busy, busy, Say("Day one: 故宫。")]) as server,
-        serving(server, tmp_path) as url,
+        StrictServer([busy, busy, busy, Refuse(401), Say("Day one: 故宫。")]) as server,
+        serving(server, tmp_path, app) as url,
         httpx2.Client(timeout=60) as client,
     ):
         assert client.post(f"{url}/chat/user-42", json=said).status_code == 503
+        assert client.post(f"{url}/chat/user-42", json=said).status_code == 502  # refused
         response = client.post(f"{url}/chat/user-42", json=said)
         assert (response.status_code, response.text) == (200, "Day one: 故宫。")
         with Memory(store) as memory:
@@ -135,6 +186,30 @@ def test_the_web_app_says_so_when_the_model_is_down_or_the_chat_deleted(tmp_path
             session.delete()
         again = client.post(f"{url}/chat/user-42", json={**said, "turn": "t2"})
         assert again.status_code == 410
+
+
+@WEB_APPS
+@pytest.mark.usefixtures("no_certificates")
+def test_the_web_app_answers_a_turn_once_that_is_sent_twice_at_once(
+    tmp_path: Path, app: str
+) -> None:
+    look_up = Say(calls=(Call("call_1", "order_status", {"order": "A-1007"}),))
+    said = {"turn": "t1", "text": "订单 A-1007 到哪里了？"}
+    with (
+        StrictServer([look_up, Say("It arrives tomorrow. 明天送达。")]) as server,
+        serving(server, tmp_path, app) as url,
+        httpx2.Client(timeout=60) as client,
+        ThreadPoolExecutor() as pool,
+    ):
+        posts = [pool.submit(client.post, f"{url}/chat/user-42", json=said) for _ in range(3)]
+        texts = sorted(post.result().text for post in posts)
+        answer = "It arrives tomorrow. 明天送达。"
+        assert texts == [answer, answer, f"[order_status] {answer}"]
+        assert len(server.seen) == 2
+        assert server.rejected == []
+    with Memory(f"sqlite:///{tmp_path / 'chat.db'}") as memory:
+        roles = [entry.message.role for entry in memory.session("user-42/chat").history()]
+    assert roles == ["system", "user", "assistant", "tool", "assistant"]
 
 
 REFUND = Call("call_1", "refund", {"order": "A-1007", "amount": 88})

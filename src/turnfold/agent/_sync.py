@@ -22,6 +22,10 @@ class Agent:
     call; `max_steps` limits the model calls of one run. `recall` overrides the memory's mode of recalling. With
     `recall_tool`, the model can search the conversation with the tool `recall_context`; by default it can if the mode
     is `"off"`, unless the agent has a tool of that name already. `recall_tool=False` is for models that take no tools.
+
+    Runs on one session take turns, in all processes: a run waits up to `wait_seconds` for the others, and raises
+    `SessionBusy` then. A process that was killed blocks a session for up to `lease_seconds`. A tool cannot run an agent
+    on the session that it is called in.
     """
 
     def __init__(
@@ -35,6 +39,8 @@ class Agent:
         parallel: int = 8,
         tool_seconds: float = 120.0,
         model_seconds: float = 300.0,
+        wait_seconds: float = 120.0,
+        lease_seconds: float = 30.0,
         workspace: Workspace | None = None,
         recall: RecallMode | str | None = None,
         recall_tool: bool | None = None,
@@ -52,6 +58,8 @@ class Agent:
             parallel=parallel,
             tool_seconds=tool_seconds,
             model_seconds=model_seconds,
+            wait_seconds=wait_seconds,
+            lease_seconds=lease_seconds,
             workspace=workspace,
             recall=recall,
             recall_tool=recall_tool,
@@ -69,7 +77,10 @@ class Agent:
         """Log the user's message and return the answer.
 
         A call with the `client_id` of an earlier one stores the message once. If it was answered, the stored answer is
-        returned and the model is not called; if the earlier run was interrupted, it is continued.
+        returned and the model is not called; if that run is still at work, its answer is waited for; if it was
+        interrupted, it is continued. Waits for other runs on the session, and raises `SessionBusy` after the agent's
+        `wait_seconds`. Raises `Conflict` if the message was stored before, but never answered, and the conversation
+        went on since.
         """
         return drive(self._awaiting.run(conversation, content, client_id=client_id))
 

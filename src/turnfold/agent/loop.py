@@ -4,6 +4,10 @@ Everything is logged at once: the user's message before the model is called, the
 each tool result as soon as the tool returns. A process that dies at any point leaves a log that can be continued,
 because the context tells the model that a call has no result.
 
+One run at a time has a session, in whatever process: it holds a lease, and others wait for it. So each question has its
+own answer, and a message that is sent twice at once runs no tool twice. The answer to a message with a client id is
+stored under an id made from it, by which it is found again.
+
 A tool is foreign code: it may return a value that cannot be written as text (cycles, lone surrogates, objects that
 cannot be printed) or raise an error that cannot be printed. None of that may end the run or leave a call without a
 result, so every error is caught, within the tool's time limit, and becomes a result that begins with "error:".
@@ -30,6 +34,7 @@ from turnfold.agent.function_tools import Tool, ToolRefused, as_tool
 from turnfold.budget import Budget
 from turnfold.errors import (
     BudgetTooSmall,
+    Conflict,
     ContextOverflow,
     InvalidOption,
     ModelUnavailable,
@@ -49,9 +54,10 @@ from turnfold.memory import (
     AsyncSession,
     RecallMode,
     RecallTool,
+    RunLease,
 )
 from turnfold.models import Answer, ChatModel, ToolSchemas
-from turnfold.records import Message, ToolCall
+from turnfold.records import Entry, Message, NewEntry, ToolCall, user
 from turnfold.window import Context
 from turnfold.wire import ENDING, ToolOutcome, WireFormat, described, encodable, outcome_of
 
@@ -371,14 +377,41 @@ def _check_model(model: object) -> None:
     )
 
 
-async def _stored_answer(session: AsyncSession, asked: int) -> Message | None:
-    """Return the first answer without tool calls after the entry `asked`; None if there is none yet."""
-    while page := await session.history(after=asked, limit=_PAGE):
+def _answer_id(client_id: str) -> str:
+    """Return the client id of the answer to the message with a client id; empty if that has none or a very long one."""
+    return f"{client_id}{_ANSWER}" if client_id and len(client_id) <= _LONGEST_ID else ""
+
+
+async def _stored_answer(session: AsyncSession, asked: Entry) -> Message | None:
+    """Return the answer to the stored message `asked`; None if there is none yet.
+
+    Raises `Conflict` if there is none and another question came since, so that a run would answer that one.
+    """
+    name = _answer_id(asked.client_id)
+    if name and (named := await session.by_client_id(name)):
+        return named[0].message
+    after = asked.seq
+    while page := await session.history(after=after, limit=_PAGE):
         for entry in page:
-            if entry.message.role == "assistant" and not entry.message.calls:
-                return entry.message
-        asked = page[-1].seq
+            role = entry.message.role
+            if role == "assistant" and not entry.message.calls:
+                return (
+                    entry.message
+                )  # stored by a release that gave answers no id, or by another program
+            if role == "user":
+                raise Conflict(
+                    f"the message with client_id={asked.client_id!r} is stored as entry {asked.seq}, but its run ended "
+                    f"without an answer, and entry {entry.seq} is a later question: send it again with a new client_id"
+                )
+        after = page[-1].seq
     return None
+
+
+async def _is_interrupted(session: AsyncSession) -> bool:
+    """Return True if the newest message of a session is no answer: a run was interrupted, or is at work."""
+    status = await session.status()
+    newest = await session.history(after=max(status.entries - 1, 0), limit=1)
+    return bool(newest) and (newest[0].message.role != "assistant" or bool(newest[0].message.calls))
 
 
 async def _recalled(session: AsyncSession, call: ToolCall) -> ToolOutcome:
@@ -392,6 +425,9 @@ async def _recalled(session: AsyncSession, call: ToolCall) -> ToolOutcome:
 
 
 _PAGE = 100
+_ANSWER = "/answer"
+_LONGEST_ID = 512 - len(_ANSWER)
+"""Most characters of a client id that leaves room for the id of the answer."""
 _RECALL_TOKENS = 2_000
 """Most tokens of one result of `recall_context`, as in the adapters."""
 _SMALLER = 0.7
@@ -413,6 +449,10 @@ class AsyncAgent:
     call; `max_steps` limits the model calls of one run. `recall` overrides the memory's mode of recalling. With
     `recall_tool`, the model can search the conversation with the tool `recall_context`; by default it can if the mode
     is `"off"`, unless the agent has a tool of that name already. `recall_tool=False` is for models that take no tools.
+
+    Runs on one session take turns, in all processes: a run waits up to `wait_seconds` for the others, and raises
+    `SessionBusy` then. A process that was killed blocks a session for up to `lease_seconds`. A tool cannot run an agent
+    on the session that it is called in.
     """
 
     def __init__(
@@ -426,6 +466,8 @@ class AsyncAgent:
         parallel: int = 8,
         tool_seconds: float = 120.0,
         model_seconds: float = 300.0,
+        wait_seconds: float = 120.0,
+        lease_seconds: float = 30.0,
         workspace: Workspace | None = None,
         recall: RecallMode | str | None = None,
         recall_tool: bool | None = None,
@@ -436,6 +478,10 @@ class AsyncAgent:
         for name, value in (("max_steps", max_steps), ("parallel", parallel)):
             if value < 1:
                 raise InvalidOption(f"{name}={value} must be at least 1")
+        if wait_seconds < 0:
+            raise InvalidOption(f"wait_seconds={wait_seconds} must not be negative")
+        if lease_seconds <= 0:
+            raise InvalidOption(f"lease_seconds={lease_seconds} must be above 0")
         _check_model(model)
         self._memory = awaiting_memory(memory)
         self._model = model
@@ -458,6 +504,8 @@ class AsyncAgent:
         self._parallel = parallel
         self._tool_seconds = tool_seconds
         self._model_seconds = model_seconds
+        self._wait_seconds = wait_seconds
+        self._lease_seconds = lease_seconds
         self._tool_cache = ToolCache(findings, self._tools.values())
         self._on_event = on_event
 
@@ -475,24 +523,48 @@ class AsyncAgent:
         """Log the user's message and return the answer.
 
         A call with the `client_id` of an earlier one stores the message once. If it was answered, the stored answer is
-        returned and the model is not called; if the earlier run was interrupted, it is continued.
+        returned and the model is not called; if that run is still at work, its answer is waited for; if it was
+        interrupted, it is continued. Waits for other runs on the session, and raises `SessionBusy` after the agent's
+        `wait_seconds`. Raises `Conflict` if the message was stored before, but never answered, and the conversation
+        went on since.
         """
         session = self._memory.session(conversation)
-        if self._system:
-            await session.system(self._system)
-        stored = await session.by_client_id(client_id) if client_id else []
-        await session.user(content, client_id=client_id)
-        answered = await _stored_answer(session, stored[0].seq) if stored else None
-        if answered is None:
-            return await self._loop(session)
+        asked = NewEntry(user(content), client_id)
+
+        async def answered() -> bool:
+            return await self._answer_of(session, asked) is not None
+
+        async with self._turn(session, answered) as turn:
+            answer = await self._answer_of(session, asked)
+            if answer is None:
+                if self._system:
+                    await session.system(self._system)
+                await session.add(asked.message, client_id=client_id)
+                return await self._loop(session, turn, client_id)
         # A program that shows the text as it comes has nothing else to show.
-        self._emit(TextCame(answered.text))
+        self._emit(TextCame(answer.text))
         return AgentReply(
-            text=answered.text,
-            answer=Answer(message=answered),
+            text=answer.text,
+            answer=Answer(message=answer),
             steps=0,
             context=await session.preview(tools=self._schemas),
         )
+
+    def _turn(self, session: AsyncSession, answered: Callable[[], Awaitable[bool]]) -> RunLease:
+        return session.runs.turn(
+            seconds=self._lease_seconds, wait=self._wait_seconds, answered=answered
+        )
+
+    async def _answer_of(self, session: AsyncSession, asked: NewEntry) -> Message | None:
+        """Return the stored answer to a message; None if the message was not stored or not answered yet.
+
+        Raises `IdReused` if another message was stored under its client id.
+        """
+        name = asked.client_id
+        if not name or not (stored := await session.by_client_id(name)):
+            return None
+        await session.add(asked.message, client_id=name)  # compares the two, and stores nothing
+        return await _stored_answer(session, stored[0])
 
     async def start(
         self, task: object, *, conversation: str = "agent", client_id: str = ""
@@ -513,27 +585,39 @@ class AsyncAgent:
     async def resume(self, conversation: str) -> AgentReply | None:
         """Continue a conversation whose run was interrupted; None if its last message is already the agent's answer."""
         session = self._memory.session(conversation)
-        status = await session.status()
-        newest = await session.history(after=max(status.entries - 1, 0), limit=1)
-        if not newest or (newest[0].message.role == "assistant" and not newest[0].message.calls):
-            return None
-        return await self._loop(session)
 
-    async def _loop(self, session: AsyncSession) -> AgentReply:
+        async def ended() -> bool:
+            return not await _is_interrupted(session)
+
+        if await ended():
+            return None
+        async with self._turn(session, ended) as turn:
+            if await ended():
+                return None
+            status = await session.status()
+            newest = await session.turn(status.turns)
+            names = [entry.client_id for entry in newest if entry.message.role == "user"]
+            return await self._loop(session, turn, names[0] if names else "")
+
+    async def _loop(self, session: AsyncSession, turn: RunLease, client_id: str) -> AgentReply:
+        """Call the model and run its tools until it answers the message with this client id."""
         self._tool_cache.begin(session)
         limit = 0
         for step in range(1, self._max_steps + 1):
+            await turn.confirm()
             context, answer, limit = await self._ask_model(session, step, limit)
-            call_seq = (await session.add(answer.message)).last
+            await turn.confirm()
+            calls = answer.message.calls
+            name = "" if calls else _answer_id(client_id)
+            call_seq = (await session.add(answer.message, client_id=name)).last
             if answer.usage is not None:
                 await session.record_usage(answer.usage)
             self._emit(Answered(step, answer))
-            calls = answer.message.calls
             if not calls:
                 return AgentReply(
                     text=answer.message.text, answer=answer, steps=step, context=context
                 )
-            jobs = [self._tool_job(session, call, call_seq) for call in calls]
+            jobs = [self._tool_job(session, turn, call, call_seq) for call in calls]
             await self._memory.runtime.each(jobs, parallel=self._parallel)
         raise StepsExhausted(
             f"no answer after {self._max_steps} step{'s' if self._max_steps > 1 else ''}: call resume({session.id!r}) "
@@ -598,9 +682,10 @@ class AsyncAgent:
         return cast("Answer", found)
 
     def _tool_job(
-        self, session: AsyncSession, call: ToolCall, call_seq: int
+        self, session: AsyncSession, turn: RunLease, call: ToolCall, call_seq: int
     ) -> Callable[[], Coroutine[object, None, None]]:
         async def job() -> None:
+            await turn.confirm()
             self._emit(ToolStarted(call))
             served = await self._tool_cache.answer(session, call)
             done = ToolOutcome(served) if served is not None else await self._result(session, call)

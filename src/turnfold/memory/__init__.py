@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from turnfold.memory.embedding_index import Meanings, MeaningStatus
     from turnfold.memory.erasure import ErasedConversation, ErasureCheck, ErasureReceipt
     from turnfold.memory.folding import FoldCall, Folder, FoldRange
+    from turnfold.memory.leases import RunLease
     from turnfold.memory.live_window import omitted_rules
     from turnfold.memory.memory import AsyncMemory, SessionCache, make_config
     from turnfold.memory.pins_and_state import AsyncState
@@ -84,6 +85,7 @@ __all__ = (
     "RecallMode",
     "RecallTool",
     "Recaller",
+    "RunLease",
     "ScoreParts",
     "SearchResult",
     "SentPrompt",
@@ -122,6 +124,7 @@ _HOMES = {
     "turnfold.memory.erasure": "ErasedConversation ErasureCheck ErasureReceipt",
     "turnfold.memory.folding": "FoldCall FoldRange Folder",
     "turnfold.memory.embedding_index": "MeaningStatus Meanings",
+    "turnfold.memory.leases": "RunLease",
     "turnfold.memory.live_window": "omitted_rules",
     "turnfold.memory.memory": "AsyncMemory SessionCache make_config",
     "turnfold.memory.recall": "Recaller ScoreParts SearchResult",

@@ -19,16 +19,12 @@
   slow, fails or pauses, the folding process was killed), contexts show an extract of them: a badly chosen sentence is
   better than a lost message. The extract is shown in place of the summary but is not a checkpoint, so the model still
   reads everything it covers, and the model's summary replaces it.
-- **Clocks.** Leases and pauses are stored in wall-clock time, because several machines read them. A wall clock can
-  jump, so a lease or pause also counts as over if it ends later than its full length from now, or if this process has
-  seen it unchanged for its full length by its monotonic clock.
+- **Clocks.** See `leases`; a pause ends as a lease does.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import secrets
 import sys
 import time
 from asyncio import CancelledError
@@ -57,6 +53,7 @@ from turnfold.fold import (
 )
 from turnfold.memory.cached_conversation import erased
 from turnfold.memory.config import FoldPolicy, MemoryMode
+from turnfold.memory.leases import StoredLease, new_owner
 from turnfold.memory.summary_writers import (
     CALLER,
     ChatWriter,
@@ -82,7 +79,6 @@ from turnfold.records import (
     check_text,
     encode_message,
     plain_text,
-    read_note,
     stand_in_document,
     write_note,
 )
@@ -113,9 +109,6 @@ _ANNEX_SHARE = 0.25
 """Share of a summary's limit that is used for the annex, the list of facts that the model's text lost."""
 _LONGEST_PAUSE = 300.0
 """Most seconds to wait after a failed attempt."""
-_MICRO = 1_000_000
-_MAX_SEEN = 8
-"""Most leases and pauses (by end time) of which this process remembers when it first saw each."""
 _TRUST = ("system", "assistant", "user", "tool")
 """Roles, most trusted first. A summary is no more trusted than the least trusted role it covers."""
 
@@ -477,20 +470,29 @@ class FoldManager:
     clock: Callable[[], int]
     meter: Meter
     monotonic: Callable[[], float] = time.monotonic
-    _seen: dict[int, float] = field(default_factory=dict[int, float], init=False)
-    """End time of a lease or pause -> when this process first saw it, by the monotonic clock."""
-    _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(6)}")
+    _owner: str = field(default_factory=new_owner)
+    _lease: StoredLease[FoldingNote] = field(init=False)
     _handle_lock: AbstractAsyncContextManager[None] = field(init=False)
     """Held by the one fold that this handle makes at a time."""
     _finished: int = field(default=0, init=False)
     """Number of folds of this handle that finished, successful or not."""
 
     def __post_init__(self) -> None:
-        self._handle_lock = self.folder.runtime.lock()
+        folder = self.folder
+        self._handle_lock = folder.runtime.lock()
+        self._lease = StoredLease(
+            folder.store,
+            folder.scope,
+            folder.conversation,
+            FOLDING,
+            FoldingNote,
+            self.clock,
+            self.monotonic,
+        )
 
     async def status(self) -> FoldingNote:
         """Return who holds the lease for folding, and the number of failures since the last successful fold."""
-        return (await self._read_lease())[0]
+        return (await self._lease.read())[0]
 
     async def mode(self, live: Checkpoint | None, stand_in: StandIn | None) -> MemoryMode:
         """Return which part of the history contexts show now: all of it, or a summary and the newest turns."""
@@ -663,38 +665,21 @@ class FoldManager:
 
         Returns False if another process holds it, or during the pause after a failed fold.
         """
-        note, version = await self._read_lease()
-        now, lease = self.clock(), self.policy.lease
-        taken = note.owner not in ("", self._owner) and self._is_active(note.until, lease)
-        if taken or self._is_active(note.not_before, _LONGEST_PAUSE):
+        note, version = await self._lease.read()
+        if self._lease.is_taken(note, self._owner, self.policy.lease) or self._lease.is_active(
+            note.not_before, _LONGEST_PAUSE
+        ):
             return False
-        until = now + int(lease * _MICRO)
+        until = self._lease.end(self.policy.lease)
         claimed = msgspec.structs.replace(note, owner=self._owner, until=until)
         return await self._write_lease(claimed, version)
-
-    def _is_active(self, end: int, length: float) -> bool:
-        """Return True if a lease or pause of `length` seconds that ends at `end` is not over.
-
-        See "Clocks" at the top.
-        """
-        left = (end - self.clock()) / _MICRO
-        if not 0 < left <= length:
-            return False
-        return self.monotonic() - self._seen_at(end) < length
-
-    def _seen_at(self, end: int) -> float:
-        """Return when this process first saw a lease or pause with this end time, by the monotonic clock."""
-        seen = self._seen.setdefault(end, self.monotonic())
-        while len(self._seen) > _MAX_SEEN:
-            del self._seen[next(iter(self._seen))]
-        return seen
 
     async def _release(self, *, failures: int | None) -> None:
         """Give back the lease for folding, and store this number of failures.
 
         None leaves the stored number unchanged.
         """
-        note, version = await self._read_lease()
+        note, version = await self._lease.read()
         failures = note.failures if failures is None else failures
         if note.owner in ("", self._owner):
             error = note.error if failures else ""
@@ -704,10 +689,10 @@ class FoldManager:
         """Log a failed attempt, and store it together with the time before which no process tries again."""
         cause = failure.__cause__ or failure
         kind = type(cause).__name__
-        note, version = await self._read_lease()
+        note, version = await self._lease.read()
         failures = note.failures + 1
         wait = min(self.policy.backoff * 2 ** (failures - 1), _LONGEST_PAUSE)
-        not_before = self.clock() + int(wait * _MICRO)
+        not_before = self._lease.end(wait)
         self.meter.add("fold_failures")
         fields = {"event": "fold_failed", "conversation": self._log_id, "error": kind}
         _log.warning(
@@ -720,23 +705,11 @@ class FoldManager:
             FoldingNote(failures=failures, not_before=not_before, error=kind), version
         )
 
-    async def _read_lease(self) -> tuple[FoldingNote, int]:
-        folder = self.folder
-        document = await folder.store.get_document(
-            folder.scope, folder.conversation, SESSION, FOLDING
-        )
-        return read_note(document, FoldingNote), document.version if document else 0
-
     async def _write_lease(self, note: FoldingNote, version: int) -> bool:
-        folder = self.folder
-        document = write_note(SESSION, FOLDING, note)
         try:
-            await folder.store.put_document(
-                folder.scope, folder.conversation, document, expect=version
-            )
-        except (Conflict, ConversationDeleted):
+            return await self._lease.write(note, version) is not None
+        except ConversationDeleted:
             return False
-        return True
 
     @property
     def _log_id(self) -> str:

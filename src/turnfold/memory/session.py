@@ -48,6 +48,7 @@ from turnfold.memory.entry_erasure import erase_entry
 from turnfold.memory.erasure import delete_session
 from turnfold.memory.folding import FoldCall, Folder, FoldManager
 from turnfold.memory.fork import copy_conversation
+from turnfold.memory.leases import AgentRuns
 from turnfold.memory.pins_and_state import AsyncState, Pins
 from turnfold.memory.recall import Recaller
 from turnfold.memory.session_rules import RuleLedger
@@ -192,6 +193,8 @@ class AsyncSession:
             config.meter,
         )
         self._folds = FoldManager(folder, config.policy, config.clock, config.meter)
+        self.runs: Final = AgentRuns(self._cache, config.clock, config.runtime)
+        """The runs of agents on this session; other processes that run one here wait for their turn too."""
         self._calls = CallLog(self._cache, config.counter, config.clock, config.model)
         embedder = config.embedder
         self._meanings = Meanings(config, conversation, embedder) if embedder else None

@@ -1,8 +1,8 @@
 """Notes: the small versioned documents that a session stores in addition to the log.
 
 The log holds the messages. The notes hold what another process needs to continue the session: where the window begins,
-the current system messages, pins, state, up to which entry it was cleared, which process is folding (compacting). No
-note is needed to read the log, and losing all notes loses no message.
+the current system messages, pins, state, up to which entry it was cleared, which process is folding (compacting), which
+run of an agent is at work. No note is needed to read the log, and losing all notes loses no message.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = (
     "ORIGIN",
     "PIN",
     "RULES",
+    "RUN",
     "SESSION",
     "STAND_IN",
     "STATE",
@@ -35,8 +36,10 @@ __all__ = (
     "ClearedNote",
     "FindingsNote",
     "FoldingNote",
+    "LeaseNote",
     "OriginNote",
     "PinNote",
+    "RunNote",
     "StandIn",
     "StandInNote",
     "StateNote",
@@ -50,11 +53,12 @@ __all__ = (
 
 
 SESSION: Final = "session"
-"""Kind of the notes of which a session has one each; keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `STATE`,
-`FINDINGS`, `RULES`, `CALIBRATION`, `ORIGIN`, `STAND_IN`."""
+"""Kind of the notes of which a session has one each; keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `RUN`,
+`STATE`, `FINDINGS`, `RULES`, `CALIBRATION`, `ORIGIN`, `STAND_IN`."""
 SYSTEM: Final = "system"
 CLEARED: Final = "cleared"
 FOLDING: Final = "folding"
+RUN: Final = "run"
 STATE: Final = "state"
 FINDINGS: Final = "findings"
 TAKEN_BACK: Final = "taken-back"
@@ -167,13 +171,25 @@ class FindingsNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Tool that invalidates findings -> the newest seq when it last ran."""
 
 
-class FoldingNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note of which process holds the lease for folding (compaction), and of recent failures."""
+class LeaseNote(_Note, frozen=True, forbid_unknown_fields=True):
+    """Base of the notes that say who holds a lease, and how long."""
 
     owner: str = ""
-    """Id of the lease holder; empty if nobody is folding."""
+    """Id of the lease holder; empty if nobody holds it."""
     until: int = 0
     """When the lease expires, in microseconds since 1970."""
+
+
+class RunNote(LeaseNote, frozen=True, forbid_unknown_fields=True):
+    """Note of which run of an agent has the session: others wait until it ends or its lease expires."""
+
+    seconds: float = 0.0
+    """Length of the lease, which its holder renews. The processes that wait may have another length themselves."""
+
+
+class FoldingNote(LeaseNote, frozen=True, forbid_unknown_fields=True):
+    """Note of which process holds the lease for folding (compaction), and of recent failures."""
+
     failures: int = 0
     """Failed attempts since the last checkpoint."""
     not_before: int = 0

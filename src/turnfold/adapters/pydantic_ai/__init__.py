@@ -16,7 +16,14 @@ except ImportError as missing:
 
 from turnfold.adapters.pydantic_ai.capability import TurnfoldCapability, turnfold_capability
 from turnfold.adapters.pydantic_ai.entries import model_messages, records_of
+from turnfold.adapters.pydantic_ai.run_log import message_history
 
-__all__ = ("TurnfoldCapability", "model_messages", "records_of", "turnfold_capability")
+__all__ = (
+    "TurnfoldCapability",
+    "message_history",
+    "model_messages",
+    "records_of",
+    "turnfold_capability",
+)
 
 del _pydantic_ai

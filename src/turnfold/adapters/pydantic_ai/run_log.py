@@ -1,4 +1,4 @@
-"""Stores the messages of one run in the session's log, step by step.
+"""Stores the messages of one run in the session's log, step by step, and reads the history back.
 
 PydanticAI passes a run's whole history at every step. The history that a run begins with says what the conversation is
 now: the log is made to follow it (see `follow_history`). After that, each message is recognised by its name and stored
@@ -12,17 +12,34 @@ from typing import NamedTuple
 
 from pydantic_ai.messages import ModelMessage
 
-from turnfold.adapters._common import GivenRecord, follow_history
-from turnfold.adapters.pydantic_ai.entries import NamedRecord, RecordNamer, record_name, written
+from turnfold.adapters._common import GivenRecord, VisibleHistory, follow_history
+from turnfold.adapters.pydantic_ai.entries import (
+    NamedRecord,
+    RecordNamer,
+    model_messages,
+    record_name,
+    written,
+)
 from turnfold.errors import Conflict, IdReused
-from turnfold.memory import AsyncSession
+from turnfold.memory import AsyncSession, Session
 from turnfold.records import Message, NewEntry, ToolResult
 
-__all__ = ("AgentRunLog",)
+__all__ = ("AgentRunLog", "message_history")
 
 
 _TRIES = 4
 """Attempts to store messages; an attempt fails if another run stored the same messages first."""
+
+
+async def message_history(session: AsyncSession | Session) -> list[ModelMessage]:
+    """Return the `message_history` of a session: all its messages, except those that were edited away or cleared.
+
+    A later process passes it on with the `deferred_tool_results` of a run that waits for approval.
+    """
+    if isinstance(session, Session):
+        session = session.awaiting
+    entries = [shown.entry for shown in await VisibleHistory(session).entries()]
+    return model_messages([entry.message for entry in entries if entry.message.role != "system"])
 
 
 class AgentRunLog:

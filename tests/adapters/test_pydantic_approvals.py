@@ -1,0 +1,139 @@
+"""An approval for PydanticAI that is given in a later process: the history comes from the log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="needs pydantic-ai-slim")
+
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from tests.house.source_tree import ROOT
+from turnfold import AsyncMemory, Memory
+from turnfold.adapters.pydantic_ai import message_history, turnfold_capability
+
+APPROVED = DeferredToolResults(approvals={"call_1": True})
+
+
+def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """A model that has the order refunded, and says so."""
+    del info
+    newest = messages[-1].parts[-1]
+    if isinstance(newest, ToolReturnPart):
+        return ModelResponse([TextPart(f"done: {newest.content}")])
+    return ModelResponse([ToolCallPart("refund", {"order": "A-1007"}, "call_1")])
+
+
+def made(memory: AsyncMemory, ledger: Path, model: Any = answer) -> Agent[Any, Any]:
+    agent = Agent(
+        FunctionModel(model),
+        output_type=[str, DeferredToolRequests],
+        capabilities=[turnfold_capability(memory)],
+        system_prompt="Refund with care. 谨慎退款。",
+    )
+
+    @agent.tool_plain(requires_approval=True)
+    def refund(order: str) -> str:
+        """Refund an order."""
+        with ledger.open("a", encoding="utf-8") as file:
+            file.write(f"{order}\n")
+        return f"{order} refunded"
+
+    del refund
+    return agent
+
+
+async def step(name: str, store: str, ledger: Path) -> str:
+    async with AsyncMemory(store) as memory:
+        agent = made(memory, ledger)
+        if name == "ask":
+            result = await agent.run("Refund A-1007. 退款。", conversation_id="c")
+            return " ".join(call.tool_call_id for call in result.output.approvals)
+        history = await message_history(memory.session("c"))
+        result = await agent.run(
+            message_history=history, deferred_tool_results=APPROVED, conversation_id="c"
+        )
+        return str(result.output)
+
+
+def in_a_process(name: str, store: str, ledger: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.adapters.test_pydantic_approvals", name, store, str(ledger)],
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+def test_a_later_process_approves(tmp_path: Path) -> None:
+    store, ledger = f"sqlite:///{tmp_path / 'chat.db'}", tmp_path / "ledger"
+    assert in_a_process("ask", store, ledger) == "call_1"
+    assert not ledger.exists()
+    assert in_a_process("decide", store, ledger) == "done: A-1007 refunded"
+    assert ledger.read_text("utf-8") == "A-1007\n"
+    with Memory(store) as memory:
+        log = memory.session("c").history()
+    roles = [entry.message.role for entry in log]
+    assert roles == ["system", "user", "assistant", "tool", "assistant"]
+    with pytest.raises(UserError, match="unprocessed tool calls"):
+        asyncio.run(step("decide", store, ledger))  # a second decision
+    assert ledger.read_text("utf-8") == "A-1007\n"
+
+
+def test_a_run_that_failed_after_the_tool_goes_on_without_it(tmp_path: Path) -> None:
+    store, ledger = f"sqlite:///{tmp_path / 'chat.db'}", tmp_path / "ledger"
+
+    def failing(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del messages, info
+        raise ConnectionError("line cut")
+
+    async def run() -> str:
+        await step("ask", store, ledger)
+        async with AsyncMemory(store) as memory:
+            session = memory.session("c")
+            with pytest.raises(ConnectionError):
+                await made(memory, ledger, failing).run(
+                    message_history=await message_history(session),
+                    deferred_tool_results=APPROVED,
+                    conversation_id="c",
+                )
+            history = await message_history(session)
+            result = await made(memory, ledger).run(message_history=history, conversation_id="c")
+            return str(result.output)
+
+    assert asyncio.run(run()) == "done: A-1007 refunded"
+    assert ledger.read_text("utf-8") == "A-1007\n"
+
+
+def test_the_history_has_what_is_visible_and_nothing_more(tmp_path: Path) -> None:
+    async def run() -> list[ModelMessage]:
+        async with AsyncMemory("sqlite://") as memory:
+            agent, session = made(memory, tmp_path / "ledger"), memory.session("c")
+            await agent.run("Refund A-1007.", conversation_id="c")
+            await agent.run("Rather this.", message_history=[], conversation_id="c")
+            await session.clear()
+            await agent.run("And now?", conversation_id="c")
+            return await message_history(session)
+
+    found = asyncio.run(run())
+    prompts = [
+        part.content for one in found for part in one.parts if part.part_kind == "user-prompt"
+    ]
+    assert prompts == ["And now?"]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(asyncio.run(step(sys.argv[1], sys.argv[2], Path(sys.argv[3]))))
