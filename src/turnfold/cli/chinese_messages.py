@@ -390,6 +390,12 @@ _ERRORS: Final[Mapping[str, str]] = {
         "会话 {mark} 用密钥 {key} 加密，但没有给出密钥；没有显示或写入任何内容。请给出密钥：程序用 encryption_key=，"
         "命令和服务用 --encryption-key-file PATH 或 TURNFOLD_ENCRYPTION_KEY_FILE"
     ),
+    "the store is encrypted, and no key was given to write to conversation {mark}. Nothing was shown or written. Give "
+    "the key: encryption_key=, or for commands and the service --encryption-key-file PATH or "
+    "TURNFOLD_ENCRYPTION_KEY_FILE": (
+        "存储已加密，但没有给出写入会话 {mark} 所需的密钥；没有显示或写入任何内容。请给出密钥：程序用 encryption_key=，"
+        "命令和服务用 --encryption-key-file PATH 或 TURNFOLD_ENCRYPTION_KEY_FILE"
+    ),
     "conversation {mark} needs the encryption key with the id {key}; given: {given}. Nothing was read. Give that key, "
     "after the current one if it is an old one": (
         "会话 {mark} 需要 id 为 {key} 的加密密钥；给出的是：{given}。没有读取任何内容。"

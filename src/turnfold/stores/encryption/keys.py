@@ -8,6 +8,9 @@ its wrapped key is deleted.
 A wrapped key is a document of a separate conversation, the key conversation: a document of the conversation itself
 would change its generation before its first entry. The name of a key conversation is a digest, and listings leave it
 out.
+
+The first write with a key also marks the store as a whole, for all tenants, with a document of a reserved tenant: a
+process without a key is then refused every write (see refuse_encrypted.py).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -51,8 +55,10 @@ __all__ = (
     "delete_key",
     "encrypted_conversations",
     "is_key_conversation",
+    "is_marked",
     "key_id",
     "list_conversations",
+    "mark_store",
     "not_encrypted",
     "read_key_file",
 )
@@ -67,6 +73,10 @@ _DOCUMENT_KEY: Final = "data"
 _PREFIX: Final = "turnfold-key:"
 _AFTER_KEYS: Final = f"{_PREFIX}~"
 """Sorts after every key conversation."""
+_STORE_SCOPE: Final = Scope(f"{_PREFIX}store")
+_STORE_CONVERSATION: Final = f"{_PREFIX}store"
+_STORE_MARK: Final = Document("encryption-store", "mark", b'{"v":1}', 0)
+"""Marks a store as encrypted; it stays when all encrypted conversations are deleted."""
 _PAGE: Final = 500
 _MAX_KEYS: Final = 10_000
 _MAX_TRIES: Final = 64
@@ -243,6 +253,19 @@ async def delete_key(store: Store, scope: Scope, conversation: str) -> None:
         await store.delete(scope, _key_conversation(scope.tenant, conversation))
 
 
+async def mark_store(store: Store) -> None:
+    """Mark a store as encrypted, for all tenants; does nothing if it is marked already."""
+    if not await is_marked(store):
+        with suppress(Conflict):  # another process marked it meanwhile
+            await store.put_document(_STORE_SCOPE, _STORE_CONVERSATION, _STORE_MARK, expect=0)
+
+
+async def is_marked(store: Store) -> bool:
+    """Return True if a store is marked as encrypted; the first write with a key marks it before anything else."""
+    # The head is never answered by a cache.
+    return (await store.head(_STORE_SCOPE, _STORE_CONVERSATION)).generation > 0
+
+
 async def any_key_conversation(store: Store, scope: Scope) -> bool:
     """Return True if any conversation of a tenant is encrypted."""
     page = await store.conversations(scope, after=_PREFIX, limit=1)
@@ -287,6 +310,8 @@ class ConversationKeys:
         self._by_id: dict[str, DataKey] = {}
         self._new: set[tuple[str, str]] = set()
         """Conversations (tenant, id) whose data key this process created and has written nothing with yet."""
+        self._is_marked = False
+        """True if this process knows that the store is marked as encrypted."""
 
     async def find(self, scope: Scope, conversation: str) -> DataKey | None:
         """Return the data key of a conversation; None if nothing was written to the conversation, or it was deleted."""
@@ -302,9 +327,13 @@ class ConversationKeys:
     async def make(self, scope: Scope, conversation: str) -> DataKey:
         """Return the data key of a conversation; create and store one if it has none.
 
-        Raises `WrongKey` if the conversation has content that is not encrypted.
+        Marks the store as encrypted before this process writes to it for the first time. Raises `WrongKey` if the
+        conversation has content that is not encrypted.
         """
         found = await self.find(scope, conversation)
+        if not self._is_marked:  # here, because a store of an earlier release has keys and no mark
+            await mark_store(self._store)
+            self._is_marked = True
         if found is not None:
             return found
         if await self._exists(scope, conversation):
