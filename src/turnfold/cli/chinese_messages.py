@@ -402,6 +402,11 @@ _ERRORS: Final[Mapping[str, str]] = {
         "请给出那个密钥；若是旧密钥，放在当前密钥之后"
     ),
     "cannot connect to PostgreSQL: {reason}": "无法连接 PostgreSQL：{reason}",
+    "the folder {folder} does not exist; create it first": "文件夹 {folder} 不存在；请先创建它",
+    "cannot write {path}: the folder {folder} does not exist; create it first": (
+        "无法写入 {path}：文件夹 {folder} 不存在；请先创建它"
+    ),
+    "cannot use {path}: {reason}": "无法使用 {path}：{reason}",
     "cannot open {path}: {error}": "无法打开 {path}：{error}",
     "nothing was written: {reason}": "没有写入任何内容：{reason}",
     "{purpose} needs the package {package}: pip install {wanted}": (

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 
 from turnfold.cli.chinese_help import ERRORS
 from turnfold.cli.labels import is_chinese, translated
@@ -83,9 +84,37 @@ def _without_controls(text: str) -> str:
 
 @contextmanager
 def report_errors() -> Generator[None]:
-    """Context manager: print an error of turnfold and exit with its code; other errors keep their traceback."""
+    """Context manager: print an error of turnfold or of a file, and exit with its code.
+
+    Other errors keep their traceback.
+    """
     try:
         yield
     except TurnfoldError as error:
         sys.stderr.write(f"turnfold: {_without_controls(error_text(error))}\n")
         raise SystemExit(int(code_of(error))) from None
+    except BrokenPipeError:
+        raise  # the reader of a pipe has enough
+    except OSError as error:
+        told = _without_controls(translated(_file_error(error)))
+        sys.stderr.write(f"turnfold: {told}\n")
+        raise SystemExit(int(_code_of_file(error))) from None
+
+
+def _file_error(error: OSError) -> str:
+    """Return what is wrong with a file or folder, in a sentence."""
+    named = error.filename2 or error.filename
+    reason = error.strerror or str(error) or type(error).__name__
+    if not isinstance(named, str):
+        return reason
+    folder = Path(named).absolute().parent
+    if isinstance(error, FileNotFoundError) and not folder.exists():
+        return f"the folder {folder} does not exist; create it first"
+    return f"cannot use {named}: {reason}"
+
+
+def _code_of_file(error: OSError) -> ExitCode:
+    is_named_wrong = isinstance(
+        error, FileNotFoundError | NotADirectoryError | IsADirectoryError | PermissionError
+    )
+    return ExitCode.USAGE if is_named_wrong else ExitCode.FAILED
