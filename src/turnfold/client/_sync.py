@@ -425,7 +425,7 @@ class RemoteSession:
         return drive(self._awaiting.erase(seq, reason=reason))
 
     def delete(self) -> Erasure:
-        """Delete the conversation and everything derived from it, permanently."""
+        """Delete the conversation and everything derived from it, permanently; `NotFound` if there is none."""
         return drive(self._awaiting.delete())
 
     def fork(self, at: int | None = None, *, conversation: str) -> RemoteSession:
@@ -482,7 +482,7 @@ class RemoteMemory:
         )
 
     def delete(self, conversation: str) -> Erasure:
-        """Delete a conversation and everything derived from it, permanently."""
+        """Delete a conversation and everything derived from it, permanently; `NotFound` if there is none."""
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:

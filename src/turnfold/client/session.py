@@ -629,7 +629,7 @@ class AsyncRemoteSession:
         return await self._sender.call(api.operations.ERASE_ENTRY, self.id, str(seq), query=query)
 
     async def delete(self) -> Erasure:
-        """Delete the conversation and everything derived from it, permanently."""
+        """Delete the conversation and everything derived from it, permanently; `NotFound` if there is none."""
         return await self._sender.call(api.operations.DELETE, self.id)
 
     async def fork(self, at: int | None = None, *, conversation: str) -> AsyncRemoteSession:

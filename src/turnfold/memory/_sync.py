@@ -397,7 +397,8 @@ class Session:
         """Erase the conversation and everything derived from it, permanently.
 
         That includes the data that adapters store under its id, unless the adapter was given another `name`:
-        `memory.erase_session` finds that data too.
+        `memory.erase_session` finds that data too. Deleting it again returns a result with `already`; `NotFound` is
+        raised if nothing was ever stored.
         """
         return drive(self._awaiting.delete())
 
@@ -613,7 +614,8 @@ class Memory:
         """Erase a conversation and everything derived from it, permanently.
 
         That includes the data that adapters store under its id, unless the adapter was given another `name`:
-        `erase_session` finds that data too.
+        `erase_session` finds that data too. Deleting it again returns a result with `already`; `NotFound` is raised if
+        there never was such a conversation.
         """
         return drive(self._awaiting.delete(conversation))
 

@@ -745,7 +745,8 @@ class AsyncSession:
         """Erase the conversation and everything derived from it, permanently.
 
         That includes the data that adapters store under its id, unless the adapter was given another `name`:
-        `memory.erase_session` finds that data too.
+        `memory.erase_session` finds that data too. Deleting it again returns a result with `already`; `NotFound` is
+        raised if nothing was ever stored.
         """
         async with self._lock:
             return await delete_session(self._store, self._scope, self.id)
