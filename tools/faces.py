@@ -53,7 +53,7 @@ FACES = (
         imports="""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from turnfold._argument_hints import hinted
 from turnfold.budget import Budget
@@ -240,7 +240,7 @@ from turnfold.tokens import TokenCounter
         imports="""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from turnfold.api import Provider
 from turnfold.budget import Budget
@@ -422,7 +422,11 @@ def _attributes(init: ast.FunctionDef) -> list[str]:
     return lines
 
 
-_DUNDERS = {"__aexit__": "__exit__"}
+_DUNDERS = {
+    "__aexit__": "__exit__",
+    "__getitem__": "__getitem__",
+    "__setitem__": "__setitem__",
+}
 _WRITTEN = {
     "__aenter__": ("    def __enter__(self) -> Self:", "        return self"),
     # The awaiting class has the same name after "Async".

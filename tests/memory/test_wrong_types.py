@@ -89,6 +89,40 @@ CALLS: dict[str, tuple[Callable[[Memory], object], str]] = {
         lambda memory: memory.session("a").recall(cast("str", 42)),
         "query=42 has the wrong type int",
     ),
+    "search": (
+        lambda memory: memory.search(cast("str", None)),
+        'query=None has the wrong type NoneType: write search("what to find")',
+    ),
+    "summary": (
+        lambda memory: memory.session("a").fold(summary=cast("str", 3)),
+        'summary=3 has the wrong type int: write fold(summary="text")',
+    ),
+    "turns to keep": (
+        lambda memory: memory.session("a").fold(keep_turns=cast("int", "2")),
+        "write fold(keep_turns=2)",
+    ),
+    "entry to erase": (
+        lambda memory: memory.session("a").erase(cast("int", "x")),
+        "seq='x' has the wrong type str: write erase(entry.seq)",
+    ),
+    "turn": (
+        lambda memory: memory.session("a").turn(cast("int", "x")),
+        "number='x' has the wrong type str: write turn(1)",
+    ),
+    "rule": (
+        lambda memory: memory.session("a").drop_rule(
+            cast("str", memory.session("b").add_rule("Never say no."))
+        ),
+        "write drop_rule(rule.id)",
+    ),
+    "state, assigned to": (
+        lambda memory: memory.session("a").state.__setitem__("x", 1),
+        "write state.set('x', 1)",
+    ),
+    "state, indexed": (
+        lambda memory: memory.session("a").state["x"],
+        "write state.get('x')",
+    ),
     "function as a tool": (asked(tools=[weather]), "tools=[as_tool(weather).schema]"),
     "function instead of tools": (asked(tools=weather), "tools=[as_tool(weather).schema]"),
     "tool of an agent": (asked(tools=[as_tool(weather)]), "tools=[weather.schema]"),

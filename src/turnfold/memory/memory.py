@@ -567,6 +567,7 @@ class AsyncMemory:
 
         Returns the best matches first.
         """
+        check_type("query", query, (str,), 'search("what to find")')
         return await search_memory(
             self._config, query, conversation=conversation, within=within, limit=limit
         )

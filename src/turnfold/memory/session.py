@@ -484,6 +484,8 @@ class AsyncSession:
         and its failure is raised. A long range is folded in steps, between which contexts can be built:
         `on_progress(entries folded, entries in all)` is called after each.
         """
+        check_type("summary", summary, (str, type(None)), 'fold(summary="text")')
+        check_type("keep_turns", keep_turns, (int, type(None)), "fold(keep_turns=2)")
         keep = self.config.policy.keep_turns if keep_turns is None else keep_turns
         if keep < 0:
             raise InvalidOption(f"keep_turns={keep} must not be negative")
@@ -616,6 +618,7 @@ class AsyncSession:
 
     async def drop_rule(self, rule: str) -> StandingRule:
         """Drop the active rule with this id (`rule.id`); raises `NotFound` if there is none."""
+        check_type("rule", rule, (str,), "drop_rule(rule.id)")
         async with self._lock:
             return await self._rules.drop(rule)
 
@@ -631,6 +634,7 @@ class AsyncSession:
 
     async def turn(self, number: int) -> list[Entry]:
         """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
+        check_type("number", number, (int,), "turn(1), the number of a turn")
         return await self._store.read_turn(self._scope, self.id, number)
 
     async def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
@@ -760,6 +764,7 @@ class AsyncSession:
         text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
         call finishes it.
         """
+        check_type("seq", seq, (int,), "erase(entry.seq), of an entry of history()")
         async with self._lock:
             try:
                 erasure, placeholder = await erase_entry(
