@@ -226,6 +226,10 @@ def test_what_an_import_cannot_read_is_told_once(tmp_path: Path) -> None:
     assert (told.exit_code, told.stderr) == (2, f"turnfold: {tmp_path} is a folder: give a file\n")
     told = invoke(["import", str(empty), *store])
     assert (told.exit_code, "empty.json is empty: give" in told.stderr) == (2, True)
+    noise = tmp_path / "noise.db"
+    noise.write_bytes(bytes(range(128, 256)))
+    told = invoke(["import", str(noise), *store])
+    assert (told.exit_code, "the format of noise.db is not known" in told.stderr) == (2, True)
     told = invoke(["import", str(bot), *store])
     assert told.exit_code == 1
     assert told.stderr.startswith("turnfold: line 1: bot.json cannot be imported: role: unknown")
@@ -533,3 +537,12 @@ def test_a_folder_in_place_of_a_file_is_named(store: str, tmp_path: Path) -> Non
     assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True), done.output
     assert f"cannot use {tmp_path}: Is a directory" in done.stderr
     assert list(tmp_path.parent.glob("*.part")) == []
+
+
+def test_markdown_on_the_standard_output_is_no_json(store: str, tmp_path: Path) -> None:
+    export = ["export", SHORT, "--format", "markdown", "--json", "--store", store]
+    refused = invoke(export)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--json prints JSON only" in refused.stderr
+    done = invoke_json([*export, "-o", str(tmp_path / "short.md")])
+    assert done["format"] == "markdown"

@@ -57,7 +57,9 @@ class AsyncState:
 
     def __setitem__(self, name: str, value: object) -> NoReturn:
         """Refuse `state[name] = value`, which cannot wait for the store."""
-        raise InvalidOption(f"the state cannot be assigned to: write state.set({name!r}, {value!r})")
+        raise InvalidOption(
+            f"the state cannot be assigned to: write state.set({name!r}, {value!r})"
+        )
 
     def __getitem__(self, name: str) -> NoReturn:
         """Refuse `state[name]`, which cannot wait for the store."""
