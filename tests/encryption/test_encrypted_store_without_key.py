@@ -213,3 +213,29 @@ def test_a_plain_write_that_loses_a_race_is_not_acknowledged(write: str) -> None
     with pytest.raises(WrongKey, match=REFUSED):
         drive(RACED[write](store))
     drive(store.delete(SCOPE, "plain"))
+
+
+def test_a_command_names_the_session_that_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library names it by a pseudonym, because its errors are logged; the error has the id."""
+    with Memory(f"sqlite:///{tmp_path}/chat.db", encryption_key=KEY) as memory:
+        memory.session("ward-7").user("secret 秘密")
+    at = ["--store", str(tmp_path / "chat.db")]
+    assert (
+        "conversation 'ward-7' is encrypted with the key" in invoke(["show", "ward-7", *at]).stderr
+    )
+    new = invoke(["chat", "new-1", "--once", "hi", *at]).stderr
+    assert "no key was given to write to conversation 'new-1'" in new
+    other = tmp_path / "other.key"
+    other.write_text("02" * 32, encoding="ascii")
+    wrong = invoke(["show", "ward-7", *at, "--encryption-key-file", str(other)]).stderr
+    assert "conversation 'ward-7' needs the encryption key" in wrong
+    monkeypatch.setenv("TURNFOLD_ENCRYPTION_KEY_FILE", "")
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    assert "会话 'ward-7' 用密钥" in invoke(["show", "ward-7", *at]).stderr
+    with Memory(f"sqlite:///{tmp_path}/chat.db") as memory:
+        with pytest.raises(WrongKey) as caught:
+            memory.session("ward-7").history()
+        assert caught.value.conversation == "ward-7"
+        assert "ward-7" not in str(caught.value)

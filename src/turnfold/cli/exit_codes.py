@@ -6,6 +6,7 @@ failed.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from turnfold.errors import (
     StoreError,
     SummaryFailed,
     TurnfoldError,
+    WrongKey,
 )
 
 __all__ = (
@@ -41,6 +43,8 @@ _COMMANDS = {
     "leave out trial=True": "leave out --dry-run",
 }
 """The calls that errors of the library name as a remedy, and the commands that do the same."""
+_PSEUDONYM = re.compile(r"\bconversation [0-9a-f]{16}\b")
+"""The name of a conversation in an error that may be logged; whoever runs a command may see its id."""
 
 
 class ExitCode(IntEnum):
@@ -71,6 +75,8 @@ def error_text(error: TurnfoldError) -> str:
     message = str(error)
     for call, command in _COMMANDS.items():
         message = message.replace(call, command)
+    if isinstance(error, WrongKey) and error.conversation:
+        message = _PSEUDONYM.sub(lambda _: f"conversation {error.conversation!r}", message, count=1)
     if not is_chinese():
         return message
     kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)

@@ -200,11 +200,13 @@ class KeyRing:
     def unwrap(self, document: Document, tenant: str, conversation: str) -> DataKey:
         """Return the data key that a document contains, unwrapped (decrypted); raise `WrongKey` if that fails."""
         note, mark = self.note(document), log_mark(tenant, conversation)
+        named = "" if is_key_conversation(conversation) else conversation  # in a rotation
         known = self._by_id.get(note.key)
         if known is None:
             raise WrongKey(
                 f"conversation {mark} needs the encryption key with the id {note.key}; given: "
-                f"{', '.join(self._by_id)}. Nothing was read. Give that key, after the current one if it is an old one"
+                f"{', '.join(self._by_id)}. Nothing was read. Give that key, after the current one if it is an old one",
+                conversation=named,
             )
         try:
             secret = self._wrapping.aes_key_unwrap(known, base64.b64decode(note.wrapped))
@@ -213,7 +215,8 @@ class KeyRing:
         if len(secret) != _DATA_KEY_BYTES:
             raise WrongKey(
                 f"the stored key of conversation {mark} is damaged: it cannot be unwrapped with the key {note.key}, "
-                "which wrapped it. Restore the store from a backup"
+                "which wrapped it. Restore the store from a backup",
+                conversation=named,
             )
         return self._data_key(secret, tenant, conversation)
 
@@ -470,7 +473,8 @@ def not_encrypted(scope: Scope, conversation: str) -> WrongKey:
     """Return the error for a write, by a store with a key, to a conversation that is not encrypted."""
     return WrongKey(
         f"conversation {log_mark(scope.tenant, conversation)} was written without encryption: export it with a "
-        "store that has no key, and import it into an encrypted one"
+        "store that has no key, and import it into an encrypted one",
+        conversation=conversation,
     )
 
 

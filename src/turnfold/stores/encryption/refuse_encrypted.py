@@ -441,13 +441,17 @@ def _is_sealed(piece: Entry | Document | Checkpoint) -> bool:
 def _refusal(scope: Scope, conversation: str, needed: str | None) -> WrongKey:
     named = f" with the key {needed}" if needed else ""
     mark = log_mark(scope.tenant, conversation)
-    return WrongKey(f"conversation {mark} is encrypted{named}, and no key was given. {_REMEDY}")
+    return WrongKey(
+        f"conversation {mark} is encrypted{named}, and no key was given. {_REMEDY}",
+        conversation=conversation,
+    )
 
 
 def _store_refusal(scope: Scope, conversation: str) -> WrongKey:
     mark = log_mark(scope.tenant, conversation)
     return WrongKey(
-        f"the store is encrypted, and no key was given to write to conversation {mark}. {_REMEDY}"
+        f"the store is encrypted, and no key was given to write to conversation {mark}. {_REMEDY}",
+        conversation=conversation,
     )
 
 
@@ -455,5 +459,6 @@ def _plain_written(scope: Scope, conversation: str) -> WrongKey:
     mark = log_mark(scope.tenant, conversation)
     return WrongKey(
         f"conversation {mark} was written in plain text while another process encrypted the store: delete it, and "
-        "write it again with the key"
+        "write it again with the key",
+        conversation=conversation,
     )
