@@ -250,6 +250,8 @@ class WrongKey(StoreError):
     The message names the conversation by a pseudonym, because messages are logged; `conversation` is its id, if known.
     """
 
+    conversation: str = ""
+
     def __init__(self, message: str, *, conversation: str = "") -> None:
         super().__init__(message)
         self.conversation = conversation

@@ -366,7 +366,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "--base-url {given} has no scheme: write http://{address}": (
         "--base-url {given} 没有协议：请写 http://{address}"
     ),
-    "--set {file}: {problem}": "--set {file}：{problem}",
+    "--set {file}: {problem}": "--set 的文件 {file}：{problem}",
     "format {format} is not one of {known}": "没有格式 {format}，可以是：{known}",
     "give either the sessions to export or --all, not both": "请给出要导出的会话，或 --all，二者取一",
     "give the sessions to export, or --all": "请给出要导出的会话，或 --all",

@@ -31,6 +31,7 @@ __all__ = (
     "code_of",
     "error_text",
     "report_errors",
+    "report_file_errors",
 )
 
 
@@ -95,10 +96,20 @@ def report_errors() -> Generator[None]:
     Other errors keep their traceback.
     """
     try:
-        yield
+        with report_file_errors():
+            yield
     except TurnfoldError as error:
         sys.stderr.write(f"turnfold: {_without_controls(error_text(error))}\n")
         raise SystemExit(int(code_of(error))) from None
+
+
+@contextmanager
+def report_file_errors() -> Generator[None]:
+    """Context manager: print an error of a file or folder, and exit with its code; errors of turnfold pass."""
+    try:
+        yield
+    except TurnfoldError:
+        raise
     except BrokenPipeError:
         raise  # the reader of a pipe has enough
     except OSError as error:
