@@ -53,9 +53,9 @@ FACES = (
         imports="""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from turnfold._argument_hints import hinted
+from turnfold._argument_hints import hinted, hinted_methods
 from turnfold.budget import Budget
 from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
@@ -69,7 +69,7 @@ from turnfold.memory.embedding_index import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config, option_advice
 from turnfold.memory.recall import SearchResult
 from turnfold.memory.pins_and_state import AsyncState
-from turnfold.memory.session import AsyncSession, SessionStatus
+from turnfold.memory.session import METHOD_ADVICE, AsyncSession, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry
@@ -240,7 +240,7 @@ from turnfold.tokens import TokenCounter
         imports="""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from turnfold.api import Provider
 from turnfold.budget import Budget
@@ -359,7 +359,9 @@ def _class(
     docstring = (ast.get_docstring(node, clean=False) or "").replace(
         "with an event loop", "without an event loop"
     )
-    lines = [f"class {name}:", f'    """{docstring}"""', ""]
+    marks = [ast.unparse(each) for each in node.decorator_list]
+    lines = [f"@{mark}" for mark in marks if mark.startswith("hinted_methods(")]
+    lines += [f"class {name}:", f'    """{docstring}"""', ""]
     init = next(n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
     if constructor is None:
         lines += [
@@ -422,7 +424,11 @@ def _attributes(init: ast.FunctionDef) -> list[str]:
     return lines
 
 
-_DUNDERS = {"__aexit__": "__exit__"}
+_DUNDERS = {
+    "__aexit__": "__exit__",
+    "__getitem__": "__getitem__",
+    "__setitem__": "__setitem__",
+}
 _WRITTEN = {
     "__aenter__": ("    def __enter__(self) -> Self:", "        return self"),
     # The awaiting class has the same name after "Async".

@@ -1,16 +1,18 @@
-"""Error texts for arguments that a constructor does not have: they name the right call."""
+"""Error texts for arguments that a constructor or a method does not have: they name the right call."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import ParamSpec
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ("hinted",)
+__all__ = ("hinted", "hinted_methods")
 
 
 _Arguments = ParamSpec("_Arguments")
+_Class = TypeVar("_Class", bound=type)
 Advice = Callable[[tuple[object, ...], Mapping[str, object]], str]
 """From arguments by position and unknown options to an error text; empty if there is no advice for them."""
 
@@ -53,3 +55,63 @@ def _nearest(name: str, unknown: Mapping[str, object], known: Mapping[str, objec
         meant = f": did you mean {like[0]}=?" if like else f"; help({name}) lists its options"
         return f"{name} has no option {option!r}{meant}"
     return ""
+
+
+def hinted_methods(advice: Mapping[str, str]) -> Callable[[_Class], _Class]:
+    """Decorate a class: the `TypeError` for an option that a public method does not have says what to write.
+
+    `advice` has what to write, by method and option (`history.last`); for others the options of the method are listed.
+    """
+
+    def decorate(kind: _Class) -> _Class:
+        for name, method in list(vars(kind).items()):
+            if isinstance(method, FunctionType) and not name.startswith("_"):
+                setattr(kind, name, _with_hints(f"{kind.__name__}.{name}", method, advice))
+        return kind
+
+    return decorate
+
+
+def _with_hints(name: str, method: Callable[..., Any], advice: Mapping[str, str]) -> object:
+    if inspect.isasyncgenfunction(method):
+        return method
+    if inspect.iscoroutinefunction(method):
+
+        @wraps(method)
+        async def wait(*given: object, **options: object) -> object:
+            try:
+                return await method(*given, **options)
+            except TypeError as error:
+                if told := _method_hint(error, name, method, options, advice):
+                    raise TypeError(told) from None
+                raise
+
+        return wait
+
+    @wraps(method)
+    def call(*given: object, **options: object) -> object:
+        try:
+            return method(*given, **options)
+        except TypeError as error:
+            if told := _method_hint(error, name, method, options, advice):
+                raise TypeError(told) from None
+            raise
+
+    return call
+
+
+def _method_hint(
+    error: TypeError,
+    name: str,
+    method: Callable[..., Any],
+    options: Mapping[str, object],
+    advice: Mapping[str, str],
+) -> str:
+    """Return what to write; empty for an error from inside the method, or about other arguments."""
+    known = inspect.signature(method).parameters
+    unknown = next((each for each in options if each not in known), None)
+    if error.__traceback__ is None or error.__traceback__.tb_next is not None or unknown is None:
+        return ""
+    names = ", ".join(each for each in known if each != "self") or "none"
+    told = advice.get(f"{method.__name__}.{unknown}", f"it takes {names}")
+    return f"{name} has no option {unknown!r}: {told}"

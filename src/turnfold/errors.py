@@ -251,7 +251,16 @@ class UnsafeStore(StoreError):
 
 
 class WrongKey(StoreError):
-    """A conversation cannot be decrypted with these keys; no part of it was read."""
+    """A conversation cannot be decrypted with these keys; no part of it was read.
+
+    The message names the conversation by a pseudonym, because messages are logged; `conversation` is its id, if known.
+    """
+
+    conversation: str = ""
+
+    def __init__(self, message: str, *, conversation: str = "") -> None:
+        super().__init__(message)
+        self.conversation = conversation
 
 
 class WrongProcess(StoreError):

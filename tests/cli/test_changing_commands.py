@@ -226,6 +226,10 @@ def test_what_an_import_cannot_read_is_told_once(tmp_path: Path) -> None:
     assert (told.exit_code, told.stderr) == (2, f"turnfold: {tmp_path} is a folder: give a file\n")
     told = invoke(["import", str(empty), *store])
     assert (told.exit_code, "empty.json is empty: give" in told.stderr) == (2, True)
+    noise = tmp_path / "noise.db"
+    noise.write_bytes(bytes(range(128, 256)))
+    told = invoke(["import", str(noise), *store])
+    assert (told.exit_code, "the format of noise.db is not known" in told.stderr) == (2, True)
     told = invoke(["import", str(bot), *store])
     assert told.exit_code == 1
     assert told.stderr.startswith("turnfold: line 1: bot.json cannot be imported: role: unknown")
@@ -502,3 +506,43 @@ def test_a_call_of_a_session_without_calls(store: str) -> None:
     done = invoke(["explain", SHORT, "7", "--store", store])
     assert done.exit_code == 3
     assert f"no call 7 in {SHORT!r}: it has no calls yet" in done.stderr
+
+
+MISSING = {
+    "export": ["export", SHORT, "-o", "{file}"],
+    "export of another format": ["export", SHORT, "--format", "openai", "-o", "{file}"],
+    "db backup": ["db", "backup", "{file}"],
+    "lint": ["lint", SHORT, "--mend", "{file}"],
+    "tokens": ["tokens", "create", "web", "--tenant", "a", "--file", "{file}"],
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_folder_that_does_not_exist_is_named_with_the_remedy(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    file = tmp_path / "no" / "such.json"
+    command = [word.replace("{file}", str(file)) for word in MISSING[name]]
+    at = [] if name == "tokens" else ["--store", store]
+    done = invoke([*command, *at])
+    assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True), done.output
+    assert str(file.parent) in done.stderr
+    assert "does not exist; create it first" in done.stderr
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    assert "不存在；请先创建它" in invoke([*command, *at]).stderr
+
+
+def test_a_folder_in_place_of_a_file_is_named(store: str, tmp_path: Path) -> None:
+    done = invoke(["export", SHORT, "--format", "openai", "-o", str(tmp_path), "--store", store])
+    assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True), done.output
+    assert f"cannot use {tmp_path}: Is a directory" in done.stderr
+    assert list(tmp_path.parent.glob("*.part")) == []
+
+
+def test_markdown_on_the_standard_output_is_no_json(store: str, tmp_path: Path) -> None:
+    export = ["export", SHORT, "--format", "markdown", "--json", "--store", store]
+    refused = invoke(export)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--json prints JSON only" in refused.stderr
+    done = invoke_json([*export, "-o", str(tmp_path / "short.md")])
+    assert done["format"] == "markdown"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,7 @@ def test_one_turn_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert told["session"] == "notes"
     assert told["model"] is None
     assert (told["tokens"], told["allowed"], told["messages"]) == (0, 0, 0)  # nothing was sent
+    assert told["stored"] == 2  # the seq of the text
     alone = RUN.invoke(app, ["chat", *store, "--json"])
     assert alone.exit_code == 2
 
@@ -206,6 +208,52 @@ def test_an_error_in_a_turn_is_told_and_the_chat_goes_on(tmp_path: Path) -> None
         assert "hello again" in talked.output
         assert f"turnfold chat '花 园' {' '.join(given)}" in talked.output
         assert server.rejected == []
+
+
+def test_a_message_that_failed_is_sent_again_and_stored_once(tmp_path: Path) -> None:
+    """By the same command, or by the same line of a chat; after an answer the same text is a new message."""
+    failing = [Refuse(401, "bad key"), Refuse(401, "bad key"), Say("hello"), Say("hello again")]
+    with StrictServer(failing) as server:
+        given = ["--model", "m", "--base-url", f"{server.url}/v1", "--store", address(tmp_path)]
+        once = ["chat", "one", *given, "--once", "are you there? 在吗？", "--system", "Be kind."]
+        assert RUN.invoke(app, once).exit_code == 4
+        line = RUN.invoke(app, ["chat", "one", *given], input="are you there? 在吗？\n")
+        assert line.exit_code == 4
+        assert RUN.invoke(app, once).stdout.strip() == "hello"
+        assert RUN.invoke(app, once).stdout.strip() == "hello again"
+    with Memory(address(tmp_path)) as memory:
+        roles = [entry.message.role for entry in memory.session("one").history()]
+    assert roles == ["system", "user", "assistant", "user", "assistant"]
+
+
+def test_the_session_of_a_failed_message_is_named(tmp_path: Path) -> None:
+    with StrictServer([Refuse(401, "bad key"), Say("hello")]) as server:
+        given = ["--model", "m", "--base-url", f"{server.url}/v1", "--store", address(tmp_path)]
+        failed = RUN.invoke(app, ["chat", *given, "--once", "hi"])
+        [again] = re.findall(r"to send it again: turnfold chat (\w+) --once", failed.stderr)
+        assert RUN.invoke(app, ["chat", again, *given, "--once", "hi"]).stdout.strip() == "hello"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--once", ""], "--once needs a text"),
+        (["--once", "  "], "--once needs a text"),
+        (["--once", "hi", "--budget", "5"], "tokens"),
+        (["--once", "hi", "--budget", "0"], "max_tokens"),
+        (["--budget", "5"], "tokens"),
+        (["--once", "hi", "--base-url", "127.0.0.1:9"], "has no scheme: write http://127.0.0.1:9"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_anything_is_stored(
+    tmp_path: Path, words: list[str], told: str
+) -> None:
+    base = [] if "--base-url" in words else ["--base-url", "http://127.0.0.1:9/v1"]
+    given = ["--model", "m", *base, "--store", address(tmp_path)]
+    done = RUN.invoke(app, ["chat", "one", *given, *words], input="hello\n")
+    assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True), done.output
+    assert told in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_stopping_an_answer_keeps_what_was_said(

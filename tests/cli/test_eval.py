@@ -158,8 +158,10 @@ def test_a_set_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "set.jsonl"
     path.write_text('{"conversation_id": 5}')
     result = invoke(["eval", "--set", str(path)])
-    assert result.exit_code == 1
-    assert "line 1" in result.stderr
+    assert result.exit_code == 2
+    assert f"--set {path}: line 1" in result.stderr
+    assert "conversation_id, messages (id, role, content) and questions" in result.stderr
+    assert "conversation_id, messages" in " ".join(invoke(["eval", "--help"]).stdout.split())
 
 
 def test_the_readme_has_the_figures_of_the_shipped_set() -> None:

@@ -17,7 +17,7 @@ from tests.memory.importing.samples import (
 )
 from turnfold import Memory, assistant, user
 from turnfold.cli.app import app
-from turnfold.wire import guess_provider, lint
+from turnfold.wire import guess_provider, lint, openai_chat
 
 RUN = CliRunner()
 
@@ -146,3 +146,22 @@ def test_a_stored_session_is_checked(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert f"{SHORT}: openai_chat: 0 faults" in done.stdout
     assert invoke(["lint", "nosuch", "--store", store]).exit_code == 3
+
+
+def test_a_stored_session_is_repaired_by_itself(tmp_path: Path) -> None:
+    """A request from its context is sound, so that nobody needs to repair the log."""
+    store = f"sqlite:///{tmp_path}/chat.db"
+    with Memory(store) as memory:
+        session = memory.session("one")
+        session.user("weather?")
+        call = {"id": "c1", "type": "function", "function": {"name": "w", "arguments": "{}"}}
+        session.assistant(tool_calls=[call])
+        session.user("never mind")
+        assert lint(openai_chat.request(session.context()).kwargs, "openai_chat") == ()
+    at = ["lint", "one", "--store", store]
+    done = RUN.invoke(app, at)
+    assert done.exit_code == 1
+    assert "\n  repaired by itself in the requests made from context(): " in done.output
+    assert "--mend" not in done.output
+    mended = RUN.invoke(app, [*at, "--mend", str(tmp_path / "mended.json")])
+    assert "\n  repaired: " in mended.output

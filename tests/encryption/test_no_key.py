@@ -33,6 +33,7 @@ from turnfold.service import ServiceOptions
 from turnfold.service.inspector.labels import PageLabels
 from turnfold.stores import (
     Ability,
+    ConversationInfo,
     EncryptedStore,
     MemoryStore,
     Piece,
@@ -171,8 +172,9 @@ def test_documents_that_are_written_directly_are_refused(url: str) -> None:
                 drive(store.capture(SCOPE, name, lambda _: None))
 
 
-def test_plain_documents_keep_a_conversation_plain(url: str) -> None:
+def test_plain_documents_keep_a_conversation_plain(tmp_path: Path) -> None:
     """Otherwise a program without the key would go on writing to a conversation that was encrypted meanwhile."""
+    url = f"sqlite:///{tmp_path}/plain.db"
     with Memory(url) as memory, Memory(url, encryption_key=KEY) as encrypted:
         memory.session("new").state.set("a", "plain")
         with pytest.raises(WrongKey, match="without encryption"):
@@ -266,7 +268,7 @@ def test_a_service_refuses(url: str) -> None:
 
 
 def test_a_plain_conversation_is_looked_up_once() -> None:
-    """Its wrapped key is not asked for before every write, and appends stay in the order of their calls."""
+    """The store is not asked before every write if it is encrypted, and appends stay in the order of their calls."""
     asked: list[str] = []
 
     class Counted(MemoryStore):
@@ -278,6 +280,11 @@ def test_a_plain_conversation_is_looked_up_once() -> None:
             asked.append(conversation)
             await asyncio.sleep(0)
             return await super().get_document(scope, conversation, kind, key)
+
+        async def conversations(self, scope: Scope, **options: Any) -> list[ConversationInfo]:
+            asked.append("conversations")
+            await asyncio.sleep(0)
+            return await super().conversations(scope, **options)
 
     async def use() -> list[str]:
         store = refuse_encrypted(Counted())
@@ -311,11 +318,13 @@ def test_a_plain_conversation_is_looked_up_once() -> None:
     ids=["no key", "wrong key", "right key"],
 )
 def test_the_inspector_lists_what_it_cannot_read(
-    url: str, key: str | None, unreadable: set[str], mark: str
+    tmp_path: Path, key: str | None, unreadable: set[str], mark: str
 ) -> None:
     """With a mark, beside what it can read; with the right key, that is a session which was written without it."""
+    url = f"sqlite:///{tmp_path}/mixed.db"
     with Memory(url) as memory:
         memory.session("open").user("plain 明文")
+    write(url)
     with (
         inspected(ServiceOptions(store=url, encryption_key=key)) as service,
         service.client() as client,
@@ -370,10 +379,10 @@ def test_a_conversation_that_has_a_key_is_not_restored_in_plain_text(tmp_path: P
     keys = ConversationKeys(inner, KeyRing(KEY))
     drive(keys.make(SCOPE, "new"))
     store = refuse_encrypted(inner)
-    with pytest.raises(WrongKey, match="encryption_key="):
-        drive(store.restore(SCOPE, [*pieces["other"], *pieces["new"]]))
-    assert drive(store.conversations(SCOPE)) == [], "all or nothing"
-    assert drive(store.restore(SCOPE, pieces["other"])).conversations == 1
+    for names in (["other", "new"], ["new"], ["other"]):
+        with pytest.raises(WrongKey, match="encryption_key="):
+            drive(store.restore(SCOPE, [piece for name in names for piece in pieces[name]]))
+    assert drive(store.conversations(SCOPE)) == [], "nothing plain"
     drive(inner.close())
     with Memory(places["target"], encryption_key=KEY) as memory:
         memory.session("new").user("secret 秘密")

@@ -748,3 +748,12 @@ def test_rules_without_room_are_named_on_the_page_of_the_call(tmp_path: Path) ->
     assert rows(table)[-1][:2] == [f"{left.rules} rules", "left out"]
     listed = [item.text for item in table.all("li")]
     assert listed == [f"[{rule.seq}] {rule.text}" for rule in left.named]
+
+
+def test_an_entry_without_a_client_id_shows_none(tmp_path: Path) -> None:
+    with Memory(store_at(tmp_path)) as memory:
+        memory.session("one").user("without 没有")
+        memory.session("two").user("with 有", client_id="c-1")
+    with inspected(ServiceOptions(store=store_at(tmp_path))) as service, service.client() as client:
+        assert "client_id" not in client.get(address("sessions", "one", "log")).text
+        assert "c-1" in client.get(address("sessions", "two", "log")).text

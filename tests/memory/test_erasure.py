@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.service.running import running
 from tests.stores.redis_server import shared_url
+from turnfold.client import RemoteMemory
 from turnfold.errors import ConversationDeleted, InvalidOption, InvalidRecord, NotFound
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.memory import erasure as erasure_module
 from turnfold.records import SESSION, Document, Entry, Message, NewEntry, user
 from turnfold.runtime import drive
+from turnfold.service import ServiceOptions
 from turnfold.stores import (
     CLAUDE_HOMES,
     ConversationOpening,
@@ -359,3 +362,39 @@ def test_a_fork_of_a_fork_is_found_after_the_one_between_is_gone(memory: Memory)
     assert not any(b"user-42" in note.body or b"draft" in note.body for note in notes)
     receipt = memory.erase_user("user-42")
     assert (names(memory), len(receipt.conversations)) == ([], 2)
+
+
+def never_there(memory: Memory | RemoteMemory) -> None:
+    """Delete what does not exist in both ways; its id stays open, and a deletion that is repeated says so."""
+    for delete in (lambda: memory.session("never").delete(), lambda: memory.delete("never")):
+        with pytest.raises(NotFound, match="no session 'never'"):
+            delete()
+    memory.session("never").user("still open 仍可使用")
+    assert (memory.delete("never").entries, memory.session("never").delete().already) == (1, True)
+
+
+def test_a_conversation_that_never_was_is_not_deleted(memory: Memory) -> None:
+    never_there(memory)
+    assert names(memory) == []
+
+
+def test_a_served_conversation_that_never_was_is_not_deleted() -> None:
+    with running(ServiceOptions(store="sqlite://")) as service:
+        with RemoteMemory(service.url) as remote:
+            never_there(remote)
+        with service.client() as client:
+            answer = client.delete("/v1/sessions/never-served")
+            assert (answer.status_code, answer.json()["type"][-9:]) == (404, "not-found")
+            assert client.delete("/v1/sessions/never").json()["already"]
+
+
+def test_an_awaited_conversation_that_never_was_is_not_deleted() -> None:
+    async def use() -> None:
+        async with AsyncMemory("sqlite://") as memory:
+            with pytest.raises(NotFound, match="no session 'never'"):
+                await memory.session("never").delete()
+            with pytest.raises(NotFound, match="no session 'never'"):
+                await memory.delete("never")
+            assert (await memory.session("never").user("still open")).first == 1
+
+    asyncio.run(use())

@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 
 from turnfold import Agent, AsyncMemory, Budget, Memory, system, user, wire
-from turnfold._argument_hints import hinted
+from turnfold._argument_hints import hinted, hinted_methods
 from turnfold.agent import as_tool
 from turnfold.errors import InvalidOption, InvalidRecord, TurnfoldError, UnknownModel
+from turnfold.runtime import drive
 from turnfold.testing import ScriptedModel
 
 OPTIONS: dict[str, tuple[dict[str, object], str]] = {
@@ -88,6 +89,40 @@ CALLS: dict[str, tuple[Callable[[Memory], object], str]] = {
     "recall": (
         lambda memory: memory.session("a").recall(cast("str", 42)),
         "query=42 has the wrong type int",
+    ),
+    "search": (
+        lambda memory: memory.search(cast("str", None)),
+        'query=None has the wrong type NoneType: write search("what to find")',
+    ),
+    "summary": (
+        lambda memory: memory.session("a").fold(summary=cast("str", 3)),
+        'summary=3 has the wrong type int: write fold(summary="text")',
+    ),
+    "turns to keep": (
+        lambda memory: memory.session("a").fold(keep_turns=cast("int", "2")),
+        "write fold(keep_turns=2)",
+    ),
+    "entry to erase": (
+        lambda memory: memory.session("a").erase(cast("int", "x")),
+        "seq='x' has the wrong type str: write erase(entry.seq)",
+    ),
+    "turn": (
+        lambda memory: memory.session("a").turn(cast("int", "x")),
+        "number='x' has the wrong type str: write turn(1)",
+    ),
+    "rule": (
+        lambda memory: memory.session("a").drop_rule(
+            cast("str", memory.session("b").add_rule("Never say no."))
+        ),
+        "write drop_rule(rule.id)",
+    ),
+    "state, assigned to": (
+        lambda memory: memory.session("a").state.__setitem__("x", 1),
+        "write state.set('x', 1)",
+    ),
+    "state, indexed": (
+        lambda memory: memory.session("a").state["x"],
+        "write state.get('x')",
     ),
     "function as a tool": (asked(tools=[weather]), "tools=[as_tool(weather).schema]"),
     "function instead of tools": (asked(tools=weather), "tools=[as_tool(weather).schema]"),
@@ -189,6 +224,57 @@ def test_an_argument_that_does_not_exist(case: str) -> None:
     with pytest.raises(TypeError) as caught:
         call()
     assert right in str(caught.value)
+
+
+METHODS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "user": (
+        lambda session: session.user("hi", metadata={}),
+        'user has no option \'metadata\': write add({"role": "user"',
+    ),
+    "history": (
+        lambda session: session.history(last=3),
+        "history has no option 'last': write history()[-3:]",
+    ),
+    "recall": (
+        lambda session: session.recall("x", k=3),
+        "recall has no option 'k': write limit=",
+    ),
+    "context": (lambda session: session.context(top=3), "has no option 'top': it takes query, "),
+    "status": (lambda session: session.status(full=True), "'full': it takes none"),
+}
+
+
+@pytest.mark.parametrize("case", METHODS)
+def test_an_option_that_a_method_does_not_have(case: str) -> None:
+    call, right = METHODS[case]
+    with Memory() as memory:
+        for session in (memory.session("a"), memory.session("a").awaiting):
+            with pytest.raises(TypeError) as caught:
+                drive_if_awaited(call(session))
+            assert str(caught.value).startswith(type(session).__name__ + ".")
+            assert right in str(caught.value)
+
+
+def drive_if_awaited(found: Any) -> None:
+    if inspect.isawaitable(found):
+        drive(cast("Any", found))
+
+
+def test_methods_keep_their_kind_and_other_errors() -> None:
+    with Memory() as memory:
+        session = memory.session("a")
+        assert inspect.iscoroutinefunction(session.awaiting.user)
+        assert list(inspect.signature(session.user).parameters) == ["content", "name", "client_id"]
+        with pytest.raises(TypeError, match="missing 1 required positional argument"):
+            cast("Any", session).user()
+    with pytest.raises(TypeError, match="'int' object is not iterable"):
+        Careless().read(3)
+
+
+@hinted_methods({})
+class Careless:
+    def read(self, given: Any) -> None:
+        list(given)
 
 
 def test_hints_leave_signatures_and_other_errors_as_they_are() -> None:

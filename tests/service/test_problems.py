@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
+from tests.service.running import running
 from turnfold import errors
 from turnfold.api import KINDS, Problem, error_from, kind_of, problem_of
+from turnfold.client import RemoteMemory
 from turnfold.errors import (
     BudgetTooSmall,
     InvalidExport,
     InvalidRecord,
     LimitExceeded,
     MissingExtra,
+    NotFound,
     RequestRefused,
     StoreUnavailable,
     TurnfoldError,
 )
+from turnfold.service import ServiceOptions
 
 MADE: dict[type[TurnfoldError], TurnfoldError] = {
     BudgetTooSmall: BudgetTooSmall(
@@ -87,3 +93,34 @@ def test_what_no_service_of_ours_wrote_is_told_apart() -> None:
     assert refused.status == 418
     newer = Problem(type="urn:turnfold:problem:new", title="New", status=400, detail="why")
     assert "why" in str(error_from(400, msgspec.json.encode(newer)))
+
+
+def test_an_unknown_field_is_answered_with_the_known_ones() -> None:
+    with running(ServiceOptions(store="sqlite://")) as service, service.client() as client:
+        body = client.post("/v1/sessions/one/context", json={"budgett": 5}).json()
+        assert "unknown field `budgett`; the fields are: " in body["detail"]
+        assert re.search(r"\bquery\b.*\bmax_tokens\b", body["detail"])
+        query = client.get("/v1/sessions/one/messages?last=3").json()
+        assert "unknown field `last`; the fields are: form, after, limit" in query["detail"]
+        inside = client.post("/v1/search", json={"query": "x", "within": {"tool": 1}}).json()
+        assert "the fields are" not in inside["detail"]
+
+
+def test_a_remedy_names_the_request_over_http_and_the_method_in_a_client() -> None:
+    with running(ServiceOptions(store="sqlite://")) as service, service.client() as client:
+        client.post(
+            "/v1/sessions/one/messages", json={"messages": [{"role": "user", "content": "hi"}]}
+        )
+        for path, right in (
+            ("/v1/sessions/one/calls/1", "GET /v1/sessions/{session}/calls lists the calls"),
+            ("/v1/sessions/never", "GET /v1/sessions lists those there are"),
+        ):
+            answer = client.get(path) if "calls" in path else client.delete(path)
+            assert answer.status_code == 404
+            assert right in answer.json()["detail"]
+            assert "()" not in answer.json()["detail"]
+        with (
+            RemoteMemory(service.url) as memory,
+            pytest.raises(NotFound, match=r"session\.calls\(\) lists the calls"),
+        ):
+            memory.session("one").explain("1")

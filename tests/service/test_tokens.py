@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from hmac import compare_digest
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 from turnfold.api import Right
 from turnfold.errors import AccessDenied, InvalidOption, NotFound
-from turnfold.service import TokenFile, new_token
+from turnfold.service import ServiceOptions, TokenFile, listen, new_token, serve
 from turnfold.service import auth as tokens
 from turnfold.service.auth import TokenRing, check_listening, is_loopback
 
@@ -237,6 +239,16 @@ def test_nothing_listens_off_loopback_without_tokens(tmp_path: Path) -> None:
         check_listening(host, ring)
     for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
         check_listening(host, None)
+
+
+def test_a_port_in_use_leaves_no_new_store(tmp_path: Path) -> None:
+    with closing(listen("127.0.0.1", 0)) as taken:
+        options = ServiceOptions(
+            store=f"sqlite:///{tmp_path}/new.db", port=taken.getsockname()[1], host="127.0.0.1"
+        )
+        with pytest.raises(InvalidOption, match="cannot listen on 127"):
+            asyncio.run(serve(options))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_without_tokens_is_no_way_to_listen(tmp_path: Path) -> None:

@@ -210,7 +210,8 @@ ERASE_ENTRY = declare(
 DELETE = declare(
     "delete",
     f"DELETE {_SESSION}",
-    "Delete the conversation and everything derived from it, permanently; a repeated request returns `already`.",
+    "Delete the conversation and everything derived from it, permanently; a repeated request returns `already`, "
+    "and the id of a conversation that never existed is 404.",
     right=_WRITE,
     frees=True,
     answer=Erasure,

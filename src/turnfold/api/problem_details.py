@@ -131,6 +131,14 @@ _OPERATORS_ONLY: Final = {
     "internal": "internal error; see the service log for this request id",
 }
 """Texts shown to clients for kinds whose messages may name hosts, users and files; the real message is only logged."""
+_REQUESTS: Final = {
+    "session.calls() lists": "GET /v1/sessions/{session}/calls lists",
+    "session.history() lists": "GET /v1/sessions/{session}/messages lists",
+    "session.rules() lists": "GET /v1/sessions/{session}/rules lists",
+    "checkpoints() lists": "GET /v1/sessions/{session}/checkpoints lists",
+    "conversations() lists": "GET /v1/sessions lists",
+}
+"""The calls that errors of the library name as a remedy, and the requests that do the same."""
 
 
 def kind_of(error: BaseException) -> ProblemKind:
@@ -162,7 +170,7 @@ def problem_of(error: BaseException, *, request_id: str = "") -> Problem:
         type=kind.type,
         title=kind.title,
         status=status,
-        detail=hidden or str(error),
+        detail=hidden or _replaced(str(error), _REQUESTS),
         request_id=request_id,
         fields=fields,
     )
@@ -181,7 +189,14 @@ def error_from(status: int, body: bytes) -> TurnfoldError:
     if kind is None:
         return RequestRefused(f"{problem.title}: {problem.detail}", status=status)
     own_status = {"status": status} if issubclass(kind.error, RequestRefused) else {}
-    return _rebuild(kind.error, problem.detail, {**problem.fields, **own_status})
+    detail = _replaced(problem.detail, {request: call for call, request in _REQUESTS.items()})
+    return _rebuild(kind.error, detail, {**problem.fields, **own_status})
+
+
+def _replaced(text: str, names: Mapping[str, str]) -> str:
+    for name, other in names.items():
+        text = text.replace(name, other)
+    return text
 
 
 def _foreign_error(status: int) -> TurnfoldError:

@@ -235,6 +235,8 @@ def _say_once(once: str | None, options: ChatOptions, *, as_json: bool) -> None:
 
     if once is None:
         raise typer.BadParameter("--json needs --once TEXT")
+    if not once.strip():
+        raise typer.BadParameter("--once needs a text to send")
     text = say_once(once, **options._asdict())
     if as_json:
         typer.echo(text)
@@ -300,12 +302,12 @@ def lint(
         typer.echo(json.dumps(fields, ensure_ascii=False))
     else:
         for one in found:
-            _show_linted(one, mended=mend is not None)
+            _show_linted(one, mended=mend is not None, stored=not is_file)
     if any(one.faults for one in found):
         raise typer.Exit(1)
 
 
-def _show_linted(one: Linted, *, mended: bool) -> None:
+def _show_linted(one: Linted, *, mended: bool, stored: bool) -> None:
     from turnfold.cli.output import printable
 
     for fault in one.faults:
@@ -313,7 +315,12 @@ def _show_linted(one: Linted, *, mended: bool) -> None:
         typer.echo(f"{fault.path}: {fault.rule}: {detail} [{fault.reference}]")
     for change in one.changes:
         repair = problem_label(change)
-        what = f"repaired: {repair}" if mended else f"would be repaired with --mend FILE: {repair}"
+        if mended:
+            what = f"repaired: {repair}"
+        elif stored:
+            what = f"repaired by itself in the requests made from context(): {repair}"
+        else:
+            what = f"would be repaired with --mend FILE: {repair}"
         typer.echo(f"  {translated(what)}")
     number = len(one.faults)
     name = f"{printable(one.conversation)}: " if one.conversation else ""

@@ -44,7 +44,7 @@ from turnfold.cli.transfer import removing_new_store
 from turnfold.errors import InvalidOption, StoreError, TurnfoldError
 from turnfold.memory import Memory, Session
 from turnfold.models import ChatModel
-from turnfold.records import Message
+from turnfold.records import Message, user
 from turnfold.runtime import drive
 from turnfold.stores import shown_address
 from turnfold.tokens import TokenCounter
@@ -73,6 +73,10 @@ def pick_model(
         if base_url:
             raise InvalidOption("--base-url needs --model, because it names only the server")
         return None
+    if base_url and not base_url.startswith(("http://", "https://")):
+        raise InvalidOption(
+            f"--base-url {shown_address(base_url)} has no scheme: write http://{shown_address(base_url)}"
+        )
     if chosen.startswith("claude") and base_url is None:
         from turnfold.models import Anthropic
 
@@ -125,6 +129,8 @@ class ModelAnswers:
     model: ChatModel
     system: str
     on_text: Callable[[str], None]
+    client_id: str = ""
+    """Client id of the message that was sent last."""
     _receipts: list[Receipt] = field(default_factory=list[Receipt])
 
     @property
@@ -135,7 +141,8 @@ class ModelAnswers:
     def answer(self, conversation: str, text: str) -> str:
         """Send a message to the model and return the answer, after streaming it to `on_text`."""
         agent = Agent(self.memory, self.model, system=self.system, on_event=self._on_event)
-        return agent.run(conversation, text).text
+        self.client_id = _unanswered(self.memory.session(conversation), text) or _new_id()
+        return agent.run(conversation, text, client_id=self.client_id).text
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, TextCame):
@@ -150,6 +157,8 @@ class Quotes:
 
     memory: Memory
     limit: int = 3
+    client_id: str = ""
+    """Client id of the message that was stored last."""
     quoted: tuple[Quoted, ...] = ()
     """The messages that the last answer quoted."""
 
@@ -161,7 +170,8 @@ class Quotes:
         """Store the user's message, and return the earlier messages that match it as text."""
         session = self.memory.session(conversation)
         found = session.recall(text, limit=self.limit) if text.strip() else []
-        session.user(text)
+        self.client_id = _new_id()
+        session.user(text, client_id=self.client_id)
         self.quoted = tuple(Quoted(hit.seq, hit.message.role, hit.message.text) for hit in found)
         return "\n".join(
             f"#{each.seq} {known_label(each.role)}{colon()}{each.text}" for each in self.quoted
@@ -171,12 +181,29 @@ class Quotes:
 Answerer = ModelAnswers | Quotes
 
 
+def _new_id() -> str:
+    return f"{_CLIENT}{uuid.uuid4().hex}"
+
+
+def _unanswered(session: Session, text: str) -> str:
+    """Return the client id of the newest message if it is this text, sent by a chat whose model then failed.
+
+    To send it again continues that turn instead of storing the text a second time. Empty if there is none.
+    """
+    newest = session.history(after=max(session.status().entries - 1, 0), limit=1)
+    if not newest or newest[0].message != user(text) or not newest[0].client_id.startswith(_CLIENT):
+        return ""
+    return newest[0].client_id
+
+
 _NO_MODEL = (
     "No model is configured. Name one with --model (and --base-url for a server of your own, for example "
     "--model qwen3 --base-url http://localhost:11434/v1), or set TURNFOLD_MODEL.\n"
     "Until then this works offline: what you type is kept, and matching passages are quoted."
 )
 _PROMPT = "> "
+_CLIENT = "chat-"
+"""Beginning of the client ids of messages that a chat with a model sends."""
 _COMMAND = re.compile(r"/[a-z]+")
 _ALIKE = 0.7
 """Likeness from which an unknown command is taken for a mistyped one; /explain and /pin have 0.67."""
@@ -196,6 +223,7 @@ def talk(
     """Run a chat on the terminal until the input ends."""
     console = Console(highlight=False, soft_wrap=True)
     chosen = pick_model(model, base_url)
+    _check_budget(chosen, tokens, system, "")
     address = address_of(store) if store else default_store()
     with (
         removing_new_store(address, keep=False),  # if nothing was said
@@ -237,8 +265,12 @@ def say_once(
     system: str,
     tokens: int | None,
 ) -> str:
-    """Send one message, and return the answer as JSON; without a model, the token figures are 0."""
+    """Send one message, and return the answer as JSON; without a model, the token figures are 0.
+
+    `stored` is the seq under which the message is stored.
+    """
     chosen = pick_model(model, base_url)
+    _check_budget(chosen, tokens, system, text)
     with _memory(store, chosen, tokens, session) as memory:
         conversation = _conversation(memory, session)
         answerer = (
@@ -246,13 +278,24 @@ def say_once(
             if chosen is None
             else ModelAnswers(memory, chosen, system, on_text=lambda _: None)
         )
-        answer = answerer.answer(conversation, text)
+        try:
+            answer = answerer.answer(conversation, text)
+        except StoreError:
+            raise
+        except TurnfoldError:
+            if session is None and memory.session(conversation).status().entries:
+                again = f"turnfold chat {conversation} --once ..."
+                told = translated(f"the message is stored; to send it again: {again}")
+                sys.stderr.write(f"{told}\n")
+            raise
         receipt = answerer.receipt
+        stored = memory.session(conversation).by_client_id(answerer.client_id)
         return json.dumps(
             {
                 "session": conversation,
                 "model": chosen.name if chosen else None,
                 "answer": answer,
+                "stored": stored[0].seq if stored else None,
                 "tokens": receipt.tokens if receipt else 0,
                 "allowed": receipt.allowed if receipt else 0,
                 "messages": receipt.messages if receipt else 0,
@@ -302,7 +345,7 @@ def _resume_command(conversation: str, given: Mapping[str, str | None]) -> str:
 def _memory(
     store: str | None, model: ChatModel | None, tokens: int | None, session: str | None
 ) -> Memory:
-    budget = Budget(max_tokens=tokens) if tokens else None
+    budget = Budget(max_tokens=tokens) if tokens is not None else None
     name = model.name if model and _is_known(model.name) else ""
     address = address_of(store) if store else default_store()
     counter = None if name or session is None else _counter_of(address, session)
@@ -314,6 +357,19 @@ def _memory(
         time_zone=time_zone(),
         encryption_key=encryption_keys(),
     )
+
+
+def _check_budget(model: ChatModel | None, tokens: int | None, system: str, text: str) -> None:
+    """Raise `BudgetTooSmall` if not even the instructions and the text fit, before anything is stored."""
+    if tokens is None:
+        return
+    name = model.name if model and _is_known(model.name) else ""
+    with Memory(model=name, budget=Budget(max_tokens=tokens)) as memory:
+        session = memory.session("budget")
+        if system:
+            session.system(system)
+        session.user(text)
+        session.preview()
 
 
 def _counter_of(address: str, name: str) -> TokenCounter | None:

@@ -188,7 +188,11 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Every session of the tenant.": "租户的所有会话。",
     "Format of a file.": "文件的格式。",
     "Start after this seq. Default: the newest entries.": "从此序号之后的记录开始。默认：最新的。",
-    "Conversations with questions and their evidence.": "带有问题及其依据的会话。",
+    "Conversations with questions and their evidence: each line a JSON object with conversation_id, messages (id, "
+    "role, content) and questions (question, evidence_ids) or rules (text, message_id).": (
+        "带有问题及其依据的会话：每行一个 JSON 对象，含 conversation_id、messages（id、role、content），以及 questions"
+        "（question、evidence_ids）或 rules（text、message_id）。"
+    ),
     "Session to continue or begin; @last is the newest.": "要继续或新建的会话；@last 是最近改动的。",
     "Add this rule, in your words.": "添加这条规则，用你自己的话。",
     "Drop a rule: its id, or the seq of its entry.": "去掉一条规则：它的 id，或所在记录的序号。",

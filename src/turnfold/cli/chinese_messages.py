@@ -230,6 +230,7 @@ _ERRORS: Final[Mapping[str, str]] = {
         "本系统不认识时区 {name}：请写 IANA 名称，例如 Asia/Shanghai 或 UTC；若都不认识，请 `pip install tzdata`"
     ),
     "TURNFOLD_LANG={given} is neither zh nor en, and is ignored": "TURNFOLD_LANG={given} 既不是 zh 也不是 en，不起作用",
+    "--once needs a text to send": "--once 需要有要发送的文本",
     "--json needs --once TEXT": "--json 须与 --once TEXT 一起使用",
     "--base-url needs --model, because it names only the server": (
         "--base-url 只指明服务器，须同时给出 --model"
@@ -359,6 +360,13 @@ _ERRORS: Final[Mapping[str, str]] = {
     "the session is named twice: give it as an argument or with --session": (
         "会话只能给出一次：作为参数，或用 --session"
     ),
+    "--json prints JSON only, and markdown is not JSON: name a file for it with --output FILE": (
+        "--json 只输出 JSON，而 markdown 不是 JSON：请用 --output FILE 指定文件"
+    ),
+    "--base-url {given} has no scheme: write http://{address}": (
+        "--base-url {given} 没有协议：请写 http://{address}"
+    ),
+    "--set {file}: {problem}": "--set 的文件 {file}：{problem}",
     "format {format} is not one of {known}": "没有格式 {format}，可以是：{known}",
     "give either the sessions to export or --all, not both": "请给出要导出的会话，或 --all，二者取一",
     "give the sessions to export, or --all": "请给出要导出的会话，或 --all",
@@ -390,12 +398,23 @@ _ERRORS: Final[Mapping[str, str]] = {
         "会话 {mark} 用密钥 {key} 加密，但没有给出密钥；没有显示或写入任何内容。请给出密钥：程序用 encryption_key=，"
         "命令和服务用 --encryption-key-file PATH 或 TURNFOLD_ENCRYPTION_KEY_FILE"
     ),
+    "the store is encrypted, and no key was given to write to conversation {mark}. Nothing was shown or written. Give "
+    "the key: encryption_key=, or for commands and the service --encryption-key-file PATH or "
+    "TURNFOLD_ENCRYPTION_KEY_FILE": (
+        "存储已加密，但没有给出写入会话 {mark} 所需的密钥；没有显示或写入任何内容。请给出密钥：程序用 encryption_key=，"
+        "命令和服务用 --encryption-key-file PATH 或 TURNFOLD_ENCRYPTION_KEY_FILE"
+    ),
     "conversation {mark} needs the encryption key with the id {key}; given: {given}. Nothing was read. Give that key, "
     "after the current one if it is an old one": (
         "会话 {mark} 需要 id 为 {key} 的加密密钥；给出的是：{given}。没有读取任何内容。"
         "请给出那个密钥；若是旧密钥，放在当前密钥之后"
     ),
     "cannot connect to PostgreSQL: {reason}": "无法连接 PostgreSQL：{reason}",
+    "the folder {folder} does not exist; create it first": "文件夹 {folder} 不存在；请先创建它",
+    "cannot write {path}: the folder {folder} does not exist; create it first": (
+        "无法写入 {path}：文件夹 {folder} 不存在；请先创建它"
+    ),
+    "cannot use {path}: {reason}": "无法使用 {path}：{reason}",
     "cannot open {path}: {error}": "无法打开 {path}：{error}",
     "nothing was written: {reason}": "没有写入任何内容：{reason}",
     "{purpose} needs the package {package}: pip install {wanted}": (
@@ -496,6 +515,7 @@ _DOCTOR: Final[Mapping[str, str]] = {
 }
 _CHAT: Final[Mapping[str, str]] = {
     "to continue: {command}": "继续：{command}",
+    "the message is stored; to send it again: {command}": "消息已保存；再次发送：{command}",
     "(stopped; your message is stored)": "（已停止；你的消息已保存）",
     "(no matching earlier message; stored)": "（没有匹配的旧消息；已保存）",
     "no command {word}: /help lists them; // begins a message with a slash": (
@@ -546,6 +566,9 @@ _OTHER: Final[Mapping[str, str]] = {
     "{provider}: {faults} faults": "{provider}：{faults} 处问题",
     "{provider}: {faults} fault": "{provider}：{faults} 处问题",
     "repaired: {change}": "已修复：{change}",
+    "repaired by itself in the requests made from context(): {change}": (
+        "由 context() 生成请求时会自动修复：{change}"
+    ),
     "would be repaired with --mend FILE: {change}": "可用 --mend FILE 修复：{change}",
     "written by a newer release ({steps}): upgrade turnfold": "由更新的版本写成（{steps}）：请升级 turnfold",
     "the schema lacks {steps} steps of this release: run `turnfold db migrate`; opening the store also adds them": (

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from turnfold.cli.chinese_help import COMMANDS, OPTIONS
+from turnfold.cli.exit_codes import report_file_errors
 from turnfold.cli.labels import is_chinese, translated
 
 __all__ = ("TranslatedGroup",)
@@ -74,8 +75,8 @@ class TranslatedGroup(TyperGroup):
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (passed through)
-        """Run the command, with usage errors in the reader's language."""
-        with _usage_errors():
+        """Run the command, with errors in the reader's language."""
+        with _usage_errors(), report_file_errors():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: Any) -> Any:  # noqa: ANN401 (passed through)

@@ -17,7 +17,7 @@ from turnfold.cli.labels import colon, label, with_singulars
 from turnfold.cli.output import is_plain, print_result, printable, progressing, tables
 from turnfold.cli.replay import has_price, read_file, require_messages
 from turnfold.cli.store import find_sessions, log_pages, open_at, session_in, sessions_in
-from turnfold.errors import InvalidOption, NotFound
+from turnfold.errors import InvalidExport, InvalidOption, NotFound
 from turnfold.evaluation import (
     EvalConversation,
     Evaluation,
@@ -63,7 +63,10 @@ def conversations_of(
     if set_file is not None:
         if set_file.is_file():
             require_messages(set_file)
-        return read_set(set_file)
+        try:
+            return read_set(set_file)
+        except InvalidExport as error:
+            raise InvalidOption(f"--set {set_file}: {error}") from None
     if every or (source and not Path(source).is_file()):
         return _stored(store, tenant, source)
     if not source:

@@ -6,10 +6,12 @@ failed.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 
 from turnfold.cli.chinese_help import ERRORS
 from turnfold.cli.labels import is_chinese, translated
@@ -21,6 +23,7 @@ from turnfold.errors import (
     StoreError,
     SummaryFailed,
     TurnfoldError,
+    WrongKey,
 )
 
 __all__ = (
@@ -28,6 +31,7 @@ __all__ = (
     "code_of",
     "error_text",
     "report_errors",
+    "report_file_errors",
 )
 
 
@@ -40,6 +44,8 @@ _COMMANDS = {
     "leave out trial=True": "leave out --dry-run",
 }
 """The calls that errors of the library name as a remedy, and the commands that do the same."""
+_PSEUDONYM = re.compile(r"\bconversation [0-9a-f]{16}\b")
+"""The name of a conversation in an error that may be logged; whoever runs a command may see its id."""
 
 
 class ExitCode(IntEnum):
@@ -70,6 +76,8 @@ def error_text(error: TurnfoldError) -> str:
     message = str(error)
     for call, command in _COMMANDS.items():
         message = message.replace(call, command)
+    if isinstance(error, WrongKey) and error.conversation:
+        message = _PSEUDONYM.sub(lambda _: f"conversation {error.conversation!r}", message, count=1)
     if not is_chinese():
         return message
     kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)
@@ -83,9 +91,47 @@ def _without_controls(text: str) -> str:
 
 @contextmanager
 def report_errors() -> Generator[None]:
-    """Context manager: print an error of turnfold and exit with its code; other errors keep their traceback."""
+    """Context manager: print an error of turnfold or of a file, and exit with its code.
+
+    Other errors keep their traceback.
+    """
     try:
-        yield
+        with report_file_errors():
+            yield
     except TurnfoldError as error:
         sys.stderr.write(f"turnfold: {_without_controls(error_text(error))}\n")
         raise SystemExit(int(code_of(error))) from None
+
+
+@contextmanager
+def report_file_errors() -> Generator[None]:
+    """Context manager: print an error of a file or folder, and exit with its code; errors of turnfold pass."""
+    try:
+        yield
+    except TurnfoldError:
+        raise
+    except BrokenPipeError:
+        raise  # the reader of a pipe has enough
+    except OSError as error:
+        told = _without_controls(translated(_file_error(error)))
+        sys.stderr.write(f"turnfold: {told}\n")
+        raise SystemExit(int(_code_of_file(error))) from None
+
+
+def _file_error(error: OSError) -> str:
+    """Return what is wrong with a file or folder, in a sentence."""
+    named = error.filename2 or error.filename
+    reason = error.strerror or str(error) or type(error).__name__
+    if not isinstance(named, str):
+        return reason
+    folder = Path(named).absolute().parent
+    if isinstance(error, FileNotFoundError) and not folder.exists():
+        return f"the folder {folder} does not exist; create it first"
+    return f"cannot use {named}: {reason}"
+
+
+def _code_of_file(error: OSError) -> ExitCode:
+    is_named_wrong = isinstance(
+        error, FileNotFoundError | NotADirectoryError | IsADirectoryError | PermissionError
+    )
+    return ExitCode.USAGE if is_named_wrong else ExitCode.FAILED

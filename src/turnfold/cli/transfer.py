@@ -78,12 +78,17 @@ def export_sessions(
     format_name: str,
     output: Path | None,
     model: str,
+    json: bool = False,
 ) -> Exported:
     """Write sessions in the format `format_name` to a file or standard output."""
     if format_name not in EXPORTS:
         raise InvalidOption(f"format {format_name!r} is not one of {', '.join(EXPORTS)}")
     if not every and not names:
         raise InvalidOption("give the sessions to export, or --all")
+    if format_name == "markdown" and output is None and json:
+        raise InvalidOption(
+            "--json prints JSON only, and markdown is not JSON: name a file for it with --output FILE"
+        )
     if every and names:
         raise InvalidOption("give either the sessions to export or --all, not both")
     # turnfold's own format is exact: without the key, it has the encrypted entries and the encrypted keys unchanged.

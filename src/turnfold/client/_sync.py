@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from turnfold.api import Provider
 from turnfold.budget import Budget
@@ -52,6 +52,14 @@ class RemoteState:
     def awaiting(self) -> AsyncRemoteState:
         """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
+
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        """Refuse `state[name] = value`, which cannot wait for the store."""
+        return self._awaiting.__setitem__(name, value)
+
+    def __getitem__(self, name: str) -> NoReturn:
+        """Refuse `state[name]`, which cannot wait for the store."""
+        return self._awaiting.__getitem__(name)
 
     def all(self) -> dict[str, object]:
         """Return all values of the session state by name."""
@@ -425,7 +433,7 @@ class RemoteSession:
         return drive(self._awaiting.erase(seq, reason=reason))
 
     def delete(self) -> Erasure:
-        """Delete the conversation and everything derived from it, permanently."""
+        """Delete the conversation and everything derived from it, permanently; `NotFound` if there is none."""
         return drive(self._awaiting.delete())
 
     def fork(self, at: int | None = None, *, conversation: str) -> RemoteSession:
@@ -482,7 +490,7 @@ class RemoteMemory:
         )
 
     def delete(self, conversation: str) -> Erasure:
-        """Delete a conversation and everything derived from it, permanently."""
+        """Delete a conversation and everything derived from it, permanently; `NotFound` if there is none."""
         return drive(self._awaiting.delete(conversation))
 
     def erase_session(self, conversation: str) -> ErasureReceipt:

@@ -75,7 +75,7 @@ class AsyncRemoteMemory:
         return (await self._sender.call(api.operations.SEARCH, body=body)).found
 
     async def delete(self, conversation: str) -> Erasure:
-        """Delete a conversation and everything derived from it, permanently."""
+        """Delete a conversation and everything derived from it, permanently; `NotFound` if there is none."""
         return await self.session(conversation).delete()
 
     async def erase_session(self, conversation: str) -> ErasureReceipt:

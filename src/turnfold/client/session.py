@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeVar, cast
+from typing import Final, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -256,6 +256,16 @@ class AsyncRemoteState:
     def __init__(self, sender: RequestSender, conversation: str) -> None:
         self._sender = sender
         self._conversation = conversation
+
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        """Refuse `state[name] = value`, which cannot wait for the store."""
+        raise InvalidOption(
+            f"the state cannot be assigned to: write state.set({name!r}, {value!r})"
+        )
+
+    def __getitem__(self, name: str) -> NoReturn:
+        """Refuse `state[name]`, which cannot wait for the store."""
+        raise InvalidOption(f"the state cannot be indexed: write state.get({name!r})")
 
     async def all(self) -> dict[str, object]:
         """Return all values of the session state by name."""
@@ -629,7 +639,7 @@ class AsyncRemoteSession:
         return await self._sender.call(api.operations.ERASE_ENTRY, self.id, str(seq), query=query)
 
     async def delete(self) -> Erasure:
-        """Delete the conversation and everything derived from it, permanently."""
+        """Delete the conversation and everything derived from it, permanently; `NotFound` if there is none."""
         return await self._sender.call(api.operations.DELETE, self.id)
 
     async def fork(self, at: int | None = None, *, conversation: str) -> AsyncRemoteSession:

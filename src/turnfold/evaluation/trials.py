@@ -124,6 +124,12 @@ _LARGEST = 1 << 30
 """Most bytes of a file, unpacked: all of it is in memory."""
 
 
+_SET_FORMAT = (
+    "Each line is a JSON object with conversation_id, messages (id, role, content) and questions (question, "
+    "evidence_ids) or rules (text, message_id)"
+)
+
+
 class _SetLine(msgspec.Struct):
     conversation_id: str
     messages: list[_SetMessage]
@@ -164,8 +170,7 @@ def _parse(data: bytes) -> list[EvalConversation]:
         try:
             found.append(_conversation(msgspec.json.decode(text, type=_SetLine)))
         except (msgspec.MsgspecError, UnicodeError, InvalidRecord, ValueError) as error:
-            remedy = "See `turnfold.evaluation.trials` for the format"
-            raise InvalidExport(str(error), line=line, remedy=remedy) from None
+            raise InvalidExport(str(error), line=line, remedy=_SET_FORMAT) from None
     return found
 
 

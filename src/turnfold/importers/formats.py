@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from turnfold.errors import InvalidOption
+from turnfold.errors import InvalidExport, InvalidOption
 from turnfold.importers.chatgpt import chatgpt_histories
 from turnfold.importers.claude_code import claude_code_histories, is_claude_code
 from turnfold.importers.histories import (
@@ -52,8 +52,11 @@ def detect(path: Path) -> str:
     """Return the format of a file; raises `InvalidOption` if it is unknown."""
     if is_sqlite(path):
         return session_table(path)
-    with open_text(path) as file:
-        head = list(islice(read_values(file), _SAMPLE))
+    try:
+        with open_text(path) as file:
+            head = list(islice(read_values(file), _SAMPLE))
+    except InvalidExport as error:  # its beginning is not even text
+        raise _unknown_format(path, str(error)) from None
     found = [each for each in head if isinstance(each, Value) and isinstance(each.value, dict)]
     objects = [read_fields(each.value) for each in found]
     if objects and objects[0].get("format") == FORMAT:
@@ -78,7 +81,11 @@ def detect(path: Path) -> str:
         (str(each) for each in head if isinstance(each, UnreadableItem)),
         "it has neither messages nor conversations",
     )
-    raise InvalidOption(
+    raise _unknown_format(path, problem)
+
+
+def _unknown_format(path: Path, problem: str) -> InvalidOption:
+    return InvalidOption(
         f"the format of {path.name} is not known ({problem}). If it is one of the following, name it with --format: "
         f"{', '.join(FORMATS)}"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from turnfold._argument_hints import hinted
+from turnfold._argument_hints import hinted, hinted_methods
 from turnfold.budget import Budget
 from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
@@ -18,7 +18,7 @@ from turnfold.memory.folding import FoldCall
 from turnfold.memory.memory import AsyncMemory, make_config, option_advice
 from turnfold.memory.pins_and_state import AsyncState
 from turnfold.memory.recall import SearchResult
-from turnfold.memory.session import AsyncSession, SessionStatus
+from turnfold.memory.session import METHOD_ADVICE, AsyncSession, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry
@@ -57,6 +57,14 @@ class State:
         """The asynchronous form of this object; its coroutines never suspend."""
         return self._awaiting
 
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        """Refuse `state[name] = value`, which cannot wait for the store."""
+        return self._awaiting.__setitem__(name, value)
+
+    def __getitem__(self, name: str) -> NoReturn:
+        """Refuse `state[name]`, which cannot wait for the store."""
+        return self._awaiting.__getitem__(name)
+
     def all(self) -> dict[str, object]:
         """Return all values of the session state by name."""
         return drive(self._awaiting.all())
@@ -81,6 +89,7 @@ class State:
         return drive(self._awaiting.remove(name))
 
 
+@hinted_methods(METHOD_ADVICE)
 class Session:
     """One conversation: appends messages and builds contexts, for programs without an event loop."""
 
@@ -397,7 +406,8 @@ class Session:
         """Erase the conversation and everything derived from it, permanently.
 
         That includes the data that adapters store under its id, unless the adapter was given another `name`:
-        `memory.erase_session` finds that data too.
+        `memory.erase_session` finds that data too. Deleting it again returns a result with `already`; `NotFound` is
+        raised if nothing was ever stored.
         """
         return drive(self._awaiting.delete())
 
@@ -613,7 +623,8 @@ class Memory:
         """Erase a conversation and everything derived from it, permanently.
 
         That includes the data that adapters store under its id, unless the adapter was given another `name`:
-        `erase_session` finds that data too.
+        `erase_session` finds that data too. Deleting it again returns a result with `already`; `NotFound` is raised if
+        there never was such a conversation.
         """
         return drive(self._awaiting.delete(conversation))
 

@@ -43,6 +43,7 @@ from turnfold.stores import (
     check_name,
     derived_conversations,
     erase_derived,
+    has_derived,
 )
 
 __all__ = (
@@ -131,7 +132,16 @@ class ErasureCheck:
 
 
 async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasure:
-    """Erase a conversation and the data that adapters with default names store for it; return the erased counts."""
+    """Erase a conversation and the data that adapters with default names store for it; return the erased counts.
+
+    Raises `NotFound` if there never was such a conversation, whose id would otherwise be closed to every writer.
+    """
+    if not (await store.head(scope, conversation)).generation and not await has_derived(
+        store, scope, conversation
+    ):
+        raise NotFound(
+            f"there is no session {conversation!r}, so nothing was deleted: conversations() lists those there are"
+        )
     done = await store.delete(scope, conversation)
     await erase_derived(store, scope, conversation, lambda home: store.delete(scope, home))
     return done

@@ -567,6 +567,7 @@ class AsyncMemory:
 
         Returns the best matches first.
         """
+        check_type("query", query, (str,), 'search("what to find")')
         return await search_memory(
             self._config, query, conversation=conversation, within=within, limit=limit
         )
@@ -575,7 +576,8 @@ class AsyncMemory:
         """Erase a conversation and everything derived from it, permanently.
 
         That includes the data that adapters store under its id, unless the adapter was given another `name`:
-        `erase_session` finds that data too.
+        `erase_session` finds that data too. Deleting it again returns a result with `already`; `NotFound` is raised if
+        there never was such a conversation.
         """
         self._handles.drop(conversation, self._config)
         return await erasure.delete_session(self._config.store, self._config.scope, conversation)

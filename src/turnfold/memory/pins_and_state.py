@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from typing import NoReturn
 
 import msgspec
 
@@ -53,6 +54,16 @@ class AsyncState:
 
     def __init__(self, cache: ConversationCache) -> None:
         self._cache = cache
+
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        """Refuse `state[name] = value`, which cannot wait for the store."""
+        raise InvalidOption(
+            f"the state cannot be assigned to: write state.set({name!r}, {value!r})"
+        )
+
+    def __getitem__(self, name: str) -> NoReturn:
+        """Refuse `state[name]`, which cannot wait for the store."""
+        raise InvalidOption(f"the state cannot be indexed: write state.get({name!r})")
 
     async def all(self) -> dict[str, object]:
         """Return all values of the session state by name."""

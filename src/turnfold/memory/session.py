@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
+from turnfold._argument_hints import hinted_methods
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings
@@ -98,6 +99,7 @@ from turnfold.tokens import TokenCounter, can_correct, corrected_counter
 from turnfold.window import Context
 
 __all__ = (
+    "METHOD_ADVICE",
     "AsyncSession",
     "AsyncState",
     "Pins",
@@ -167,6 +169,15 @@ def _check_request(
     check_type("max_tokens", max_tokens, (int,), "max_tokens=500")
 
 
+METHOD_ADVICE: Final[Mapping[str, str]] = {
+    "user.metadata": 'write add({"role": "user", "content": "...", "metadata": {...}})',
+    "history.last": "write history()[-3:] for the last 3 entries",
+    "recall.k": "write limit=",
+}
+"""What to write for options that other libraries have, by method and option."""
+
+
+@hinted_methods(METHOD_ADVICE)
 class AsyncSession:
     """One conversation: appends messages and builds contexts, for programs with an event loop."""
 
@@ -487,6 +498,8 @@ class AsyncSession:
         and its failure is raised. A long range is folded in steps, between which contexts can be built:
         `on_progress(entries folded, entries in all)` is called after each.
         """
+        check_type("summary", summary, (str, type(None)), 'fold(summary="text")')
+        check_type("keep_turns", keep_turns, (int, type(None)), "fold(keep_turns=2)")
         keep = self.config.policy.keep_turns if keep_turns is None else keep_turns
         if keep < 0:
             raise InvalidOption(f"keep_turns={keep} must not be negative")
@@ -619,6 +632,7 @@ class AsyncSession:
 
     async def drop_rule(self, rule: str) -> StandingRule:
         """Drop the active rule with this id (`rule.id`); raises `NotFound` if there is none."""
+        check_type("rule", rule, (str,), "drop_rule(rule.id)")
         async with self._lock:
             return await self._rules.drop(rule)
 
@@ -634,6 +648,7 @@ class AsyncSession:
 
     async def turn(self, number: int) -> list[Entry]:
         """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
+        check_type("number", number, (int,), "turn(1), the number of a turn")
         return await self._store.read_turn(self._scope, self.id, number)
 
     async def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
@@ -748,7 +763,8 @@ class AsyncSession:
         """Erase the conversation and everything derived from it, permanently.
 
         That includes the data that adapters store under its id, unless the adapter was given another `name`:
-        `memory.erase_session` finds that data too.
+        `memory.erase_session` finds that data too. Deleting it again returns a result with `already`; `NotFound` is
+        raised if nothing was ever stored.
         """
         async with self._lock:
             return await delete_session(self._store, self._scope, self.id)
@@ -762,6 +778,7 @@ class AsyncSession:
         text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
         call finishes it.
         """
+        check_type("seq", seq, (int,), "erase(entry.seq), of an entry of history()")
         async with self._lock:
             try:
                 erasure, placeholder = await erase_entry(

@@ -466,7 +466,7 @@ class RequestGate:
         return self.ring is None or self.ring.admits(caller)
 
 
-def check_listening(host: str, ring: TokenRing | None, allowed: Collection[str] = ()) -> None:
+def check_listening(host: str, ring: object, allowed: Collection[str] = ()) -> None:
     """Raise `InvalidOption` if a service without tokens would listen on a public address or accept any Host header."""
     if ring is None and "*" in allowed:
         raise InvalidOption(

@@ -177,7 +177,16 @@ def _decoded(sent: bytes, kind: type, headers: Headers, limits: Limits) -> objec
     try:
         return cast("object", msgspec.json.decode(sent or b"{}", type=kind))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidRecord(str(error), path="body") from None
+        raise InvalidRecord(_with_known_fields(error, kind), path="body") from None
+
+
+def _with_known_fields(error: Exception, kind: type) -> str:
+    """Return the text of a decoding error; of an unknown field at the top, with the names of the fields there are."""
+    text = str(error)
+    if "unknown field" not in text or " - at " in text or not issubclass(kind, msgspec.Struct):
+        return text
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    return f"{text}; the fields are: {', '.join(known)}" if known else f"{text}; it takes none"
 
 
 def check_keys(sent: bytes, limits: Limits) -> None:
@@ -221,7 +230,9 @@ def decode_query(params: Mapping[str, str], kind: type) -> object:
     try:
         return cast("object", msgspec.convert(params, kind, strict=False))
     except msgspec.ValidationError as error:
-        raise InvalidOption(f"invalid query parameters: {error}") from None
+        raise InvalidOption(
+            f"invalid query parameters: {_with_known_fields(error, kind)}"
+        ) from None
 
 
 def path_params(request: Request) -> dict[str, str]:

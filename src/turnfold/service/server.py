@@ -221,7 +221,15 @@ async def serve(
     Returns True if all running work was finished. If it returns False, a thread may still wait for a model, and the
     process should exit without joining threads, as `run` does.
     """
-    state = make_state(options, summarizer=summarizer, embedder=embedder)
+    check_listening(options.host, options.tokens_file, options.allow_hosts)
+    listening = listen(
+        options.host, options.port
+    )  # first: a port in use leaves no new store behind
+    try:
+        state = make_state(options, summarizer=summarizer, embedder=embedder)
+    except BaseException:
+        listening.close()
+        raise
     extras = [make(state) for make in beside]
     app = make_app(
         state,
@@ -231,7 +239,6 @@ async def serve(
         home=next((each.home for each in extras if each.home), ""),
     )
     config = server_config(app, options.limits, drain=options.drain)
-    listening = listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     _start_log.info("listening on %s", address, extra={"event": "listening", "port": port})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         derived_conversations,
         document_name,
         erase_derived,
+        has_derived,
         is_adapter_conversation,
         is_home,
         list_sessions,
@@ -113,6 +114,7 @@ __all__ = (
     "document_name",
     "erase_derived",
     "export_to",
+    "has_derived",
     "import_from",
     "is_adapter_conversation",
     "is_home",
@@ -139,7 +141,7 @@ _HOMES = {
     "turnfold.stores.addresses": "split_address may_hold_password open_store shown_address with_cache",
     "turnfold.stores.adapter_conversations": "ADAPTER_HOMES CLAUDE_HOMES ITEM_HOMES LANGGRAPH_HOMES PYDANTIC_AI_HOMES "
     "AdapterHomes adapters_in "
-    "derived_conversations document_name erase_derived is_adapter_conversation is_home list_sessions "
+    "derived_conversations document_name erase_derived has_derived is_adapter_conversation is_home list_sessions "
     "name_digest new_home short_name",
     "turnfold.stores.encryption.keys": "EncryptionKey read_key_file",
     "turnfold.stores.encryption.refuse_encrypted": "refuse_encrypted",

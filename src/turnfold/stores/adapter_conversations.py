@@ -34,6 +34,7 @@ __all__ = (
     "derived_conversations",
     "document_name",
     "erase_derived",
+    "has_derived",
     "is_adapter_conversation",
     "is_home",
     "list_sessions",
@@ -213,6 +214,13 @@ async def derived_conversations(
         for home in await _with_prefix(store, scope, each.prefix(owner))
         if is_home(home, each.prefix(owner)) and await _is_owned(store, scope, each, home)
     ]
+
+
+async def has_derived(store: Store, scope: Scope, owner: str) -> bool:
+    """Return True if adapters with default names store anything for the session with this id."""
+    if await derived_conversations(store, scope, owner):
+        return True
+    return any([await _index_documents(store, scope, each, owner) for each in ADAPTER_HOMES])
 
 
 async def erase_derived(

@@ -260,7 +260,10 @@ def eval_command(
     set_file: Annotated[
         Path | None,
         typer.Option(
-            "--set", help="Conversations with questions and their evidence.", metavar="FILE"
+            "--set",
+            help="Conversations with questions and their evidence: each line a JSON object with conversation_id, "
+            "messages (id, role, content) and questions (question, evidence_ids) or rules (text, message_id).",
+            metavar="FILE",
         ),
     ] = None,
     budget: Annotated[

@@ -190,6 +190,7 @@ def export_command(
             format_name=format_name,
             output=output,
             model=model,
+            json=as_json,
         )
         show_exported(done, json=as_json)
 

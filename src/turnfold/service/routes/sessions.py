@@ -396,7 +396,4 @@ async def drop_checkpoint(request: OperationRequest[Nothing, NoQuery]) -> Checkp
 
 @TABLE.bind(api.operations.DELETE)
 async def delete(request: OperationRequest[Nothing, NoQuery]) -> Erasure:
-    session = request.params["session"]
-    if await request.is_unused(session):
-        return Erasure(session, 0, 0, 0, already=False)
-    return await request.memory.delete(session)
+    return await request.memory.delete(request.params["session"])

@@ -8,6 +8,9 @@ its wrapped key is deleted.
 A wrapped key is a document of a separate conversation, the key conversation: a document of the conversation itself
 would change its generation before its first entry. The name of a key conversation is a digest, and listings leave it
 out.
+
+The first write with a key also marks the store as a whole, for all tenants, with a document of a reserved tenant: a
+process without a key is then refused every write (see refuse_encrypted.py).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -51,8 +55,10 @@ __all__ = (
     "delete_key",
     "encrypted_conversations",
     "is_key_conversation",
+    "is_marked",
     "key_id",
     "list_conversations",
+    "mark_store",
     "not_encrypted",
     "read_key_file",
 )
@@ -67,6 +73,10 @@ _DOCUMENT_KEY: Final = "data"
 _PREFIX: Final = "turnfold-key:"
 _AFTER_KEYS: Final = f"{_PREFIX}~"
 """Sorts after every key conversation."""
+_STORE_SCOPE: Final = Scope(f"{_PREFIX}store")
+_STORE_CONVERSATION: Final = f"{_PREFIX}store"
+_STORE_MARK: Final = Document("encryption-store", "mark", b'{"v":1}', 0)
+"""Marks a store as encrypted; it stays when all encrypted conversations are deleted."""
 _PAGE: Final = 500
 _MAX_KEYS: Final = 10_000
 _MAX_TRIES: Final = 64
@@ -190,11 +200,13 @@ class KeyRing:
     def unwrap(self, document: Document, tenant: str, conversation: str) -> DataKey:
         """Return the data key that a document contains, unwrapped (decrypted); raise `WrongKey` if that fails."""
         note, mark = self.note(document), log_mark(tenant, conversation)
+        named = "" if is_key_conversation(conversation) else conversation  # in a rotation
         known = self._by_id.get(note.key)
         if known is None:
             raise WrongKey(
                 f"conversation {mark} needs the encryption key with the id {note.key}; given: "
-                f"{', '.join(self._by_id)}. Nothing was read. Give that key, after the current one if it is an old one"
+                f"{', '.join(self._by_id)}. Nothing was read. Give that key, after the current one if it is an old one",
+                conversation=named,
             )
         try:
             secret = self._wrapping.aes_key_unwrap(known, base64.b64decode(note.wrapped))
@@ -203,7 +215,8 @@ class KeyRing:
         if len(secret) != _DATA_KEY_BYTES:
             raise WrongKey(
                 f"the stored key of conversation {mark} is damaged: it cannot be unwrapped with the key {note.key}, "
-                "which wrapped it. Restore the store from a backup"
+                "which wrapped it. Restore the store from a backup",
+                conversation=named,
             )
         return self._data_key(secret, tenant, conversation)
 
@@ -241,6 +254,19 @@ async def delete_key(store: Store, scope: Scope, conversation: str) -> None:
     """Delete the stored, wrapped data key of a conversation: an encrypted conversation can never be read again."""
     if await _wrapped_key(store, scope, conversation) is not None:
         await store.delete(scope, _key_conversation(scope.tenant, conversation))
+
+
+async def mark_store(store: Store) -> None:
+    """Mark a store as encrypted, for all tenants; does nothing if it is marked already."""
+    if not await is_marked(store):
+        with suppress(Conflict):  # another process marked it meanwhile
+            await store.put_document(_STORE_SCOPE, _STORE_CONVERSATION, _STORE_MARK, expect=0)
+
+
+async def is_marked(store: Store) -> bool:
+    """Return True if a store is marked as encrypted; the first write with a key marks it before anything else."""
+    # The head is never answered by a cache.
+    return (await store.head(_STORE_SCOPE, _STORE_CONVERSATION)).generation > 0
 
 
 async def any_key_conversation(store: Store, scope: Scope) -> bool:
@@ -287,6 +313,8 @@ class ConversationKeys:
         self._by_id: dict[str, DataKey] = {}
         self._new: set[tuple[str, str]] = set()
         """Conversations (tenant, id) whose data key this process created and has written nothing with yet."""
+        self._is_marked = False
+        """True if this process knows that the store is marked as encrypted."""
 
     async def find(self, scope: Scope, conversation: str) -> DataKey | None:
         """Return the data key of a conversation; None if nothing was written to the conversation, or it was deleted."""
@@ -302,9 +330,13 @@ class ConversationKeys:
     async def make(self, scope: Scope, conversation: str) -> DataKey:
         """Return the data key of a conversation; create and store one if it has none.
 
-        Raises `WrongKey` if the conversation has content that is not encrypted.
+        Marks the store as encrypted before this process writes to it for the first time. Raises `WrongKey` if the
+        conversation has content that is not encrypted.
         """
         found = await self.find(scope, conversation)
+        if not self._is_marked:  # here, because a store of an earlier release has keys and no mark
+            await mark_store(self._store)
+            self._is_marked = True
         if found is not None:
             return found
         if await self._exists(scope, conversation):
@@ -441,7 +473,8 @@ def not_encrypted(scope: Scope, conversation: str) -> WrongKey:
     """Return the error for a write, by a store with a key, to a conversation that is not encrypted."""
     return WrongKey(
         f"conversation {log_mark(scope.tenant, conversation)} was written without encryption: export it with a "
-        "store that has no key, and import it into an encrypted one"
+        "store that has no key, and import it into an encrypted one",
+        conversation=conversation,
     )
 
 

@@ -1,11 +1,15 @@
-"""Wrapper for a store that was opened without a key: raises `WrongKey` for conversations that are encrypted.
+"""Wrapper for a store that was opened without a key: raises `WrongKey` where the store is encrypted.
 
-Without it, a program that lacks its key would show placeholders in place of messages, and write plain text into
-encrypted conversations, which a program with the right key then refuses to read.
+Without it, a program that lacks its key would show placeholders in place of messages, and write plain text into an
+encrypted store. Conversations that are encrypted are neither shown nor written to; as soon as a store has one, nothing
+is written to any other conversation either. What is plain there, from the time before the store got a key, can still be
+read, to be exported, and deleted.
 
-Everything that is read is checked for encrypted content. Before the first write to a conversation, the store is asked
-whether the conversation has a wrapped key. If something plain (not encrypted) was read from it or written to it, the
-store is not asked again: such a conversation never gets a key (`ConversationKeys.make`).
+Everything that is read is checked for encrypted content. Before the first write of this process to a conversation, the
+store is asked whether it is encrypted: whether it has the mark of the first write with a key, or, for a store of an
+earlier release, any wrapped key of the tenant. After the first write to a new conversation and before it is
+acknowledged, the mark is looked for once more: either this process sees the mark of one that writes with a key for the
+first time, or its own write came before it.
 """
 
 from __future__ import annotations
@@ -24,8 +28,10 @@ from turnfold.stores.encryption.keys import (
     delete_key,
     encrypted_conversations,
     is_key_conversation,
+    is_marked,
     key_id,
     list_conversations,
+    mark_store,
 )
 from turnfold.stores.encryption.records import (
     checkpoint_is_sealed,
@@ -60,7 +66,9 @@ _REMEDY: Final = (
 
 
 def refuse_encrypted(store: Store) -> Store:
-    """Return a wrapper of `store` that raises `WrongKey` for encrypted conversations; deleting them is allowed.
+    """Return a wrapper of `store` that raises `WrongKey` for what is encrypted and for writes to an encrypted store.
+
+    Deleting is allowed.
 
     An `EncryptedStore`, or a store that is already wrapped, is returned as it is.
     """
@@ -70,7 +78,7 @@ def refuse_encrypted(store: Store) -> Store:
 
 
 class _Gate:
-    """Lock for the first appends to a conversation: one caller checks that it is not encrypted, the others wait."""
+    """Lock for the first appends to a conversation: one caller checks that they are allowed, the others wait."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()  # wakes waiters in the order of their calls
@@ -79,7 +87,7 @@ class _Gate:
 
 
 class _KeylessStore:
-    """Passes calls on to a store, and raises `WrongKey` for conversations that are encrypted."""
+    """Passes calls on to a store, and raises `WrongKey` for what is encrypted and for writes to an encrypted store."""
 
     refuses_encrypted = True
 
@@ -87,6 +95,8 @@ class _KeylessStore:
         self._inner = inner
         self._plain: set[tuple[str, str]] = set()
         """Tenant and id of conversations that are known not to be encrypted."""
+        self._writable: set[tuple[str, str]] = set()
+        """Tenant and id of conversations to which this process has written while the store was not encrypted."""
         self._gates: dict[tuple[object, tuple[str, str]], _Gate] = {}
         durable = cast("Store | None", getattr(inner, "durable", None))
         if durable is not None:
@@ -105,10 +115,10 @@ class _KeylessStore:
         expect: int | None = None,
     ) -> Appended:
         place = (scope.tenant, conversation)
-        if place not in self._plain or self._gates:
+        if place not in self._writable or self._gates:
             async with self._checked_in_order(scope, conversation):
                 done = await self._inner.append(scope, conversation, entries, expect=expect)
-            self._learn(place)
+            await self._confirm_write(scope, conversation)
             return done
         return await self._inner.append(scope, conversation, entries, expect=expect)
 
@@ -157,7 +167,7 @@ class _KeylessStore:
         *,
         seen: tuple[int, int] | None = None,
     ) -> Checkpoint:
-        await self._check(scope, conversation)
+        await self._check_write(scope, conversation)
         return await self._inner.add_checkpoint(scope, conversation, checkpoint, seen=seen)
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
@@ -181,7 +191,7 @@ class _KeylessStore:
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        await self._check(scope, conversation)
+        await self._check_write(scope, conversation)
         return await self._inner.drop_checkpoint(
             scope, conversation, checkpoint, put=put, drop=drop, state=state
         )
@@ -196,19 +206,19 @@ class _KeylessStore:
         state: State | None = None,
         seen: tuple[int, int] | None = None,
     ) -> Written:
-        await self._check(scope, conversation)
+        await self._check_write(scope, conversation)
         done = await self._inner.put_document(
             scope, conversation, document, expect=expect, state=state, seen=seen
         )
-        self._learn((scope.tenant, conversation))
+        await self._confirm_write(scope, conversation)
         return done
 
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        await self._check(scope, conversation)
+        await self._check_write(scope, conversation)
         after = await self._inner.note(scope, conversation, document, state=state)
-        self._learn((scope.tenant, conversation))
+        await self._confirm_write(scope, conversation)
         return after
 
     async def get_document(
@@ -275,19 +285,32 @@ class _KeylessStore:
         return captured
 
     async def restore(self, scope: Scope, pieces: Iterable[Piece]) -> Restored:
-        """Restore conversations: encrypted data as it is, plain data only into conversations that are not encrypted."""
+        """Restore conversations: encrypted data as it is, plain data only into a store that is not encrypted."""
         is_encrypted = await encrypted_conversations(self._inner, scope)
+        refuses_plain = await self._is_encrypted(scope)
+        plain, has_keys = "", False
 
         def checked() -> Iterator[Piece]:
-            refused = ""
+            nonlocal plain, has_keys
+            name = ""
             for piece in pieces:
                 if isinstance(piece, ConversationOpening):
-                    refused = piece.conversation if is_encrypted(piece.conversation) else ""
-                elif refused and not _is_sealed(piece):
-                    raise _refusal(scope, refused, None)
+                    name = piece.conversation
+                    has_keys = has_keys or is_key_conversation(name)
+                elif not is_key_conversation(name) and not _is_sealed(piece):
+                    if is_encrypted(name):
+                        raise _refusal(scope, name, None)
+                    if refuses_plain:
+                        raise _store_refusal(scope, name)
+                    plain = plain or name
                 yield piece
 
-        return await self._inner.restore(scope, checked())
+        done = await self._inner.restore(scope, checked())
+        if plain and not refuses_plain and await is_marked(self._inner):
+            raise _plain_written(scope, plain)
+        if has_keys:
+            await mark_store(self._inner)
+        return done
 
     async def delete(self, scope: Scope, conversation: str) -> Erasure:
         """Delete a conversation and, if it is encrypted, its data key; this needs no key of the user."""
@@ -295,6 +318,7 @@ class _KeylessStore:
         erasure = await self._inner.delete(scope, conversation)
         await delete_key(self._inner, scope, conversation)
         self._plain.discard((scope.tenant, conversation))
+        self._writable.discard((scope.tenant, conversation))
         return erasure
 
     async def erase(
@@ -321,18 +345,44 @@ class _KeylessStore:
         if needed is not None:
             raise _refusal(scope, conversation, needed)
 
+    async def _check_write(self, scope: Scope, conversation: str) -> None:
+        """Raise `WrongKey` before a write to a store that is encrypted, whatever the conversation."""
+        if (scope.tenant, conversation) in self._writable:
+            return
+        check_conversation(conversation)
+        if await self._is_encrypted(scope):
+            needed = await key_id(self._inner, scope, conversation)
+            if needed is not None:
+                raise _refusal(scope, conversation, needed)
+            raise _store_refusal(scope, conversation)
+
+    async def _confirm_write(self, scope: Scope, conversation: str) -> None:
+        """Raise `WrongKey` after the first write to a conversation if the store was marked as encrypted meanwhile."""
+        place = (scope.tenant, conversation)
+        if place in self._writable:
+            return
+        # In a conversation that was plain before, the write is no first one, and the check before it is enough.
+        if place not in self._plain and await is_marked(self._inner):
+            raise _plain_written(scope, conversation)
+        _add(self._writable, place)
+        _add(self._plain, place)
+
+    async def _is_encrypted(self, scope: Scope) -> bool:
+        # Releases before the mark left only the keys of each tenant.
+        return await is_marked(self._inner) or await any_key_conversation(self._inner, scope)
+
     @asynccontextmanager
     async def _checked_in_order(self, scope: Scope, conversation: str) -> AsyncGenerator[None]:
-        """Context manager for an append: checks that the conversation is not encrypted; callers enter in call order."""
+        """Context manager for an append: checks that it is allowed without a key; callers enter in call order."""
         place = (scope.tenant, conversation)
         if self.blocking:  # a blocking caller waits for every append
-            await self._check(scope, conversation)
+            await self._check_write(scope, conversation)
             yield
             return
         where = (asyncio.get_running_loop(), place)
         gate = self._gates.get(where)
         if gate is None:
-            if place in self._plain:
+            if place in self._writable:
                 yield
                 return
             gate = self._gates[where] = _Gate()
@@ -340,7 +390,7 @@ class _KeylessStore:
         try:
             async with gate.lock:
                 if not gate.checked:
-                    await self._check(scope, conversation)
+                    await self._check_write(scope, conversation)
                     gate.checked = True
             yield
         finally:
@@ -354,7 +404,7 @@ class _KeylessStore:
         if any(message_is_sealed(each.message) for each in entries):
             await self._refuse(scope, conversation)
         if entries:
-            self._learn((scope.tenant, conversation))
+            _add(self._plain, (scope.tenant, conversation))
 
     async def _check_read(
         self,
@@ -367,16 +417,17 @@ class _KeylessStore:
         if any(map(document_is_sealed, documents)) or any(map(checkpoint_is_sealed, checkpoints)):
             await self._refuse(scope, conversation)
         if (documents or checkpoints) and not is_key_conversation(conversation):
-            self._learn((scope.tenant, conversation))
+            _add(self._plain, (scope.tenant, conversation))
 
     async def _refuse(self, scope: Scope, conversation: str) -> None:
         raise _refusal(scope, conversation, await key_id(self._inner, scope, conversation))
 
-    def _learn(self, place: tuple[str, str]) -> None:
-        if place not in self._plain:
-            if len(self._plain) >= _MAX_PLAIN:
-                self._plain.clear()
-            self._plain.add(place)
+
+def _add(places: set[tuple[str, str]], place: tuple[str, str]) -> None:
+    if place not in places:
+        if len(places) >= _MAX_PLAIN:
+            places.clear()
+        places.add(place)
 
 
 def _is_sealed(piece: Entry | Document | Checkpoint) -> bool:
@@ -390,4 +441,24 @@ def _is_sealed(piece: Entry | Document | Checkpoint) -> bool:
 def _refusal(scope: Scope, conversation: str, needed: str | None) -> WrongKey:
     named = f" with the key {needed}" if needed else ""
     mark = log_mark(scope.tenant, conversation)
-    return WrongKey(f"conversation {mark} is encrypted{named}, and no key was given. {_REMEDY}")
+    return WrongKey(
+        f"conversation {mark} is encrypted{named}, and no key was given. {_REMEDY}",
+        conversation=conversation,
+    )
+
+
+def _store_refusal(scope: Scope, conversation: str) -> WrongKey:
+    mark = log_mark(scope.tenant, conversation)
+    return WrongKey(
+        f"the store is encrypted, and no key was given to write to conversation {mark}. {_REMEDY}",
+        conversation=conversation,
+    )
+
+
+def _plain_written(scope: Scope, conversation: str) -> WrongKey:
+    mark = log_mark(scope.tenant, conversation)
+    return WrongKey(
+        f"conversation {mark} was written in plain text while another process encrypted the store: delete it, and "
+        "write it again with the key",
+        conversation=conversation,
+    )

@@ -310,8 +310,16 @@ def copy_into(target: str, source: Connection) -> None:
         raise InvalidOption(
             f"{target} exists, and a backup never overwrites a file: give another path"
         )
+    folder = Path(target).absolute().parent
+    if not folder.is_dir():
+        raise InvalidOption(
+            f"cannot write {target}: the folder {str(folder)!r} does not exist; create it first"
+        )
     _create_private(target)
-    copy = apsw.Connection(str(Path(target).absolute()))  # absolute, so it cannot be ":memory:"
+    try:
+        copy = apsw.Connection(str(Path(target).absolute()))  # absolute, so it cannot be ":memory:"
+    except apsw.CantOpenError as error:
+        raise StoreUnavailable(f"cannot write {target}: {error}") from error
     try:
         # Pinned to one snapshot: otherwise every commit of others would restart the copy.
         source.execute("BEGIN; SELECT 1 FROM sqlite_schema").fetchall()

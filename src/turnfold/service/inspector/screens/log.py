@@ -102,7 +102,9 @@ def _entry(entry: Entry, words: PageLabels) -> Element:
                 class_="row",
             ),
             message_block(message, words),
-            tag("p", "client_id ", tag("code", entry.client_id), class_="quiet"),
+            tag("p", "client_id ", tag("code", entry.client_id), class_="quiet")
+            if entry.client_id
+            else None,
         ),
         class_=f"item role-{message.role}",
         id=f"entry-{entry.seq}",
