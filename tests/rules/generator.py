@@ -17,10 +17,14 @@ from typing import Literal
 __all__ = (
     "HALVES",
     "Change",
+    "NaturalMessage",
+    "NaturalSentence",
     "Planted",
     "changes",
+    "half_of",
     "planted",
     "quoted_messages",
+    "read_messages",
     "read_pairs",
     "read_sentences",
     "talk",
@@ -48,6 +52,26 @@ class Change:
     new: str
     old: str
     language: str
+
+
+@dataclass(frozen=True)
+class NaturalSentence:
+    """A sentence of a natural message, with the kinds that fit it; none if it lays nothing down."""
+
+    start: int
+    end: int
+    text: str
+    kinds: tuple[str, ...]
+    is_open: bool
+    """True if it may be taken for a rule or not."""
+
+
+@dataclass(frozen=True)
+class NaturalMessage:
+    """A message as people write them, with its sentences in order."""
+
+    text: str
+    sentences: tuple[NaturalSentence, ...]
 
 
 def half_of(text: str) -> Half:
@@ -160,3 +184,35 @@ def read_pairs(name: str, language: str, kind: str) -> list[tuple[str, str]]:
     """Return the pairs of a kind: what was said first, and what was said later about it."""
     pairs = (line.split(" => ") for line in read_sentences(name, language)[kind])
     return [(first, later) for first, later in pairs]
+
+
+_KINDS = {
+    "r": "rule",
+    "p": "prohibition",
+    "d": "decision",
+    "e": "preference",
+    "t": "task",
+    "f": "fact",
+}
+
+
+def read_messages(name: str, language: str, half: Half | None = None) -> list[NaturalMessage]:
+    """Return messages of several sentences, each labelled by the letters of the kinds that fit it.
+
+    `-` labels a sentence that lays nothing down, `?` one that may be read either way.
+    """
+    path = Path(__file__).parent / "sentences" / f"{name}_{language}.txt"
+    found: list[NaturalMessage] = []
+    for block in path.read_text("utf-8").strip().split("\n\n"):
+        text = ""
+        sentences: list[NaturalSentence] = []
+        for line in block.splitlines():
+            labels, _, said = line.partition(" ")
+            text += " " if text and language == "en" else ""
+            kinds = tuple(_KINDS[label] for label in labels if label in _KINDS)
+            sentence = NaturalSentence(len(text), len(text) + len(said), said, kinds, labels == "?")
+            sentences.append(sentence)
+            text += said
+        if half is None or half_of(text) == half:
+            found.append(NaturalMessage(text, tuple(sentences)))
+    return found

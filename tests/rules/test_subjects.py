@@ -121,7 +121,7 @@ def test_what_elaborates_a_decision_is_part_of_it_and_ends_with_it() -> None:
 def test_a_rule_with_a_pronoun_is_shown_with_the_sentence_before_it() -> None:
     [rule] = taken("The cellar is full of mould. Never open it without a mask.")
     assert rule.lead == "The cellar is full of mould. "
-    [first, second] = taken("The lamp flickers. Please never touch it with wet hands.")
+    [first, second] = taken("Only I repair the lamp. Please never touch it with wet hands.")
     assert second.continues == first.id
 
 

@@ -27,7 +27,7 @@ from turnfold.rules.act_classifier import (
     says_it_stays,
     score,
 )
-from turnfold.rules.own_words import BLANK, OwnSentence, own_sentences
+from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.standing_rule import (
     LONGEST_RULE,
@@ -47,11 +47,19 @@ __all__ = ("extract_rules",)
 _HAN = late_pattern("[\u3400-\u4dbf\u4e00-\u9fff]")
 _LATIN_WORD = late_pattern(r"[A-Za-z]+")
 _ALONE: dict[Language, float] = {"en": -1.2, "zh": -1.1}
-"""Score that a sentence needs to be a rule if it is the whole message, or if the other sentences are rules too."""
-_AMONG_OTHERS = 2.6
-"""Added to the needed score if the other sentences of the message are no rules."""
-_AMONG_CHATTER = 6.0
-"""Added to the needed score if the other sentences are small talk, in which people mention much about themselves."""
+"""Score that a sentence needs to be a rule if it is the whole message."""
+_BESIDE_OTHERS = 1.1
+"""Added to the needed score if the message has other sentences."""
+_AMONG_TALK = 1.0
+"""Added to the needed score if the other long sentences of the message are no rules."""
+_AMONG_CHATTER = 3.0
+"""Added to the needed score if the other long sentences are small talk."""
+_BESIDE_CHEERS = 1.5
+"""Added to the needed score if a short sentence of the message is small talk: "Great!", "Thanks, Maria!"."""
+_UNMARKED = 0.5
+"""Added to the needed score of a sentence about neither its author nor a demand: "Balance is important.", 英国人。"""
+_IS_CHATTER = 2.0
+"""Added to the needed score of a sentence with words of small talk."""
 _NEVER_LOST = 5.0
 """Subtracted from the needed score of a change that says what holds instead: without it the old value would stay."""
 _CHANGE = 0.7
@@ -69,44 +77,101 @@ _PASSING: dict[Language, float] = {"en": 2.0, "zh": 1.5}
 """Subtracted from the score of a sentence with the form of a request for one thing now, or of a mishap."""
 _OTHERS_SAID: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"^(?:my|the|our|a|an)?\s*(?:boss|manager|mom|mum|mother|dad|father|friends?|colleagues?|teacher|coach|neighbou?r|he"
-        r"|she|they|people|someone|article|book|manual|tutorial|docs?|sign)\s+(?:said|says|told|thinks?|wants?\s+(?:me|us))\b"
+        r"^(?:my|the|our|a|an)?\s*(?:boss|manager|mom|mum|mother|dad|father|friends?|colleagues?|teacher|coach"
+        r"|neighbou?r|he"
+        r"|she|they|people|someone|article|book|manual|tutorial|docs?|sign)\s+(?:said|says|told|thinks?"
+        r"|wants?\s+(?:me|us))\b"
         r"(?!.*\b(?:i|my|we|our)\b)|^according\s+to\b",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "^(?:我)?(?:老板|领导|妈妈?|爸爸?|老师|朋友|同事|他们?|她们?|人家|别人|有人|网上|书上|书里|文章|文档|教程|牌子上|医生|专家)"
+        "^(?:我)?(?:老板|领导|妈妈?|爸爸?|老师|朋友|同事|他们?|她们?|人家|别人|有人|网上|书上|书里|文章|文档"
+        "|教程|牌子上|医生|专家)"
         "[^,，。我]{0,3}(?:说|讲|告诉|认为|建议|写着|要求|规定)(?!.*我)"
     ),
 }
 _NO_RULE: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         # what somebody else asks, says or wants
-        r"^\W*(?:and\s+|but\s+|so\s+)?(?!(?:I|We|You|It|That|This|Please|Everyone|Everybody|Nobody|Legal|Always|Never|Only)\b)"
-        r"(?:my\s+|the\s+|our\s+)?[A-Za-z][\w'’-]+(?:\s+[A-Z][\w'’-]+)?\s+(?:just\s+|also\s+|still\s+)?(?:asks?|asked|wonders?|wondered"
+        r"^\W*(?:and\s+|but\s+|so\s+)?(?!(?:I|We|You|It|That|This|Please|Everyone|Everybody|Nobody|Legal"
+        r"|Always|Never|Only)\b)"
+        r"(?:my\s+|the\s+|our\s+)?[A-Za-z][\w'’-]+(?:\s+[A-Z][\w'’-]+)?\s+(?:just\s+|also\s+"
+        r"|still\s+)?(?:asks?|asked|wonders?|wondered"
         r"|thinks?|believes?|wants?\s+to\s+know)\b"
         # where somebody is for some days
-        r"|^\W*(?!(?:It|That|This)\b)[A-Z][\w-]+(?:\s+[A-Z][\w-]+)?(?:['’]s|\s+is|\s+will\s+be)\s+(?:on\s+(?:leave|holidays?|vacation)|off\s+(?:sick|today|this)"
+        r"|^\W*(?!(?:It|That|This)\b)[A-Z][\w-]+(?:\s+[A-Z][\w-]+)?(?:['’]s|\s+is"
+        r"|\s+will\s+be)\s+(?:on\s+(?:leave|holidays?|vacation)|off\s+(?:sick|today|this)"
         r"|away|out\s+(?:of\s+office|sick|today)|ill|sick|travel\w+)\b"
         # an id alone
-        r"|^\W*(?:(?:the|my|our|see|it's|this\s+is)\s+)?(?:ticket|case|invoice|order|issue|task|pr|mr|ref(?:erence)?|receipt|booking|claim|file)"
+        r"|^\W*(?:(?:the|my|our|see|it's|this\s+is)\s+)?(?:ticket|case|invoice|order|issue|task|pr|mr"
+        r"|ref(?:erence)?|receipt|booking|claim|file)"
         r"(?:\s+(?:number|no\.?|id|is))*\s*[:#]?\s*[A-Z]{0,6}[-#/]?\d[\w/-]*\W*$"
         r"|^\W*(?:ok(?:ay)?\W+|hmm?\W+)*let\s+me\s+(?:think|see|check|look|know|ask|guess)\b"
         r"|^\W*i(?:'m|\s+am)\s+(?:all\s?right|alright|fine|good|ok(?:ay)?|great|well)\W*$"
         r"|^\W*(?:ok(?:ay)?\W+|so\W+)*let's\s+(?:(?:change|drop|switch)\s+(?:the\s+)?(?:subject|topic)|move\s+on)\W*$"
-        r"|^\W*(?:now|next)\s+(?:the|to|for|about)\s+(?:[\w-]+\s*){1,4}\W*$",
+        r"|^\W*(?:now|next)\s+(?:the|to|for|about)\s+(?:[\w-]+\s*){1,4}\W*$"
+        # who called, answered or came by; what the author did, will do or must leave for
+        r"|^\W*(?:(?:ugh|great|good|bad|perfect|done|ok(?:ay)?|yes|yeah|and|but|so|just\s+so\s+you\s+know|btw"
+        r"|news)\b[\s,.:!]*)*(?:(?!(?:I|We|You)\b)(?:[Mm]y\s+|[Tt]he\s+|[Oo]ur\s+)?(?!is\b|was\b"
+        r"|are\b)[\w'’-]+(?:\s+from\s+(?:the\s+)?\w+"
+        r"|\s+(?!is\b|was\b|are\b|be\b|were\b)[A-Z][\w'’-]+)?\s+(?:just\s+|finally\s+|also\s+)?(?:called|rang"
+        r"|phoned|replied|answered|wrote\s+back|came\s+by|stopped\s+by|declined|dropped\s+out"
+        r"|cancelled\s+on)\b(?!\s+(?:off|it|me)\b)"
+        r"|(?:i|we)\s+(?:just\s+|finally\s+|already\s+|also\s+)?(?:spoke|talked|called|checked|looked|asked"
+        r"|told|tried|cried|laughed|slept|lost|forgot|missed|printed|compared|counted|showed|watched)\b"
+        r"|(?:printed|sent|mailed|signed|uploaded|paid)(?:\s+and\s+\w+)?\s+(?:it|them|that)\b|(?:i"
+        r"|we)'ll\s+(?:let\s+you\s+know|see|catch|work\s+it\s+out|think|check|ask|try|have\s+a\s+look|get\s+back)\b"
+        r"|(?:i|we)'ve\s+(?:worked|built|seen|tried|visited|played|met|watched|read)\b|(?:it|that|this|he|she"
+        r"|they)\s+(?:was|were)\b|(?:i'll\s+)?keep\s+you\s+posted\b|i\s+bet\b|(?:i'm|we're)\s+considering\b"
+        r"|i'm\s+a\s+(?:huge|big)\s+fan\b|we\s+c(?:an|ould)\s+[^,;.]*\bif\s+you\s+(?:want|like)\b"
+        r"|i\s+(?:have|need|must|got)\s+to\s+(?:run|go|leave|dash)\b|(?:talk|speak"
+        r"|see\s+you)\s+(?:to\s+you\s+)?(?:soon|later|tomorrow|on\s+\w+day|next\s+week)\b)(?!.*(?:\b(?:must"
+        r"|never|don't|please|deadline|from\s+now\s+on)\b|;))"
+        r"|^\W*(?:and\s+|but\s+|bad\s+news\W+)?(?!(?:I|We|You|It|This"
+        r"|That)\b)(?:[\w'’]+\s+){1,3}(?:asks?\s+for|offers|offered|declined|double-booked|dropped\s+out"
+        r"|raised\s+(?:the|his|her|their))\b(?!.*\b(?:we|i|must|please|so)\b)"
+        r"|^\W*(?:yes\W+)?there(?:'s|\s+is|\s+are)\s+(?:a|an|one|two|three|\d+|some|also)\b(?!.*\b(?:allerg\w+"
+        r"|must|limit|deadline|of\s+us|my|our)\b)"
+        # a general truth, a delegation
+        r"|^\W*(?!Going|Regarding|Nothing|Everything|Starting|Meeting|Parking"
+        r"|Shipping)[A-Z][a-z]+ing\b[^,;]*\s(?:is|feels|makes)\s(?:\w+ly\s+)?(?:key|crucial|important|great"
+        r"|fun|amazing|like|hard|tough|so|such|rewarding|priceless|good|worth\w*)\b"
+        r"|^\W*(?:[\w'’]+,?\s+){0,2}must\s+(?:be|have\s+been)\s+(?:really\s+|so\s+|very\s+)?(?:tough|hard|nice"
+        r"|great|fun|amazing|rewarding|exciting|difficult|cool|lovely)\b"
+        r"|^\W*(?:(?:it's\s+)?(?:entirely\s+|all\s+)?up\s+to\s+you|you\s+(?:decide|choose|pick)\b(?!\s+only)"
+        r"|your\s+(?:call|choice)|whatever\s+you\s+(?:think|like|prefer)|do\s+as\s+you\s+like|(?:fine"
+        r"|okay)\s+(?:by|with)\s+me|call\s+me\s+(?:old|crazy|lazy)\b)"
+        r"|^\W*(?:some(?:where|time)|probably|maybe|roughly)\s+(?:around|near|about|in|next|between)\b[^,;]*$|^\W*(?:hmm?|wow|ouch|ugh)\W[^,;]*\b(?:more|less|much|lot|steep|expensive|half|double)\b[^,;]*$",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "^(?!我|我们|咱|你|您|请|以后|老板|领导)[^,，。\\s我你先没未不]{1,5}(?:问(?:我们?|咱们?|你|他|她)?(?:为什么|为啥|怎么|能不能|要不要"
+        "^(?!我|我们|咱|你|您|请|以后|老板|领导)[^,，。\\s我你先没未不]{1,5}(?:问(?:我们?|咱们?|你|他"
+        "|她)?(?:为什么|为啥|怎么|能不能|要不要"
         "|可不可以|是不是|有没有|多少|什么|哪|几)|想知道|觉得|认为)"
-        "|^[^,，。我你每都]{1,5}?(?:从|在)?(?:今天|明天|后天|下?周[一二三四五六日天]?|这周|本周)?(?:开始|起|之?前|之?后)?(?:休假|请假|出差|不在)(?:了|中)?[。！!]?$"
+        "|^[^,，。我你每都]{1,5}?(?:从|在)?(?:今天|明天|后天|下?周[一二三四五六日天]?|这周|本周)?(?:开始|起"
+        "|之?前|之?后)?(?:休假|请假|出差|不在)(?:了|中)?[。！!]?$"
         "|^(?:这是|就是)?(?:案号|工单号?|发票号码?|订单号?|单号|流水号|收据号?|编号|票号|快递单号?)(?:是|为)?[:： ]*"
         "[A-Za-z]{0,6}[-#/]?\\d[A-Za-z0-9_/-]*[。.]?$"
-        "|^(?:我们?|咱们?)?(?:刚刚?|先|这就|马上)(?:去|到|回|下|上|吃|出|付|看|开|在)[^,，。]{0,6}了?[。！!]?$|^我们?[^,，。]{0,4}了一[下遍次](?!.*[决改换定])"
-        "|^(?:稍?等我?|我(?:先|再|这就|马上|要|得)?去[^,，。每]{1,6}|等我?一[会下]儿?|我?(?:已经)?(?:下单|付款|签收|转账|付钱)了)[。！!]?$"
-        "|[发传寄][给]?[你您]了[。！!]?$|^(?:那|就|我们)*换个?(?:话题|个?姿势)|^(?:[你您]好[,，])?我想(?:买|问|看|找|了解|咨询|订|查)(?:点|下|一|个|些|几|问)(?!.*(?:以后|每|都|不要|别))"
-        "|^(?:我们?|咱们?)?(?:昨天|昨晚|前天|上周末?|上个?月|去年|刚才?|前几天)(?!.*(?:搬|换|改|决定|入职|离职|定了|选|以后)).*(?:了|过)"
+        "|^(?:我们?|咱们?)?(?:刚刚?|先|这就|马上)(?:去|到|回|下|上|吃|出|付|看|开|在)[^,，。]{0,6}了?[。！!]?$"
+        "|^我们?[^,，。]{0,4}了一[下遍次](?!.*[决改换定])"
+        "|^(?:稍?等我?|我(?:先|再|这就|马上|要|得)?去[^,，。每]{1,6}|等我?一[会下]儿?|我?(?:已经)?(?:下单|付款"
+        "|签收|转账|付钱)了)[。！!]?$"
+        "|[发传寄][给]?[你您]了[。！!]?$|^(?:那|就|我们)*换个?(?:话题|个?姿势)|^(?:[你您]好[,，])?我想(?:买|问"
+        "|看|找|了解|咨询|订|查)(?:点|下|一|个|些|几|问)(?!.*(?:以后|每|都|不要|别))"
+        # a delegation, a goodbye, an example, a reminder of nothing, a story, what the author does meanwhile
+        "|[你您](?:看着|自己看着|随便|来)(?!.*(?:但|不过|别|不要|最[多少]"
+        "|以内))[办给定弄选买来挑安排写]{1,2}吧?[。！!]?$|^[^,，]{0,6}[你您](?:定|决定|拿主意|做主)(?:就[行好]"
+        "|吧)?(?:[,，。！!]|$)|^(?:剩下的|这个)?(?:都)?(?:听|随|交给)[你您](?:的|了|便)?[。！!]?$"
+        "|^[^,，。我]{1,5}刚(?:走|到|来|出门)了?[。!！]?$|^(?:晚点|回头|明天|改天|下次"
+        "|周[一二三四五六日])(?:再)?(?:聊|说|见|联系)(?:吧|了)?[。！!]?$|^(?:比如|例如|譬如|像)(?!我)[^,，]*$"
+        "|^(?:请|千万|可)?(?:别忘了?|记得|记住)[哦啊呀吧了]?[。！!~～]?$"
+        "|^那?我(?:猜|听到|听说|记着|记得讲|觉得[他她])|^从那以后|^[^,，]{1,8}那[条个项块][^,，]{0,2}(?:保持"
+        "|维持|照旧|还是)?(?:不变|原样|照旧|那样)[。]?$|^我(?:琢磨|想想|考虑|看看|问问|试试)[^,，]{0,4}[。]?$"
+        "|^(?:你|您)不用管(?:了|它|这个)?[。！!]?$"
+        "|^我?(?:今天|明天|下午|上午|今晚|晚上|这会儿|现在)?(?:都)?在?(?:开会|上课|出差|开车|路上)(?:[,，]|到"
+        "|$|。)(?!.*(?:别|不要|以后|每))"
+        "|^(?:我们?|咱们?)?(?:昨天|昨晚|前天|上周末?|上个?月|去年|刚才?|前几天)(?!.*(?:搬|换|改|决定|入职|离职"
+        "|定了|选|以后)).*(?:了|过)"
     ),
 }
 """Matches what is no rule whatever its words: what others ask, an absence, an id alone, past events."""
@@ -116,14 +181,17 @@ _ONCE: dict[Language, re.Pattern[str]] = {
         r"(?:(?:give|show|send|tell|get|find|make|write|bring|read|recommend|suggest|list)\s+(?:me|us)\b"
         r"|(?:recommend|suggest|find|list|show)\s+(?:(?:two|three|four|five|\d+|some|a\s+few|another|more)\b)"
         r"|(?:write|draft|prepare|create|compose|generate|port|deploy|run|re-?run|fix|check|put|add|load[- ]?test|try"
-        r"|print|summari[sz]e|translate|explain|compare|review|open|merge|retry|repeat|schedule|plan)\s+(?:the|a|an|it|that|this|these|those|another|up)\b"
+        r"|print|summari[sz]e|translate|explain|compare|review|open|merge|retry|repeat|schedule|plan)\s+(?:the"
+        r"|a|an|it|that|this|these|those|another|up)\b"
         r"(?!\s+[\w-]+s\s+(?:in|with|as|like|to|by)\b)(?!.*\b(?:in|as|to)\s+(?:[\w-]+\s+)?(?:style|format|case)\b))"
         r"|^\W*(?:and|then|but)\s+(?:[\w-]+\s+){0,3}[\w-]+\W*$",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "^(?:好的?[,，]|行[,，]|那|现在|先|再|请|麻烦|你|快|然后|接着)*(?:(?:帮|给|替)我(?!打电话)(?:再)?(?:推荐|找|看|查|写|列|订|读|讲|算|选|做|画|翻译|总结|整理|发|打个|一[个份下条])"
-        "|推荐[一二两三四五几\\d]|(?:给|替|帮)[^,，。我]{1,12}(?:写|发|打)[个一封张份条]|写[一个]|(?:查|看|翻译|总结|检查|列|读|跑|试|算|确认|改)(?:一|下|两|三|个)"
+        "^(?:好的?[,，]|行[,，]|那|现在|先|再|请|麻烦|你|快|然后|接着)*(?:(?:帮|给"
+        "|替)我(?!打电话)(?:再)?(?:推荐|找|看|查|写|列|订|读|讲|算|选|做|画|翻译|总结|整理|发|打个|一[个份下条])"
+        "|推荐[一二两三四五几\\d]|(?:给|替|帮)[^,，。我]{1,12}(?:写|发|打)[个一封张份条]|写[一个]|(?:查|看"
+        "|翻译|总结|检查|列|读|跑|试|算|确认|改)(?:一|下|两|三|个)"
         "|把[^,，。]{1,12}(?:翻译|总结|整理|列|读|看|查|写|发给我)(?:一|下|出|$|。))"
         "|再(?:跑|试|查|看|给我|来|写|推荐)[^,，。]{0,8}(?:[一两二三]|看)[次遍个家下份]?"
     ),
@@ -131,22 +199,28 @@ _ONCE: dict[Language, re.Pattern[str]] = {
 """Matches a request for one thing now; with a word such as "always" (`_LASTING`) it holds for good."""
 _LASTING: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"\b(?:always|never|every|each|all|any|when|whenever|before|after|unless|from\s+now|until|only|must|future|remind|don't|do\s+not|instead"
+        r"\b(?:always|never|every|each|all|any|when|whenever|before|after|unless|from\s+now|until|only|must"
+        r"|future|remind|don't|do\s+not|instead"
         r"|due|by\s+(?:\w+day|eod|tomorrow|noon|tonight)|no|mornings?|daily|weekly|monthly|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "以后|今后|每|都|一律|统一|必须|务必|一定|不要|别|提醒|记得|只|凡|之前|前先|默认|尽量|的时候|改[成为到用在]|换[成到为]|[设定调]为|不再|所有|任何|比[^,，]*[强好]"
+        "以后|今后|每|都|一律|统一|必须|务必|一定|不要|别|提醒|记得|只|凡|之前|前先|默认|尽量|的时候"
+        "|改[成为到用在]|换[成到为]|[设定调]为|不再|所有|任何|比[^,，]*[强好]"
     ),
 }
 _SMALL_TALK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"^\W*(?:please\s+)?(?:don'?t\s+(?:worry|mention\s+it|be\s+(?:silly|shy|sorry|sad)|get\s+me\s+wrong|sweat)"
+        r"^\W*in\s+(?:the|this|that|a)\s+(?:film|movie|book|novel|series|show|game|story)\b|^\W*i\s+(?:watched"
+        r"|read|saw)\s+(?:a|an|the)\s+(?:\w+\s+)?(?:film|movie|book|novel|series|show)\b"
+        r"|^\W*(?:please\s+)?(?:don'?t\s+(?:worry|mention\s+it|be\s+(?:silly|shy|sorry|sad)|get\s+me\s+wrong|sweat)"
         r"|never\s?mind)\b(?!.*\b(?:from\s+now\s+on|about\s+\w+ing)\b)",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "^\\W*(?:请)?(?:别|不要|不用)(?:紧[,，。！!]|闹|担心|客气|着?急|介意|提了|逗|难过|伤心|害羞|生气)"
+        "^(?:我)?(?:昨天|昨晚|刚刚?|最近|今天|前几天)?(?:在)?(?:看|追|读)(?:了|完|过)?(?:一|几"
+        "|[^,，。]{1,4}的)?[部本集个]?(?:电影|电视剧|剧|小说|书|番|纪录片)[,，]|^(?:这)?(?:电影|小说|书|剧|故事|游戏)里"
+        "|^\\W*(?:请)?(?:别|不要|不用)(?:紧[,，。！!]|闹|担心|客气|着?急|介意|提了|逗|难过|伤心|害羞|生气)"
     ),
 }
 """Matches phrases that only look like a prohibition: "don't worry"."""
@@ -162,6 +236,36 @@ _FORBIDS_OTHERWISE = late_pattern(
     re.IGNORECASE,
 )
 """Matches a prohibition without a negative word: "hands off the cable"."""
+_LAYS_DOWN: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^(?:(?:and|but|so|also|please|then|just)\s+)*(?:please|never|always|only|keep|use|write|ask|send|put"
+        r"|make\s+(?:it|the)|let's|no|nothing|nobody|don't|do\s+not|stop|avoid"
+        r"|(?:i|we)(?:'d|'ll|'re|\s+would|\s+will|\s+are)?\s+(?:prefer|rather|want\s+(?!to\b)|take|taking"
+        r"|go\s+(?:with|for)|going\s+(?:with|for)|stay|choose|chose|picked|decided)"
+        r"|you\s+(?:can|may)|everything|every)\b",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?:那|就|请|也|都|但|千万|可以|所以)*(?:不要(?!太)|别(?![的人说])|不得|不能(?!不)|不许|禁止|严禁"
+        "|必须|务必|一定要|以后|每次|最多|至少|不超过|改|换|选|定|只[用发做]|取消|打字)"
+        "|(?:取消|以内)$|以内都?|^(?!.*(?:[是对的]吧|也许|可能|大概|估计|猜|好像)).*(?:吧|好了|就好|就行|都行"
+        "|都可以)[。！!]?$|还是(?!很|挺|[^,，]{0,4}的$)[^,，。]{2,12}好|应该是"
+    ),
+}
+"""Matches a clause that demands something or gives a value."""
+_MARKED: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"\b(?:i|i'?m|i'?d|i'?ve|i'?ll|me|my|we|we'?re|we'?ll|our|us|please|pls|never|always|only|no|not"
+        r"|nothing|nobody|don'?t|must|has\s+to|have\s+to|should|let'?s|max|every|all"
+        r"|from\s+now|instead|unless|until|before|by|remind|forget|deadline|budget|limit)\b|\d|^(?:and\s+|but\s+|so\s+|also\s+|then\s+|ok(?:ay)?,?\s+)*(?:[a-z]+\s+(?:it|them|the|a|an|your|this|that|everything)|use|keep|write|put|ask|show|call|send|make|go|add)\b",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "[我咱你您要用别不勿改选定换走只每都得请就放记吧]|必须|务必|最[多少好]|以[后内上]|提醒|电话|地址"
+        "|[编订号码]号|号是|联系人|邮箱|上限|一律|统一|优先|过敏|[0-9一二三四五六七八九十]+[点号]"
+    ),
+}
+"""Matches a sentence about its author, or one that may demand something."""
 _BESIDE_A_REASON = 1.0
 """Added to the score that such a clause needs, compared with a whole sentence."""
 _CLAUSE = 0.7
@@ -170,9 +274,11 @@ _SHORT = 4
 """Words (Chinese: pairs of characters) below which a sentence, such as "Thanks.", tells nothing about its message."""
 # Words of small talk.
 _CHATTER = late_pattern(
-    r"!|\b(?:awesome|amazing|great|lov(?:e|ed|ely|ing)|fun|excit\w+|happy|glad|proud|beautiful|wonderful|cool|wow|yay|haha"
+    r"!|\b(?:awesome|amazing|great|lov(?:e|ed|ely|ing)|fun|excit\w+|happy|glad|proud|beautiful|wonderful|cool"
+    r"|wow|yay|haha"
     r"|lol|hope|hoping|dreams?|feel(?:s|ing)?|felt|support\w*|memor\w+|enjoy\w*|inspir\w+|joy|peace\w*|passion\w*|blast"
-    r"|incredible|grateful|lucky|life|friends?|together|congrats|miss|sweet|nice|cute|fantastic|special|journey|strength"
+    r"|incredible|grateful|lucky|life|friends?|together|congrats|miss|sweet|nice|cute|fantastic|special"
+    r"|journey|strength"
     r"|bond|cozy|relax\w*|comfort\w*|courage|thankful|appreciate|bet|buddy|pic|photo)\b"
     r"|！|哈哈|开心|好玩|太棒|加油|可爱|幸福|喜欢你|羡慕|感动|真好",
     re.IGNORECASE,
@@ -183,37 +289,56 @@ _GREETING = late_pattern(
 )
 _INSTRUCTS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"^\W*(?:(?:and|so|also|but)\s+)?(?:please\s+(?:always\s+|never\s+|only\s+)?|always\s+|never\s+|don't\s+|do\s+not\s+|)"
+        r"^\W*(?:(?:and|so|also|but)\s+)?(?:please\s+(?:always\s+|never\s+|only\s+)?|always\s+|never\s+"
+        r"|don't\s+|do\s+not\s+|)"
         r"(?:answer|reply|respond|write|use|keep|address|speak|format|cite|quote|show|give|list|avoid|call)\b"
         r"(?=.*\b(?:answers?|repl(?:y|ies)|always|never|only|briefly|short|in\s+(?:\w+\s+)?[A-Z]\w+|every|no)\b)"
+        r"|^(?:(?:So|And|Then|Now)\s+)(?:the|our|my)\s+[\w-]+\s+(?:is|are)\b.*\d"
         r"|^(?:Please\s+)?(?:[Nn]ever|[Aa]lways|[Dd]on't|[Dd]o\s+not)\s+(?!ever|give\s+up|quit|stop|let|lose|be)[a-z]+\s+[^!]*[^!?]$",
     ),
     "zh": re.compile(
-        "^(?:请|麻烦)?(?:以后|今后)?(?:回答|回复|说话|答复|报价|价格)|^(?:请|以后|今后)[^,，]{0,6}(?:不要|别|一律|都|用)"
+        "^(?:请|麻烦)?(?:以后|今后)?(?:回答|回复|说话|答复|报价|价格)|^(?:请|以后|今后)[^,，]{0,6}(?:不要|别"
+        "|一律|都|用)"
     ),
 }
 """Matches an instruction to the assistant, which stands out from whatever else its message says."""
 _ELLIPTIC: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"(?:(?:ok(?:ay)?|fine|yes|yeah|no|nope|not|now|then|later|do|it|that|that's|this|one|the|first|second|third|last|other|go|with|for|let's|leave"
-        r"|skip|sounds?|good|great|sure|thanks?|please|just|as|you|said|say|think|whatever|never\s?mind|take|i|i'll|we|we'll|want|agreed|right|alright"
-        r"|all|both|why|is|are|too|so|and|but|maybe|again|well|hm+|ah|oh)\b\W*)+",
+        r"(?:(?:ok(?:ay)?|fine|yes|yeah|no|nope|not|now|then|later|do|it|that|that's|this|one|the|first|second"
+        r"|third|last|other|go|with|for|let's|leave"
+        r"|skip|sounds?|good|great|sure|thanks?|please|just|as|you|said|say|think|whatever|never\s?mind|take|i"
+        r"|i'll|we|we'll|want|agreed|right|alright"
+        r"|all|both|why|is|are|too|so|and|but|maybe|again|well|hm+|ah|oh|on|ahead|continue)\b\W*)+",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "(?:好的?|行|嗯+|那|就|先|再|都|也|这么|那么|样|这|个|办|定|来|吧|了|的|啊|呀|哦|按|照|你们?|您|我们?|说|听|要|不|用|换|买|它|第?[一二三四五两]|款|种|暂时"
+        "(?:好的?|行|嗯+|那|就|先|再|都|也|这么|那么|样|这|个|办|定|来|吧|了|的|啊|呀|哦|按|照|你们?|您|我们?"
+        "|说|听|要|不|用|换|买|它|第?[一二三四五两]|款|种|暂时"
         "|随便|可以|没问题|没事|算|放着|下|是|吗|呢|对|没|有|想|看|OK|ok|\\W)+"
     ),
 }
 """Matches an answer that says nothing without what it answers: "ok, go with that", 先不要了."""
 _MOST_ABOVE = 0.8
 """Most that the other sentences of a message add to the score that such an instruction needs."""
-_OPENING = late_pattern(
-    r"(?:(?:hi|hello|hey|oh|well|ok(?:ay)?|alright|actually|wait|sorry|no|by\s+the\s+way|btw|also|on\s+second\s+thoughts?"
-    r"|one\s+more\s+thing)\b(?:\s+there)?|你好|您好|嗨|对了|另外|还有|算了|等等|不对|不好意思|想了想|那个|哦|好的?|行|嗯)[,，:：!！.]\s*(?=\w\w)",
-    re.IGNORECASE,
-)
-"""Matches words before the sentence proper: "hi,", "on second thought,"."""
+_OPENING: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"(?:(?:and|but|though|although|also|so|then|plus|well|ok(?:ay)?|alright|all\s+right|oh|ah|hm+"
+        r"|actually|wait|sorry|anyway|besides"
+        r"|still|however|by\s+the\s+way|btw|you\s+know\s+what|on\s+second\s+thoughts?"
+        r"|one\s+(?:more\s+)?thing(?:\s+(?:about|on)\s[^,:.]{1,40})?"
+        r"|about\s[^,:.]{1,40}(?=:)|another\s+thing|before\s+that|first\s+of\s+all|for\s+context|fyi"
+        r"|to\s+be\s+clear|in\s+that\s+case)\b[\s,:;!.\u2014-]*"
+        r"|(?:right|fine|sure|great|nice|cool|good|perfect|thanks|yes|yeah|yep|no|nope|hi|hello|hey|just)\b(?:\s+there)?[,:;!.\u2014-]+\s*){1,4}(?=\w\w)",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "(?:(?:那个|另外|对了|然后|还有|所以|不过|但是|而且|那就|先说好|说好了|那么|其次|最后|总之|顺便说一下"
+        "|顺便|哦对)[,，:：]?\\s*"
+        "|(?:好的?|行|那|算了|等等|不对|不好意思|想了想|你好|您好|嗨|另|但|可以)[,，:：!！.]\\s*|(?:但|那|也"
+        "|就是)(?=[^,，])){1,4}(?=\\w\\w)"
+    ),
+}
+"""Matches words before the sentence proper: "and", "hi,", "on second thought,", 另外."""
 _ASKED: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^\W*(?:(?:and|also|so|please|hey|hi|ok(?:ay)?)\W+)*(?:can|could|would|will)\s+(?:you|u|we)\s+"
@@ -227,7 +352,8 @@ _ASKED: dict[Language, re.Pattern[str]] = {
 """Matches the words that make a question of a demand: "could you please"."""
 _LASTS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"\b(?:always|never|only|stop|avoid|remind|from\s+now\s+on|future|forward|(?:every|each)\s+\w+|any\s?more|make\s+sure"
+        r"\b(?:always|never|only|stop|avoid|remind|from\s+now\s+on|future|forward|(?:every|each)\s+\w+"
+        r"|any\s?more|make\s+sure"
         r"|stick|short(?:er)?|brief|keep|call\s+me|mind\s+not|not\s+to|whenever|when\s+you|no\s+more|by\s+default)\b",
         re.IGNORECASE,
     ),
@@ -235,24 +361,31 @@ _LASTS: dict[Language, re.Pattern[str]] = {
 }
 _QUESTION: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"\?\W*$|^\W*(?:(?:and|so|but|ok(?:ay)?|hi|hey|then)\W+)*(?:what(?:'s)?(?!\s+(?:i|we|matters)\b|'s\s+(?:left|missing|still))|why|whose"
-        r"|how\s+(?:much|many|long|do|does|did|can|is|are|often|come|far|old|big|about)|who(?:'s|\s+(?:is|are|was|does|will|can|\w+s))"
-        r"|(?:when|where)\s+(?:is|are|was|do|does|did|can|will|would|should)|which\s+(?:one|of|\w+\s+(?:is|are|do|does|looks?|would|should|can))"
-        r"|(?:is|are|was|were|does|did|isn't|aren't|doesn't)|do\s+(?:you|we|they|i)|(?:should|shall|may|could|can|would)\s+(?:i|we|you)"
+        r"\?\W*$|^\W*(?:(?:and|so|but|ok(?:ay)?|hi|hey|then)\W+)*(?:what(?:'s)?(?!\s+(?:i|we|matters)\b"
+        r"|'s\s+(?:left|missing|still))|why|whose"
+        r"|how\s+(?:much|many|long|do|does|did|can|is|are|often|come|far|old|big|about)|who(?:'s|\s+(?:is|are"
+        r"|was|does|will|can|\w+s))"
+        r"|(?:when|where)\s+(?:is|are|was|do|does|did|can|will|would|should)|which\s+(?:one|of|\w+\s+(?:is|are"
+        r"|do|does|looks?|would|should|can))"
+        r"|(?:is|are|was|were|does|did|isn't|aren't|doesn't)|do\s+(?:you|we|they|i)|(?:should|shall|may|could"
+        r"|can|would)\s+(?:i|we|you)"
         r"|(?:is|are)\s+there|any\s+(?:\w+\s+){0,2}(?:left|available|news|idea|update))\b(?!.*[:;])",
         re.IGNORECASE,
     ),
     "zh": re.compile(
         "[?？]\\W*$|(?:吗|呢|来着|(?<![绝从决也都可])不|(?<![都也还])没)[。！!~～\\s]*$"
         "|(?P<asked>(?!时|动|管)[\u4e00-\u9fff])[不没](?P=asked)(?![^,，。]*[都也][要行可不得])"
-        "|^(?!.*(?:不管|无论|不论|随便|告诉|提醒|记|[都也就][要不行可按用给得是]))[^,，。]*(?:几点(?!建议|要求|意见|注意|[:：。]|$)|什么时候|啥时候|多久|多少钱|一共多少"
-        "|为什么|为啥|怎么(?!都|也)(?<!不怎么)|谁(?!.*谁)(?!都|也)|哪[个家款种里儿一]|几[天年折](?:能|可以|会|才)|[能要得等]几[天年个]|[能可]用几)"
+        "|^(?!.*(?:不管|无论|不论|随便|告诉|提醒|记|[都也就][要不行可按用给得是]))[^,，。]*(?:几点(?!建议|要求"
+        "|意见|注意|[:：。]|$)|什么时候|啥时候|多久|多少钱|一共多少"
+        "|为什么|为啥|怎么(?!都|也)(?<!不怎么)|谁(?!.*谁)(?!都|也)|哪[个家款种里儿一]|几[天年折](?:能|可以|会"
+        "|才)|[能要得等]几[天年个]|[能可]用几)"
     ),
 }
 _ASKED_AFTER: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^(?=.*\b(?:never|don'?t|do\s+not|no|always|must|only|every|from\s+now\s+on)\b)"
-        r"(?!\W*(?:so\s+|and\s+)?(?:shall|should|do|does|did|is|are|was|were|can|could|will|would|has|have|who|what|why|how"
+        r"(?!\W*(?:so\s+|and\s+)?(?:shall|should|do|does|did|is|are|was|were|can|could|will|would|has|have|who"
+        r"|what|why|how"
         r"|when|where|which|no|everything|all)\b(?!\s+\w+\s+(?:before|after|on|in|at|with|without|for)\b)).*\w"
         r"(?P<tail>[,\s]\s*(?:ok(?:ay)?|alright|all\s+right|got\s+it|understood|please|deal)\s*\?+\W*)$",
         re.IGNORECASE,
@@ -265,18 +398,78 @@ _ASKED_AFTER: dict[Language, re.Pattern[str]] = {
 """Matches a demand that ends like a question: "never do that, ok?"."""
 _TOLD_BEFORE: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"^\W*(?P<fact>(?:(?:and|so|hi|hello|hey|also|but|ok(?:ay)?)\b\W*)*(?:i'?m|i\s+am|we're|we\s+are|my\s+\w+(?:\s+\w+)?(?:'s|\s+is|\s+are)|i\s+have|my\s+\w+\s+has)\s+"
-        r"(?:(?:very|severely|also|both|a|an|strict|type\s+\d)\s+)*(?:allerg\w+|vegetarians?|vegans?|diabetic|diabetes|pregnant|co?eliac"
+        r"^\W*(?P<fact>(?:(?:and|so|hi|hello|hey|also|but|ok(?:ay)?)\b\W*)*(?:i'?m|i\s+am|we're|we\s+are"
+        r"|my\s+\w+(?:\s+\w+)?(?:'s|\s+is|\s+are)|i\s+have|my\s+\w+\s+has)\s+"
+        r"(?:(?:very|severely|also|both|a|an|strict|type\s+\d)\s+)*(?:allerg\w+|vegetarians?|vegans?|diabetic"
+        r"|diabetes|pregnant|co?eliac"
         r"|(?:lactose|gluten)[\s-]\w+|asthma\w*)\b[^,;?]*)\s*(?:[,;]|\s(?:so|and|but)\b)[^?]*\?",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "^\\W*(?P<fact>(?:你好|您好|对了|那)?[,，]?(?:我|我们|我家|[他她]|孩子|宝宝|女儿|儿子|老公|老婆|爱人|妈妈?|爸爸?|父亲|母亲|老人|客户)[^,，。?？]{0,8}?"
-        "(?:对[^,，。?？]{1,10}过敏|吃素|素食|糖尿病|怀孕|孕妇|高血压|哮喘|乳糖不耐受?|(?:不能吃|不吃(?![饭药了早午晚]))[^,，。?？]{1,8}|忌口[^,，。?？]{0,8})[^,，。?？吗呢]{0,6})"
+        "^\\W*(?P<fact>(?:你好|您好|对了|那)?[,，]?(?:我|我们|我家|[他她]|孩子|宝宝|女儿|儿子|老公|老婆|爱人"
+        "|妈妈?|爸爸?|父亲|母亲|老人|客户)[^,，。?？]{0,8}?"
+        "(?:对[^,，。?？]{1,10}过敏|吃素|素食|糖尿病|怀孕|孕妇|高血压|哮喘|乳糖不耐受?|(?:不能吃"
+        "|不吃(?![饭药了早午晚]))[^,，。?？]{1,8}|忌口[^,，。?？]{0,8})[^,，。?？吗呢]{0,6})"
         "[,，;；][^。]*[?？吗呢]"
     ),
 }
 """Matches a question after a lasting fact about the user: "I'm allergic to nuts, do you have anything without?"."""
+_KIND_FORMS: dict[Language, tuple[tuple[RuleKind, re.Pattern[str]], ...]] = {
+    "en": (
+        (
+            "task",
+            re.compile(
+                r"^\W*(?:(?:and|also|please|so|but)\s+)*remind\s+(?:me|us)\b(?!.*\b(?:every|always|each)\b)",
+                re.IGNORECASE,
+            ),
+        ),
+        (
+            "fact",
+            re.compile(
+                r"^\W*(?:(?:and|also|but|hi|so|by\s+the\s+way)\W+)*(?:(?:i|we|he|she|they|my\s+[\w-]+"
+                r"|our\s+[\w-]+|[A-Z]\w+)(?:'m|'s|'re|\s+am|\s+is|\s+are|\s+has|\s+have|\s+can't\s+(?:eat|have))\s+)"
+                r"(?:(?:very|severely|also|both|a|an|got|type\s+\d|highly)\s+)*(?:allergic|vegetarian|vegan"
+                r"|diabetic|diabetes|pregnant|co?eliac|asthma\w*|epilep\w+|gluten|lactose|shellfish"
+                r"|high\s+blood\s+pressure)\b"
+            ),
+        ),
+        (
+            "fact",
+            re.compile(
+                r"^\W*(?:my|the|our)\s+(?:booking|order|customer|member\w*|reference|contract|ticket|confirmation)\s+(?:number|reference|code|id|no\.?)\s+is\b",
+                re.IGNORECASE,
+            ),
+        ),
+    ),
+    "zh": (
+        (
+            "task",
+            re.compile(
+                "^(?:对了|另外|还有|也|再|请|记得|麻烦|到时候|还要)*[,，]?提醒我(?!.*(?:每|都|别))|(?:告诉我"
+                "|叫我|通知我|跟我说)(?:一声)?[。！!]?$(?<!以后)"
+            ),
+        ),
+        (
+            "fact",
+            re.compile(
+                "^(?:对了|另外|那个|还有|其实|因为)?[,，]?(?:我|咱|他|她|孩子|宝宝|老[公婆人]|爱人|儿子|女儿"
+                "|[一两三四五]个|有)[^,，。不别]{0,8}?"
+                "(?:(?:过敏|糖尿病|高血[压脂]|血压高|血糖高|痛风|心脏病|心脏不好|癫痫|哮喘|中风|关节炎|肾病"
+                "|肝病|胃病|抑郁|自闭症|多动症|色盲|晕车|恐高|怀孕|孕妇|穆斯林|回族|回民|吃素|吃清真|轮椅|腰椎间盘突出)"
+                "|(?:乳糖|麸质|酒精)不耐受?|(?:膝盖|腰|腿脚|眼睛|耳朵|胃|肠胃|听力|视力|心脏|身体)不[好便行])"
+                "|^[^,，。我你不别]{1,6}(?:我|他|她)(?:用不了|吃不了|不能用|不能吃)|^(?!.*(?:不"
+                "|别))(?:(?:我的?|这次的?|那个)?(?:预订|预定|订单|会员|客户|取件|合同|确认|参考|保单|运单"
+                "|病历)(?:号码?|编号|码)|身份证号?|护照号?|税号)[是为:： ]*[A-Za-z]{0,4}[- ]?\\d"
+                "|^(?:我们?)?[^,，。]{1,6}(?:就|只有)我(?:一个|自己|一个人)(?:人)?(?:[,，。]|$)"
+            ),
+        ),
+        (
+            "decision",
+            re.compile("^[^不别勿每]*(?:[改挪换调推]|推迟|提前|延期)(?:到|至|成|为)[^不别勿每]*$"),
+        ),
+    ),
+}
+"""Matches forms whose kind is certain: a reminder, health, an id, another date."""
 _CLAUSES: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\s*[;,]\s+(?:and\s+|but\s+|also\s+)?|\s+(?:and|but)\s+(?=(?:i|my|we|our|never|don't|please|the)\b)",
@@ -303,12 +496,14 @@ _HEADINGS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = (
 _SHORT_TEXT: dict[Language, int] = {"en": 60, "zh": 14}
 _GOES_ON: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
-        r"(?:(?:please|and|but|so|also|just)\W+)*(?:not\b|only\b|or\b|it\b|it's\b|that\b|they\b|them\b|those\b|he\b|she\b"
+        r"(?:(?:please|and|but|so|also|just)\W+)*(?:not\b|only\b|or\b|it\b|it's\b|that\b|they\b|them\b|those\b"
+        r"|he\b|she\b"
         r"|\w+\s+(?:it|them|this|that|those|these)\b|same\b|otherwise\b|no\s+exceptions?\b|(?:do\s+not|don't|never|always)\s+\w+\s+(?:it|them|that|those|him|her)\b)",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "(?:请|就|也|但是?|不过|而且|千万|一定|记得|麻烦|以后)*(?:不要|别|不用|不能|不许|不可以|只要|只能|最好|必须|尽量|改成|换成|要|得|它|那|这|他|她)"
+        "(?:请|就|也|但是?|不过|而且|千万|一定|记得|麻烦|以后)*(?:不要|别|不用|不能|不许|不可以|只要|只能|最好"
+        "|必须|尽量|改成|换成|要|得|它|那|这|他|她)"
     ),
 }
 """Matches the beginning of a sentence without a subject, or with a pronoun for it."""
@@ -316,6 +511,13 @@ _REFUSES = late_pattern(
     r"(?:please\s+)?(?:not|never|no|don't|do\s+not)\b|(?:请|也|千万|但)*(?:不要|别|不能|不)再?(?P<verb>.)",
     re.IGNORECASE,
 )
+_NEEDS_SUBJECT = late_pattern(
+    "^(?:所以|也|就|请|千万|但|一定|记得)*(?:别|不要|不能|不许|不用)[\u4e00-\u9fffA-Za-z0-9 ]{0,4}(?:了"
+    "|吧)?[。！!]?$|^(?:都|也|就|才|再|还)"
+    "|^[^,，]{0,5}(?:太|很|受不了|吃不消|到期|坏)|了[。]?$(?<!算了)"
+)
+"""Matches a clause without its subject, or one that is the reason for another."""
+_PRONOUN = late_pattern("(?<![其吉])[他她它](?!们?的)")
 _LONGEST_JOINT = 8
 """Most characters between two clauses of a sentence: a comma, a space, a word such as "and"."""
 
@@ -356,7 +558,9 @@ class _Around(NamedTuple):
     talk: float
     """Sum of `_Read.talk`."""
     chatter: int
-    """Number of sentences with words of small talk."""
+    """Number of long sentences with words of small talk."""
+    cheers: int
+    """Number of short ones."""
 
 
 def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRule, ...]:
@@ -370,7 +574,8 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
         sum(each.words > 0 for each in read),
         sum(each.words >= _SHORT for each in read),
         sum(each.talk for each in read),
-        sum(each.is_chatter for each in read),
+        sum(each.is_chatter and each.words >= _SHORT for each in read),
+        sum(each.is_chatter and each.words < _SHORT for each in read),
     )
     rules: list[StandingRule] = []
     seen: set[tuple[str, ...]] = set()
@@ -432,7 +637,8 @@ def _read(sentence: OwnSentence) -> _Read:
     ):
         return _Read(sentence, language, -9.0, 0)
     if _is_no_rule(text, language) and not sentence.heading:
-        return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
+        size = min(_SHORT, chinese // 2 + words)
+        return _Read(sentence, language, -3.0, size, _CHATTER.search(text) is not None)
     if _GREETING.match(text):
         return _Read(sentence, language, -3.0, 1)
     if _ELLIPTIC[language].fullmatch(text):
@@ -441,13 +647,55 @@ def _read(sentence: OwnSentence) -> _Read:
     if not plain:
         return _Read(sentence, language, -3.0, _SHORT, _CHATTER.search(text) is not None)
     likely = score(plain, language)
-    if opening := _OPENING.match(plain):
-        likely = max(likely, score(plain[opening.end() :], language))
+    likely = max(likely, score(_without_opening(plain, language), language))
+    likely = max(likely, _clause_score(plain, language))
     likely -= _REPORTED if _OTHERS_SAID[language].search(text) else 0.0
     likely -= _PASSING[language] if is_passing(plain, chinese=language == "zh") else 0.0
     return _Read(
         sentence, language, likely, chinese // 2 + words, _CHATTER.search(text) is not None
     )
+
+
+def _without_opening(text: str, language: Language) -> str:
+    """Return a sentence without the words before the sentence proper: "and", "by the way", 对了."""
+    opening = _OPENING[language].match(text)
+    return text[opening.end() :] if opening else text
+
+
+def _sets_value(text: str, language: Language) -> bool:
+    """Return True if a sentence gives a new value, with or without the words before the sentence proper."""
+    return gives_new_value(text, language) or gives_new_value(
+        _without_opening(text, language), language
+    )
+
+
+def _clause_score(text: str, language: Language) -> float:
+    """Return the score of the best clause of a sentence that lays something down, whatever stands beside it.
+
+    Such a clause demands something or gives a value; the others are its reasons, and may come before or after it.
+    """
+    text = _without_opening(text, language)
+    clauses = [text[start:end] for start, end in _clause_spans(text, language)]
+    if len(clauses) < 2:
+        return UNKNOWN
+    found = [
+        clause for clause in clauses if len(clause) > 3 and _LAYS_DOWN[language].search(clause)
+    ]
+    best = max((score(clause, language) for clause in found), default=UNKNOWN)
+    return best - _BESIDE_A_REASON
+
+
+def _clause_spans(text: str, language: Language) -> list[tuple[int, int]]:
+    """Return the clauses of a sentence; nothing is cut in brackets."""
+    within = bracketed(text)
+    cuts = [
+        match.span()
+        for match in _CLAUSES[language].finditer(text)
+        if not any(start < match.start() < end for start, end in within)
+    ]
+    starts = [0, *(end for _, end in cuts)]
+    ends = [*(start for start, _ in cuts), len(text)]
+    return list(zip(starts, ends, strict=True))
 
 
 def _is_no_rule(text: str, language: Language) -> bool:
@@ -501,7 +749,7 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
         asks = _QUESTION[language].search(text)
         demand = "" if asks else _demand(text, language, wanted + _BESIDE_A_REASON)
         if demand:
-            yield _Part(0, len(text), language, kind_of(demand, language), act)
+            yield _Part(0, len(text), language, _kind(demand, language), act)
             return
         if reports_done(text, language) and not asks:
             yield _Part(0, len(text), language, "task", "done")
@@ -510,13 +758,21 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if len(clauses) > 1:
         yield from clauses
         return
-    asked = max(wanted, _ALONE[language]) if gives_new_value(text, language) else wanted
+    asked = max(wanted, _ALONE[language]) if _sets_value(text, language) else wanted
     explicit = _INSTRUCTS[language].search(text) or _demand(text, language, asked)
     weak = kind is None and each.score < asked + _WEAK and not explicit
-    kind = kind or kind_of(text, language)
+    kind = kind or _kind(text, language)
     if kind in ("task", "decision", "fact") and reports_done(text, language):
         yield _Part(0, len(text), language, "task", "done")
     yield _Part(0, len(text), language, kind, act, weak)
+
+
+def _kind(text: str, language: Language) -> RuleKind:
+    """Return the kind of a rule: by its form where that is certain, else the most likely one."""
+    for kind, pattern in _KIND_FORMS[language]:
+        if pattern.search(text):
+            return kind
+    return kind_of(text, language)
 
 
 def _changed(text: str, language: Language) -> str:
@@ -524,7 +780,8 @@ def _changed(text: str, language: Language) -> str:
     if not says_it_stays(text, language):
         return text
     kept: list[str] = []
-    for clause in _CLAUSES[language].split(text):
+    for start, end in _clause_spans(text, language):
+        clause = text[start:end]
         if not says_it_stays(clause, language):
             kept.append(clause)
         elif kept and names_nothing(clause, language):
@@ -537,7 +794,8 @@ def _demand(text: str, language: Language, wanted: float) -> str:
 
     Chinese often joins a demand and its reason in one sentence; the reason alone would make the score too low.
     """
-    clauses = _CLAUSES["zh"].split(text) if language == "zh" else []
+    spans = _clause_spans(text, "zh") if language == "zh" else []
+    clauses = [text[start:end] for start, end in spans]
     found = [clause for clause in clauses if _DEMAND.search(clause)]
     best = max(found, key=lambda clause: score(clause, "zh"), default="")
     return best if len(clauses) > 1 and best and score(best, "zh") >= wanted else ""
@@ -546,24 +804,41 @@ def _demand(text: str, language: Language, wanted: float) -> str:
 def _wanted(each: _Read, around: _Around | None) -> float:
     """Return the score that a sentence needs to be a rule; it depends on the other sentences of its message."""
     alone = wanted = _ALONE[each.language]
-    if gives_new_value(each.sentence.text, each.language):
+    if not _MARKED[each.language].search(each.sentence.text):
+        alone = wanted = wanted + _UNMARKED
+    if _sets_value(each.sentence.text, each.language):
         return wanted - _NEVER_LOST
     if around is None or around.sentences < 2:
         text = each.sentence.text
         if _SETS_ANEW.search(text):
             return wanted - _OUTRIGHT
+        wanted += _IS_CHATTER / 2 * each.is_chatter
         if _INSTRUCTS[each.language].search(text):
             return wanted - _CHANGE
         return wanted - (_CHANGE if act_of(text, each.language) != "state" else 0.0)
-    others = around.long - (each.words >= _SHORT)
-    if others:
-        wanted += _AMONG_OTHERS * (around.talk - each.talk) / others
-    if around.chatter:
-        share = (around.chatter - each.is_chatter) / (around.sentences - 1)
-        wanted += _AMONG_CHATTER * min(1.0, 0.3 + share)
+    is_long = each.words >= _SHORT
+    wanted += _BESIDE_OTHERS + _IS_CHATTER * each.is_chatter
+    if others := around.long - is_long:
+        wanted += _AMONG_TALK * (around.talk - each.talk) / others
+        chatter = around.chatter - (each.is_chatter and is_long)
+        wanted += _AMONG_CHATTER * min(1.0, 0.3 + chatter / others) if chatter else 0.0
+    if around.cheers > (each.is_chatter and not is_long):
+        wanted += _BESIDE_CHEERS
     if _INSTRUCTS[each.language].search(each.sentence.text):
         return min(wanted, alone + _MOST_ABOVE)
+    calm = not around.chatter and not each.is_chatter
+    if calm and _is_explicit(each.sentence.text, each.language):
+        return min(wanted, alone + _MOST_ABOVE)
     return wanted
+
+
+def _is_explicit(text: str, language: Language) -> bool:
+    """Return True if a clause of a sentence demands something or gives a value."""
+    plain = _without_opening(text, language)
+    return any(
+        _LAYS_DOWN[language].search(plain[start:end])
+        for start, end in _clause_spans(plain, language)
+    )
 
 
 def _clauses(text: str, language: Language) -> Iterator[_Part]:
@@ -571,29 +846,33 @@ def _clauses(text: str, language: Language) -> Iterator[_Part]:
 
     Yields nothing if fewer than two are.
     """
-    cuts = [match.span() for match in _CLAUSES[language].finditer(text)]
-    starts = [0, *(end for _, end in cuts)]
-    ends = [*(start for start, _ in cuts), len(text)]
     found = [
         span
-        for span in zip(starts, ends, strict=True)
+        for span in _clause_spans(text, language)
         if span[1] - span[0] > 3 and score(text[slice(*span)], language) >= _CLAUSE
     ]
-    found = [
-        span
-        for number, span in enumerate(found)
-        if not number
-        or not (
-            is_fragment(text[slice(*span)])
-            or _sets_off(text[slice(*span)], text[slice(*found[number - 1])])
-        )
-    ]
+    ends = [start for start, _ in found[1:]] + [len(text)]
+    for (begin, end), (start, stop), last in zip(found, found[1:], ends[1:], strict=False):
+        whole = text[start:last]
+        if _needs_the_clause_before(text[start:stop], text[begin:end], language) or (
+            language == "zh" and _PRONOUN.search(whole)
+        ):
+            return
     if len(found) < 2:
         return
     found[0] = (0, found[0][1])
     for number, (start, _) in enumerate(found):
         end = found[number + 1][0] if number + 1 < len(found) else len(text)
-        yield _Part(start, end, language, kind_of(text[start:end], language), "state")
+        yield _Part(start, end, language, _kind(text[start:end], language), "state")
+
+
+def _needs_the_clause_before(clause: str, before: str, language: Language) -> bool:
+    """Return True if a clause cannot be read alone: 别推荐, "main hall", or a pronoun for what was named before."""
+    if is_fragment(clause) or _sets_off(clause, before):
+        return True
+    if language == "zh":
+        return _NEEDS_SUBJECT.search(clause) is not None
+    return len(clause.split()) < 3 and not _LAYS_DOWN["en"].search(clause)
 
 
 def _sets_off(clause: str, before: str) -> bool:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from turnfold._lazy_loading import late_pattern
 from turnfold.text import plain_characters
 
-__all__ = ("BLANK", "OwnSentence", "blank_quotes", "own_sentences")
+__all__ = ("BLANK", "OwnSentence", "blank_quotes", "bracketed", "own_sentences")
 
 
 BLANK = "\x1a"
@@ -121,6 +121,9 @@ _BULLET = late_pattern(
     r"[ \t]*(?:[-*•·▪●◦][ \t]+|\(?\d{1,2}[.)、．](?!\d)[ \t]*|[（(]\d{1,2}[)）][ \t]*|[一二三四五六七八九十]{1,2}、)"
 )
 _SIGNS = late_pattern(r"[.!?。！？；;…—–]+")
+_BRACKETS = {")": "(", "]": "[", "}": "{", "）": "（", "】": "【", "〕": "〔"}
+_OPENING_BRACKETS = frozenset(_BRACKETS.values())
+_LONGEST_BRACKET = 200
 _CLOSERS = "\"'”’)]」』）"
 _ABBREVIATION = late_pattern(
     r"(?:^|[\s(\"'“])(?:[A-Z]|[a-z](?:\.[a-z])+|Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|approx|incl|excl|Inc|Ltd|Jan|Feb"
@@ -221,8 +224,32 @@ def _lines(own: str) -> Iterator[tuple[int, int]]:
         at = end + 1
 
 
+def bracketed(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+    """Return the spans of a text that stand in brackets, in order; of nested ones only the outermost."""
+    found: list[tuple[int, int]] = []
+    opened: list[tuple[int, str]] = []
+    for at in range(start, len(text) if end is None else end):
+        sign = text[at]
+        if sign in _OPENING_BRACKETS:
+            opened.append((at, sign))
+        elif sign in _BRACKETS and opened and opened[-1][1] == _BRACKETS[sign]:
+            begin, _ = opened.pop()
+            if at - begin > _LONGEST_BRACKET:
+                continue
+            while found and found[-1][0] > begin:
+                found.pop()
+            found.append((begin, at + 1))
+    return found
+
+
 def _split(own: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    spans = bracketed(own, start, end)
+    within = 0
     for signs in _SIGNS.finditer(own, start, end):
+        while within < len(spans) and spans[within][1] <= signs.start():
+            within += 1
+        if within < len(spans) and spans[within][0] < signs.start():
+            continue
         stop = signs.end()
         while stop < end and own[stop] in _CLOSERS:
             stop += 1
