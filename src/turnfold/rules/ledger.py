@@ -9,14 +9,27 @@ and of two that are shown the later one overrides. Rules of the system message a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.rules.act_classifier import is_negative, only_cancels
+from turnfold.rules.act_classifier import is_negative, only_cancels, reports_done
 from turnfold.rules.display import rank_rules
+from turnfold.rules.reversals import (
+    affirms,
+    alters,
+    completes,
+    corrects,
+    lifts,
+    may_lift,
+    names_another,
+    releases,
+    takes_all_back,
+    takes_the_place,
+    touches_a_part,
+)
 from turnfold.rules.standing_rule import RuleKind, RuleState, StandingRule
 from turnfold.rules.subjects import (
     begins_alike,
@@ -29,7 +42,7 @@ from turnfold.rules.subjects import (
     subject_of,
 )
 from turnfold.rules.topics import facets, without_values
-from turnfold.text import require_limit
+from turnfold.text import plain_characters, require_limit
 
 __all__ = ("LedgerChange", "replacements", "taken_back", "update_ledger")
 
@@ -67,7 +80,7 @@ _MOST_DOUBTFUL = 2
 """Most rules that a change is shown with as those that it may replace."""
 _LONGEST_ABOUT = 80
 """Most characters of `StandingRule.about`."""
-_ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet"})
+_ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet", "@headcount"})
 """Attributes of a person that have one value at a time, so that a new value replaces the old one."""
 _LIMIT = late_pattern(
     r"\b(?:before|after|until|than|over|under|above|below|beyond|past|earlier|later|exceed\w*|within|up\s+to)\b"
@@ -97,6 +110,15 @@ _STOPS = late_pattern(
     re.IGNORECASE,
 )
 """Matches words that end something that was asked for."""
+_LONGEST_SAID = 300
+"""Most characters of a sentence whose clauses are read together."""
+_LAID_DOWN = ("rule", "prohibition", "preference", "decision")
+"""Kinds that "forget all my rules" ends; it leaves open tasks and facts about the user."""
+_SIDE = late_pattern(
+    r"\W*(?:电话|手机号?|邮箱|微信号?|地址|价格|单价|号码)|\W*(?:phone|mobile|e-?mail|address|number|price)\b|[\W\d]+$",
+    re.IGNORECASE,
+)
+"""Matches a clause that only gives a side of what the clause before it names: "phone 555-0142"."""
 _MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
 _DATES = frozenset({"@day", "@date", "@month"})
 _NO_TOPIC = frozenset({"@number", "@reply", "@count"})
@@ -129,12 +151,20 @@ def update_ledger(
     added: list[str] = []
     ended: dict[str, None] = {}
     reports: set[str] = set()
+    new = [*new]
+    judged = {rule.id for rule in new if rule.act != "done"}
     for rule in new:
         if rule.id in ledger or rule.id in reports:
             continue
         active = [each for each in ledger.values() if each.state == "active"]
-        targets = _targets(rule, active)
-        targets += _going_on(targets, active)
+        said = _said(rule, ledger)
+        targets = _targets(rule, said, active)
+        if rule.act == "done" and not targets and rule.id not in judged:
+            # A sentence that is no rule by itself is one if it undoes a rule.
+            targets = _undone(rule, said, _earlier(rule, active))
+            rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
+        rule = _with_act(rule, said, targets)
+        targets += _going_on(rule, targets, active)
         for target, state in targets:
             ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.seq)
             ended[target.id] = None
@@ -143,7 +173,7 @@ def update_ledger(
             reports.update([rule.id] if targets else [])
         else:
             linked = tuple(target.id for target, _ in targets)
-            doubtful = () if targets else _doubtful(rule, active)
+            doubtful = _doubtful(rule, said, active, linked)
             taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.plain)
             ledger[rule.id] = msgspec.structs.replace(
                 rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets), may_replace=doubtful,
@@ -192,30 +222,88 @@ def _moved(rule: StandingRule, after: StandingRule) -> bool:
     return not _ONE_AT_A_TIME.isdisjoint(rule.terms & after.terms) and not rule.terms <= after.terms
 
 
-def _targets(
-    rule: StandingRule, active: Sequence[StandingRule]
-) -> list[tuple[StandingRule, RuleState]]:
-    """Return the active rules that the new rule replaces, cancels or completes, each with its new state."""
-    mine = [
+def _said(rule: StandingRule, ledger: Mapping[str, StandingRule]) -> str:
+    """Return a rule with the clauses before it in its sentence, which may give the reason for it."""
+    text = rule.plain
+    head = ledger.get(rule.continues)
+    while head is not None and len(text) < _LONGEST_SAID:
+        text = f"{head.plain}{rule.joint or ', '}{text}"
+        rule, head = head, ledger.get(head.continues)
+    return plain_characters(rule.lead) + text
+
+
+def _earlier(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
+    """Return the active rules that the new rule can end: those said before it, and by the same author."""
+    return [
         each
         for each in active
         if each.trust == rule.trust
         and each.id != rule.continues
         and (each.seq < rule.seq or (each.seq == rule.seq and rule.act not in ("state", "renew")))
     ]
+
+
+def _targets(
+    rule: StandingRule, said: str, active: Sequence[StandingRule]
+) -> list[tuple[StandingRule, RuleState]]:
+    """Return the active rules that the new rule replaces, cancels or completes, each with its new state."""
+    mine = _earlier(rule, active)
     if rule.act == "keep":
         return []
     if rule.act == "done":
+        if not reports_done(rule.plain, "zh") and not reports_done(rule.plain, "en"):
+            return [(each, "done") for each in mine if each.kind == "task" and completes(rule.plain, each.plain)]
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
     found = [each for each in mine if _replaces(rule, each)]
+    if not found and (undone := _undone(rule, said, mine)):
+        return undone
     if not found and rule.act != "state":
         found = _meant(rule, mine)
     state: RuleState = "dropped" if rule.act == "cancel" else "superseded"
-    return [(each, state) for each in found]
+    return [(each, state) for each in found if not touches_a_part(rule.plain, each.plain)]
+
+
+def _undone(
+    rule: StandingRule, said: str, mine: Sequence[StandingRule]
+) -> list[tuple[StandingRule, RuleState]]:
+    """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces what they say."""
+    if not alters(said):
+        return []
+    if takes_all_back(rule.plain):
+        return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
+    found = [each for each in mine if lifts(said, each.plain) and _denies(each)]
+    found = found or [each for each in mine if corrects(said, each.plain)]
+    if not found:
+        placed = [each for each in mine if takes_the_place(said, each.plain)]
+        found = placed if len(placed) == 1 else []
+    found = found or [each for each in mine if not each.negative and releases(said, each.plain)]
+    return [(each, "superseded") for each in found if not touches_a_part(said, each.plain)]
+
+
+def _forbids_outright(rule: StandingRule) -> bool:
+    return not _LIMIT.search(rule.plain)
+
+
+def _denies(rule: StandingRule) -> bool:
+    return rule.negative or is_negative(rule.plain, "en") or is_negative(rule.plain, "zh")
+
+
+def _with_act(
+    rule: StandingRule, said: str, targets: Sequence[tuple[StandingRule, RuleState]]
+) -> StandingRule:
+    """Return a rule that says that it changes what it ends, even if no word of it alone shows that."""
+    if not targets or rule.act == "done" or not any(state != "done" for _, state in targets):
+        return rule
+    if affirms(said) and any(lifts(said, each.plain) for each, _ in targets):
+        kind = "rule" if rule.kind == "prohibition" else rule.kind
+        return msgspec.structs.replace(rule, act="permit", negative=False, kind=kind)
+    if rule.act in ("state", "renew") and any(takes_the_place(said, each.plain) or corrects(said, each.plain) for each, _ in targets):
+        return msgspec.structs.replace(rule, act="change")
+    return rule
 
 
 def _going_on(
-    ended: Sequence[tuple[StandingRule, RuleState]], active: Sequence[StandingRule]
+    rule: StandingRule, ended: Sequence[tuple[StandingRule, RuleState]], active: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return the rules that only continue a rule that ends, such as "not in grey" after "the kettle in white".
 
@@ -229,11 +317,18 @@ def _going_on(
         if head is None or each.id in heads:
             continue
         sets_off = each.negative != head.negative and not each.terms.isdisjoint(head.terms)
-        if sets_off or is_fragment(each.plain):
+        if sets_off or is_fragment(each.plain) or _belongs(rule, each):
             state_of[each.id] = state_of[head.id]
             heads[each.id] = each  # what goes on with it ends too
             going.append((each, state_of[each.id]))
     return going
+
+
+def _belongs(rule: StandingRule, each: StandingRule) -> bool:
+    """Return True if a clause gives a side of what the clause before it names, which the new rule gives anew."""
+    return _SIDE.match(each.plain) is not None and (
+        bool(_contested(rule, each)) or not facets(rule.plain).isdisjoint(facets(each.plain))
+    )
 
 
 def _about(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> str:
@@ -279,6 +374,10 @@ def _is_done(rule: StandingRule, task: StandingRule) -> bool:
     """Return True if a report has enough terms in common with a task to close it."""
     if not _ONE_AT_A_TIME.isdisjoint(task.scope):
         return False  # "please call me Alexander" is no task
+    if completes(rule.plain, task.plain):
+        return True
+    if names_another(rule.plain, task.plain):
+        return False  # "I paid the water bill" leaves the rent to be paid
     about, told = parts_of(_words(task) or task.terms), parts_of(_words(rule) or rule.terms)
     common = common_terms(about, told)
     return bool(common) and (
@@ -298,7 +397,7 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
         _ONE_AT_A_TIME & set(rule.scope) & set(other.scope) if rule.kind != "prohibition" else None
     )
     if one and (one != frozenset({"@name"}) or rule.negative == other.negative):
-        return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address"})
+        return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address", "@headcount"})
     words, others = _words(rule), _words(other)
     if rule.value == other.value and rule.negative == other.negative:
         same = rule.scope == other.scope and bool(words or rule.value)
@@ -321,7 +420,7 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     if not words and not others:
         # "Reply in French", "answer in English": they have no words besides the values they set.
         return "@reply" in rule.scope and "@reply" in other.scope
-    own = _own(subject_of(rule.plain).topic, others)
+    own = _own(subject_of(rule.plain).topic, others) or _special(rule, other)
     return not own and _similar(words, others) >= _SAME_TOPIC
 
 
@@ -331,12 +430,20 @@ def _own(words: Iterable[str], others: Iterable[str]) -> set[str]:
     return mine - common_terms(mine, parts_of(others))
 
 
+def _special(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if only the later rule names a day or a time, and not as its value: "Thursday's room is 505"."""
+    more = (_classes(rule) - _classes(other)) & (_MOMENTS | {"@daytime"})
+    return bool(more) and bool(_contested(rule, other) - more)
+
+
 def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if one of the rules forbids what the other asks for.
 
     A request without a word of change lifts a prohibition only if it is about exactly the same: "please order it, quote
     NH-4410" does not lift "never order anything without asking me first".
     """
+    if other.negative and affirms(rule.plain) and _forbids_outright(other):
+        return lifts(rule.plain, other.plain)
     words, others = _words(rule), _words(other)
     mine = parts_of(words) | named_things(rule.plain)
     theirs = parts_of(others) | named_things(other.plain)
@@ -396,8 +503,14 @@ def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingR
     return likely
 
 
-def _doubtful(rule: StandingRule, active: Sequence[StandingRule]) -> tuple[str, ...]:
+def _doubtful(
+    rule: StandingRule, said: str, active: Sequence[StandingRule], ended: Sequence[str]
+) -> tuple[str, ...]:
     """Return the ids of the rules, newest first, that a change may mean, where it is not certain that it does."""
+    mine = [each for each in _earlier(rule, active) if each.id not in ended]
+    unsure = [each for each in mine if _may_undo(rule, said, each)] if rule.act != "keep" else []
+    if unsure or ended:
+        return tuple(each.id for each in sorted(unsure, key=lambda rule: -rule.seq)[:_MOST_DOUBTFUL])
     if rule.act != "change" or rule.negative or rule.continues:
         return ()
     likely = [
@@ -410,6 +523,17 @@ def _doubtful(rule: StandingRule, active: Sequence[StandingRule]) -> tuple[str, 
         and _may_mean(rule, each, active)
     ]
     return tuple(each.id for each in likely[:_MOST_DOUBTFUL])
+
+
+def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:
+    """Return True if a sentence changes a part of an earlier one, or has a form that may undo it."""
+    if touches_a_part(said, other.plain):
+        return rule.act != "state" and bool(_contested(rule, other))
+    if not alters(said):
+        return False
+    if _denies(other) and may_lift(said, other.plain):
+        return True
+    return not other.negative and takes_the_place(said, other.plain)
 
 
 def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:

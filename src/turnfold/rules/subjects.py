@@ -82,7 +82,7 @@ _FRAME = late_pattern(
     r"|switch(?:ed|ing)?|replaced?|renamed?|migrated?|upgraded?|taken?|taking|took|went|ended|choos\w+|chosen?|thoughts?|rethink"
     r"|fit|room|enough|fine|okay|allowed|permitted|welcome|again|anymore|rule|thing|restriction|instead|rather|earlier|later|longer"
     r"|higher|shorter|these|days|lately|starting|week|month|year|today|tomorrow|tonight|date|hour|default|general|down|up)\b"
-    r"|太[贵远吵小大慢晚早难忙]|偶尔|经常|有时|现在|新的?|计划|变了|变更|更正|调整|时间|日期|推迟|顺延|延期|延长|提前|提到|挪|换人|改|换|降|提高|涨|砍|加到|升级|迁|重新|一下|主意|想法|想了?想|算了|对了|不好意思"
+    r"|放宽|[减放压砍增扩削缩]到|就?够了?|而已|往[后前][推挪延移]|太[贵远吵小大慢晚早难忙]|偶尔|经常|有时|现在|新的?|计划|变了|变更|更正|调整|时间|日期|推迟|顺延|延期|延长|提前|提到|挪|换人|改|换|降|提高|涨|砍|加到|升级|迁|重新|一下|主意|想法|想了?想|算了|对了|不好意思"
     r"|待办|备注|注意|开始|上个?月|上周末?|下个?月|下周|这周|本周|明天|今天|后天|最后|决定|允许|可以|没问题|取消|作废|收回|规定|规则|都?行|放|更新",
     re.IGNORECASE,
 )
