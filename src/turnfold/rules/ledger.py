@@ -22,6 +22,8 @@ from turnfold.rules.reversals import (
     alters,
     completes,
     corrects,
+    drops,
+    gives_anew,
     lifts,
     may_lift,
     names_another,
@@ -112,6 +114,8 @@ _STOPS = late_pattern(
 """Matches words that end something that was asked for."""
 _LONGEST_SAID = 300
 """Most characters of a sentence whose clauses are read together."""
+_REPORTS = ("task", "decision", "fact")
+"""Kinds that a report ("Marco got the NDA") may be mistaken for."""
 _LAID_DOWN = ("rule", "prohibition", "preference", "decision")
 """Kinds that "forget all my rules" ends; it leaves open tasks and facts about the user."""
 _SIDE = late_pattern(
@@ -163,6 +167,10 @@ def update_ledger(
             # A sentence that is no rule by itself is one if it undoes a rule.
             targets = _undone(rule, said, _earlier(rule, active))
             rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
+        if rule.act == "state" and rule.kind in _REPORTS and not targets and not rule.negative:
+            done = [each for each in _earlier(rule, active) if each.kind == "task" and completes(rule.plain, each.plain)]
+            targets = [(each, "done") for each in done]
+            rule = msgspec.structs.replace(rule, act="done") if targets else rule
         rule = _with_act(rule, said, targets)
         targets += _going_on(rule, targets, active)
         for target, state in targets:
@@ -267,8 +275,9 @@ def _undone(
     rule: StandingRule, said: str, mine: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces what they say."""
+    certain = _given_anew(rule, mine)
     if not alters(said):
-        return []
+        return [(each, "superseded") for each in certain if len(certain) == 1]
     if takes_all_back(rule.plain):
         return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
     found = [each for each in mine if lifts(said, each.plain) and _denies(each)]
@@ -277,7 +286,22 @@ def _undone(
         placed = [each for each in mine if takes_the_place(said, each.plain)]
         found = placed if len(placed) == 1 else []
     found = found or [each for each in mine if not each.negative and releases(said, each.plain)]
+    if not found and (dropped := [each for each in mine if not _denies(each) and drops(said, each.plain)]):
+        tasks = [each for each in dropped if each.kind == "task"]
+        found = tasks or [each for each in dropped if each.kind != "fact" or not each.value]
+    found = found or (certain if len(certain) == 1 else [])
     return [(each, "superseded") for each in found if not touches_a_part(said, each.plain)]
+
+
+def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[StandingRule]:
+    """Return the rules of which a change gives another value."""
+    changes = rule.act in ("change", "renew", "permit", "done")
+    return [
+        each
+        for each in mine
+        if (not each.negative or _LIMIT.search(each.plain))
+        and gives_anew(rule.plain, each.plain, changes=changes) == 1
+    ]
 
 
 def _forbids_outright(rule: StandingRule) -> bool:
@@ -529,11 +553,13 @@ def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:
     """Return True if a sentence changes a part of an earlier one, or has a form that may undo it."""
     if touches_a_part(said, other.plain):
         return rule.act != "state" and bool(_contested(rule, other))
+    if not other.negative and gives_anew(rule.plain, other.plain, changes=rule.act != "state"):
+        return True
     if not alters(said):
         return False
     if _denies(other) and may_lift(said, other.plain):
         return True
-    return not other.negative and takes_the_place(said, other.plain)
+    return not other.negative and (takes_the_place(said, other.plain) or drops(said, other.plain))
 
 
 def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
@@ -574,6 +600,8 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
     contested = _contested(rule, other)
     if rule.act == "permit" and not other.negative and not contested:
         return 0.0
+    if rule.act == "permit" and other.negative and affirms(rule.plain) and _forbids_outright(other):
+        return 2.0 if lifts(rule.plain, other.plain) else 0.0
     sides, others = facets(rule.plain), facets(other.plain)
     if sides and others and sides.isdisjoint(others):
         return 0.0  # "send the desk to my office" does not change its colour
@@ -589,7 +617,7 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
         return 0.0  # it says nothing that could hold instead
     old = words | {each for each in other.value if not each[0].isdigit()}
     left = common_terms(mine.left, old)
-    if left and _share(parts_of(old), parts_of(mine.words)) >= (_HALF if own else _THIRD):
+    if left and 2 * len(left) >= len(mine.left) and _share(parts_of(old), parts_of(mine.words)) >= (_HALF if own else _THIRD):
         return 2.0 + covered + len(left)
     if rule.act == "cancel" and other.value and set(other.value) <= set(rule.value) and not own:
         return _HALF + covered  # "scrap the 10 am thing"

@@ -12,6 +12,7 @@ import re
 from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
+from turnfold.rules.subjects import without_frame
 from turnfold.rules.topics import rule_terms
 
 __all__ = (
@@ -19,6 +20,8 @@ __all__ = (
     "alters",
     "completes",
     "corrects",
+    "drops",
+    "gives_anew",
     "lifts",
     "may_lift",
     "names_another",
@@ -29,6 +32,7 @@ __all__ = (
 )
 
 
+_MEASURES = frozenset("个条元块次份位万千台张件")
 _LONGEST = 160
 """Most characters of a sentence that is looked at."""
 _CLAUSE = late_pattern(
@@ -51,12 +55,12 @@ _DENIES = late_pattern(
     re.IGNORECASE,
 )
 _CONDITION = late_pattern(
-    r"[^,，。可能]{1,6}[之以]?后(?=可以|能|就)|(?:只要|如果|要是)[^,，。]{1,20}"
+    r"[^,，。可能]{2}[之以]?后(?=[就也都]?(?:可以|能))|(?:只要|如果|要是)[^,，。]{1,20}"
     r"|\b(?:if|as\s+long\s+as|provided|when|once|unless|after\s+(?!all))\b[^,;]{1,60}",
     re.IGNORECASE,
 )
 _AFFIRMING_WORDS = late_pattern(
-    r"可以|能够?|没(?:问题|事|关系)|不介意|允许|解禁|无所谓|还是|直接|偶尔|随便|开始|刚才?|说过?|改(?:主意|变)了?|[两几一二三四五六七八九十\d]+\s?[个款份张瓶杯家位只台本束套间下]"
+    r"可以|能够?|[也都]行|行了|没(?:问题|事|关系)|不介意|允许|解禁|无所谓|还是|直接|偶尔|随便|开始|刚才?|说过?|改(?:主意|变)了?|[两几一二三四五六七八九十\d]+\s?[个款份张瓶杯家位只台本束套间下]"
     r"|\b(?:ok(?:ay)?|fine|allowed|permitted|welcome|problem|possible|acceptable|ahead|free|now|again|with\s+me|by\s+me|actually|explained)\b",
     re.IGNORECASE,
 )
@@ -107,6 +111,10 @@ _FAILS = late_pattern(
     re.IGNORECASE,
 )
 """Matches words with which a clause says why something no longer fits."""
+_REFUSED = late_pattern(
+    "(?:不(?:同意|喜欢|想要?|要|让|批|想)|反对|讨厌|嫌)(?P<old>[\u4e00-\u9fffA-Za-z0-9]{2,8})"
+)
+_NUMBER = late_pattern(r"\d[\d.,:]*")
 _GIVES_ZH = late_pattern(
     "^(?:所以|那就?|就|只能|只好|还是|以后|直接|都|我们?|咱们?|先)*(?P<verb>[改换挪调加减升降延推提]|从|用|走|住|找|订|看|选|刷|送|发|放|借|租|叫|请|定|去|坐|买|写|存|拿)(?![查问下完过了])(?:[成为到用至走住订看])?(?P<new>[^,，。]{1,24}?)(?:了|吧|好了?|就够|就行|也行)*$"
     "|^(?:[^,，。]{1,8}?)(?:换成?|改成?|交给|由|请)(?P<who>[^,，。]{1,12}?)(?:吧|了|来)*$"
@@ -125,7 +133,33 @@ _OTHER_MATTER = late_pattern(
 _LEADING = late_pattern(
     r"^(?:\W|(?:那|就|这|我们?的?|咱们?的?|老大说了?|等等|算了|不过|但是?|可是|刚才|目前|现在|(?i:but|so|well|sorry|actually|ok(?:ay)?|the|our|my|hmm|no)\b))+"
 )
-_TOKEN = late_pattern(r"[A-Za-z0-9][\w.'’:%/-]*|[\u4e00-\u9fff]")
+_TOKEN = late_pattern(r"[A-Za-z0-9](?:[\w.'’:%/-]*[\w%])?|[\u4e00-\u9fff]")
+_DROPS = late_pattern(
+    r"(?:不(?:用|想|打算|准备|再|要|需要)*再?|别再?|先不)(?P<verb>[^,，。不]?)[^,，。不]{0,8}了(?:[。！!吧啊]|$)"
+)
+"""Matches a clause that says that something is no longer done."""
+_DROPPING = late_pattern("不(?:用|想|打算|准备|再|要|需要)*再?|先|别再?|还是|了|算了|那个|以后")
+_GENERAL = frozenset("做搞弄办要用去装请上买")
+_EMPTY = frozenset("the and our for are was has had that this there then with from you your not its have will all".split())
+_VALUES = late_pattern(r"[$€£¥]?\d[\d.,:/-]*\s*(?:[a-zA-Z%]{1,3}\b|万|千|元|块|点半?|号|月|日|个|台|桌|次|篇|天|人|米|码|秒|分钟?|小时)?|[月日号点半]")
+_FILLING = frozenset("够线钱额度数量上限标准元万千块最多少以内只需高低加减放调提降升涨砍压缩延推改换挪到台桌个篇次天人张的就行号月日点工日整") | frozenset(
+    "enough only most least cap limit cut trim drop go raise lower bump number amount total =budget max maximum".split()
+)
+"""Words that say nothing about what an amount is of."""
+_AMOUNT = late_pattern(
+    r"(?P<before>[$€£¥])?(?P<number>\d[\d.,:]*\d|\d|[一二两三四五六七八九十]+(?=[个台桌次篇天人张条份楼层点]))\s*(?P<unit>[a-zA-Z%]+|[\u4e00-\u9fff])?"
+)
+_UNIT_OF = {
+    unit: kind
+    for kind, units in {
+        "": "before after per a an to for and or in on at each every as 的 吧 了 就 以 之 ， 或 也",
+        "money": "元 块 万 千 k eur euros usd dollars pounds rmb",
+        "time": "点 am pm",
+        "date": "号 日 月 st nd rd th",
+        "size": "码",
+    }.items()
+    for unit in units.split()
+}
 _DONE_ZH = late_pattern(
     "了(?:[。！!~]|$)|已经|[过好完]了|搞定|收到|到了|办妥"
 )
@@ -155,7 +189,7 @@ def _units(text: str) -> frozenset[str]:
     terms = rule_terms(text)
     words = {term for term in terms.scope if term[0] not in "@"}
     parts = {part for term in words for part in ([term] if term.isascii() or term[0] == "=" else term)}
-    return frozenset(parts | set(terms.value))
+    return frozenset((parts | set(terms.value)) - _MEASURES)
 
 
 @lru_cache(maxsize=2048)
@@ -243,6 +277,8 @@ def _lifted(later: str, earlier: str) -> float:
         if not shared or own:
             continue
         covered = len(forbidden) - len(_only(forbidden, shared))
+        if 2 * covered < len(forbidden) and not _nouns(clause) & _nouns(earlier):
+            continue
         best = max(best, 1.0 if 2 * covered >= len(forbidden) and (shared - _LIGHT or covered) else 0.5)
     return best
 
@@ -302,7 +338,7 @@ def takes_the_place(later: str, earlier: str) -> bool:
         return False
     clauses = _clauses(later)
     for number, clause in enumerate(clauses[:-1]):
-        named = _failing(clause, earlier)
+        named = _named_as_failing(clause, earlier)
         if named and any(_gives_another(each, named, earlier) for each in clauses[number + 1 :]):
             return True
     return False
@@ -325,15 +361,36 @@ def _failing(clause: str, earlier: str) -> str:
             break
     if not best or not (_units(best) or any(sign.isascii() and sign.isalnum() for sign in best)):
         return ""
-    zh = not best.isascii()
-    if zh and len(best) < 2:
+    if not best.isascii() and len(best) < 2:
         return ""
     return best
 
 
+def _named_as_failing(clause: str, earlier: str) -> str:
+    """Return the words of an earlier sentence that a clause says do not do: at its beginning, an amount, or an object."""
+    if named := _failing(clause, earlier):
+        if _LEADING.sub("", earlier).startswith(named) and (amount := _failing_amount(clause, earlier)):
+            return amount
+        return named
+    if amount := _failing_amount(clause, earlier):
+        return amount
+    refused = _REFUSED.search(clause)
+    if refused and refused["old"] in earlier:
+        return refused["old"]
+    return ""
+
+
+def _failing_amount(clause: str, earlier: str) -> str:
+    """Return the amount of an earlier sentence that a clause about the same thing says does not do: 重试 3 次不够."""
+    if not _FAILS.search(clause):
+        return ""
+    there = {found[0] for found in _NUMBER.finditer(earlier)}
+    return next((found[0] for found in _NUMBER.finditer(clause) if found[0] in there), "")
+
+
 def _gives_another(clause: str, named: str, earlier: str) -> bool:
     """Return True if a clause gives what takes the place of the named words."""
-    if named.lower() in clause.lower():
+    if re.search(rf"(?<![\w.]){re.escape(named.lower())}(?![\w])", clause.lower()) or (not named.isascii() and named in clause):
         return False
     zh = any("\u4e00" <= sign <= "\u9fff" for sign in clause)
     head = _LEADING.sub("", earlier).lower().startswith(named.lower())
@@ -341,17 +398,20 @@ def _gives_another(clause: str, named: str, earlier: str) -> bool:
         found = _GIVES_EN.match(clause)
         if not found:
             return False
-        told = _units(clause)
+        told = _raw(clause)
         general = re.search(r"\b(?:use|take|get|go\s+(?:with|for)|make\s+it|pick|choose|try|switch\s+to)\b", clause, re.IGNORECASE)
-        common = told - _only(told, _units(earlier)) - _units(named)
+        common = (told & _raw(earlier)) - _raw(named)
         return bool((general or common or found["who"]) and (not head or found["who"] or common))
-    found = _GIVES_ZH.match(clause)
+    if _AFFIRMS.search(clause) and _NUMBER.search(clause) and _NUMBER.fullmatch(named):
+        return True
+    topic = _shared_beginning(clause, earlier)
+    found = _GIVES_ZH.match(clause[len(topic) :]) or _GIVES_ZH.match(clause)
     if not found or not (found["new"] or found["who"]):
         return False
     if found["who"]:
         return True
     verb = found["verb"]
-    changes = verb in "改换挪调加减升降延推提用"
+    changes = verb in "改换挪调加减升降延推提用" or bool(topic)
     if head and named.isascii() is False and not _starts_with_value(earlier, named):
         return False
     return changes or verb in earlier or any(
@@ -359,10 +419,84 @@ def _gives_another(clause: str, named: str, earlier: str) -> bool:
     )
 
 
+def _shared_beginning(clause: str, earlier: str) -> str:
+    """Return the first two or more characters of a clause that an earlier sentence has too: 书房就放张沙发床."""
+    length = next((size for size in range(min(len(clause), 8), 1, -1) if clause[:size] in earlier), 0)
+    return clause[:length] if _nouns(clause[:length]) else ""
+
+
+def _raw(text: str) -> set[str]:
+    """Return the English words of a text that can name what is done: no short words and no contractions."""
+    return {
+        found[0] for found in re.finditer(r"[a-z]{3,}(?!['’])", text.lower()) if found[0] not in _EMPTY
+    }
+
+
 def _starts_with_value(earlier: str, named: str) -> bool:
     """Return True if the words with which a sentence begins are all that it names, and so no topic of it."""
     rest = earlier[len(_LEADING.sub("", earlier)) * 0 :].replace(named, "", 1)
     return not _units(rest) - _LIGHT
+
+
+def drops(later: str, earlier: str) -> bool:
+    """Return True if a sentence says that what an earlier one asks for is no longer done: 中央空调不装了."""
+    there = _units(earlier)
+    for clause in _clauses(later):
+        found = _DROPS.search(clause)
+        if not found:
+            continue
+        said = _DROPPING.sub(" ", clause)
+        mine, verb = _units(said), found["verb"] or ""
+        own = _only(mine, there) - _LIGHT
+        named = _nouns(said) & _nouns(earlier)
+        if named and 4 * len(own) <= len(mine) and (verb in _GENERAL or verb in earlier):
+            return True
+    return False
+
+
+def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
+    """Return how surely a sentence gives another amount, time or name for what an earlier one states: 0, 0.5 or 1.
+
+    Both name the same thing and the later one no other thing, and each has one value of the same class.
+    """
+    clauses = _clauses(later)
+    best = 0.0
+    lead: frozenset[str] = frozenset()
+    for clause in clauses:
+        rest = _units(_VALUES.sub(" ", without_frame(clause))) - _FILLING
+        rest = frozenset(each for each in rest if not each[0].isdigit())
+        there = _units(_VALUES.sub(" ", earlier)) | _units(earlier)
+        own = _only(rest, there)
+        named = (_nouns(clause) & _nouns(earlier)) or (rest - own if clause.isascii() else frozenset())
+        if not rest and lead:
+            named = lead
+        if named and not own and _another_amount(clause, earlier):
+            best = max(best, 1.0 if changes else 0.5)
+        begins = _shared_beginning(_LEADING.sub("", clause), earlier)
+        lead = _nouns(begins) if begins else frozenset()
+    return best
+
+
+def _another_amount(clause: str, earlier: str) -> bool:
+    """Return True if both texts give one amount of the same unit, and not the same amount."""
+    new, old = _amounts(clause), _amounts(earlier)
+    for unit, numbers in new.items():
+        others = old.get(unit, old.get("", set()) if unit else set[str]())
+        if not unit and not others and len(old) == 1:
+            others = next(iter(old.values()))
+        if others and len(numbers) == len(others) == 1 and numbers != others:
+            return True
+    return False
+
+
+@lru_cache(maxsize=1024)
+def _amounts(text: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for each in _AMOUNT.finditer(text):
+        unit = (each["unit"] or "").lower()
+        kind = "money" if each["before"] else _UNIT_OF.get(unit, unit)
+        found.setdefault(kind, set()).add(each["number"].replace(",", ""))
+    return found
 
 
 def completes(report: str, task: str) -> bool:
@@ -458,6 +592,8 @@ def alters(text: str) -> bool:
         return True
     clauses = _clauses(text)
     if any(_RELEASES.search(clause) for clause in clauses) or _NOT_BUT.search(text):
+        return True
+    if any(_DROPS.search(clause) for clause in clauses):
         return True
     if any(_WRONG.search(clause) for clause in clauses[:-1]) and _RIGHT.search(text):
         return True

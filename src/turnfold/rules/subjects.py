@@ -27,6 +27,7 @@ __all__ = (
     "parts_of",
     "same_frame",
     "subject_of",
+    "without_frame",
 )
 
 
@@ -212,6 +213,11 @@ def subject_of(text: str, *, changes: bool = False) -> Subject:
     signs = {sign for term in left if not term.isascii() for sign in term}
     topic = {term for term in topic if term in left or signs.isdisjoint(term)}
     return Subject(frozenset(topic - left - given), frozenset(given - left), frozenset(left))
+
+
+def without_frame(text: str) -> str:
+    """Return a text without the words of a change that say nothing about its subject: "raise", 推迟, 可以."""
+    return _FRAME.sub(" ", text)
 
 
 def begins_alike(text: str, other: str) -> frozenset[str]:
