@@ -18,6 +18,7 @@ from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import is_negative, only_cancels, reports_done
 from turnfold.rules.display import rank_rules
 from turnfold.rules.reversals import (
+    adopts,
     affirms,
     alters,
     completes,
@@ -277,7 +278,7 @@ def _undone(
     """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces what they say."""
     certain = _given_anew(rule, mine)
     if not alters(said):
-        return [(each, "superseded") for each in certain if len(certain) == 1]
+        return [(each, "superseded") for each in certain if _is_one(certain)]
     if takes_all_back(rule.plain):
         return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
     found = [each for each in mine if lifts(said, each.plain) and _denies(each)]
@@ -289,19 +290,25 @@ def _undone(
     if not found and (dropped := [each for each in mine if not _denies(each) and drops(said, each.plain)]):
         tasks = [each for each in dropped if each.kind == "task"]
         found = tasks or [each for each in dropped if each.kind != "fact" or not each.value]
-    found = found or (certain if len(certain) == 1 else [])
+    found = found or (certain if _is_one(certain) else [])
     return [(each, "superseded") for each in found if not touches_a_part(said, each.plain)]
 
 
 def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[StandingRule]:
     """Return the rules of which a change gives another value."""
-    changes = rule.act in ("change", "renew", "permit", "done")
+    changes = rule.act in ("change", "renew", "permit", "done") or affirms(rule.plain)
     return [
         each
         for each in mine
-        if (not each.negative or _LIMIT.search(each.plain))
+        if (each.kind != "prohibition" or _LIMIT.search(each.plain))
         and gives_anew(rule.plain, each.plain, changes=changes) == 1
     ]
+
+
+def _is_one(rules: Sequence[StandingRule]) -> bool:
+    """Return True if a change can mean them all: there is one, or they are clauses of one sentence."""
+    first = rules[0].id if rules else ""
+    return bool(rules) and all(each.continues in {first, *(rule.id for rule in rules)} for each in rules[1:])
 
 
 def _forbids_outright(rule: StandingRule) -> bool:
@@ -341,7 +348,7 @@ def _going_on(
         if head is None or each.id in heads:
             continue
         sets_off = each.negative != head.negative and not each.terms.isdisjoint(head.terms)
-        if sets_off or is_fragment(each.plain) or _belongs(rule, each):
+        if sets_off or is_fragment(each.plain) or _belongs(rule, each) or (each.negative and adopts(rule.plain, each.plain)):
             state_of[each.id] = state_of[head.id]
             heads[each.id] = each  # what goes on with it ends too
             going.append((each, state_of[each.id]))
@@ -533,6 +540,9 @@ def _doubtful(
     """Return the ids of the rules, newest first, that a change may mean, where it is not certain that it does."""
     mine = [each for each in _earlier(rule, active) if each.id not in ended]
     unsure = [each for each in mine if _may_undo(rule, said, each)] if rule.act != "keep" else []
+    if rule.act == "permit":  # "take the bus, don't drive", and later: "driving is fine after all"
+        heads = {each.continues for each in active if each.id in ended and each.negative}
+        unsure += [each for each in mine if each.id in heads and not each.negative and each not in unsure]
     if unsure or ended:
         return tuple(each.id for each in sorted(unsure, key=lambda rule: -rule.seq)[:_MOST_DOUBTFUL])
     if rule.act != "change" or rule.negative or rule.continues:

@@ -16,6 +16,7 @@ from turnfold.rules.subjects import without_frame
 from turnfold.rules.topics import rule_terms
 
 __all__ = (
+    "adopts",
     "affirms",
     "alters",
     "completes",
@@ -104,7 +105,16 @@ _NOT_BUT = late_pattern(
     r"|^(?:不好意思|对了|等等|更正|那个)*[,，]?不是(?P<old_zh>[^,，。]{1,20})[,，](?:应该)?是(?P<new_zh>[^,，。]{1,20})",
     re.IGNORECASE,
 )
-_SHOULD = late_pattern(r"\b(?:should|must|needs?\s+to|has\s+to)\s+(?:be|read)\b|应该是|得是|改成|改为", re.IGNORECASE)
+_SHOULD_BE = late_pattern(
+    r"^\W*(?:(?:actually|sorry|no|so|ok(?:ay)?)\W+)?(?:the|our|my)\s+(?P<what>[\w' ]{2,40}?)\s+should\s+(?:be|read|say)\s+(?P<new>.{1,60})"
+    r"|^(?:不对|等等|更正)?[,，]?(?P<what_zh>[^,，。我你]{2,8}?)(?:应该|其实)是(?P<new_zh>[^,，。]{1,30})",
+    re.IGNORECASE,
+)
+_SAID_TO_BE = late_pattern(
+    r"^\W*(?:the|our|my)\s+(?P<what>[\w' ]{2,40}?)\s+(?:is|are|was)\s+(?:called\s+|named\s+)?(?P<old>.{1,60})"
+    r"|^(?P<what_zh>[^,，。我你]{2,8}?)(?:是|叫|写|为)(?P<old_zh>[^,，。]{1,30})",
+    re.IGNORECASE,
+)
 _FAILS = late_pattern(
     r"没|不(?!错)|太|偏|满|有[点事些]|问题|到期|贵|慢|远|显|差|请假|离职|病|走了|来了|完了|缺|停|坏|涨价|普通|够|紧|回.{0,4}了|倒闭|调走|临时|出差"
     r"|\b(?:is|are|was|has|have|had|can't|cannot|won't|doesn't|didn't|don't|isn't|no|not|left|quit|shows?|got|too|never|lost|needs?|fell|costs?|moved|retired|broke)\b|'s\s+(?:full|off|out|gone|too|sick|ill)\b",
@@ -140,8 +150,13 @@ _DROPS = late_pattern(
 """Matches a clause that says that something is no longer done."""
 _DROPPING = late_pattern("不(?:用|想|打算|准备|再|要|需要)*再?|先|别再?|还是|了|算了|那个|以后")
 _GENERAL = frozenset("做搞弄办要用去装请上买")
+_NUMERALS = frozenset("一二两三四五六七八九十")
 _EMPTY = frozenset("the and our for are was has had that this there then with from you your not its have will all".split())
-_VALUES = late_pattern(r"[$€£¥]?\d[\d.,:/-]*\s*(?:[a-zA-Z%]{1,3}\b|万|千|元|块|点半?|号|月|日|个|台|桌|次|篇|天|人|米|码|秒|分钟?|小时)?|[月日号点半]")
+_SCHEDULE = (
+    "每(?:天|日|晚|早|周[一二三四五六日天末]?|星期[一二三四五六日天]?|月|年|季度|小时)|一[天周月]一?次"
+    r"|\b(?:daily|weekly|monthly|hourly|every\s+(?:day|week|month|morning|evening|\w+day)|(?:once|twice)\s+a\s+\w+|on\s+\w+days)\b"
+)
+_VALUES = late_pattern(_SCHEDULE + r"|早上|上午|中午|下午|晚上|(?:周|星期|礼拜)[一二三四五六日天末]|[$€£¥]?\d[\d.,:/-]*\s*(?:[a-zA-Z%]{1,3}\b|万|千|元|块|点半?|号|月|日|个|台|桌|次|篇|天|人|米|码|秒|分钟?|小时)?|[月日号点半]")
 _FILLING = frozenset("够线钱额度数量上限标准元万千块最多少以内只需高低加减放调提降升涨砍压缩延推改换挪到台桌个篇次天人张的就行号月日点工日整") | frozenset(
     "enough only most least cap limit cut trim drop go raise lower bump number amount total =budget max maximum".split()
 )
@@ -149,13 +164,15 @@ _FILLING = frozenset("够线钱额度数量上限标准元万千块最多少以�
 _AMOUNT = late_pattern(
     r"(?P<before>[$€£¥])?(?P<number>\d[\d.,:]*\d|\d|[一二两三四五六七八九十]+(?=[个台桌次篇天人张条份楼层点]))\s*(?P<unit>[a-zA-Z%]+|[\u4e00-\u9fff])?"
 )
+_OFTEN = late_pattern(_SCHEDULE, re.IGNORECASE)
+_MAIL = late_pattern(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}")
 _UNIT_OF = {
     unit: kind
     for kind, units in {
-        "": "before after per a an to for and or in on at each every as 的 吧 了 就 以 之 ， 或 也",
+        "": "before after per a an to for and or in on at each every as 的 吧 了 就 以 之 ， 或 也 一",
         "money": "元 块 万 千 k eur euros usd dollars pounds rmb",
         "time": "点 am pm",
-        "date": "号 日 月 st nd rd th",
+        "date": "号 日 st nd rd th",
         "size": "码",
     }.items()
     for unit in units.split()
@@ -309,6 +326,11 @@ def _corrected(later: str, earlier: str) -> bool | None:
     if found := _NOT_BUT.search(later):
         old = found["old"] or found["old_zh"]
         return bool(_units(old)) and not _only(_units(old), _units(earlier))
+    if (found := _SHOULD_BE.match(later)) and (told := _SAID_TO_BE.match(earlier[:_LONGEST])):
+        named, there = (_units(each["what"] or each["what_zh"]) for each in (found, told))
+        new, old = found["new"] or found["new_zh"], told["old"] or told["old_zh"]
+        alike = _resembles(new, old) or _resembles(old, new)
+        return bool(named & there) and (named == there or alike)
     clauses = _clauses(later)
     for number, clause in enumerate(clauses):
         wrong = _WRONG.search(clause)
@@ -359,8 +381,8 @@ def _failing(clause: str, earlier: str) -> str:
             best = plain[: tokens[length - 1].end()]
         else:
             break
-    if not best or not (_units(best) or any(sign.isascii() and sign.isalnum() for sign in best)):
-        return ""
+    if not (_units(best) or any(map(str.isdigit, best)) or (len(best) == 1 and best in "SMLX")):
+        return ""  # "it", "we"
     if not best.isascii() and len(best) < 2:
         return ""
     return best
@@ -464,10 +486,11 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
     lead: frozenset[str] = frozenset()
     for clause in clauses:
         rest = _units(_VALUES.sub(" ", without_frame(clause))) - _FILLING
-        rest = frozenset(each for each in rest if not each[0].isdigit())
+        rest = frozenset(each for each in rest if not each[0].isdigit() and each not in _NUMERALS)
         there = _units(_VALUES.sub(" ", earlier)) | _units(earlier)
         own = _only(rest, there)
-        named = (_nouns(clause) & _nouns(earlier)) or (rest - own if clause.isascii() else frozenset())
+        pairs = {each for each in _nouns(clause) & _nouns(earlier) if len(each) > 1}
+        named = pairs or {each for each in rest - own if each.isascii()}
         if not rest and lead:
             named = lead
         if named and not own and _another_amount(clause, earlier):
@@ -492,11 +515,24 @@ def _another_amount(clause: str, earlier: str) -> bool:
 @lru_cache(maxsize=1024)
 def _amounts(text: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for each in _AMOUNT.finditer(text):
+    for each in _MAIL.finditer(text):
+        found.setdefault("mail", set()).add(each[0].lower())
+    for each in _OFTEN.finditer(text):
+        found.setdefault("often", set()).add(each[0].lower())
+    for each in _AMOUNT.finditer(_OFTEN.sub(" ", text)):
         unit = (each["unit"] or "").lower()
         kind = "money" if each["before"] else _UNIT_OF.get(unit, unit)
         found.setdefault(kind, set()).add(each["number"].replace(",", ""))
     return found
+
+
+def adopts(later: str, earlier: str) -> bool:
+    """Return True if a sentence asks for what an earlier one forbids: 改成灰色瓷砖吧 after 不要瓷砖."""
+    forbidden = _forbidden(earlier)[1]
+    given = {
+        each for clause in _clauses(later) if not _DENIES.search(clause) for each in _units(clause)
+    }
+    return bool(forbidden) and forbidden <= given
 
 
 def completes(report: str, task: str) -> bool:
@@ -588,7 +624,7 @@ def alters(text: str) -> bool:
     """Return True if a sentence has a form with which something said before is undone, whatever that was."""
     if len(text) > _LONGEST or _ASKS.search(text):
         return False
-    if _affirmed(text) or takes_all_back(text):
+    if _affirmed(text) or takes_all_back(text) or _SHOULD_BE.match(text):
         return True
     clauses = _clauses(text)
     if any(_RELEASES.search(clause) for clause in clauses) or _NOT_BUT.search(text):

@@ -175,6 +175,7 @@ transport plane|fly|flying|flight|flights|飞机|机票|航班 bus|大巴|公交
 transport ferry|轮渡 bike|cycling|骑车
 carrier ups dhl dpd fedex 顺丰 京东快递 maersk
 milk oat_milk|燕麦奶 soy|豆奶 cow's_milk|牛奶
+cabin economy|经济舱 business_class|商务舱 first_class|头等舱
 seat window|靠窗 aisle|过道
 place left|左边 right|右边 top|上面 bottom|底部
 drink tea|茶 coffee|咖啡
