@@ -582,7 +582,7 @@ def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[Standing
     if rule.value and not _contested(rule, other):
         return False
     gives = subject_of(other.plain).given or other.value
-    return bool(gives) and _is_recent(rule, other, active)
+    return bool(gives) and other.kind != "task" and _is_recent(rule, other, active)
 
 
 def _has_just_been_said(

@@ -37,7 +37,7 @@ _MEASURES = frozenset("个条元块次份位万千台张件")
 _LONGEST = 160
 """Most characters of a sentence that is looked at."""
 _CLAUSE = late_pattern(
-    r"[,，;；。.!！?？:：](?!\d)\s*|\s+[-–—]+\s+|\s+(?:so|because|since|and|but)\s+", re.IGNORECASE
+    r"[，；。！？：]\s*|[,;](?!\d)\s*|[.:!?](?=\s|$)\s*|\s+[-–—]+\s+|\s+(?:so|because|since|and|but)\s+", re.IGNORECASE
 )
 _ASKS = late_pattern(r"[?？]|[吗么呢]\W*$|能不能|可不可以|要不要|是不是|\b(?:can|may|could)\s+(?:i|we)\b.*\?", re.IGNORECASE)
 _AFFIRMS = late_pattern(
@@ -61,7 +61,7 @@ _CONDITION = late_pattern(
     re.IGNORECASE,
 )
 _AFFIRMING_WORDS = late_pattern(
-    r"可以|能够?|[也都]行|行了|没(?:问题|事|关系)|不介意|允许|解禁|无所谓|还是|直接|偶尔|随便|开始|刚才?|说过?|改(?:主意|变)了?|[两几一二三四五六七八九十\d]+\s?[个款份张瓶杯家位只台本束套间下]"
+    r"可以|能够?|[也都]行|行了|^[^,，。]{1,4}说(?=[^,，。]{2})|没(?:问题|事|关系)|不介意|允许|解禁|无所谓|还是|直接|偶尔|随便|开始|刚才?|说过?|改(?:主意|变)了?|[两几一二三四五六七八九十\d]+\s?[个款份张瓶杯家位只台本束套间下]"
     r"|\b(?:ok(?:ay)?|fine|allowed|permitted|welcome|problem|possible|acceptable|ahead|free|now|again|with\s+me|by\s+me|actually|explained)\b",
     re.IGNORECASE,
 )
@@ -145,7 +145,7 @@ _LEADING = late_pattern(
 )
 _TOKEN = late_pattern(r"[A-Za-z0-9](?:[\w.'’:%/-]*[\w%])?|[\u4e00-\u9fff]")
 _DROPS = late_pattern(
-    r"(?:不(?:用|想|打算|准备|再|要|需要)*再?|别再?|先不)(?P<verb>[^,，。不]?)[^,，。不]{0,8}了(?:[。！!吧啊]|$)"
+    r"(?:不(?:用|想|打算|准备|再|要|需要)*再?|别再?|先不)(?P<verb>[^,，。不]?)[^,，。不]{0,20}了(?:[。！!吧啊]|$)"
 )
 """Matches a clause that says that something is no longer done."""
 _DROPPING = late_pattern("不(?:用|想|打算|准备|再|要|需要)*再?|先|别再?|还是|了|算了|那个|以后")
@@ -153,17 +153,22 @@ _GENERAL = frozenset("做搞弄办要用去装请上买")
 _NUMERALS = frozenset("一二两三四五六七八九十")
 _EMPTY = frozenset("the and our for are was has had that this there then with from you your not its have will all".split())
 _SCHEDULE = (
-    "每(?:天|日|晚|早|周[一二三四五六日天末]?|星期[一二三四五六日天]?|月|年|季度|小时)|一[天周月]一?次"
+    "每(?:天|日|晚|早|周[一二三四五六日天末]?|星期[一二三四五六日天]?|月|年|季度|小时)|一[天周月](?=[^,，。\d]{0,4}一?次)"
     r"|\b(?:daily|weekly|monthly|hourly|every\s+(?:day|week|month|morning|evening|\w+day)|(?:once|twice)\s+a\s+\w+|on\s+\w+days)\b"
 )
 _VALUES = late_pattern(_SCHEDULE + r"|早上|上午|中午|下午|晚上|(?:周|星期|礼拜)[一二三四五六日天末]|[$€£¥]?\d[\d.,:/-]*\s*(?:[a-zA-Z%]{1,3}\b|万|千|元|块|点半?|号|月|日|个|台|桌|次|篇|天|人|米|码|秒|分钟?|小时)?|[月日号点半]")
-_FILLING = frozenset("够线钱额度数量上限标准元万千块最多少以内只需高低加减放调提降升涨砍压缩延推改换挪到台桌个篇次天人张的就行号月日点工日整") | frozenset(
+_FILLING = frozenset("成为到够线钱额度数量上限标准元万千块最多少以内只需高低加减放调提降升涨砍压缩延推改换挪到台桌个篇次天人张的就行号月日点工日整") | frozenset(
     "enough only most least cap limit cut trim drop go raise lower bump number amount total =budget max maximum".split()
 )
 """Words that say nothing about what an amount is of."""
 _AMOUNT = late_pattern(
     r"(?P<before>[$€£¥])?(?P<number>\d[\d.,:]*\d|\d|[一二两三四五六七八九十]+(?=[个台桌次篇天人张条份楼层点]))\s*(?P<unit>[a-zA-Z%]+|[\u4e00-\u9fff])?"
 )
+_CLASSES = frozenset(
+    "@database @cache @code @framework @cloud @indent @packager @theme @color @unit @language @script @tone @format"
+    " @spelling @chat @ci @payment @editor @transport @carrier @milk @seat @cabin @drink @currency".split()
+)
+_WHEN = late_pattern(r"(?:周|星期|礼拜)[一二三四五六日天末]|[今明后]天|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\btomorrow\b", re.IGNORECASE)
 _OFTEN = late_pattern(_SCHEDULE, re.IGNORECASE)
 _MAIL = late_pattern(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}")
 _UNIT_OF = {
@@ -488,28 +493,34 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
         rest = _units(_VALUES.sub(" ", without_frame(clause))) - _FILLING
         rest = frozenset(each for each in rest if not each[0].isdigit() and each not in _NUMERALS)
         there = _units(_VALUES.sub(" ", earlier)) | _units(earlier)
-        own = _only(rest, there)
+        kind = _another_amount(clause, earlier)
+        given = _amounts(clause).get(kind, set[str]()) if kind is not None else set[str]()
+        own = _only(rest, there) - given
         pairs = {each for each in _nouns(clause) & _nouns(earlier) if len(each) > 1}
         named = pairs or {each for each in rest - own if each.isascii()}
         if not rest and lead:
             named = lead
-        if named and not own and _another_amount(clause, earlier):
-            best = max(best, 1.0 if changes else 0.5)
+        if named and not own and kind is not None:
+            sure = changes and (kind != "often" or "often" in _amounts(earlier))
+            special = not changes and _WHEN.search(clause) and not _WHEN.search(earlier)
+            best = max(best, 0.0 if special else 1.0 if sure else 0.5)
         begins = _shared_beginning(_LEADING.sub("", clause), earlier)
         lead = _nouns(begins) if begins else frozenset()
     return best
 
 
-def _another_amount(clause: str, earlier: str) -> bool:
-    """Return True if both texts give one amount of the same unit, and not the same amount."""
+def _another_amount(clause: str, earlier: str) -> str | None:
+    """Return the unit or class of which both texts give one value, and not the same one; None if there is none."""
     new, old = _amounts(clause), _amounts(earlier)
     for unit, numbers in new.items():
-        others = old.get(unit, old.get("", set()) if unit else set[str]())
-        if not unit and not others and len(old) == 1:
-            others = next(iter(old.values()))
+        plain = unit not in _CLASSES and unit not in ("often", "mail")
+        others = old.get(unit, old.get("", set()) if plain and unit else set[str]())
+        if not unit and not others:
+            told = [each for kind, each in old.items() if kind not in _CLASSES and kind not in ("often", "mail")]
+            others = told[0] if len(told) == 1 else others
         if others and len(numbers) == len(others) == 1 and numbers != others:
-            return True
-    return False
+            return unit
+    return None
 
 
 @lru_cache(maxsize=1024)
@@ -519,7 +530,10 @@ def _amounts(text: str) -> dict[str, set[str]]:
         found.setdefault("mail", set()).add(each[0].lower())
     for each in _OFTEN.finditer(text):
         found.setdefault("often", set()).add(each[0].lower())
-    for each in _AMOUNT.finditer(_OFTEN.sub(" ", text)):
+    terms = rule_terms(text)
+    for name in _CLASSES.intersection(terms.scope):
+        found[name] = {each for each in terms.value if not each[0].isdigit() and each not in _NUMERALS}
+    for each in _AMOUNT.finditer(_MAIL.sub(" ", _OFTEN.sub(" ", text))):
         unit = (each["unit"] or "").lower()
         kind = "money" if each["before"] else _UNIT_OF.get(unit, unit)
         found.setdefault(kind, set()).add(each["number"].replace(",", ""))
@@ -594,6 +608,7 @@ def _without_subject(clause: str) -> str:
     )
 
 
+_LATIN = late_pattern(r"[\u4e00-\u9fff\s][A-Z][A-Za-z0-9]+|^[A-Z]{2,}")
 _BOTH = late_pattern(
     r"(?P<first>[\u4e00-\u9fffA-Za-z]{2,8}?)(?:和|跟|与|及|、)(?P<second>[\u4e00-\u9fffA-Za-z]{2,8}?)(?=都|均|一律|全|用|写|走|放|要|不|改|按|$|[,，。])"
     r"|\b(?P<first_en>[A-Za-z][\w-]+(?:\s[a-z][\w-]+)?)\s+and\s+(?:the\s+|our\s+|my\s+)?(?P<second_en>[A-Za-z][\w-]+(?:\s[a-z][\w-]+)?)",
@@ -605,6 +620,8 @@ def touches_a_part(later: str, earlier: str) -> bool:
     """Return True if a sentence changes one of two things that an earlier one names together, so that the other stays."""
     said = "，".join(clause for clause in _clauses(later) if "还是" not in clause[1:] or len(_clauses(later)) == 1)
     mine = _units(said)
+    if _gives_a_part(later, earlier):
+        return True
     for found in _BOTH.finditer(earlier[:300]):
         first, second = (
             _units(found[f"{name}_en"] or "") if found["first_en"] else _units(found[name])
@@ -617,6 +634,19 @@ def touches_a_part(later: str, earlier: str) -> bool:
         if names[0] != names[1]:
             return True
     return False
+
+
+def _gives_a_part(later: str, earlier: str) -> bool:
+    """Return True if a sentence gives another value for one clause of an earlier one, of which another has a value too."""
+    clauses = _clauses(earlier)
+    if len(clauses) < 2:
+        return False
+    changed = [_another_amount(later, clause) is not None for clause in clauses]
+    valued = [
+        bool(_amounts(clause) or _LATIN.search(clause)) and not any(_failing(each, clause) and _LATIN.search(_failing(each, clause)) for each in _clauses(later))
+        for clause in clauses
+    ]
+    return any(changed) and any(has and not new for has, new in zip(valued, changed, strict=True))
 
 
 @lru_cache(maxsize=512)

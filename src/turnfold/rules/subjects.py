@@ -289,7 +289,7 @@ _THINGS = frozenset({"@transport", "@drink", "@milk", "@seat", "@phone"})
 """Classes whose values are things with sides of their own."""
 _LONGEST_SLOT = 6
 """Most characters, or English words, of the value in a sentence that another one repeats with another value."""
-_MEASURES = frozenset("个条元块点号次小分份名位万千")
+_MEASURES = frozenset("个条元块点号次小分份名位万千天周月年")
 """Words of number that say nothing about what is counted."""
 
 
