@@ -21,6 +21,7 @@ from turnfold.rules.reversals import (
     adopts,
     affirms,
     alters,
+    chooses_again,
     completes,
     corrects,
     drops,
@@ -115,6 +116,10 @@ _STOPS = late_pattern(
 """Matches words that end something that was asked for."""
 _LONGEST_SAID = 300
 """Most characters of a sentence whose clauses are read together."""
+_FEW = 2
+"""Most words of a rule that says little more than its values: 我要黑色的，XL 码."""
+_SUITS = frozenset("weekend good date day look works fine perfect suit saturday sunday =place 周末 日子 合适".split())
+"""Words of a sentence that only says which day suits."""
 _REPORTS = ("task", "decision", "fact")
 """Kinds that a report ("Marco got the NDA") may be mistaken for."""
 _LAID_DOWN = ("rule", "prohibition", "preference", "decision")
@@ -276,7 +281,7 @@ def _undone(
     rule: StandingRule, said: str, mine: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces what they say."""
-    certain = _given_anew(rule, mine)
+    certain = [each for each in _given_anew(rule, mine) if not touches_a_part(said, each.plain)]
     if not alters(said):
         return [(each, "superseded") for each in certain if _is_one(certain)]
     if takes_all_back(rule.plain):
@@ -562,14 +567,25 @@ def _doubtful(
 def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:
     """Return True if a sentence changes a part of an earlier one, or has a form that may undo it."""
     if touches_a_part(said, other.plain):
-        return rule.act != "state" and bool(_contested(rule, other))
-    if not other.negative and gives_anew(rule.plain, other.plain, changes=rule.act != "state"):
+        words = _words(other)
+        near = common_terms(_words(rule), words) or len(words) <= _FEW
+        return rule.act != "state" and bool(near and _contested(rule, other))
+    given = gives_anew(rule.plain, other.plain, changes=rule.act != "state")
+    if given == 1 or (given and not other.negative):
+        return True
+    if rule.act != "state" and (chooses_again(said, other.plain) or _is_another_day(rule, other)):
         return True
     if not alters(said):
         return False
     if _denies(other) and may_lift(said, other.plain):
         return True
     return not other.negative and (takes_the_place(said, other.plain) or drops(said, other.plain))
+
+
+def _is_another_day(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if a rule names another date than an earlier one that says no more than that a date suits."""
+    dated = bool(_contested(rule, other) & (_DATES | {"@date"})) and not _DATES.isdisjoint(_classes(other))
+    return dated and _words(other) <= _SUITS
 
 
 def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:

@@ -19,6 +19,7 @@ __all__ = (
     "adopts",
     "affirms",
     "alters",
+    "chooses_again",
     "completes",
     "corrects",
     "drops",
@@ -61,7 +62,7 @@ _CONDITION = late_pattern(
     re.IGNORECASE,
 )
 _AFFIRMING_WORDS = late_pattern(
-    r"可以|能够?|[也都]行|行了|^[^,，。]{1,4}说(?=[^,，。]{2})|没(?:问题|事|关系)|不介意|允许|解禁|无所谓|还是|直接|偶尔|随便|开始|刚才?|说过?|改(?:主意|变)了?|[两几一二三四五六七八九十\d]+\s?[个款份张瓶杯家位只台本束套间下]"
+    r"可以|能够?|[也都]行|行了|(?:^|\s)[^,，。\s]{1,4}说(?=[^,，。]{2})|没(?:问题|事|关系)|不介意|允许|解禁|无所谓|还是|直接|偶尔|随便|开始|刚才?|说过?|改(?:主意|变)了?|[两几一二三四五六七八九十\d]+\s?[个款份张瓶杯家位只台本束套间下]"
     r"|\b(?:ok(?:ay)?|fine|allowed|permitted|welcome|problem|possible|acceptable|ahead|free|now|again|with\s+me|by\s+me|actually|explained)\b",
     re.IGNORECASE,
 )
@@ -153,7 +154,7 @@ _GENERAL = frozenset("做搞弄办要用去装请上买")
 _NUMERALS = frozenset("一二两三四五六七八九十")
 _EMPTY = frozenset("the and our for are was has had that this there then with from you your not its have will all".split())
 _SCHEDULE = (
-    "每(?:天|日|晚|早|周[一二三四五六日天末]?|星期[一二三四五六日天]?|月|年|季度|小时)|一[天周月](?=[^,，。\d]{0,4}一?次)"
+    r"每(?:天|日|晚|早|周[一二三四五六日天末]?|星期[一二三四五六日天]?|月|年|季度|小时)|一[天周月](?=[^,，。\d]{0,4}一?次)"
     r"|\b(?:daily|weekly|monthly|hourly|every\s+(?:day|week|month|morning|evening|\w+day)|(?:once|twice)\s+a\s+\w+|on\s+\w+days)\b"
 )
 _VALUES = late_pattern(_SCHEDULE + r"|早上|上午|中午|下午|晚上|(?:周|星期|礼拜)[一二三四五六日天末]|[$€£¥]?\d[\d.,:/-]*\s*(?:[a-zA-Z%]{1,3}\b|万|千|元|块|点半?|号|月|日|个|台|桌|次|篇|天|人|米|码|秒|分钟?|小时)?|[月日号点半]")
@@ -179,9 +180,11 @@ _UNIT_OF = {
         "time": "点 am pm",
         "date": "号 日 st nd rd th",
         "size": "码",
+        "duration": "秒 分 时 小 天 周 ms s sec secs second seconds min mins minute minutes hour hours day days week weeks",
     }.items()
     for unit in units.split()
 }
+_CHOOSES = late_pattern("还是(?P<verb>[送寄住坐去走找订买吃穿写放])")
 _DONE_ZH = late_pattern(
     "了(?:[。！!~]|$)|已经|[过好完]了|搞定|收到|到了|办妥"
 )
@@ -490,17 +493,21 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
     best = 0.0
     lead: frozenset[str] = frozenset()
     for clause in clauses:
-        rest = _units(_VALUES.sub(" ", without_frame(clause))) - _FILLING
+        rest = _units(_VALUES.sub(" ", without_frame(_MAIL.sub(" ", clause)))) - _FILLING
         rest = frozenset(each for each in rest if not each[0].isdigit() and each not in _NUMERALS)
         there = _units(_VALUES.sub(" ", earlier)) | _units(earlier)
         kind = _another_amount(clause, earlier)
         given = _amounts(clause).get(kind, set[str]()) if kind is not None else set[str]()
-        own = _only(rest, there) - given
+        rest -= given
+        own = _only(rest, there)
+        own -= _LIGHT if rest - own else frozenset[str]()
         pairs = {each for each in _nouns(clause) & _nouns(earlier) if len(each) > 1}
         named = pairs or {each for each in rest - own if each.isascii()}
         if not rest and lead:
             named = lead
         if named and not own and kind is not None:
+            if kind == "often" and not changes:
+                continue
             sure = changes and (kind != "often" or "often" in _amounts(earlier))
             special = not changes and _WHEN.search(clause) and not _WHEN.search(earlier)
             best = max(best, 0.0 if special else 1.0 if sure else 0.5)
@@ -536,7 +543,8 @@ def _amounts(text: str) -> dict[str, set[str]]:
     for each in _AMOUNT.finditer(_MAIL.sub(" ", _OFTEN.sub(" ", text))):
         unit = (each["unit"] or "").lower()
         kind = "money" if each["before"] else _UNIT_OF.get(unit, unit)
-        found.setdefault(kind, set()).add(each["number"].replace(",", ""))
+        number = each["number"].replace(",", "")
+        found.setdefault(kind, set()).add(number + unit if kind == "duration" else number)
     return found
 
 
@@ -547,6 +555,12 @@ def adopts(later: str, earlier: str) -> bool:
         each for clause in _clauses(later) if not _DENIES.search(clause) for each in _units(clause)
     }
     return bool(forbidden) and forbidden <= given
+
+
+def chooses_again(later: str, earlier: str) -> bool:
+    """Return True if a sentence chooses with the verb with which an earlier one begins: 还是送家里吧, 送到公司."""
+    found = _CHOOSES.search(later[:_LONGEST])
+    return found is not None and found["verb"] in _LEADING.sub("", earlier)[:2]
 
 
 def completes(report: str, task: str) -> bool:

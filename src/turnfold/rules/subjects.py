@@ -314,6 +314,8 @@ def is_fragment(text: str) -> bool:
     """Return True if a clause only continues the one before it and cannot stand alone: "capped at 10", 橡木色."""
     plain = text.strip().rstrip("。.!！")
     if plain.isascii():
+        if plain and len(plain.split()) == 1:
+            return True
         return _FRAGMENT.match(plain) is not None
     if _WHATEVER.match(plain):
         return True
