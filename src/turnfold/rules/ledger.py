@@ -26,9 +26,11 @@ from turnfold.rules.reversals import (
     corrects,
     drops,
     gives_anew,
+    is_exception,
     lifts,
     may_lift,
     names_another,
+    names_no_value,
     releases,
     takes_all_back,
     takes_the_place,
@@ -253,6 +255,7 @@ def _earlier(rule: StandingRule, active: Sequence[StandingRule]) -> list[Standin
         for each in active
         if each.trust == rule.trust
         and each.id != rule.continues
+        and not is_exception(rule.plain, each.plain)
         and (each.seq < rule.seq or (each.seq == rule.seq and rule.act not in ("state", "renew")))
     ]
 
@@ -271,7 +274,7 @@ def _targets(
     found = [each for each in mine if _replaces(rule, each)]
     if not found and (undone := _undone(rule, said, mine)):
         return undone
-    if not found and rule.act != "state":
+    if not found and rule.act != "state" and not names_no_value(rule.plain):
         found = _meant(rule, mine)
     state: RuleState = "dropped" if rule.act == "cancel" else "superseded"
     return [(each, state) for each in found if not touches_a_part(rule.plain, each.plain)]
@@ -432,6 +435,8 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     one = (
         _ONE_AT_A_TIME & set(rule.scope) & set(other.scope) if rule.kind != "prohibition" else None
     )
+    if one == {"@headcount"} and _classes(rule) & _DATES and not _classes(other) & _DATES:
+        one = None  # who comes on one day
     if one and (one != frozenset({"@name"}) or rule.negative == other.negative):
         return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address", "@headcount"})
     words, others = _words(rule), _words(other)

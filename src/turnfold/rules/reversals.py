@@ -12,6 +12,7 @@ import re
 from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
+from turnfold.rules.act_classifier import act_of
 from turnfold.rules.subjects import without_frame
 from turnfold.rules.topics import rule_terms
 
@@ -24,9 +25,11 @@ __all__ = (
     "corrects",
     "drops",
     "gives_anew",
+    "is_exception",
     "lifts",
     "may_lift",
     "names_another",
+    "names_no_value",
     "releases",
     "takes_all_back",
     "takes_the_place",
@@ -73,6 +76,9 @@ _POINTS = late_pattern(
 _LIGHT = frozenset("放加吃喝用买打给坐走上来做发看开拍装请点留订选找住穿带碰动办弄去联系自己")
 """Verbs that say nothing about what is permitted, beside a noun of the prohibition."""
 _LIGHT_WORDS = frozenset("use get order hire take have put go buy =call tell write change".split())
+_TIMES = frozenset(
+    "monday tuesday wednesday thursday friday saturday sunday morning evening afternoon night weekend week day month 周末 周 末 晚 早 中 午 夜 上 下".split()
+)
 _FORBIDDEN = late_pattern(
     r"(?:不要|不许|不准|不能|不得|不用|不必|不需要|不想|不可以|禁止|严禁|避免|切勿|勿|别|不再?|免)(?:再|给我|跟我|在)?(?P<zh>[^,，。;；]+)"
     r"|\b(?:never|don't|do\s+not|must\s+not|mustn't|cannot|can't|shouldn't|won't|no\s+need\s+(?:for|to)|no(?:\s+more)?|not|avoid|without|stop)\s+(?P<en>[^,;.]+)",
@@ -117,7 +123,7 @@ _SAID_TO_BE = late_pattern(
     re.IGNORECASE,
 )
 _FAILS = late_pattern(
-    r"没|不(?!错)|太|偏|满|有[点事些]|问题|到期|贵|慢|远|显|差|请假|离职|病|走了|来了|完了|缺|停|坏|涨价|普通|够|紧|回.{0,4}了|倒闭|调走|临时|出差"
+    r"没|不(?!错)|休|产假|装修|维修|退休|占|太|偏|满|有[点事些]|问题|到期|贵|慢|远|显|差|请假|离职|病|走了|来了|完了|缺|停|坏|涨价|普通|够|紧|回.{0,4}了|倒闭|调走|临时|出差"
     r"|\b(?:is|are|was|has|have|had|can't|cannot|won't|doesn't|didn't|don't|isn't|no|not|left|quit|shows?|got|too|never|lost|needs?|fell|costs?|moved|retired|broke)\b|'s\s+(?:full|off|out|gone|too|sick|ill)\b",
     re.IGNORECASE,
 )
@@ -137,6 +143,12 @@ _GIVES_EN = late_pattern(
     r"|(?:the|my|our)?\s*[\w' ]{2,24}?\s+(?:at|is|are|needs?|for)\b)",
     re.IGNORECASE,
 )
+_NO_NAME = late_pattern(
+    r"\b(?:another|cheaper|better|bigger|smaller|nearer|other|new)\s+one\b|\bone\s+that\b|\bsomething\s+\w+|\bmake\s+it\s+(?:\w+er|more|less)\b|\b(?:find|look\s+for|get)\s+(?:a|an|another|some)\s+\w*er\b"
+    r"|找个?(?:一?家)?(?:便宜|近|大|小|好|别的|其他)|换一?[个家种款]?(?:便宜|近|大|小|好|别|其他|浅|深|短|长)[一点]*的?$|再[叫订买找加][一个两]",
+    re.IGNORECASE,
+)
+"""Matches a wish for another thing that is not named: "find a cheaper one"."""
 _OTHER_MATTER = late_pattern(
     r"话题|改[天日]|换个?[人家法]?(?:想|问|说|衣|口)|[这那第][^,，。]{0,4}[段句页行章]|帮我|看看|查一?下|问一?下|\b(?:subject|topic|paragraph|sentence|explain|why|check)\b",
     re.IGNORECASE,
@@ -185,6 +197,14 @@ _UNIT_OF = {
     for unit in units.split()
 }
 _CHOOSES = late_pattern("还是(?P<verb>[送寄住坐去走找订买吃穿写放])")
+_ONCE = late_pattern(
+    r"这[周次回天一]|本[周次月]|今[天晚早]|明[天晚早]|破例|就这一次|下周[一二三四五六日天]"
+    r"|\b(?:this|today'?s?|tonight'?s?|tomorrow'?s?|next)\s+(?:time|once|week|month|mon|tues|wednes|thurs|fri|satur|sun)|\b(?:just|only)\s+(?:this\s+)?once\b|\b(?:today|tonight|tomorrow)(?:'s)?\b|\bthis\s+time\b",
+    re.IGNORECASE,
+)
+_ALWAYS = late_pattern(
+    r"每|都|一律|所有|不|别|总|例|\b(?:every|each|always|never|all|any|don't|no|not|must|weekly|daily|monthly|\w+days)\b", re.IGNORECASE
+)
 _DONE_ZH = late_pattern(
     "了(?:[。！!~]|$)|已经|[过好完]了|搞定|收到|到了|办妥"
 )
@@ -296,7 +316,11 @@ def _lifted(later: str, earlier: str) -> float:
     for clause in _affirmed(later) if forbidden else ():
         mine = _meant(clause)
         shared = mine - _only(mine, there)
-        own = _only(mine, there) - _LIGHT_WORDS
+        own = _only(mine, there)
+        about = shared - _TIMES or shared if forbidden <= _TIMES else shared - _TIMES
+        if not about:
+            continue  # "call me in the evening" allows no orders in the evening
+        own -= _LIGHT_WORDS
         if shared - _LIGHT or shared >= forbidden:
             own -= _LIGHT
         if not shared or own:
@@ -389,6 +413,9 @@ def _failing(clause: str, earlier: str) -> str:
             best = plain[: tokens[length - 1].end()]
         else:
             break
+    after = plain[len(best) :]
+    if re.match("的(?![太没不偏满已卖])", after) or re.match(r"['’]s\s+(?!full|off|out|gone|too|sick|ill|not|no\b)|\s+(?:of|in|for|on|at|and|or)\b", after):
+        return ""  # MySQL 的连接数, "Bill's car", "the green of the buttons"
     if not (_units(best) or any(map(str.isdigit, best)) or (len(best) == 1 and best in "SMLX")):
         return ""  # "it", "we"
     if not best.isascii() and len(best) < 2:
@@ -422,20 +449,26 @@ def _gives_another(clause: str, named: str, earlier: str) -> bool:
     """Return True if a clause gives what takes the place of the named words."""
     if re.search(rf"(?<![\w.]){re.escape(named.lower())}(?![\w])", clause.lower()) or (not named.isascii() and named in clause):
         return False
+    if _NO_NAME.search(clause) or any(map(str.isdigit, named)) != any(map(str.isdigit, clause)):
+        return False  # "another one"; 200 takes the place of no name
     zh = any("\u4e00" <= sign <= "\u9fff" for sign in clause)
     head = _LEADING.sub("", earlier).lower().startswith(named.lower())
     if not zh:
         found = _GIVES_EN.match(clause)
-        if not found:
-            return False
         told = _raw(clause)
+        if not found:
+            return len((told & _raw(earlier)) - _raw(named)) > 1 and bool(told - _raw(earlier))
         general = re.search(r"\b(?:use|take|get|go\s+(?:with|for)|make\s+it|pick|choose|try|switch\s+to)\b", clause, re.IGNORECASE)
         common = (told & _raw(earlier)) - _raw(named)
         return bool((general or common or found["who"]) and (not head or found["who"] or common))
     if _AFFIRMS.search(clause) and _NUMBER.search(clause) and _NUMBER.fullmatch(named):
         return True
     topic = _shared_beginning(clause, earlier)
-    found = _GIVES_ZH.match(clause[len(topic) :]) or _GIVES_ZH.match(clause)
+    found = (
+        _GIVES_ZH.match(clause[len(topic) :])
+        or (_GIVES_ZH.match(clause[len(topic) - 1 :]) if topic else None)
+        or _GIVES_ZH.match(clause)
+    )
     if not found or not (found["new"] or found["who"]):
         return False
     if found["who"]:
@@ -503,7 +536,7 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
         own -= _LIGHT if rest - own else frozenset[str]()
         pairs = {each for each in _nouns(clause) & _nouns(earlier) if len(each) > 1}
         named = pairs or {each for each in rest - own if each.isascii()}
-        if not rest and lead:
+        if lead and not named and not own:
             named = lead
         if named and not own and kind is not None:
             if kind == "often" and not changes:
@@ -576,9 +609,9 @@ def completes(report: str, task: str) -> bool:
             continue
         plain = _REPORTING.sub(" ", clause) if zh else _without_subject(clause)
         mine = _units(plain)
-        own = _only(mine, there) - _LIGHT_WORDS
+        own = _only(mine, there) - (_LIGHT_WORDS - {"=call"})
         shared = mine - _only(mine, there)
-        if own or not shared:
+        if own or not shared or 3 * len(shared) < len(_units(wanted)):
             continue
         nouns = _nouns(plain) & _nouns(wanted) if zh else shared
         whole = frozenset(_units(clause)) <= there
@@ -677,4 +710,16 @@ def alters(text: str) -> bool:
         return True
     if any(_WRONG.search(clause) for clause in clauses[:-1]) and _RIGHT.search(text):
         return True
+    if _NUMBER.search(text) and act_of(text, "en" if text.isascii() else "zh") == "change":
+        return True
     return _FAILS.search(text) is not None and len(clauses) > 1
+
+
+def is_exception(later: str, earlier: str) -> bool:
+    """Return True if a sentence speaks of one occasion only, and an earlier one of every one: 这周的例会取消."""
+    return bool(_ONCE.search(later) and not _ONCE.search(earlier) and _ALWAYS.search(earlier))
+
+
+def names_no_value(text: str) -> bool:
+    """Return True if a sentence wants another thing without naming it: "find a cheaper one"."""
+    return _NO_NAME.search(text[:_LONGEST]) is not None

@@ -352,7 +352,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "@headcount",
         re.compile(
-            r"(?:一共|总共|共|来的|人数|就|只有|还是|变成)(?:是|有|就|我们|来|去|剩)*[^,，。\d]{0,3}(?:\d+|[两三四五六七八九十]+)\s?个?人(?=[,，。！!了吧]|$)"
+            r"^(?!.*(?:[今明后]天|开会|今晚|明晚|这次|房间|一间|每))(?:.{0,40})(?:一共|总共|共|来的|人数|就|只有|还是|变成)(?:是|有|就|我们|来|去|剩)*[^,，。\d]{0,3}(?:\d+|[两三四五六七八九十]+)\s?个?人(?=[,，。！!了吧]|$)"
             r"|\b(?:we're|we\s+are|we\s+have|there\s+(?:are|will\s+be)|we'll\s+be)\s+(?:now\s+|only\s+|down\s+to\s+|up\s+to\s+|about\s+)*\d+\s+(?:people|guests|persons|participants|attendees|of\s+us)\b",
             re.IGNORECASE,
         ),
