@@ -203,7 +203,7 @@ class RuleLedger:
             known = ", ".join(map(repr, get_args(RuleKind)))
             raise InvalidOption(f"kind={kind!r} is not one of {known}")
         await self.active()
-        rule = new_rule(clean, kind=kind)
+        rule = new_rule(clean, kind=kind, added=self.cache.head.seq)
 
         def added(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
             # A rule that was dropped before is added again.
@@ -211,7 +211,7 @@ class RuleLedger:
             return self._updated(others, [rule])
 
         await self._change(added)
-        return rule
+        return next((each for each in self._note().rules if each.id == rule.id), rule)
 
     async def drop(self, key: str) -> StandingRule:
         """End the active rule with this id, so that contexts no longer show it; raises `NotFound` if there is none."""

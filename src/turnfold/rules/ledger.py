@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.rules.act_classifier import is_negative, only_cancels, reports_done
+from turnfold.rules.act_classifier import act_of, is_negative, only_cancels, reports_done
 from turnfold.rules.display import rank_rules
 from turnfold.rules.reversals import (
     adopts,
@@ -36,7 +36,7 @@ from turnfold.rules.reversals import (
     takes_the_place,
     touches_a_part,
 )
-from turnfold.rules.standing_rule import RuleKind, RuleState, StandingRule
+from turnfold.rules.standing_rule import RuleKind, RuleState, StandingRule, rule_id
 from turnfold.rules.subjects import (
     begins_alike,
     common_terms,
@@ -47,10 +47,10 @@ from turnfold.rules.subjects import (
     same_frame,
     subject_of,
 )
-from turnfold.rules.topics import facets, without_values
-from turnfold.text import plain_characters, require_limit
+from turnfold.rules.topics import facets, rule_terms, without_values
+from turnfold.text import is_chinese, plain_characters, require_limit
 
-__all__ = ("LedgerChange", "replacements", "taken_back", "update_ledger")
+__all__ = ("LedgerChange", "new_rule", "replacements", "taken_back", "update_ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def update_ledger(
         rule = _with_act(rule, said, targets)
         targets += _going_on(rule, targets, active)
         for target, state in targets:
-            ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.seq)
+            ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.said_at)
             ended[target.id] = None
         if rule.act == "done":
             # If the report closed a task, the same sentence is not added as a rule.
@@ -201,11 +201,27 @@ def update_ledger(
     for rule in evicted:
         del ledger[rule.id]
     return LedgerChange(
-        rules=tuple(sorted(ledger.values(), key=lambda rule: rule.seq)),
+        rules=tuple(sorted(ledger.values(), key=lambda rule: rule.said_at)),
         added=tuple(ledger[each] for each in added if each in ledger),
         ended=tuple(ledger[each] for each in ended if each in ledger),
         evicted=tuple(evicted),
     )
+
+
+def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
+    """Return a rule that the program adds and no message states; its `seq` is 0.
+
+    `added` is the log position at which it is added: it can end what was said before, and is ended by what comes later.
+    """
+    plain = plain_characters(text)
+    language = "zh" if is_chinese(plain) else "en"
+    terms = rule_terms(plain)
+    act = act_of(plain, language)
+    return StandingRule(
+        id=rule_id(text, seq=0, trust="user", at=0), text=text, kind=kind, seq=0, added=added,
+        act="renew" if act == "state" else act, negative=is_negative(plain, language) and act != "permit",
+        scope=terms.scope[:24], value=terms.value[:12],
+    )  # fmt: skip
 
 
 def replacements(rules: Iterable[StandingRule]) -> dict[str, StandingRule]:
@@ -256,7 +272,7 @@ def _earlier(rule: StandingRule, active: Sequence[StandingRule]) -> list[Standin
         if each.trust == rule.trust
         and each.id != rule.continues
         and not is_exception(rule.plain, each.plain)
-        and (each.seq < rule.seq or (each.seq == rule.seq and rule.act not in ("state", "renew")))
+        and (each.said_at < rule.said_at or (each.seq == rule.seq and rule.act not in ("state", "renew")))
     ]
 
 
@@ -599,7 +615,10 @@ def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[Standing
     if sides and others and sides.isdisjoint(others):
         return False
     if topic := parts_of(subject_of(rule.plain, changes=True).topic):
-        return _share(topic, parts_of(_words(other))) >= _HALF
+        pairs = {term for term in subject_of(rule.plain, changes=True).topic if len(term) > 1}
+        return _share(topic, parts_of(_words(other))) >= _HALF and bool(
+            common_terms(pairs, _words(other))
+        )
     if rule.value and not _contested(rule, other):
         return False
     gives = subject_of(other.plain).given or other.value

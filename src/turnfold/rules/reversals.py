@@ -210,7 +210,7 @@ _DONE_ZH = late_pattern(
 )
 _DONE_EN = late_pattern(
     r"\b(?:i|we|he|she|they|[A-Z][\w'-]+|(?:the|my|our)\s+\w+)(?:'ve|'s|\s+ha(?:ve|s))?\s+(?:just\s+|already\s+|finally\s+|now\s+)*"
-    r"(?:\w+ed|got|bought|sent|paid|found|saw|wrote|done|made|took|met|gave|spoke|told|sold|brought|has|have)\b"
+    r"(?:(?!need|feed|speed|agreed)\w+ed|got|bought|sent|paid|found|saw|wrote|done|made|took|met|gave|spoke|told|sold|brought|has|have)\b"
     r"|\b(?:is|are|was|were|been|'s|'re)\s+(?:now\s+|all\s+|already\s+|finally\s+)*(?:\w+ed|done|paid|sent|ready|here|in|back|gone|sorted|bought|written|made|taken|complete|final|through|merged)\b"
     r"|\b(?:arrived|came|went\s+out)\b",
 )
@@ -611,7 +611,7 @@ def completes(report: str, task: str) -> bool:
         mine = _units(plain)
         own = _only(mine, there) - (_LIGHT_WORDS - {"=call"})
         shared = mine - _only(mine, there)
-        if own or not shared or 3 * len(shared) < len(_units(wanted)):
+        if own or not shared or (5 if zh else 3) * len(shared) < len(_units(wanted)):
             continue
         nouns = _nouns(plain) & _nouns(wanted) if zh else shared
         whole = frozenset(_units(clause)) <= there
@@ -631,7 +631,7 @@ def names_another(report: str, task: str) -> bool:
             return True
         plain = _REPORTING.sub(" ", clause) if zh else _without_subject(clause)
         mine = _units(plain)
-        own = own or bool(_only(mine, there) - _LIGHT_WORDS)
+        own = own or bool(_only(mine, there) - (_LIGHT_WORDS - {"=call"}))
         if zh:
             shared = shared or bool(_nouns(plain) & _nouns(wanted))
         else:

@@ -17,7 +17,6 @@ __all__ = (
     "RuleState",
     "RuleTrust",
     "StandingRule",
-    "new_rule",
     "rule_id",
 )
 
@@ -46,6 +45,8 @@ class StandingRule(
     kind: RuleKind
     seq: int
     """Seq (log position) of the message that states the rule; 0 if no message of the log does."""
+    added: int = 0
+    """Log position at which the program added a rule that no message states; 0 for all others."""
     trust: RuleTrust = "user"
     act: RuleAct = "state"
     negative: bool = False
@@ -92,6 +93,11 @@ class StandingRule(
         return plain_characters(self.text)
 
     @property
+    def said_at(self) -> int:
+        """The log position from which the rule holds: that of its message, or where it was added."""
+        return self.seq or self.added
+
+    @property
     def terms(self) -> frozenset[str]:
         """All terms (topic words and values) by which later sentences can refer to this rule."""
         return frozenset((*self.scope, *self.value))
@@ -102,7 +108,3 @@ def rule_id(text: str, *, seq: int, trust: RuleTrust, at: int) -> str:
     named = f"{trust}:{seq}:{at}:{text}"
     return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
-
-def new_rule(text: str, *, kind: RuleKind) -> StandingRule:
-    """Return a rule that the program adds and no message states; its `seq` is 0."""
-    return StandingRule(id=rule_id(text, seq=0, trust="user", at=0), text=text, kind=kind, seq=0)
