@@ -667,7 +667,7 @@ def _aimed(rule: StandingRule, other: StandingRule) -> float:
         return 0.0  # it says nothing that could hold instead
     old = words | {each for each in other.value if not each[0].isdigit()}
     left = common_terms(mine.left, old)
-    if left and 2 * len(left) >= len(mine.left) and _share(parts_of(old), parts_of(mine.words)) >= (_HALF if own else _THIRD):
+    if left and _share(parts_of(old), parts_of(mine.words)) >= (_HALF if own else _THIRD):
         return 2.0 + covered + len(left)
     if rule.act == "cancel" and other.value and set(other.value) <= set(rule.value) and not own:
         return _HALF + covered  # "scrap the 10 am thing"

@@ -14,7 +14,7 @@ from functools import lru_cache
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import act_of
 from turnfold.rules.subjects import without_frame
-from turnfold.rules.topics import rule_terms
+from turnfold.rules.topics import class_values, rule_terms
 
 __all__ = (
     "adopts",
@@ -46,7 +46,7 @@ _CLAUSE = late_pattern(
 _ASKS = late_pattern(r"[?？]|[吗么呢]\W*$|能不能|可不可以|要不要|是不是|\b(?:can|may|could)\s+(?:i|we)\b.*\?", re.IGNORECASE)
 _AFFIRMS = late_pattern(
     r"(?<![不可])可以|(?<![不可才只])能(?![不够力量源耗否效])|[也都]行(?![程李业为人政])|行了?$|没(?:问题|事|关系)|不介意|允许|解禁"
-    r"|还是(?=[^,，。]*?(?:吧|好|$))|无所谓|[Oo][Kk]"
+    r"|还是(?=[^,，。]*?(?:吧|好|$))|无所谓|(?<![A-Za-z])ok(?![A-Za-z])"
     r"|\b(?:is|are|'s|'re)\s+(?:\w+\s+){0,2}?(?:ok(?:ay)?|fine|allowed|permitted|welcome|no\s+problem|possible|acceptable)\b"
     r"|\b(?:it's|it\s+is|that's)\s+(?:now\s+)?(?:ok(?:ay)?|fine|allowed)\s+(?:to|for|if)\b"
     r"|\b(?:you|we|they|people|anyone|anybody|everyone)(?:'re\s+allowed\s+to|\s+(?:can|may|could)(?:\s+\w+ly)?)\s+(?!not\b|only\b|never\b)"
@@ -145,6 +145,7 @@ _GIVES_EN = late_pattern(
 )
 _NO_NAME = late_pattern(
     r"\b(?:another|cheaper|better|bigger|smaller|nearer|other|new)\s+one\b|\bone\s+that\b|\bsomething\s+\w+|\bmake\s+it\s+(?:\w+er|more|less)\b|\b(?:find|look\s+for|get)\s+(?:a|an|another|some)\s+\w*er\b"
+    r"|太[^,，。]{1,4}[,，]不[^,，。了]{2,12}[。！!]?$"
     r"|找个?(?:一?家)?(?:便宜|近|大|小|好|别的|其他)|换一?[个家种款]?(?:便宜|近|大|小|好|别|其他|浅|深|短|长)[一点]*的?$|再[叫订买找加][一个两]",
     re.IGNORECASE,
 )
@@ -182,6 +183,11 @@ _CLASSES = frozenset(
     " @spelling @chat @ci @payment @editor @transport @carrier @milk @seat @cabin @drink @currency".split()
 )
 _WHEN = late_pattern(r"(?:周|星期|礼拜)[一二三四五六日天末]|[今明后]天|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\btomorrow\b", re.IGNORECASE)
+_BOUND = late_pattern(
+    r"超|以[上下内前后外]|之[前后]|[低高少多早晚大小长短]于|\b(?:before|after|until|than|over|under|above|below|exceed\w*|within|up\s+to)\b",
+    re.IGNORECASE,
+)
+"""Matches words that set a limit: another limit for the same thing replaces it."""
 _OFTEN = late_pattern(_SCHEDULE, re.IGNORECASE)
 _MAIL = late_pattern(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}")
 _UNIT_OF = {
@@ -215,9 +221,10 @@ _DONE_EN = late_pattern(
     r"|\b(?:arrived|came|went\s+out)\b",
 )
 _REPORTING = late_pattern(
-    "已经|刚刚?|都|我们?|也|就|了|过|好|完|掉|上|出去|回来|进去|下来|收到|到|那个|帮我|提醒|记得|待办|搞定|没问题"
-    "|[写做弄办搞交寄买发打看问订约定付还改修补合去送拿取签续]"
+    "已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=了|$)|[上到](?=了)"
 )
+_REPORTED = frozenset("写做弄办搞交寄买发打看问订约定付还改修补合去送拿取签续过好完掉")
+"""Verbs of a report that name nothing but what was done."""
 _NOT_DONE = late_pattern(
     r"没有?[^,，。]{0,6}(?:完|过|好|到|收|寄|发|交|买)|还没|尚未|不[^,，。]{0,4}了|[昨前]天的|上[次周个]的?|\b(?:not|n't|yet|still|will|tomorrow|must|should|never|if|when|yesterday's|last\s+\w+'s)\b|n't\b",
     re.IGNORECASE,
@@ -425,12 +432,8 @@ def _failing(clause: str, earlier: str) -> str:
 
 def _named_as_failing(clause: str, earlier: str) -> str:
     """Return the words of an earlier sentence that a clause says do not do: at its beginning, an amount, or an object."""
-    if named := _failing(clause, earlier):
-        if _LEADING.sub("", earlier).startswith(named) and (amount := _failing_amount(clause, earlier)):
-            return amount
+    if named := _failing_amount(clause, earlier) or _failing(clause, earlier):
         return named
-    if amount := _failing_amount(clause, earlier):
-        return amount
     refused = _REFUSED.search(clause)
     if refused and refused["old"] in earlier:
         return refused["old"]
@@ -464,11 +467,8 @@ def _gives_another(clause: str, named: str, earlier: str) -> bool:
     if _AFFIRMS.search(clause) and _NUMBER.search(clause) and _NUMBER.fullmatch(named):
         return True
     topic = _shared_beginning(clause, earlier)
-    found = (
-        _GIVES_ZH.match(clause[len(topic) :])
-        or (_GIVES_ZH.match(clause[len(topic) - 1 :]) if topic else None)
-        or _GIVES_ZH.match(clause)
-    )
+    starts = [*range(len(topic), 1, -1), 0] if topic else [0]
+    found = next((each for at in starts if (each := _GIVES_ZH.match(clause[at:]))), None)
     if not found or not (found["new"] or found["who"]):
         return False
     if found["who"]:
@@ -523,10 +523,14 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
     Both name the same thing and the later one no other thing, and each has one value of the same class.
     """
     clauses = _clauses(later)
+    stated = [each for each in _clauses(earlier) if _BOUND.search(each) or not _DENIES.search(each)]
+    earlier = "，".join(stated)
     best = 0.0
     lead: frozenset[str] = frozenset()
     for clause in clauses:
-        rest = _units(_VALUES.sub(" ", without_frame(_MAIL.sub(" ", clause)))) - _FILLING
+        plain = _VALUES.sub(" ", without_frame(_MAIL.sub(" ", clause)))
+        others = {each for name, each in class_values(plain).items() if name not in _CLASSES}
+        rest = _units(plain) - _FILLING - frozenset[str]().union(*others)
         rest = frozenset(each for each in rest if not each[0].isdigit() and each not in _NUMERALS)
         there = _units(_VALUES.sub(" ", earlier)) | _units(earlier)
         kind = _another_amount(clause, earlier)
@@ -558,7 +562,7 @@ def _another_amount(clause: str, earlier: str) -> str | None:
         if not unit and not others:
             told = [each for kind, each in old.items() if kind not in _CLASSES and kind not in ("often", "mail")]
             others = told[0] if len(told) == 1 else others
-        if others and len(numbers) == len(others) == 1 and numbers != others:
+        if len(others) == 1 and len(numbers - others) == 1:
             return unit
     return None
 
@@ -570,9 +574,9 @@ def _amounts(text: str) -> dict[str, set[str]]:
         found.setdefault("mail", set()).add(each[0].lower())
     for each in _OFTEN.finditer(text):
         found.setdefault("often", set()).add(each[0].lower())
-    terms = rule_terms(text)
-    for name in _CLASSES.intersection(terms.scope):
-        found[name] = {each for each in terms.value if not each[0].isdigit() and each not in _NUMERALS}
+    for name, values in class_values(text).items():
+        if name in _CLASSES:
+            found[name] = set(values)
     for each in _AMOUNT.finditer(_MAIL.sub(" ", _OFTEN.sub(" ", text))):
         unit = (each["unit"] or "").lower()
         kind = "money" if each["before"] else _UNIT_OF.get(unit, unit)
@@ -609,7 +613,7 @@ def completes(report: str, task: str) -> bool:
             continue
         plain = _REPORTING.sub(" ", clause) if zh else _without_subject(clause)
         mine = _units(plain)
-        own = _only(mine, there) - (_LIGHT_WORDS - {"=call"})
+        own = _only(mine, there) - (_LIGHT_WORDS - {"=call"}) - _REPORTED
         shared = mine - _only(mine, there)
         if own or not shared or (5 if zh else 3) * len(shared) < len(_units(wanted)):
             continue
@@ -625,23 +629,19 @@ def names_another(report: str, task: str) -> bool:
     zh = not report.isascii()
     wanted = _TASK_WORDS.sub(" ", task)
     there = _units(task)
-    shared = own = False
+    own: set[str] = set()
+    told: set[str] = set()
     for clause in _clauses(report):
-        if re.search("[昨前]天的|上[次周个]的|上个月的", clause):
+        if _NOT_NOW.search(clause):
             return True
         plain = _REPORTING.sub(" ", clause) if zh else _without_subject(clause)
-        mine = _units(plain)
-        own = own or bool(_only(mine, there) - (_LIGHT_WORDS - {"=call"}))
-        if zh:
-            shared = shared or bool(_nouns(plain) & _nouns(wanted))
-        else:
-            verbs = _units(" ".join(re.findall(r"\b[a-z]+ed\b|\b(?:paid|sent|bought|got)\b", clause)))
-            common = mine - _only(mine, there)
-            told = len(_only(mine, there) - _LIGHT_WORDS)
-            shared = shared or len(_only(common, verbs)) > told
-    return own and not shared
+        own |= _only(_units(plain), there) - (_LIGHT_WORDS - {"=call"}) - _REPORTED
+        told |= _units(clause)
+    missing = _only(_units(_REPORTING.sub(" ", wanted) if zh else wanted), told) - _LIGHT_WORDS - _REPORTED
+    return bool(own and missing)
 
 
+_NOT_NOW = late_pattern("[昨前]天的|上[次周个]的|上个月的")
 _SUBJECT = late_pattern(
     r"^\W*(?:(?:ok(?:ay)?|good\s+news|update|done|finally)\W+)?(?:(?:the|our|my)\s+(?:client|customer|bank|doctor|boss|team|lawyer)|[A-Z][\w'’-]+)\s+(?=(?:has|have|just|already|finally|got|received|did|sent|paid|signed|bought|wrote|called|booked|took|made|found)\b)"
 )
@@ -688,9 +688,10 @@ def _gives_a_part(later: str, earlier: str) -> bool:
     clauses = _clauses(earlier)
     if len(clauses) < 2:
         return False
+    failing = [named for each in _clauses(later) if (named := _named_as_failing(each, earlier))]
     changed = [_another_amount(later, clause) is not None for clause in clauses]
     valued = [
-        bool(_amounts(clause) or _LATIN.search(clause)) and not any(_failing(each, clause) and _LATIN.search(_failing(each, clause)) for each in _clauses(later))
+        bool(_amounts(clause) or _LATIN.search(clause)) and not any(named in clause for named in failing)
         for clause in clauses
     ]
     return any(changed) and any(has and not new for has, new in zip(valued, changed, strict=True))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from turnfold._lazy_loading import late_pattern
 from turnfold.text import RUN, is_cjk, plain_text, terms_of_words
 
-__all__ = ("Terms", "facets", "rule_terms", "without_values")
+__all__ = ("Terms", "class_values", "facets", "rule_terms", "without_values")
 
 
 class Terms(NamedTuple):
@@ -380,6 +380,16 @@ def _attribute(text: str) -> str:
         return ""
     named = sorted({about for about, _ in _pairs(found["en"] or found["zh"]) if about})
     return f"@is:{'+'.join(named)}:{(found['facet'] or '').lower()}" if named else ""
+
+
+@lru_cache(maxsize=1024)
+def class_values(text: str) -> dict[str, frozenset[str]]:
+    """Return the values that a text names, by class: {"@color": {"red"}}."""
+    found: dict[str, set[str]] = {}
+    for about, given in _pairs(text):
+        if about and given and not given[0].isdigit():
+            found.setdefault(about, set()).add(given)
+    return {name: frozenset(values) for name, values in found.items()}
 
 
 def rule_terms(text: str) -> Terms:
