@@ -204,7 +204,9 @@ class RuleLedger:
             raise InvalidOption(f"kind={kind!r} is not one of {known}")
         await self.active()
         rule = new_rule(clean, kind=kind, added=self.cache.head.seq)
-        same = [each for each in self._note().rules if each.id == rule.id and each.state == "active"]
+        same = [
+            each for each in self._note().rules if each.id == rule.id and each.state == "active"
+        ]
         rule = msgspec.structs.replace(rule, added=same[0].added) if same else rule
 
         def added(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:

@@ -16,20 +16,19 @@ import msgspec
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import act_of, is_negative, only_cancels, reports_done
+from turnfold.rules.amounts import gives_anew
 from turnfold.rules.display import rank_rules
+from turnfold.rules.reports import completes, names_another
 from turnfold.rules.reversals import (
     adopts,
     affirms,
     alters,
     chooses_again,
-    completes,
     corrects,
     drops,
-    gives_anew,
     is_exception,
     lifts,
     may_lift,
-    names_another,
     names_no_value,
     releases,
     takes_all_back,
@@ -88,6 +87,8 @@ _LONGEST_ABOUT = 80
 """Most characters of `StandingRule.about`."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet", "@headcount"})
 """Attributes of a person that have one value at a time, so that a new value replaces the old one."""
+_PLAINLY_GIVEN = frozenset({"@name", "@home", "@address", "@headcount"})
+"""Those of them that a plain statement gives anew, without a word of change."""
 _LIMIT = late_pattern(
     r"\b(?:before|after|until|than|over|under|above|below|beyond|past|earlier|later|exceed\w*|within|up\s+to)\b"
     r"|超|以[上下内前后外]|之[前后]|[早晚少多高低大小长短]于",
@@ -120,7 +121,9 @@ _LONGEST_SAID = 300
 """Most characters of a sentence whose clauses are read together."""
 _FEW = 2
 """Most words of a rule that says little more than its values: 我要黑色的，XL 码."""
-_SUITS = frozenset("weekend good date day look works fine perfect suit saturday sunday =place 周末 日子 合适".split())
+_SUITS = frozenset(
+    "weekend good date day look works fine perfect suit saturday sunday =place 周末 日子 合适".split()
+)
 """Words of a sentence that only says which day suits."""
 _REPORTS = ("task", "decision", "fact")
 """Kinds that a report ("Marco got the NDA") may be mistaken for."""
@@ -165,21 +168,12 @@ def update_ledger(
     reports: set[str] = set()
     new = [*new]
     judged = {rule.id for rule in new if rule.act != "done"}
-    for rule in new:
-        if rule.id in ledger or rule.id in reports:
+    for each in new:
+        if each.id in ledger or each.id in reports:
             continue
-        active = [each for each in ledger.values() if each.state == "active"]
-        said = _said(rule, ledger)
-        targets = _targets(rule, said, active)
-        if rule.act == "done" and not targets and rule.id not in judged:
-            # A sentence that is no rule by itself is one if it undoes a rule.
-            targets = _undone(rule, said, _earlier(rule, active))
-            rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
-        if rule.act == "state" and rule.kind in _REPORTS and not targets and not rule.negative:
-            done = [each for each in _earlier(rule, active) if each.kind == "task" and completes(rule.plain, each.plain)]
-            targets = [(each, "done") for each in done]
-            rule = msgspec.structs.replace(rule, act="done") if targets else rule
-        rule = _with_act(rule, said, targets)
+        active = [rule for rule in ledger.values() if rule.state == "active"]
+        said = _said(each, ledger)
+        rule, targets = _read(each, said, active, is_only_report=each.id not in judged)
         targets += _going_on(rule, targets, active)
         for target, state in targets:
             ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.said_at)
@@ -194,7 +188,7 @@ def update_ledger(
             ledger[rule.id] = msgspec.structs.replace(
                 rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets), may_replace=doubtful,
                 weak=rule.weak and not (linked or doubtful),
-                state="dropped" if taken_back else "active", ended=rule.seq if taken_back else 0,
+                state="dropped" if taken_back else "active", ended=rule.said_at if taken_back else 0,
             )  # fmt: skip
             added.append(rule.id)
     evicted = _evicted(list(ledger.values()), limit_tokens, count) if added else []
@@ -206,6 +200,28 @@ def update_ledger(
         ended=tuple(ledger[each] for each in ended if each in ledger),
         evicted=tuple(evicted),
     )
+
+
+def _read(
+    rule: StandingRule, said: str, active: Sequence[StandingRule], *, is_only_report: bool
+) -> tuple[StandingRule, list[tuple[StandingRule, RuleState]]]:
+    """Return a new rule with the act that it turns out to be, and the rules that it ends with their new states.
+
+    A sentence that is no rule by itself (`is_only_report`) is one if it undoes a rule, and what was taken for a rule is
+    a report if it completes a task.
+    """
+    targets = _targets(rule, said, active)
+    if rule.act == "done" and not targets and is_only_report:
+        targets = _undone(rule, said, _earlier(rule, active))
+        rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
+    elif rule.act == "state" and rule.kind in _REPORTS and not targets and not rule.negative:
+        targets += [
+            (each, "done")
+            for each in _earlier(rule, active)
+            if each.kind == "task" and completes(rule.plain, each.plain)
+        ]
+        rule = msgspec.structs.replace(rule, act="done") if targets else rule
+    return _with_act(rule, said, targets), targets
 
 
 def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
@@ -272,7 +288,10 @@ def _earlier(rule: StandingRule, active: Sequence[StandingRule]) -> list[Standin
         if each.trust == rule.trust
         and each.id != rule.continues
         and not is_exception(rule.plain, each.plain)
-        and (each.said_at < rule.said_at or (each.seq == rule.seq and rule.act not in ("state", "renew")))
+        and (
+            each.said_at < rule.said_at
+            or (each.seq == rule.seq and rule.act not in ("state", "renew"))
+        )
     ]
 
 
@@ -285,7 +304,11 @@ def _targets(
         return []
     if rule.act == "done":
         if not reports_done(rule.plain, "zh") and not reports_done(rule.plain, "en"):
-            return [(each, "done") for each in mine if each.kind == "task" and completes(rule.plain, each.plain)]
+            return [
+                (each, "done")
+                for each in mine
+                if each.kind == "task" and completes(rule.plain, each.plain)
+            ]
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
     found = [each for each in mine if _replaces(rule, each)]
     if not found and (undone := _undone(rule, said, mine)):
@@ -311,7 +334,9 @@ def _undone(
         placed = [each for each in mine if takes_the_place(said, each.plain)]
         found = placed if len(placed) == 1 else []
     found = found or [each for each in mine if not each.negative and releases(said, each.plain)]
-    if not found and (dropped := [each for each in mine if not _denies(each) and drops(said, each.plain)]):
+    if not found and (
+        dropped := [each for each in mine if not _denies(each) and drops(said, each.plain)]
+    ):
         tasks = [each for each in dropped if each.kind == "task"]
         found = tasks or [each for each in dropped if each.kind != "fact" or not each.value]
     found = found or (certain if _is_one(certain) else [])
@@ -332,7 +357,9 @@ def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[Standi
 def _is_one(rules: Sequence[StandingRule]) -> bool:
     """Return True if a change can mean them all: there is one, or they are clauses of one sentence."""
     first = rules[0].id if rules else ""
-    return bool(rules) and all(each.continues in {first, *(rule.id for rule in rules)} for each in rules[1:])
+    return bool(rules) and all(
+        each.continues in {first, *(rule.id for rule in rules)} for each in rules[1:]
+    )
 
 
 def _forbids_outright(rule: StandingRule) -> bool:
@@ -352,13 +379,17 @@ def _with_act(
     if affirms(said) and any(lifts(said, each.plain) for each, _ in targets):
         kind = "rule" if rule.kind == "prohibition" else rule.kind
         return msgspec.structs.replace(rule, act="permit", negative=False, kind=kind)
-    if rule.act in ("state", "renew") and any(takes_the_place(said, each.plain) or corrects(said, each.plain) for each, _ in targets):
+    if rule.act in ("state", "renew") and any(
+        takes_the_place(said, each.plain) or corrects(said, each.plain) for each, _ in targets
+    ):
         return msgspec.structs.replace(rule, act="change")
     return rule
 
 
 def _going_on(
-    rule: StandingRule, ended: Sequence[tuple[StandingRule, RuleState]], active: Sequence[StandingRule]
+    rule: StandingRule,
+    ended: Sequence[tuple[StandingRule, RuleState]],
+    active: Sequence[StandingRule],
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return the rules that only continue a rule that ends, such as "not in grey" after "the kettle in white".
 
@@ -372,7 +403,12 @@ def _going_on(
         if head is None or each.id in heads:
             continue
         sets_off = each.negative != head.negative and not each.terms.isdisjoint(head.terms)
-        if sets_off or is_fragment(each.plain) or _belongs(rule, each) or (each.negative and adopts(rule.plain, each.plain)):
+        if (
+            sets_off
+            or is_fragment(each.plain)
+            or _belongs(rule, each)
+            or (each.negative and adopts(rule.plain, each.plain))
+        ):
             state_of[each.id] = state_of[head.id]
             heads[each.id] = each  # what goes on with it ends too
             going.append((each, state_of[each.id]))
@@ -447,14 +483,9 @@ def _similar(first: set[str], second: set[str]) -> float:
 
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if `rule` replaces `other`: restates it, contradicts it, or gives another value for its attribute."""
-    # "Never change my address" gives no other address.
-    one = (
-        _ONE_AT_A_TIME & set(rule.scope) & set(other.scope) if rule.kind != "prohibition" else None
-    )
-    if one == {"@headcount"} and _classes(rule) & _DATES and not _classes(other) & _DATES:
-        one = None  # who comes on one day
-    if one and (one != frozenset({"@name"}) or rule.negative == other.negative):
-        return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address", "@headcount"})
+    one = _attributes(rule, other)
+    if one and (one != {"@name"} or rule.negative == other.negative):
+        return rule.act != "state" or not one.isdisjoint(_PLAINLY_GIVEN)
     words, others = _words(rule), _words(other)
     if rule.value == other.value and rule.negative == other.negative:
         same = rule.scope == other.scope and bool(words or rule.value)
@@ -479,6 +510,16 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
         return "@reply" in rule.scope and "@reply" in other.scope
     own = _own(subject_of(rule.plain).topic, others) or _special(rule, other)
     return not own and _similar(words, others) >= _SAME_TOPIC
+
+
+def _attributes(rule: StandingRule, other: StandingRule) -> frozenset[str]:
+    """Return the attributes that both rules give and that have one value at a time."""
+    if rule.kind == "prohibition":
+        return frozenset()  # "never change my address" gives no other address
+    one = _ONE_AT_A_TIME.intersection(rule.scope, other.scope)
+    if _classes(rule) & _DATES and not _classes(other) & _DATES:
+        return one - {"@headcount"}  # who comes on one day
+    return one
 
 
 def _own(words: Iterable[str], others: Iterable[str]) -> set[str]:
@@ -568,9 +609,13 @@ def _doubtful(
     unsure = [each for each in mine if _may_undo(rule, said, each)] if rule.act != "keep" else []
     if rule.act == "permit":  # "take the bus, don't drive", and later: "driving is fine after all"
         heads = {each.continues for each in active if each.id in ended and each.negative}
-        unsure += [each for each in mine if each.id in heads and not each.negative and each not in unsure]
+        unsure += [
+            each for each in mine if each.id in heads and not each.negative and each not in unsure
+        ]
     if unsure or ended:
-        return tuple(each.id for each in sorted(unsure, key=lambda rule: -rule.seq)[:_MOST_DOUBTFUL])
+        return tuple(
+            each.id for each in sorted(unsure, key=lambda rule: -rule.seq)[:_MOST_DOUBTFUL]
+        )
     if rule.act != "change" or rule.negative or rule.continues:
         return ()
     likely = [
@@ -605,7 +650,9 @@ def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:
 
 def _is_another_day(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if a rule names another date than an earlier one that says no more than that a date suits."""
-    dated = bool(_contested(rule, other) & (_DATES | {"@date"})) and not _DATES.isdisjoint(_classes(other))
+    dated = bool(_contested(rule, other) & (_DATES | {"@date"})) and not _DATES.isdisjoint(
+        _classes(other)
+    )
     return dated and _words(other) <= _SUITS
 
 
@@ -641,17 +688,27 @@ def _has_just_been_said(
 
 
 def _is_recent(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
-    between = {each.seq for each in active if other.seq < each.seq < rule.seq}
-    return rule.seq - other.seq <= _RECENT_ENTRIES and len(between) < _RECENT_MESSAGES
+    between = {each.seq for each in active if other.said_at < each.seq < rule.said_at}
+    return rule.said_at - other.said_at <= _RECENT_ENTRIES and len(between) < _RECENT_MESSAGES
 
 
 def _aimed(rule: StandingRule, other: StandingRule) -> float:
     """Return a score for how likely a change ("actually", "instead") refers to the other rule; 0 if not at all."""
     contested = _contested(rule, other)
-    if rule.act == "permit" and not other.negative and not contested:
+    if rule.act == "permit" and (other.negative or not contested):
+        return _permitted(rule, other)
+    return _aimed_change(rule, other, contested)
+
+
+def _permitted(rule: StandingRule, other: StandingRule) -> float:
+    if not other.negative:
         return 0.0
-    if rule.act == "permit" and other.negative and affirms(rule.plain) and _forbids_outright(other):
+    if affirms(rule.plain) and _forbids_outright(other):
         return 2.0 if lifts(rule.plain, other.plain) else 0.0
+    return _aimed_change(rule, other, _contested(rule, other))
+
+
+def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) -> float:
     sides, others = facets(rule.plain), facets(other.plain)
     if sides and others and sides.isdisjoint(others):
         return 0.0  # "send the desk to my office" does not change its colour

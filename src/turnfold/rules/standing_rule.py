@@ -107,4 +107,3 @@ def rule_id(text: str, *, seq: int, trust: RuleTrust, at: int) -> str:
     """Return the id of the rule at character `at` of an entry; the same sentence of the same entry has the same id."""
     named = f"{trust}:{seq}:{at}:{text}"
     return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
