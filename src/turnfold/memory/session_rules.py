@@ -362,7 +362,12 @@ def rules_as_of(document: Document, upto: int) -> bytes:
     note = _decode(document)
     said = [rule for rule in note.rules if rule.seq <= upto]
     kept = [
-        msgspec.structs.replace(rule, state="active", ended=0) if rule.ended > upto else rule
+        msgspec.structs.replace(
+            rule,
+            added=min(rule.added, upto),
+            state="active" if rule.ended > upto else rule.state,
+            ended=0 if rule.ended > upto else rule.ended,
+        )
         for rule in said
     ]
     return msgspec.json.encode(RulesNote(upto=min(note.upto, upto), rules=tuple(kept)))

@@ -15,7 +15,13 @@ from dataclasses import dataclass
 import msgspec
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.rules.act_classifier import act_of, is_negative, only_cancels, reports_done
+from turnfold.rules.act_classifier import (
+    act_of,
+    is_negative,
+    is_weak_change,
+    only_cancels,
+    reports_done,
+)
 from turnfold.rules.amounts import gives_anew
 from turnfold.rules.display import rank_rules
 from turnfold.rules.reports import completes, names_another
@@ -215,13 +221,17 @@ def _read(
         targets = _undone(rule, said, _earlier(rule, active))
         rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
     elif rule.act == "state" and rule.kind in _REPORTS and not targets and not rule.negative:
-        targets += [
-            (each, "done")
-            for each in _earlier(rule, active)
-            if each.kind == "task" and completes(rule.plain, each.plain)
-        ]
+        targets = _completed(rule, _earlier(rule, active))
         rule = msgspec.structs.replace(rule, act="done") if targets else rule
     return _with_act(rule, said, targets), targets
+
+
+def _completed(
+    rule: StandingRule, mine: Sequence[StandingRule]
+) -> list[tuple[StandingRule, RuleState]]:
+    return [
+        (each, "done") for each in mine if each.kind == "task" and completes(rule.plain, each.plain)
+    ]
 
 
 def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
@@ -235,7 +245,7 @@ def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
     act = act_of(plain, language)
     return StandingRule(
         id=rule_id(text, seq=0, trust="user", at=0), text=text, kind=kind, seq=0, added=added,
-        act="renew" if act == "state" else act, negative=is_negative(plain, language) and act != "permit",
+        act="renew" if act == "state" and is_weak_change(plain, language) else act, negative=is_negative(plain, language) and act != "permit",
         scope=terms.scope[:24], value=terms.value[:12],
     )  # fmt: skip
 
@@ -258,7 +268,12 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
         after = later.get(rule.id)
         if rule.state != "superseded":
             found[rule.id] = rule.state == "dropped"
-        elif after is None or after.act != "state" or after.seq <= rule.seq or _moved(rule, after):
+        elif (
+            after is None
+            or after.act != "state"
+            or after.said_at < rule.said_at
+            or _moved(rule, after)
+        ):
             found[rule.id] = True
         else:
             found[rule.id] = found[after.id]
@@ -266,7 +281,9 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
 
 
 def _moved(rule: StandingRule, after: StandingRule) -> bool:
-    """Return True if both rules give an attribute of the user that has one value at a time, and not the same value."""
+    """Return True if the later rule gives another value, and surely of the same attribute or by the program's hand."""
+    if after.added:
+        return rule.value != after.value
     return not _ONE_AT_A_TIME.isdisjoint(rule.terms & after.terms) and not rule.terms <= after.terms
 
 
@@ -304,11 +321,7 @@ def _targets(
         return []
     if rule.act == "done":
         if not reports_done(rule.plain, "zh") and not reports_done(rule.plain, "en"):
-            return [
-                (each, "done")
-                for each in mine
-                if each.kind == "task" and completes(rule.plain, each.plain)
-            ]
+            return _completed(rule, mine)
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
     found = [each for each in mine if _replaces(rule, each)]
     if not found and (undone := _undone(rule, said, mine)):
@@ -484,7 +497,7 @@ def _similar(first: set[str], second: set[str]) -> float:
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if `rule` replaces `other`: restates it, contradicts it, or gives another value for its attribute."""
     one = _attributes(rule, other)
-    if one and (one != {"@name"} or rule.negative == other.negative):
+    if one and (one != frozenset({"@name"}) or rule.negative == other.negative):
         return rule.act != "state" or not one.isdisjoint(_PLAINLY_GIVEN)
     words, others = _words(rule), _words(other)
     if rule.value == other.value and rule.negative == other.negative:

@@ -102,7 +102,8 @@ _ALL = late_pattern(
 _WRONG = late_pattern(
     r"^(?P<zh>[^,，。]{0,10}?)(?:[写说弄搞记填打报给]?错了?|不对|有误|不是这个|写的不对)(?=[,，。了]|$)"
     r"|^\W*(?:sorry\W+|no\W+|oops\W+)*(?:i\s+(?:got|gave(?:\s+you)?|had|wrote|said)\s+)?"
-    r"(?:the\s+|my\s+|that\s+)?(?P<en>[\w' ]{0,40}?)\s*\b(?:(?:was|is|were)\s+)?(?:wrong|incorrect|mistaken|a\s+typo)\b",
+    r"(?:the\s+|my\s+|that\s+)?(?P<en>[\w' ]{0,40}?)\s*"
+    r"\b(?:(?:was|is|were)\s+)?(?:wrong|incorrect|mistaken|a\s+typo)\b",
     re.IGNORECASE,
 )
 _STATING = late_pattern("刚才?|那个|我们?|写|填|记|报|给|说|弄|搞|打")
