@@ -33,6 +33,7 @@ _SCHEDULE = (
 )
 _VALUES = late_pattern(
     _SCHEDULE + r"|早上|上午|中午|下午|晚上|(?:周|星期|礼拜)[一二三四五六日天末]"
+    r"|(?:\d{1,2}|[一二两三四五六七八九十]{1,3})\s?点(?:半|[一二三四五六七八九十\d]{1,3})?"
     r"|[$€£¥]?\d[\d.,:/-]*\s*(?:[a-zA-Z%]{1,3}\b|万|千|元|块|点半?|号|月|日|个|台|桌|次|篇|天|人|米|码|秒|分钟?|小时)?|[月日号点半]"
 )
 _FILLING = frozenset(
@@ -42,7 +43,7 @@ _FILLING = frozenset(
 )
 """Words that say nothing about what an amount is of."""
 _AMOUNT = late_pattern(
-    r"(?P<before>[$€£¥])?(?P<number>\d[\d.,:]*\d|\d|[一二两三四五六七八九十]+(?=[个台桌次篇天人张条份楼层点]))\s*(?P<unit>[a-zA-Z%]+|[\u4e00-\u9fff])?"
+    r"(?P<before>[$€£¥])?(?P<number>\d[\d.,:]*\d|\d|[一二两三四五六七八九十]+(?=[个台桌次篇天人张条份楼层点年岁]))\s*(?P<unit>[a-zA-Z%]+|[\u4e00-\u9fff])?"
 )
 _CLASSES = frozenset(
     "@database @cache @code @framework @cloud @indent @packager @theme @color @unit @language @script @tone @format"
@@ -57,6 +58,10 @@ _BOUND = late_pattern(
     re.IGNORECASE,
 )
 """Matches words that set a limit: another limit for the same thing replaces it."""
+_CLOCK = late_pattern(
+    r"(?:\d{1,2}|[一二两三四五六七八九十]{1,3})\s?点(?:半|[一二三四五六七八九十\d]{1,3}(?![\d个]))"
+)
+"""Matches a time with minutes: 七点半, 7 点 40."""
 _OFTEN = late_pattern(_SCHEDULE, re.IGNORECASE)
 _MAIL = late_pattern(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}")
 _UNIT_OF = {
@@ -138,6 +143,9 @@ def amounts_of(text: str) -> dict[str, set[str]]:
     for name, values in class_values(text).items():
         if name in _CLASSES:
             found[name] = set(values)
+    for each in _CLOCK.finditer(text):
+        found.setdefault("time", set()).add(each[0].replace(" ", ""))
+    text = _CLOCK.sub(" ", text)
     for each in _AMOUNT.finditer(_MAIL.sub(" ", _OFTEN.sub(" ", text))):
         unit = (each["unit"] or "").lower()
         kind = "money" if each["before"] else _UNIT_OF.get(unit, unit)

@@ -36,7 +36,9 @@ DENIES = late_pattern(
 )
 LIGHT_VERBS = frozenset("放加吃喝用买打给坐走上来做发看开拍装请点留订选找住穿带碰动办弄去联系自己")
 """Verbs that say nothing about what is permitted, beside a noun of the prohibition."""
-LIGHT_WORDS = frozenset("use get order hire take have put go buy =call tell write change".split())
+LIGHT_WORDS = frozenset(
+    "use get order hire take have put go buy =call tell write change arrange plan".split()
+)
 LEADING = late_pattern(
     r"^(?:\W|(?:那|就|这|我们?的?|咱们?的?|老大说了?|等等|算了|不过|但是?|可是|刚才|目前|现在|(?i:but|so|well|sorry|actually|ok(?:ay)?|the|our|my|hmm|no)\b))+"
 )

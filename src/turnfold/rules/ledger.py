@@ -245,7 +245,8 @@ def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
     act = act_of(plain, language)
     return StandingRule(
         id=rule_id(text, seq=0, trust="user", at=0), text=text, kind=kind, seq=0, added=added,
-        act="renew" if act == "state" and is_weak_change(plain, language) else act, negative=is_negative(plain, language) and act != "permit",
+        act="renew" if act == "state" and is_weak_change(plain, language) else act,
+        negative=is_negative(plain, language) and act != "permit",
         scope=terms.scope[:24], value=terms.value[:12],
     )  # fmt: skip
 

@@ -68,7 +68,7 @@ _CONDITION = late_pattern(
     re.IGNORECASE,
 )
 _AFFIRMING_WORDS = late_pattern(
-    r"可以|能够?|[也都]行|行了|(?:^|\s)[^,，。\s]{1,4}说(?=[^,，。]{2})|没(?:问题|事|关系)|不介意|允许|解禁|无所谓|还是|直接|偶尔|随便|开始|刚才?|说过?|改(?:主意|变)了?|[两几一二三四五六七八九十\d]+\s?[个款份张瓶杯家位只台本束套间下]"
+    r"可以|能够?|[也都]行|行了|(?:^|\s)[^,，。\s]{1,4}说(?=[^,，。]{2})|没(?:问题|事|关系)|不介意|允许|解禁|无所谓|还是|考虑|接受|试试|直接|偶尔|随便|开始|刚才?|说过?|改(?:主意|变)了?|[两几一二三四五六七八九十\d]+\s?[个款份张瓶杯家位只台本束套间下]"
     r"|\b(?:ok(?:ay)?|fine|allowed|permitted|welcome|problem|possible|acceptable|ahead|free|now|again|with\s+me|by\s+me|actually|explained)\b",
     re.IGNORECASE,
 )
@@ -107,6 +107,8 @@ _WRONG = late_pattern(
     re.IGNORECASE,
 )
 _STATING = late_pattern("刚才?|那个|我们?|写|填|记|报|给|说|弄|搞|打")
+_SIDES = frozenset({"number", "name", "code", "=name", "=address", "=place", "号", "码"})
+"""Words for a side of a thing, which an earlier sentence may give without naming it: "the hotline is 555-0111"."""
 _RIGHT = late_pattern(
     r"(?:应该?是|其实是|正确的?是|改成|改为|是)(?P<zh>[^,，。]+)|\b(?:it's|it\s+is|should\s+(?:be|read)|should\s+have\s+been|make\s+it|is)\s+(?P<en>(?!not\b)[^,;]+)",
     re.IGNORECASE,
@@ -128,7 +130,7 @@ _SAID_TO_BE = late_pattern(
     re.IGNORECASE,
 )
 _FAILS = late_pattern(
-    r"没|不(?!错)|休|产假|装修|维修|退休|占|太|偏|满|有[点事些]|问题|到期|贵|慢|远|显|差|请假|离职|病|走了|来了|完了|缺|停|坏|涨价|普通|够|紧|回.{0,4}了|倒闭|调走|临时|出差"
+    r"没|不(?!错)|限|休|产假|装修|维修|退休|占|太|偏|满|有[点事些]|问题|到期|贵|慢|远|显|差|请假|离职|病|走了|来了|完了|缺|停|坏|涨价|普通|够|紧|回.{0,4}了|倒闭|调走|临时|出差"
     r"|\b(?:is|are|was|has|have|had|can't|cannot|won't|doesn't|didn't|don't|isn't|no|not|left|quit|shows?|got|too|never|lost|needs?|fell|costs?|moved|retired|broke)\b|'s\s+(?:full|off|out|gone|too|sick|ill)\b",
     re.IGNORECASE,
 )
@@ -139,7 +141,7 @@ _REFUSED = late_pattern(
 _NUMBER = late_pattern(r"\d[\d.,:]*")
 _GIVES_ZH = late_pattern(
     "^(?:所以|那就?|就|只能|只好|还是|以后|直接|都|我们?|咱们?|先)*(?P<verb>[改换挪调加减升降延推提]|从|用|走|住|找|订|看|选|刷|送|发|放|借|租|叫|请|定|去|坐|买|写|存|拿)(?![查问下完过了])(?:[成为到用至走住订看])?(?P<new>[^,，。]{1,24}?)(?:了|吧|好了?|就够|就行|也行)*$"
-    "|^(?:[^,，。]{1,8}?)(?:换成?|改成?|交给|由|请)(?P<who>[^,，。]{1,12}?)(?:吧|了|来)*$"
+    "|^(?P<what>[^,，。]{1,8}?)(?:换成?|改成?|交给|由|请)(?P<who>[^,，。]{1,12}?)(?:吧|了|来)*$"
 )
 _GIVES_EN = late_pattern(
     r"^\W*(?:(?:so|then|instead|let's|please|we'll|we|i'll|i|have\s+to|need\s+to|can\s+only|should|just|will|'ll|are|'re)\W+)*"
@@ -151,6 +153,15 @@ _GIVES_EN = late_pattern(
 _CHANGES_EN = late_pattern(
     r"\b(?:use|take|get|go\s+(?:with|for)|make\s+it|pick|choose|try|switch\s+to)\b", re.IGNORECASE
 )
+_PREDICATE = late_pattern(
+    r"\s*(?:['’]s\s+(?:full|off|out|gone|too|sick|ill|not|no|closed|sold|booked)\b|\W*(?:is|are|was|were|has|have|had|can|can't|cannot|will|won't"
+    r"|does|doesn't|do|don't|did|didn't|isn't|aren't|wasn't|left|quit|retired|moved|shows?|got|lost|needs?|costs?|broke|fell"
+    r"|closed|no\s+longer|never)\b)",
+    re.IGNORECASE,
+)
+"""Matches what follows the subject of a clause; "Bill's car" and "the green of the buttons" have another subject."""
+_COUNTED = late_pattern(r"(?P<what>(?:\s+[a-z]+){1,2}?)\s+(?:is|are|was|were|isn't|aren't|won't)\b")
+_VERB_EN = late_pattern(r"[A-Za-z]{3,}")
 _CHANGING = "改换挪调加减升降延推提用"
 _NO_NAME = late_pattern(
     r"\b(?:another|cheaper|better|bigger|smaller|nearer|other|new)\s+one\b|\bone\s+that\b|\bsomething\s+\w+|\bmake\s+it\s+(?:\w+er|more|less)\b|\b(?:find|look\s+for|get)\s+(?:a|an|another|some)\s+\w*er\b"
@@ -296,6 +307,8 @@ def corrects(later: str, earlier: str) -> bool:
             continue
         named = units_of(_STATING.sub(" ", wrong["zh"] or wrong["en"] or ""))
         named = named - {"got", "gave", "said"}
+        if named - _SIDES:
+            named -= _SIDES
         if named:
             return not only_in_first(named, units_of(earlier))
         return _resembles(right, earlier)
@@ -339,9 +352,8 @@ def _failing(clause: str, earlier: str) -> str:
         else:
             break
     after = plain[len(best) :]
-    if re.match("的(?![太没不偏满已卖])", after) or re.match(
-        r"['’]s\s+(?!full|off|out|gone|too|sick|ill|not|no\b)|\s+(?:of|in|for|on|at|and|or)\b",
-        after,
+    if re.match("的(?![太没不偏满已卖])", after) or (
+        plain.isascii() and not _PREDICATE.match(after)
     ):
         return ""  # MySQL 的连接数, "Bill's car", "the green of the buttons"
     if not (units_of(best) or any(map(str.isdigit, best)) or (len(best) == 1 and best in "SMLX")):
@@ -363,10 +375,27 @@ def _named_as_failing(clause: str, earlier: str) -> str:
 
 def _failing_amount(clause: str, earlier: str) -> str:
     """Return the amount of an earlier sentence that a clause says does not do: 重试 3 次不够."""
-    if not _FAILS.search(clause):
+    plain = LEADING.sub("", clause)
+    if not _FAILS.search(clause) or not _begins_with_the_same(plain, earlier):
         return ""
     there = {found[0] for found in _NUMBER.finditer(earlier)}
-    return next((found[0] for found in _NUMBER.finditer(clause) if found[0] in there), "")
+    amount = next((found for found in _NUMBER.finditer(clause) if found[0] in there), None)
+    if amount is None:
+        return ""
+    counted = _COUNTED.match(clause, amount.end())
+    if counted and only_in_first(units_of(counted["what"]), units_of(earlier)):
+        return ""  # "200 flyers are not enough" says nothing about 200 posters
+    return amount[0]
+
+
+def _begins_with_the_same(clause: str, earlier: str) -> bool:
+    """Return True if a clause begins with an amount, or with a word of an earlier sentence."""
+    found = _TOKEN.search(clause)
+    if found is None:
+        return False
+    if found[0].isascii():
+        return found[0][0].isdigit() or found[0].lower() in earlier.lower()
+    return bool(shared_beginning(clause, earlier))
 
 
 def _gives_another(clause: str, named: str, earlier: str) -> bool:
@@ -382,7 +411,9 @@ def _gives_another(clause: str, named: str, earlier: str) -> bool:
     found, told = _GIVES_EN.match(clause), _raw(clause)
     common = (told & _raw(earlier)) - _raw(named)
     if not found:
-        return len(common) > 1 and bool(told - _raw(earlier))
+        verb = _VERB_EN.match(earlier)
+        same = len(common) > 1 or (verb is not None and verb[0].lower() in common)
+        return same and bool(told - _raw(earlier))
     if found["who"] or common:
         return True
     return not is_head and _CHANGES_EN.search(clause) is not None
@@ -397,7 +428,7 @@ def _gives_in_chinese(clause: str, named: str, earlier: str, *, is_head: bool) -
     if not found or not (found["new"] or found["who"]):
         return False
     if found["who"]:
-        return True
+        return not only_in_first(units_of(found["what"]), units_of(earlier))
     if is_head and not named.isascii() and not _starts_with_value(earlier, named):
         return False  # what a sentence begins with is mostly its topic
     return bool(topic) or found["verb"] in _CHANGING or found["verb"] in earlier

@@ -366,7 +366,7 @@ _ATTRIBUTE = late_pattern(
     r"^\W*(?:(?:so|ok(?:ay)?|and|also|now|actually|final|new|update)\W+)*(?:(?:the|our|my|its)\s+)?"
     r"(?P<en>[\w' -]{2,30}?)"
     r"(?:\s+(?:is|are|was|will\s+be|has\s+been|becomes?|should\s+be)|'s|\s*[:=])\s+(?:now\s+|going\s+to\s+be\s+|set\s+to\s+|called\s+"
-    r"|renamed\s+to\s+)*(?P<facet>on|at|in|by|with)?\b"
+    r"|renamed\s+to\s+)*(?!(?:out|away|off|sick|ill|late|busy|travelling|traveling)\b|on\s+(?:leave|holiday|vacation)\b)(?P<facet>on|at|in|by|with)?\b"
     r"|^\W*(?:那|就|我们?的?|咱们?的?|新的?)*(?P<zh>[^,，。我你他她它这那是叫]{1,8}?)(?:现在|已经|也|就|最终|最后|还是)*"
     r"(?:是|叫|为|定在|定为|定成|设为|[:：])(?!不|否|因)",
     re.IGNORECASE,
