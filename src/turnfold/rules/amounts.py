@@ -83,6 +83,8 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
 
     Both name the same thing and the later one no other thing, and each has one value of the same class.
     """
+    if not amounts_of(later) or not amounts_of(earlier):
+        return 0.0
     stated = [
         each for each in clauses_of(earlier) if _BOUND.search(each) or not DENIES.search(each)
     ]

@@ -17,6 +17,7 @@ __all__ = (
     "clauses_of",
     "nouns_of",
     "only_in_first",
+    "share_words",
     "shared_beginning",
     "units_of",
 )
@@ -25,6 +26,8 @@ __all__ = (
 _MEASURES = frozenset("个条元块次份位万千台张件")
 LONGEST = 160
 """Most characters of a sentence that is looked at."""
+_STEM = 3
+_AMOUNT_OR_SIZE = late_pattern(r"\d+|\b[A-Z]{1,3}\b")
 _CLAUSE = late_pattern(
     r"[，；。！？：]\s*|[,;](?!\d)\s*|[.:!?](?=\s|$)\s*|\s+[-–—]+\s+|\s+(?:so|because|since|and|but)\s+",
     re.IGNORECASE,
@@ -44,7 +47,7 @@ LEADING = late_pattern(
 )
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=4096)
 def units_of(text: str) -> frozenset[str]:
     """Return the words (Chinese: single characters) and values that a text names."""
     terms = rule_terms(text)
@@ -55,7 +58,7 @@ def units_of(text: str) -> frozenset[str]:
     return frozenset((parts | set(terms.value)) - _MEASURES)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=4096)
 def nouns_of(text: str) -> frozenset[str]:
     """Return the words of a text, for Chinese pairs of characters and words with synonyms."""
     return frozenset(
@@ -65,9 +68,23 @@ def nouns_of(text: str) -> frozenset[str]:
     )
 
 
-def clauses_of(text: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def clauses_of(text: str) -> tuple[str, ...]:
     """Return the clauses of a sentence, without the signs between them."""
-    return [clause.strip() for clause in _CLAUSE.split(text[:LONGEST]) if clause and clause.strip()]
+    parts = _CLAUSE.split(text[:LONGEST])
+    return tuple(clause.strip() for clause in parts if clause and clause.strip())
+
+
+@lru_cache(maxsize=4096)
+def _keys(text: str) -> frozenset[str]:
+    """Return what two sentences about the same thing have in common: words by their beginnings, and amounts."""
+    words = {unit[:_STEM] if unit.isascii() else unit for unit in units_of(text)}
+    return frozenset(words) | frozenset(_AMOUNT_OR_SIZE.findall(text))
+
+
+def share_words(first: str, second: str) -> bool:
+    """Return True if two sentences have a word or an amount in common; others need no closer look."""
+    return not _keys(first).isdisjoint(_keys(second))
 
 
 def _alike(first: str, second: str) -> bool:

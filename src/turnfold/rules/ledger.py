@@ -22,7 +22,8 @@ from turnfold.rules.act_classifier import (
     only_cancels,
     reports_done,
 )
-from turnfold.rules.amounts import gives_anew
+from turnfold.rules.amounts import amounts_of, gives_anew
+from turnfold.rules.clauses import share_words
 from turnfold.rules.display import rank_rules
 from turnfold.rules.reports import completes, names_another
 from turnfold.rules.reversals import (
@@ -37,6 +38,7 @@ from turnfold.rules.reversals import (
     may_lift,
     names_no_value,
     releases,
+    speaks_of_once,
     takes_all_back,
     takes_the_place,
     touches_a_part,
@@ -300,12 +302,13 @@ def _said(rule: StandingRule, ledger: Mapping[str, StandingRule]) -> str:
 
 def _earlier(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
     """Return the active rules that the new rule can end: those said before it, and by the same author."""
+    is_once = speaks_of_once(rule.plain)
     return [
         each
         for each in active
         if each.trust == rule.trust
         and each.id != rule.continues
-        and not is_exception(rule.plain, each.plain)
+        and not (is_once and is_exception(rule.plain, each.plain))
         and (
             each.said_at < rule.said_at
             or (each.seq == rule.seq and rule.act not in ("state", "renew"))
@@ -337,11 +340,12 @@ def _undone(
     rule: StandingRule, said: str, mine: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces what they say."""
+    if takes_all_back(rule.plain):
+        return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
+    mine = [each for each in mine if share_words(said, each.plain)]
     certain = [each for each in _given_anew(rule, mine) if not touches_a_part(said, each.plain)]
     if not alters(said):
         return [(each, "superseded") for each in certain if _is_one(certain)]
-    if takes_all_back(rule.plain):
-        return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
     found = [each for each in mine if lifts(said, each.plain) and _denies(each)]
     found = found or [each for each in mine if corrects(said, each.plain)]
     if not found:
@@ -620,7 +624,9 @@ def _doubtful(
 ) -> tuple[str, ...]:
     """Return the ids of the rules, newest first, that a change may mean, where it is not certain that it does."""
     mine = [each for each in _earlier(rule, active) if each.id not in ended]
-    unsure = [each for each in mine if _may_undo(rule, said, each)] if rule.act != "keep" else []
+    unsure: list[StandingRule] = []
+    if rule.act not in ("state", "keep") or alters(said) or amounts_of(rule.plain):
+        unsure = [each for each in mine if _may_undo(rule, said, each)]
     if rule.act == "permit":  # "take the bus, don't drive", and later: "driving is fine after all"
         heads = {each.continues for each in active if each.id in ended and each.negative}
         unsure += [
@@ -646,14 +652,16 @@ def _doubtful(
 
 def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:
     """Return True if a sentence changes a part of an earlier one, or has a form that may undo it."""
+    if rule.act != "state" and (chooses_again(said, other.plain) or _is_another_day(rule, other)):
+        return True
+    if not share_words(said, other.plain) and _classes(rule).isdisjoint(_classes(other)):
+        return False
     if touches_a_part(said, other.plain):
         words = _words(other)
         near = common_terms(_words(rule), words) or len(words) <= _FEW
         return rule.act != "state" and bool(near and _contested(rule, other))
     given = gives_anew(rule.plain, other.plain, changes=rule.act != "state")
     if given == 1 or (given and not other.negative):
-        return True
-    if rule.act != "state" and (chooses_again(said, other.plain) or _is_another_day(rule, other)):
         return True
     if not alters(said):
         return False

@@ -42,6 +42,7 @@ __all__ = (
     "may_lift",
     "names_no_value",
     "releases",
+    "speaks_of_once",
     "takes_all_back",
     "takes_the_place",
     "touches_a_part",
@@ -541,9 +542,14 @@ def alters(text: str) -> bool:
     return _FAILS.search(text) is not None and len(clauses) > 1
 
 
+def speaks_of_once(text: str) -> bool:
+    """Return True if a sentence speaks of one occasion only: "this time", 破例."""
+    return _ONCE.search(text) is not None
+
+
 def is_exception(later: str, earlier: str) -> bool:
     """Return True if a sentence speaks of one occasion only, and an earlier one of every one: 这周的例会取消."""
-    return bool(_ONCE.search(later) and not _ONCE.search(earlier) and _ALWAYS.search(earlier))
+    return bool(speaks_of_once(later) and not _ONCE.search(earlier) and _ALWAYS.search(earlier))
 
 
 def names_no_value(text: str) -> bool:

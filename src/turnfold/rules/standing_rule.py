@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal
 
@@ -31,6 +32,11 @@ RuleTrust = Literal["user", "system"]
 
 LONGEST_RULE = 300
 """Most characters that the text of a rule may have."""
+
+
+@lru_cache(maxsize=4096)
+def _plain(text: str) -> str:
+    return plain_characters(text)
 
 
 class StandingRule(
@@ -90,7 +96,7 @@ class StandingRule(
     @property
     def plain(self) -> str:
         """The text in simplified characters and ASCII digits, by which it is compared with others."""
-        return plain_characters(self.text)
+        return _plain(self.text)
 
     @property
     def said_at(self) -> int:
