@@ -155,8 +155,9 @@ def test_rules_are_added_and_dropped_by_hand(memory: Memory) -> None:
     assert session.rules() == []
     with pytest.raises(NotFound, match="rules\\(\\) lists the active rules"):
         session.drop_rule(rule.id)
-    assert session.add_rule(rule.text) == rule
-    assert session.rules() == [rule], "what was dropped can be added again"
+    again = session.add_rule(rule.text)
+    assert (again.id, again.text) == (rule.id, rule.text)
+    assert session.rules() == [again], "what was dropped can be added again"
     with pytest.raises(InvalidOption, match="'banana' is not one of 'rule', 'prohibition'"):
         session.add_rule("x", kind="banana")  # pyright: ignore[reportArgumentType]
     with pytest.raises(
@@ -232,9 +233,9 @@ def test_a_fork_has_the_rules_as_of_its_entry_and_those_added_by_hand() -> None:
     session.add_rule("Be brief.")  # stores the ledger as of now
     early = session.fork(2, conversation="early")
     assert [rule.text for rule in early.rules()] == [
+        "The deadline is Friday.",
         added.text,
         "Be brief.",
-        "The deadline is Friday.",
     ]
     late = session.fork(conversation="late")
     assert late.rules() == session.rules()
@@ -263,7 +264,25 @@ def test_the_handle_reads_on_where_it_left_off_and_finds_what_others_stored() ->
     assert [rule.text for rule in second.rules()] == [SAID["en"]]
     added = first.add_rule("Be brief.")
     first.user(SAID["zh"])
-    assert [rule.text for rule in second.rules()] == [added.text, SAID["en"], SAID["zh"]]
+    assert [rule.text for rule in second.rules()] == [SAID["en"], added.text, SAID["zh"]]
+
+
+def test_a_rule_added_by_hand_ends_what_it_changes_and_is_shown_after_what_came_before() -> None:
+    session = Memory(MemoryStore(), model="gpt-4o", budget=SMALL).session("one")
+    session.user("Always answer in German.")
+    session.assistant("Gern.")
+    session.user("Never mail the client directly.")
+    session.assistant("Gut.")
+    added = session.add_rule("Always answer in English.")
+    assert session.rules()[-1] == added
+    assert [rule.text for rule in session.rules()] == [
+        "Never mail the client directly.",
+        added.text,
+    ]
+    [replaced] = [rule for rule in session.rules(ended=True) if rule.state == "superseded"]
+    assert (replaced.text, replaced.ended) == ("Always answer in German.", 4)
+    session.user("From now on answer in French.")
+    assert added not in session.rules(), "what the user says later wins"
 
 
 REAL = (

@@ -203,7 +203,11 @@ class RuleLedger:
             known = ", ".join(map(repr, get_args(RuleKind)))
             raise InvalidOption(f"kind={kind!r} is not one of {known}")
         await self.active()
-        rule = new_rule(clean, kind=kind)
+        rule = new_rule(clean, kind=kind, added=self.cache.head.seq)
+        same = [
+            each for each in self._note().rules if each.id == rule.id and each.state == "active"
+        ]
+        rule = msgspec.structs.replace(rule, added=same[0].added) if same else rule
 
         def added(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
             # A rule that was dropped before is added again.
@@ -211,7 +215,7 @@ class RuleLedger:
             return self._updated(others, [rule])
 
         await self._change(added)
-        return rule
+        return next((each for each in self._note().rules if each.id == rule.id), rule)
 
     async def drop(self, key: str) -> StandingRule:
         """End the active rule with this id, so that contexts no longer show it; raises `NotFound` if there is none."""
@@ -358,7 +362,12 @@ def rules_as_of(document: Document, upto: int) -> bytes:
     note = _decode(document)
     said = [rule for rule in note.rules if rule.seq <= upto]
     kept = [
-        msgspec.structs.replace(rule, state="active", ended=0) if rule.ended > upto else rule
+        msgspec.structs.replace(
+            rule,
+            added=min(rule.added, upto),
+            state="active" if rule.ended > upto else rule.state,
+            ended=0 if rule.ended > upto else rule.ended,
+        )
         for rule in said
     ]
     return msgspec.json.encode(RulesNote(upto=min(note.upto, upto), rules=tuple(kept)))

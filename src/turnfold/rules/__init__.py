@@ -5,7 +5,13 @@ from __future__ import annotations
 from turnfold.rules.act_classifier import likely_rule
 from turnfold.rules.display import render_rules, shown_rules
 from turnfold.rules.extract import extract_rules
-from turnfold.rules.ledger import LedgerChange, replacements, taken_back, update_ledger
+from turnfold.rules.ledger import (
+    LedgerChange,
+    new_rule,
+    replacements,
+    taken_back,
+    update_ledger,
+)
 from turnfold.rules.standing_rule import (
     LONGEST_RULE,
     RuleAct,
@@ -13,7 +19,6 @@ from turnfold.rules.standing_rule import (
     RuleState,
     RuleTrust,
     StandingRule,
-    new_rule,
 )
 
 __all__ = (

@@ -88,6 +88,17 @@ def kind_of(text: str, language: Language) -> RuleKind:
 
 
 _I = re.IGNORECASE
+_AMOUNT = r"[^,，。]{0,3}?(?:\d|[〇零一二两三四五六七八九十百千万半几周星每全])"
+_MOVED_TO = (
+    "(?:放宽|提高|降低|缩短|缩小|缩减|延长|压缩|扩大|增加|减少|推迟|提前|顺延|上调|下调|[加减放调提降升涨砍压缩延推增扩削挪])(?:到|至|成|为)"
+    + _AMOUNT
+)
+"""A verb of more, less, earlier or later, with the value from now on: 放宽到 40 万, 砍到 15 桌, 推到下周."""
+_RAISED_TO = (
+    r"\b(?:up|down|back|over)\s+to\s+(?:now\s+)?[$€£¥]?\d|\b(?:can|may|could|should|will|'ll)\s+(?:now\s+)?(?:go|be)\s+(?:up\s+|down\s+)?to\s+[$€£¥]?\d"
+    r"|\b(?:capped|limited|raised|lowered|cut|trimmed|reduced|increased|grown|grew|shrunk|dropped|fell|rose)\s+(?:\w+\s+)?(?:to|at)\s+[$€£¥]?\d"
+)
+"""The same in English: "we're down to 28", "it can go to 300", "capped at 2,500"."""
 _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
     "en": (
         (
@@ -122,7 +133,9 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
                 r"|\b(?:is|are|was|were)\s+(?:full|taken|leaving|enough|sold\s+out|booked\s+(?:out|up)|too\s+\w+)\b|\bcancell?ed\b|\bnew\s+\w+(?:\s+\w+)?(?::|\s+is\b)"
                 r"|\bmy\s+new\b|\bnot\s+\w+ing\b.*\bafter\s+all\b|\bafter\s+all\b|\boff\s+\w+(?:\s+\w+)?,|\bis\s+better\b"
                 r"|\bbetter\s+fit\b|\bdon't\b[^,]*,\s*(?:use|ship|send|take)\b|\bgot\s+room\b|\blet's\s+continue\s+in\b"
-                r"|\blonger\b|\bi\s+eat\b|\bstarted\s+a\s+new\b|\bwe\s+can\s+go\s+up\b|\bneed\b.*,\s*not\b",
+                r"|"
+                + _RAISED_TO
+                + r"|\blonger\b|\bi\s+eat\b|\bstarted\s+a\s+new\b|\bwe\s+can\s+go\s+up\b|\bneed\b.*,\s*not\b",
                 _I,
             ),
         ),
@@ -144,9 +157,12 @@ _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
         (
             "change",
             re.compile(
-                "改|换|不[^,，。]{0,12}了|不在.{1,8}了|还是.{1,20}(?:吧|好|，)|算了|推迟|推到|延到|延长|延期|挪|提前到|提到|迁|升级"
+                "改|换|跳槽|往[后前][推挪延移]|(?:提前|推迟|延后|延期|顺延)了?[,，]|"
+                + _MOVED_TO
+                + "|不[^,，。]{0,12}了|不在.{1,8}了|还是.{1,20}(?:吧|好|，)|算了"
+                "|推迟|推到|延到|延长|延期|挪|提前到|提到|迁|升级"
                 "|涨到|调[到成为]|砍到|加到|降到|不对|等等|不好意思|想了想|取消|(?:退|卖|满|没|弃|腻)了|离职|搬到|接手|变了|要走了"
-                "|不是.{1,12}(?:是|[，,]|$)|别(?:用|放|分|叫).{1,10}[，,].|重新|^新|新(?:日期|电话|地址|号)"
+                "|不是.{1,12}(?:是|[，,]|$)|别(?:用|放|分|叫).{1,10}[，,].|重新|^新的|新(?:日期|电话|地址|号)"
                 "|太[贵远吵小大慢晚早难忙].{0,3}[，,]|(?:订|坐|客)满了?|就够|什么.{1,4}都行|(?<![都也])不行[，,]|开始吃|收回|作废|更正"
             ),
         ),
@@ -221,7 +237,9 @@ _NEW_VALUE: dict[Language, re.Pattern[str]] = {
         _I,
     ),
     "zh": re.compile(
-        "(?:[改换变调挪延降涨升加减缩切推]|推迟|提前|延期|延长|放宽|提高|降低)(?:成|为|到|用|至|在)[^,，。了吧]"
+        "(?:[改换变调挪延降涨升加减缩切推]|推迟|提前|延期|延长|放宽|提高|降低)(?:成|为|到|用|至|在)[^,，。了吧]|"
+        + _MOVED_TO
+        + ""
         "|[改换](?:[用订买走发寄送坐住吃喝叫存从退签约放选穿看找按报给去]|(?=[A-Z]))(?!的|一下)[^,，。]"
         "|^(?:那|就|我|我们|咱们?|都|先|把)*换(?![了个成为到人一两几下班气])[^,，。]{2,6}吧?[。！!]?$"
         "|还是(?:先|就|都|走|改|换|直接)*(?:[用订选坐去走发寄送住吃喝放买叫要停装点写做在到按给找开穿拿约办寄付报]|部署|采用|安排)"

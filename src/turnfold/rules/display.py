@@ -188,7 +188,7 @@ def _sentences(rules: Sequence[StandingRule]) -> dict[str, list[StandingRule]]:
 
 
 def _order(rule: StandingRule) -> tuple[int, int]:
-    return rule.trust != "system", rule.seq
+    return rule.trust != "system", rule.said_at
 
 
 def rank_rules(

@@ -28,6 +28,7 @@ from turnfold.rules.act_classifier import (
     score,
 )
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
+from turnfold.rules.reversals import alters
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.standing_rule import (
     LONGEST_RULE,
@@ -751,7 +752,7 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
         if demand:
             yield _Part(0, len(text), language, _kind(demand, language), act)
             return
-        if reports_done(text, language) and not asks:
+        if (reports_done(text, language) or alters(plain_characters(text))) and not asks:
             yield _Part(0, len(text), language, "task", "done")
         return
     clauses = [] if act != "state" or kind else [*_clauses(text, language)]

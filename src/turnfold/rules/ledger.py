@@ -9,15 +9,41 @@ and of two that are shown the later one overrides. Rules of the system message a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.rules.act_classifier import is_negative, only_cancels
+from turnfold.rules.act_classifier import (
+    act_of,
+    is_negative,
+    is_weak_change,
+    only_cancels,
+    reports_done,
+)
+from turnfold.rules.amounts import amounts_of, gives_anew
+from turnfold.rules.clauses import share_words
 from turnfold.rules.display import rank_rules
-from turnfold.rules.standing_rule import RuleKind, RuleState, StandingRule
+from turnfold.rules.reports import completes, names_another
+from turnfold.rules.reversals import (
+    adopts,
+    affirms,
+    alters,
+    chooses_again,
+    corrects,
+    drops,
+    is_exception,
+    lifts,
+    may_lift,
+    names_no_value,
+    releases,
+    speaks_of_once,
+    takes_all_back,
+    takes_the_place,
+    touches_a_part,
+)
+from turnfold.rules.standing_rule import RuleKind, RuleState, StandingRule, rule_id
 from turnfold.rules.subjects import (
     begins_alike,
     common_terms,
@@ -28,10 +54,10 @@ from turnfold.rules.subjects import (
     same_frame,
     subject_of,
 )
-from turnfold.rules.topics import facets, without_values
-from turnfold.text import require_limit
+from turnfold.rules.topics import facets, rule_terms, without_values
+from turnfold.text import is_chinese, plain_characters, require_limit
 
-__all__ = ("LedgerChange", "replacements", "taken_back", "update_ledger")
+__all__ = ("LedgerChange", "new_rule", "replacements", "taken_back", "update_ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +93,10 @@ _MOST_DOUBTFUL = 2
 """Most rules that a change is shown with as those that it may replace."""
 _LONGEST_ABOUT = 80
 """Most characters of `StandingRule.about`."""
-_ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet"})
+_ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet", "@headcount"})
 """Attributes of a person that have one value at a time, so that a new value replaces the old one."""
+_PLAINLY_GIVEN = frozenset({"@name", "@home", "@address", "@headcount"})
+"""Those of them that a plain statement gives anew, without a word of change."""
 _LIMIT = late_pattern(
     r"\b(?:before|after|until|than|over|under|above|below|beyond|past|earlier|later|exceed\w*|within|up\s+to)\b"
     r"|超|以[上下内前后外]|之[前后]|[早晚少多高低大小长短]于",
@@ -97,6 +125,23 @@ _STOPS = late_pattern(
     re.IGNORECASE,
 )
 """Matches words that end something that was asked for."""
+_LONGEST_SAID = 300
+"""Most characters of a sentence whose clauses are read together."""
+_FEW = 2
+"""Most words of a rule that says little more than its values: 我要黑色的，XL 码."""
+_SUITS = frozenset(
+    "weekend good date day look works fine perfect suit saturday sunday =place 周末 日子 合适".split()
+)
+"""Words of a sentence that only says which day suits."""
+_REPORTS = ("task", "decision", "fact")
+"""Kinds that a report ("Marco got the NDA") may be mistaken for."""
+_LAID_DOWN = ("rule", "prohibition", "preference", "decision")
+"""Kinds that "forget all my rules" ends; it leaves open tasks and facts about the user."""
+_SIDE = late_pattern(
+    r"\W*(?:电话|手机号?|邮箱|微信号?|地址|价格|单价|号码)|\W*(?:phone|mobile|e-?mail|address|number|price)\b|[\W\d]+$",
+    re.IGNORECASE,
+)
+"""Matches a clause that only gives a side of what the clause before it names: "phone 555-0142"."""
 _MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
 _DATES = frozenset({"@day", "@date", "@month"})
 _NO_TOPIC = frozenset({"@number", "@reply", "@count"})
@@ -129,37 +174,83 @@ def update_ledger(
     added: list[str] = []
     ended: dict[str, None] = {}
     reports: set[str] = set()
-    for rule in new:
-        if rule.id in ledger or rule.id in reports:
+    new = [*new]
+    judged = {rule.id for rule in new if rule.act != "done"}
+    for each in new:
+        if each.id in ledger or each.id in reports:
             continue
-        active = [each for each in ledger.values() if each.state == "active"]
-        targets = _targets(rule, active)
-        targets += _going_on(targets, active)
+        active = [rule for rule in ledger.values() if rule.state == "active"]
+        said = _said(each, ledger)
+        rule, targets = _read(each, said, active, is_only_report=each.id not in judged)
+        targets += _going_on(rule, targets, active)
         for target, state in targets:
-            ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.seq)
+            ledger[target.id] = msgspec.structs.replace(target, state=state, ended=rule.said_at)
             ended[target.id] = None
         if rule.act == "done":
             # If the report closed a task, the same sentence is not added as a rule.
             reports.update([rule.id] if targets else [])
         else:
             linked = tuple(target.id for target, _ in targets)
-            doubtful = () if targets else _doubtful(rule, active)
+            doubtful = _doubtful(rule, said, active, linked)
             taken_back = bool(targets) and rule.act != "permit" and only_cancels(rule.plain)
             ledger[rule.id] = msgspec.structs.replace(
                 rule, kind=_kind(rule, targets), supersedes=linked, about=_about(rule, targets), may_replace=doubtful,
                 weak=rule.weak and not (linked or doubtful),
-                state="dropped" if taken_back else "active", ended=rule.seq if taken_back else 0,
+                state="dropped" if taken_back else "active", ended=rule.said_at if taken_back else 0,
             )  # fmt: skip
             added.append(rule.id)
     evicted = _evicted(list(ledger.values()), limit_tokens, count) if added else []
     for rule in evicted:
         del ledger[rule.id]
     return LedgerChange(
-        rules=tuple(sorted(ledger.values(), key=lambda rule: rule.seq)),
+        rules=tuple(sorted(ledger.values(), key=lambda rule: rule.said_at)),
         added=tuple(ledger[each] for each in added if each in ledger),
         ended=tuple(ledger[each] for each in ended if each in ledger),
         evicted=tuple(evicted),
     )
+
+
+def _read(
+    rule: StandingRule, said: str, active: Sequence[StandingRule], *, is_only_report: bool
+) -> tuple[StandingRule, list[tuple[StandingRule, RuleState]]]:
+    """Return a new rule with the act that it turns out to be, and the rules that it ends with their new states.
+
+    A sentence that is no rule by itself (`is_only_report`) is one if it undoes a rule, and what was taken for a rule is
+    a report if it completes a task.
+    """
+    targets = _targets(rule, said, active)
+    if rule.act == "done" and not targets and is_only_report:
+        targets = _undone(rule, said, _earlier(rule, active))
+        rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
+    elif rule.act == "state" and rule.kind in _REPORTS and not targets and not rule.negative:
+        targets = _completed(rule, _earlier(rule, active))
+        rule = msgspec.structs.replace(rule, act="done") if targets else rule
+    return _with_act(rule, said, targets), targets
+
+
+def _completed(
+    rule: StandingRule, mine: Sequence[StandingRule]
+) -> list[tuple[StandingRule, RuleState]]:
+    return [
+        (each, "done") for each in mine if each.kind == "task" and completes(rule.plain, each.plain)
+    ]
+
+
+def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
+    """Return a rule that the program adds and no message states; its `seq` is 0.
+
+    `added` is the log position at which it is added: it can end what was said before, and is ended by what comes later.
+    """
+    plain = plain_characters(text)
+    language = "zh" if is_chinese(plain) else "en"
+    terms = rule_terms(plain)
+    act = act_of(plain, language)
+    return StandingRule(
+        id=rule_id(text, seq=0, trust="user", at=0), text=text, kind=kind, seq=0, added=added,
+        act="renew" if act == "state" and is_weak_change(plain, language) else act,
+        negative=is_negative(plain, language) and act != "permit",
+        scope=terms.scope[:24], value=terms.value[:12],
+    )  # fmt: skip
 
 
 def replacements(rules: Iterable[StandingRule]) -> dict[str, StandingRule]:
@@ -180,7 +271,12 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
         after = later.get(rule.id)
         if rule.state != "superseded":
             found[rule.id] = rule.state == "dropped"
-        elif after is None or after.act != "state" or after.seq <= rule.seq or _moved(rule, after):
+        elif (
+            after is None
+            or after.act != "state"
+            or after.said_at < rule.said_at
+            or _moved(rule, after)
+        ):
             found[rule.id] = True
         else:
             found[rule.id] = found[after.id]
@@ -188,34 +284,130 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
 
 
 def _moved(rule: StandingRule, after: StandingRule) -> bool:
-    """Return True if both rules give an attribute of the user that has one value at a time, and not the same value."""
+    """Return True if the later rule gives another value, and surely of the same attribute or by the program's hand."""
+    if after.added:
+        return rule.value != after.value
     return not _ONE_AT_A_TIME.isdisjoint(rule.terms & after.terms) and not rule.terms <= after.terms
 
 
-def _targets(
-    rule: StandingRule, active: Sequence[StandingRule]
-) -> list[tuple[StandingRule, RuleState]]:
-    """Return the active rules that the new rule replaces, cancels or completes, each with its new state."""
-    mine = [
+def _said(rule: StandingRule, ledger: Mapping[str, StandingRule]) -> str:
+    """Return a rule with the clauses before it in its sentence, which may give the reason for it."""
+    text = rule.plain
+    head = ledger.get(rule.continues)
+    while head is not None and len(text) < _LONGEST_SAID:
+        text = f"{head.plain}{rule.joint or ', '}{text}"
+        rule, head = head, ledger.get(head.continues)
+    return plain_characters(rule.lead) + text
+
+
+def _earlier(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
+    """Return the active rules that the new rule can end: those said before it, and by the same author."""
+    is_once = speaks_of_once(rule.plain)
+    return [
         each
         for each in active
         if each.trust == rule.trust
         and each.id != rule.continues
-        and (each.seq < rule.seq or (each.seq == rule.seq and rule.act not in ("state", "renew")))
+        and not (is_once and is_exception(rule.plain, each.plain))
+        and (
+            each.said_at < rule.said_at
+            or (each.seq == rule.seq and rule.act not in ("state", "renew"))
+        )
     ]
+
+
+def _targets(
+    rule: StandingRule, said: str, active: Sequence[StandingRule]
+) -> list[tuple[StandingRule, RuleState]]:
+    """Return the active rules that the new rule replaces, cancels or completes, each with its new state."""
+    mine = _earlier(rule, active)
     if rule.act == "keep":
         return []
     if rule.act == "done":
+        if not reports_done(rule.plain, "zh") and not reports_done(rule.plain, "en"):
+            return _completed(rule, mine)
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
     found = [each for each in mine if _replaces(rule, each)]
-    if not found and rule.act != "state":
+    if not found and (undone := _undone(rule, said, mine)):
+        return undone
+    if not found and rule.act != "state" and not names_no_value(rule.plain):
         found = _meant(rule, mine)
     state: RuleState = "dropped" if rule.act == "cancel" else "superseded"
-    return [(each, state) for each in found]
+    return [(each, state) for each in found if not touches_a_part(rule.plain, each.plain)]
+
+
+def _undone(
+    rule: StandingRule, said: str, mine: Sequence[StandingRule]
+) -> list[tuple[StandingRule, RuleState]]:
+    """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces what they say."""
+    if takes_all_back(rule.plain):
+        return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
+    mine = [each for each in mine if share_words(said, each.plain)]
+    certain = [each for each in _given_anew(rule, mine) if not touches_a_part(said, each.plain)]
+    if not alters(said):
+        return [(each, "superseded") for each in certain if _is_one(certain)]
+    found = [each for each in mine if lifts(said, each.plain) and _denies(each)]
+    found = found or [each for each in mine if corrects(said, each.plain)]
+    if not found:
+        placed = [each for each in mine if takes_the_place(said, each.plain)]
+        found = placed if len(placed) == 1 else []
+    found = found or [each for each in mine if not each.negative and releases(said, each.plain)]
+    if not found and (
+        dropped := [each for each in mine if not _denies(each) and drops(said, each.plain)]
+    ):
+        tasks = [each for each in dropped if each.kind == "task"]
+        found = tasks or [each for each in dropped if each.kind != "fact" or not each.value]
+    found = found or (certain if _is_one(certain) else [])
+    return [(each, "superseded") for each in found if not touches_a_part(said, each.plain)]
+
+
+def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[StandingRule]:
+    """Return the rules of which a change gives another value."""
+    changes = rule.act in ("change", "renew", "permit", "done") or affirms(rule.plain)
+    return [
+        each
+        for each in mine
+        if (each.kind != "prohibition" or _LIMIT.search(each.plain))
+        and gives_anew(rule.plain, each.plain, changes=changes) == 1
+    ]
+
+
+def _is_one(rules: Sequence[StandingRule]) -> bool:
+    """Return True if a change can mean them all: there is one, or they are clauses of one sentence."""
+    first = rules[0].id if rules else ""
+    return bool(rules) and all(
+        each.continues in {first, *(rule.id for rule in rules)} for each in rules[1:]
+    )
+
+
+def _forbids_outright(rule: StandingRule) -> bool:
+    return not _LIMIT.search(rule.plain)
+
+
+def _denies(rule: StandingRule) -> bool:
+    return rule.negative or is_negative(rule.plain, "en") or is_negative(rule.plain, "zh")
+
+
+def _with_act(
+    rule: StandingRule, said: str, targets: Sequence[tuple[StandingRule, RuleState]]
+) -> StandingRule:
+    """Return a rule that says that it changes what it ends, even if no word of it alone shows that."""
+    if not targets or rule.act == "done" or not any(state != "done" for _, state in targets):
+        return rule
+    if affirms(said) and any(lifts(said, each.plain) for each, _ in targets):
+        kind = "rule" if rule.kind == "prohibition" else rule.kind
+        return msgspec.structs.replace(rule, act="permit", negative=False, kind=kind)
+    if rule.act in ("state", "renew") and any(
+        takes_the_place(said, each.plain) or corrects(said, each.plain) for each, _ in targets
+    ):
+        return msgspec.structs.replace(rule, act="change")
+    return rule
 
 
 def _going_on(
-    ended: Sequence[tuple[StandingRule, RuleState]], active: Sequence[StandingRule]
+    rule: StandingRule,
+    ended: Sequence[tuple[StandingRule, RuleState]],
+    active: Sequence[StandingRule],
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return the rules that only continue a rule that ends, such as "not in grey" after "the kettle in white".
 
@@ -229,11 +421,23 @@ def _going_on(
         if head is None or each.id in heads:
             continue
         sets_off = each.negative != head.negative and not each.terms.isdisjoint(head.terms)
-        if sets_off or is_fragment(each.plain):
+        if (
+            sets_off
+            or is_fragment(each.plain)
+            or _belongs(rule, each)
+            or (each.negative and adopts(rule.plain, each.plain))
+        ):
             state_of[each.id] = state_of[head.id]
             heads[each.id] = each  # what goes on with it ends too
             going.append((each, state_of[each.id]))
     return going
+
+
+def _belongs(rule: StandingRule, each: StandingRule) -> bool:
+    """Return True if a clause gives a side of what the clause before it names, which the new rule gives anew."""
+    return _SIDE.match(each.plain) is not None and (
+        bool(_contested(rule, each)) or not facets(rule.plain).isdisjoint(facets(each.plain))
+    )
 
 
 def _about(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> str:
@@ -279,6 +483,10 @@ def _is_done(rule: StandingRule, task: StandingRule) -> bool:
     """Return True if a report has enough terms in common with a task to close it."""
     if not _ONE_AT_A_TIME.isdisjoint(task.scope):
         return False  # "please call me Alexander" is no task
+    if completes(rule.plain, task.plain):
+        return True
+    if names_another(rule.plain, task.plain):
+        return False  # "I paid the water bill" leaves the rent to be paid
     about, told = parts_of(_words(task) or task.terms), parts_of(_words(rule) or rule.terms)
     common = common_terms(about, told)
     return bool(common) and (
@@ -293,12 +501,9 @@ def _similar(first: set[str], second: set[str]) -> float:
 
 def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if `rule` replaces `other`: restates it, contradicts it, or gives another value for its attribute."""
-    # "Never change my address" gives no other address.
-    one = (
-        _ONE_AT_A_TIME & set(rule.scope) & set(other.scope) if rule.kind != "prohibition" else None
-    )
+    one = _attributes(rule, other)
     if one and (one != frozenset({"@name"}) or rule.negative == other.negative):
-        return rule.act != "state" or not one.isdisjoint({"@name", "@home", "@address"})
+        return rule.act != "state" or not one.isdisjoint(_PLAINLY_GIVEN)
     words, others = _words(rule), _words(other)
     if rule.value == other.value and rule.negative == other.negative:
         same = rule.scope == other.scope and bool(words or rule.value)
@@ -321,8 +526,18 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
     if not words and not others:
         # "Reply in French", "answer in English": they have no words besides the values they set.
         return "@reply" in rule.scope and "@reply" in other.scope
-    own = _own(subject_of(rule.plain).topic, others)
+    own = _own(subject_of(rule.plain).topic, others) or _special(rule, other)
     return not own and _similar(words, others) >= _SAME_TOPIC
+
+
+def _attributes(rule: StandingRule, other: StandingRule) -> frozenset[str]:
+    """Return the attributes that both rules give and that have one value at a time."""
+    if rule.kind == "prohibition":
+        return frozenset()  # "never change my address" gives no other address
+    one = _ONE_AT_A_TIME.intersection(rule.scope, other.scope)
+    if _classes(rule) & _DATES and not _classes(other) & _DATES:
+        return one - {"@headcount"}  # who comes on one day
+    return one
 
 
 def _own(words: Iterable[str], others: Iterable[str]) -> set[str]:
@@ -331,12 +546,20 @@ def _own(words: Iterable[str], others: Iterable[str]) -> set[str]:
     return mine - common_terms(mine, parts_of(others))
 
 
+def _special(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if only the later rule names a day or a time, and not as its value: "Thursday's room is 505"."""
+    more = (_classes(rule) - _classes(other)) & (_MOMENTS | {"@daytime"})
+    return bool(more) and bool(_contested(rule, other) - more)
+
+
 def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
     """Return True if one of the rules forbids what the other asks for.
 
     A request without a word of change lifts a prohibition only if it is about exactly the same: "please order it, quote
     NH-4410" does not lift "never order anything without asking me first".
     """
+    if other.negative and affirms(rule.plain) and _forbids_outright(other):
+        return lifts(rule.plain, other.plain)
     words, others = _words(rule), _words(other)
     mine = parts_of(words) | named_things(rule.plain)
     theirs = parts_of(others) | named_things(other.plain)
@@ -396,8 +619,23 @@ def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingR
     return likely
 
 
-def _doubtful(rule: StandingRule, active: Sequence[StandingRule]) -> tuple[str, ...]:
+def _doubtful(
+    rule: StandingRule, said: str, active: Sequence[StandingRule], ended: Sequence[str]
+) -> tuple[str, ...]:
     """Return the ids of the rules, newest first, that a change may mean, where it is not certain that it does."""
+    mine = [each for each in _earlier(rule, active) if each.id not in ended]
+    unsure: list[StandingRule] = []
+    if rule.act not in ("state", "keep") or alters(said) or amounts_of(rule.plain):
+        unsure = [each for each in mine if _may_undo(rule, said, each)]
+    if rule.act == "permit":  # "take the bus, don't drive", and later: "driving is fine after all"
+        heads = {each.continues for each in active if each.id in ended and each.negative}
+        unsure += [
+            each for each in mine if each.id in heads and not each.negative and each not in unsure
+        ]
+    if unsure or ended:
+        return tuple(
+            each.id for each in sorted(unsure, key=lambda rule: -rule.seq)[:_MOST_DOUBTFUL]
+        )
     if rule.act != "change" or rule.negative or rule.continues:
         return ()
     likely = [
@@ -412,17 +650,48 @@ def _doubtful(rule: StandingRule, active: Sequence[StandingRule]) -> tuple[str, 
     return tuple(each.id for each in likely[:_MOST_DOUBTFUL])
 
 
+def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:
+    """Return True if a sentence changes a part of an earlier one, or has a form that may undo it."""
+    if rule.act != "state" and (chooses_again(said, other.plain) or _is_another_day(rule, other)):
+        return True
+    if not share_words(said, other.plain) and _classes(rule).isdisjoint(_classes(other)):
+        return False
+    if touches_a_part(said, other.plain):
+        words = _words(other)
+        near = common_terms(_words(rule), words) or len(words) <= _FEW
+        return rule.act != "state" and bool(near and _contested(rule, other))
+    given = gives_anew(rule.plain, other.plain, changes=rule.act != "state")
+    if given == 1 or (given and not other.negative):
+        return True
+    if not alters(said):
+        return False
+    if _denies(other) and may_lift(said, other.plain):
+        return True
+    return not other.negative and (takes_the_place(said, other.plain) or drops(said, other.plain))
+
+
+def _is_another_day(rule: StandingRule, other: StandingRule) -> bool:
+    """Return True if a rule names another date than an earlier one that says no more than that a date suits."""
+    dated = bool(_contested(rule, other) & (_DATES | {"@date"})) and not _DATES.isdisjoint(
+        _classes(other)
+    )
+    return dated and _words(other) <= _SUITS
+
+
 def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
     """Return True if a change may be one of the other rule: it names half of it, or nothing and that was said last."""
     sides, others = facets(rule.plain), facets(other.plain)
     if sides and others and sides.isdisjoint(others):
         return False
     if topic := parts_of(subject_of(rule.plain, changes=True).topic):
-        return _share(topic, parts_of(_words(other))) >= _HALF
+        pairs = {term for term in subject_of(rule.plain, changes=True).topic if len(term) > 1}
+        return _share(topic, parts_of(_words(other))) >= _HALF and bool(
+            common_terms(pairs, _words(other))
+        )
     if rule.value and not _contested(rule, other):
         return False
     gives = subject_of(other.plain).given or other.value
-    return bool(gives) and _is_recent(rule, other, active)
+    return bool(gives) and other.kind != "task" and _is_recent(rule, other, active)
 
 
 def _has_just_been_said(
@@ -441,15 +710,27 @@ def _has_just_been_said(
 
 
 def _is_recent(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
-    between = {each.seq for each in active if other.seq < each.seq < rule.seq}
-    return rule.seq - other.seq <= _RECENT_ENTRIES and len(between) < _RECENT_MESSAGES
+    between = {each.seq for each in active if other.said_at < each.seq < rule.said_at}
+    return rule.said_at - other.said_at <= _RECENT_ENTRIES and len(between) < _RECENT_MESSAGES
 
 
 def _aimed(rule: StandingRule, other: StandingRule) -> float:
     """Return a score for how likely a change ("actually", "instead") refers to the other rule; 0 if not at all."""
     contested = _contested(rule, other)
-    if rule.act == "permit" and not other.negative and not contested:
+    if rule.act == "permit" and (other.negative or not contested):
+        return _permitted(rule, other)
+    return _aimed_change(rule, other, contested)
+
+
+def _permitted(rule: StandingRule, other: StandingRule) -> float:
+    if not other.negative:
         return 0.0
+    if affirms(rule.plain) and _forbids_outright(other):
+        return 2.0 if lifts(rule.plain, other.plain) else 0.0
+    return _aimed_change(rule, other, _contested(rule, other))
+
+
+def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) -> float:
     sides, others = facets(rule.plain), facets(other.plain)
     if sides and others and sides.isdisjoint(others):
         return 0.0  # "send the desk to my office" does not change its colour

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal
 
@@ -17,7 +18,6 @@ __all__ = (
     "RuleState",
     "RuleTrust",
     "StandingRule",
-    "new_rule",
     "rule_id",
 )
 
@@ -34,6 +34,11 @@ LONGEST_RULE = 300
 """Most characters that the text of a rule may have."""
 
 
+@lru_cache(maxsize=4096)
+def _plain(text: str) -> str:
+    return plain_characters(text)
+
+
 class StandingRule(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
@@ -46,6 +51,8 @@ class StandingRule(
     kind: RuleKind
     seq: int
     """Seq (log position) of the message that states the rule; 0 if no message of the log does."""
+    added: int = 0
+    """Log position at which the program added a rule that no message states; 0 for all others."""
     trust: RuleTrust = "user"
     act: RuleAct = "state"
     negative: bool = False
@@ -89,7 +96,12 @@ class StandingRule(
     @property
     def plain(self) -> str:
         """The text in simplified characters and ASCII digits, by which it is compared with others."""
-        return plain_characters(self.text)
+        return _plain(self.text)
+
+    @property
+    def said_at(self) -> int:
+        """The log position from which the rule holds: that of its message, or where it was added."""
+        return self.seq or self.added
 
     @property
     def terms(self) -> frozenset[str]:
@@ -101,8 +113,3 @@ def rule_id(text: str, *, seq: int, trust: RuleTrust, at: int) -> str:
     """Return the id of the rule at character `at` of an entry; the same sentence of the same entry has the same id."""
     named = f"{trust}:{seq}:{at}:{text}"
     return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def new_rule(text: str, *, kind: RuleKind) -> StandingRule:
-    """Return a rule that the program adds and no message states; its `seq` is 0."""
-    return StandingRule(id=rule_id(text, seq=0, trust="user", at=0), text=text, kind=kind, seq=0)

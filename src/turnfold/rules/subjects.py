@@ -27,6 +27,7 @@ __all__ = (
     "parts_of",
     "same_frame",
     "subject_of",
+    "without_frame",
 )
 
 
@@ -82,7 +83,7 @@ _FRAME = late_pattern(
     r"|switch(?:ed|ing)?|replaced?|renamed?|migrated?|upgraded?|taken?|taking|took|went|ended|choos\w+|chosen?|thoughts?|rethink"
     r"|fit|room|enough|fine|okay|allowed|permitted|welcome|again|anymore|rule|thing|restriction|instead|rather|earlier|later|longer"
     r"|higher|shorter|these|days|lately|starting|week|month|year|today|tomorrow|tonight|date|hour|default|general|down|up)\b"
-    r"|太[贵远吵小大慢晚早难忙]|偶尔|经常|有时|现在|新的?|计划|变了|变更|更正|调整|时间|日期|推迟|顺延|延期|延长|提前|提到|挪|换人|改|换|降|提高|涨|砍|加到|升级|迁|重新|一下|主意|想法|想了?想|算了|对了|不好意思"
+    r"|放宽|[减放压砍增扩削缩]到|就?够了?|而已|往[后前][推挪延移]|太[贵远吵小大慢晚早难忙]|偶尔|经常|有时|现在|新的?|计划|变了|变更|更正|调整|时间|日期|推迟|顺延|延期|延长|提前|提到|挪|换人|改|换|降|提高|涨|砍|加到|升级|迁|重新|一下|主意|想法|想了?想|算了|对了|不好意思"
     r"|待办|备注|注意|开始|上个?月|上周末?|下个?月|下周|这周|本周|明天|今天|后天|最后|决定|允许|可以|没问题|取消|作废|收回|规定|规则|都?行|放|更新",
     re.IGNORECASE,
 )
@@ -214,6 +215,11 @@ def subject_of(text: str, *, changes: bool = False) -> Subject:
     return Subject(frozenset(topic - left - given), frozenset(given - left), frozenset(left))
 
 
+def without_frame(text: str) -> str:
+    """Return a text without the words of a change that say nothing about its subject: "raise", 推迟, 可以."""
+    return _FRAME.sub(" ", text)
+
+
 def begins_alike(text: str, other: str) -> frozenset[str]:
     """Return the terms of the words with which both sentences begin: their subject, if it is the same."""
     first, second = (_BEGINNING.sub("", each) for each in (text, other))
@@ -283,7 +289,7 @@ _THINGS = frozenset({"@transport", "@drink", "@milk", "@seat", "@phone"})
 """Classes whose values are things with sides of their own."""
 _LONGEST_SLOT = 6
 """Most characters, or English words, of the value in a sentence that another one repeats with another value."""
-_MEASURES = frozenset("个条元块点号次小分份名位万千")
+_MEASURES = frozenset("个条元块点号次小分份名位万千天周月年")
 """Words of number that say nothing about what is counted."""
 
 
@@ -308,6 +314,8 @@ def is_fragment(text: str) -> bool:
     """Return True if a clause only continues the one before it and cannot stand alone: "capped at 10", 橡木色."""
     plain = text.strip().rstrip("。.!！")
     if plain.isascii():
+        if plain and len(plain.split()) == 1:
+            return True
         return _FRAGMENT.match(plain) is not None
     if _WHATEVER.match(plain):
         return True

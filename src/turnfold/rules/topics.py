@@ -16,7 +16,7 @@ from typing import NamedTuple
 from turnfold._lazy_loading import late_pattern
 from turnfold.text import RUN, is_cjk, plain_text, terms_of_words
 
-__all__ = ("Terms", "facets", "rule_terms", "without_values")
+__all__ = ("Terms", "class_values", "facets", "rule_terms", "without_values")
 
 
 class Terms(NamedTuple):
@@ -171,10 +171,11 @@ ci jenkins github_actions|actions gitlab circleci travis
 payment stripe adyen paypal 支付宝 微信支付
 editor vim|neovim emacs vscode helix intellij
 transport train|trains|rail|火车|高铁|动车
-transport plane|fly|flying|flight|flights|飞机|机票|航班 bus|大巴|公交 car|drive|driving|开车
+transport plane|fly|flying|flight|flights|飞机|机票|航班 bus|大巴|公交 car|drive|driving|开车|自驾
 transport ferry|轮渡 bike|cycling|骑车
 carrier ups dhl dpd fedex 顺丰 京东快递 maersk
 milk oat_milk|燕麦奶 soy|豆奶 cow's_milk|牛奶
+cabin economy|经济舱 business_class|商务舱 first_class|头等舱
 seat window|靠窗 aisle|过道
 place left|左边 right|右边 top|上面 bottom|底部
 drink tea|茶 coffee|咖啡
@@ -316,7 +317,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "@home",
         re.compile(
             r"\b(?:i|we)(?:'m|'re|'ve)?\s+(?:just\s+|now\s+|currently\s+)?(?:live|living|based|moved\s+to|relocated)\b(?!\s+(?:on|with|alone))"
-            r"|^moved\s+to|我(?:们)?(?:家|现在|上个?月|上周末?|最近|已经|刚)*(?:住在?(?!.{0,3}[楼层])|搬到|搬去|定居)|^上周末?搬|(?<!老)家在"
+            r"|^moved\s+to|我(?:们)?(?:家|现在|上个?月|上周末?|最近|已经|刚)*(?:住在?(?!.{0,3}[楼层])|搬到|搬去|定居)|^(?:上(?:个?月|周末?|半?年)|去年|年初|前阵子|最近|昨天|刚)?(?:刚|就|已经)?搬(?:到|去|来)|(?<!老)家在"
             r"|^我们?(?![^,，。]{0,3}[妈爸女儿姐哥弟妹姑叔婆公同朋老])[^,，。]{0,8}[,，](?:我们?)?(?:现在|目前|已经)*(?:住|搬)(?![院店])|^(?:现在|目前)(?:我们?)?住(?![院店])",
             re.IGNORECASE,
         ),
@@ -324,7 +325,7 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "@job",
         re.compile(
-            r"\bi\s+(?:\w+\s+)?work\s+(?:at|for)\b|\bjob\s+at\b|\bi(?:'m|\s+am)\s+at\s+[A-Z]\w+\s+now|\bi\s+(?:left|joined|quit)\s+[A-Z]"
+            r"\bi\s+(?:\w+\s+)?work\s+(?:at|for)\b|\bjob\s+at\b|\bi(?:'m|\s+am)\s+at\s+[A-Z]\w+\s+now|\bi\s+(?:left|joined|quit)\s+[A-Z]|\bi(?:'ve|\s+have)?\s+(?:just\s+)?(?:started|got)\s+(?:a\s+)?(?:new\s+)?(?:job\s+|work\s+)?(?:at|with)\s+[A-Z]"
             r"|我.{0,4}在.{1,10}(?:工作|上班|任职)|离职|跳槽|换工作|入职|^我[^,，。]{0,4}(?:调|转|跳)[到去][^,，。]{1,10}(?:工作|上班|任职)",
             re.IGNORECASE,
         ),
@@ -348,6 +349,14 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
             re.IGNORECASE,
         ),
     ),
+    (
+        "@headcount",
+        re.compile(
+            r"^(?!.*(?:[今明后]天|开会|今晚|明晚|这次|房间|一间|每))(?:.{0,40})(?:一共|总共|共|来的|人数|就|只有|还是|变成)(?:是|有|就|我们|来|去|剩)*[^,，。\d]{0,3}(?:\d+|[两三四五六七八九十]+)\s?个?人(?=[,，。！!了吧]|$)"
+            r"|\b(?:we're|we\s+are|we\s+have|there\s+(?:are|will\s+be)|we'll\s+be)\s+(?:now\s+|only\s+|down\s+to\s+|up\s+to\s+|about\s+)*\d+\s+(?:people|guests|persons|participants|attendees|of\s+us)\b",
+            re.IGNORECASE,
+        ),
+    ),
     ("@favorite", re.compile(r"\bfavou?rite\b|\bfave?\b|最喜欢|最爱", re.IGNORECASE)),
 )
 """Attributes of a person that a sentence names by its form, in different words: "I live in Oslo", "I moved to Rome"."""
@@ -356,8 +365,8 @@ _TAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
 _ATTRIBUTE = late_pattern(
     r"^\W*(?:(?:so|ok(?:ay)?|and|also|now|actually|final|new|update)\W+)*(?:(?:the|our|my|its)\s+)?"
     r"(?P<en>[\w' -]{2,30}?)"
-    r"(?:\s+(?:is|are|was|will\s+be|has\s+been|becomes?)|'s|\s*[:=])\s+(?:now\s+|going\s+to\s+be\s+|set\s+to\s+|called\s+"
-    r"|renamed\s+to\s+)*(?P<facet>on|at|in|by|with)?\b"
+    r"(?:\s+(?:is|are|was|will\s+be|has\s+been|becomes?|should\s+be)|'s|\s*[:=])\s+(?:now\s+|going\s+to\s+be\s+|set\s+to\s+|called\s+"
+    r"|renamed\s+to\s+)*(?!(?:out|away|off|sick|ill|late|busy|travelling|traveling)\b|on\s+(?:leave|holiday|vacation)\b)(?P<facet>on|at|in|by|with)?\b"
     r"|^\W*(?:那|就|我们?的?|咱们?的?|新的?)*(?P<zh>[^,，。我你他她它这那是叫]{1,8}?)(?:现在|已经|也|就|最终|最后|还是)*"
     r"(?:是|叫|为|定在|定为|定成|设为|[:：])(?!不|否|因)",
     re.IGNORECASE,
@@ -371,6 +380,16 @@ def _attribute(text: str) -> str:
         return ""
     named = sorted({about for about, _ in _pairs(found["en"] or found["zh"]) if about})
     return f"@is:{'+'.join(named)}:{(found['facet'] or '').lower()}" if named else ""
+
+
+@lru_cache(maxsize=1024)
+def class_values(text: str) -> dict[str, frozenset[str]]:
+    """Return the values that a text names, by class: {"@color": {"red"}}."""
+    found: dict[str, set[str]] = {}
+    for about, given in _pairs(text):
+        if about and given and not given[0].isdigit():
+            found.setdefault(about, set()).add(given)
+    return {name: frozenset(values) for name, values in found.items()}
 
 
 def rule_terms(text: str) -> Terms:
