@@ -6,6 +6,7 @@ from turnfold.rules.act_classifier import likely_rule
 from turnfold.rules.display import render_rules, shown_rules
 from turnfold.rules.extract import extract_rules
 from turnfold.rules.ledger import LedgerChange, replacements, taken_back, update_ledger
+from turnfold.rules.overrides import Overrides, overrides_of
 from turnfold.rules.standing_rule import (
     LONGEST_RULE,
     RuleAct,
@@ -19,6 +20,7 @@ from turnfold.rules.standing_rule import (
 __all__ = (
     "LONGEST_RULE",
     "LedgerChange",
+    "Overrides",
     "RuleAct",
     "RuleKind",
     "RuleState",
@@ -27,6 +29,7 @@ __all__ = (
     "extract_rules",
     "likely_rule",
     "new_rule",
+    "overrides_of",
     "render_rules",
     "replacements",
     "shown_rules",
