@@ -14,10 +14,10 @@ from tests.cli.seeded import LONG, SHORT, invoke, invoke_json, seed
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = (
-    "method budget calls usable over_budget folds rules_kept atoms_kept coverage recall_at_5 precision_at_5 "
-    "kept_prefix budget_used price_per_call points refused"
+    "method budget calls usable over_budget folds rules_kept stale_rules atoms_kept coverage "
+    "recall_at_5 precision_at_5 kept_prefix budget_used price_per_call points refused"
 ).split()
-POINT = "conversation folds seq rules rules_kept atoms atoms_kept".split()
+POINT = "conversation folds seq rules rules_kept replaced stale_rules atoms atoms_kept".split()
 SET: dict[str, Any] = {
     "conversation_id": "gate-门",
     "messages": [
@@ -142,15 +142,17 @@ def test_conversations_without_an_answer_are_not_found(tmp_path: Path) -> None:
     assert "没有可评测的内容" in invoke(["eval", str(path)], TURNFOLD_LANG="zh").stderr
 
 
-@pytest.mark.parametrize(("width", "tables"), [(130, 1), (80, 2), (50, 3)])
-def test_every_column_is_shown_whatever_the_width(store: str, width: int, tables: int) -> None:
+@pytest.mark.parametrize(("width", "tables", "bars"), [(130, 1, 1), (80, 2, 2), (50, 4, 3)])
+def test_every_column_is_shown_whatever_the_width(
+    store: str, width: int, tables: int, bars: int
+) -> None:
     shown = invoke(["eval", "ware", "--budget", "900", "--store", store], width=width).stdout
     heads = [line.split() for line in shown.splitlines() if line.startswith("method")]
     heads = [head for head in heads if "from" not in head]
     assert len(heads) == tables
-    names = "rules atoms evidence R@5 P@5 usable folds prefix used per call".split()
+    names = "rules stale atoms evidence R@5 P@5 usable folds prefix used per call".split()
     assert [name for head in heads for name in head[2:]] == names
-    assert shown.count("turnfold  ") == tables + (2 if width == 50 else 1)
+    assert shown.count("turnfold  ") == tables + bars
     assert "…" not in shown
 
 

@@ -39,7 +39,8 @@ __all__ = (
 _BASELINES = ("recency", "bm25")
 _MOST_BARS = 24
 _HEADS = (
-    "method", "budget", "rules", "atoms", "evidence", "R@5", "P@5", "usable", "folds", "prefix", "used", "per call",
+    "method", "budget", "rules", "stale", "atoms", "evidence", "R@5", "P@5", "usable", "folds", "prefix", "used",
+    "per call",
 )  # fmt: skip
 """Column headings: the row's method and budget, what contexts hold, then the calls; split on a narrow terminal."""
 _KEYS = 2
@@ -164,6 +165,7 @@ def _draw(found: Evaluation, console: Console) -> Iterator[RenderableType]:
         yield Text(f"{label('left out')}{colon()}{printable(each)}", "yellow", overflow="fold")
     yield Text(_notes(found), "dim", overflow="fold")
     about = label(
+        "stale: replaced rules that calls still send without what replaced them, lower is better; "
         "atoms: names, numbers and dates of folded entries that calls still send; R@5, P@5: share of the evidence "
         "among the first five recalled entries, and of them that are evidence"
     )
@@ -171,7 +173,14 @@ def _draw(found: Evaluation, console: Console) -> Iterator[RenderableType]:
 
 
 def _cells(row: EvaluationRow) -> list[str]:
-    shares = (row.rules_kept, row.atoms_kept, row.coverage, row.recall_at_5, row.precision_at_5)
+    shares = (
+        row.rules_kept,
+        row.stale_rules,
+        row.atoms_kept,
+        row.coverage,
+        row.recall_at_5,
+        row.precision_at_5,
+    )
     later = (row.kept_prefix, row.budget_used)
     return [
         row.method,
@@ -187,16 +196,23 @@ def _cells(row: EvaluationRow) -> list[str]:
 def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
     """Draw bars of the shares of rules and atoms (hard facts) that calls still send, from fold to fold."""
     plain = is_plain(console)
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[tuple[str, str, str, str, str]] = []
     for row in found.rows:
         points = sorted(row.points, key=lambda point: point.seq)
         rules = _bars([(point.rules_kept, point.rules) for point in points], plain=plain)
+        stale = _bars([(point.stale_rules, point.replaced) for point in points], plain=plain)
         atoms = _bars([(point.atoms_kept, point.atoms) for point in points], plain=plain)
         if points:
-            rows.append((row.method, f"{row.budget:,}", rules, atoms))
+            rows.append((row.method, f"{row.budget:,}", rules, stale, atoms))
     if rows:
         yield Text()
-        heads = ("method", "budget", "rules from fold to fold", "atoms from fold to fold")
+        heads = (
+            "method",
+            "budget",
+            "rules from fold to fold",
+            "stale from fold to fold",
+            "atoms from fold to fold",
+        )
         yield from tables(console, heads, rows, keys=_KEYS)
 
 

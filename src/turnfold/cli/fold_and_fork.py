@@ -13,6 +13,7 @@ from turnfold.cli.labels import known_label, label, with_singulars
 from turnfold.cli.output import as_json, make_console, printable
 from turnfold.cli.store import open_session
 from turnfold.errors import NotFound
+from turnfold.inspect import fidelity_of_all
 from turnfold.records import Checkpoint
 
 __all__ = (
@@ -27,6 +28,10 @@ __all__ = (
     "show_fold",
     "show_fork",
 )
+
+
+_MOST_CHECKED = 2_000
+"""Most entries whose facts are read to say how many of them a summary states; they take about a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,8 @@ class ListedCheckpoints:
     checkpoints: list[Checkpoint]
     dropped: bool
     """True if the listed checkpoints are dropped ones."""
+    fidelity_of_all: float | None = None
+    """Share of the facts of all entries the newest checkpoint covers; None for dropped ones and for long logs."""
 
 
 def read_summary(given: str | None) -> str | None:
@@ -109,7 +116,12 @@ def list_checkpoints(
             gone = at.session.drop_checkpoint(drop)
             return ListedCheckpoints(session=at.session.id, checkpoints=gone, dropped=True)
         found = at.session.checkpoints(dropped=dropped)
-        return ListedCheckpoints(session=at.session.id, checkpoints=found, dropped=dropped)
+        total = None
+        if found and not dropped and found[-1].upto <= _MOST_CHECKED:
+            total = fidelity_of_all(found[-1], at.session.history(limit=found[-1].upto))
+        return ListedCheckpoints(
+            session=at.session.id, checkpoints=found, dropped=dropped, fidelity_of_all=total
+        )
 
 
 def show_checkpoints(listed: ListedCheckpoints, *, json: bool) -> None:
@@ -123,13 +135,16 @@ def show_checkpoints(listed: ListedCheckpoints, *, json: bool) -> None:
     for each in listed.checkpoints:
         if listed.dropped:
             console.print(label("dropped; later contexts leave it out:"))
-        _print_checkpoint(console, each)
+        newest = each is listed.checkpoints[-1]
+        _print_checkpoint(console, each, listed.fidelity_of_all if newest else None)
     if listed.checkpoints:
         _print_legend(console)
 
 
-def _print_checkpoint(console: Console, checkpoint: Checkpoint) -> None:
-    text = label("checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}")
+def _print_checkpoint(console: Console, checkpoint: Checkpoint, total: float | None = None) -> None:
+    text = label(
+        "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%} of what this fold read, trust {trust}"
+    )
     text = text.format(
         id=printable(checkpoint.id),
         upto=checkpoint.upto,
@@ -137,12 +152,16 @@ def _print_checkpoint(console: Console, checkpoint: Checkpoint) -> None:
         trust=known_label(printable(checkpoint.trust)),
     )
     console.print(Text(text, "bold"))
+    if total is not None:
+        every = label("fidelity {fidelity:.0%} of all entries it covers; recall finds the rest")
+        console.print(Text(every.format(fidelity=total), "bold"))
     console.print(Text("\n".join(printable(line) for line in checkpoint.text.splitlines())))
 
 
 def _print_legend(console: Console) -> None:
     text = label(
-        "fidelity: share of the names, numbers and dates of the folded entries that the summary still has; "
+        "fidelity: share of the names, numbers and dates that the summary has, of what its fold read: the entries that "
+        "are new in it and the summary before it; "
         "trust: the least trusted author among them"
     )
     console.print(Text(text, "dim", overflow="fold"))

@@ -134,6 +134,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "role": "角色",
     "rule": "规则",
     "rules": "规则",
+    "stale": "过时",
     "section": "部分",
     "sections": "各部分",
     "sent": "已发送",
@@ -264,8 +265,12 @@ _SENTENCES: Final = (
         "没有可折叠的内容：只有需要保留的轮次（见 --keep-turns）",
     ),
     (
-        "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%}, trust {trust}",
-        "检查点 {id}：到第 {upto:,} 条记录，保真度 {fidelity:.0%}，来源 {trust}",
+        "checkpoint {id}: up to entry {upto:,}, fidelity {fidelity:.0%} of what this fold read, trust {trust}",
+        "检查点 {id}：到第 {upto:,} 条记录，对本次折叠所读内容的保真度 {fidelity:.0%}，来源 {trust}",
+    ),
+    (
+        "fidelity {fidelity:.0%} of all entries it covers; recall finds the rest",
+        "对其覆盖的全部记录，保真度 {fidelity:.0%}；其余的可以召回",
     ),
     (
         "{shown:,} of {total:,} entries; -n and --after show others, --full whole messages",
@@ -281,17 +286,19 @@ _SENTENCES: Final = (
     ),
     (
         (
-            "fidelity: share of the names, numbers and dates of the folded entries that the summary still has; "
+            "fidelity: share of the names, numbers and dates that the summary has, of what its fold read: the entries "
+            "that are new in it and the summary before it; "
             "trust: the least trusted author among them"
         ),
-        "保真度：摘要中仍有多少被折叠记录里的名称、数字和日期；来源：这些记录中最不可信的作者",
+        "保真度：折叠所读的内容（新折叠的记录和上一份摘要）中的名称、数字和日期，摘要里还有多少；来源：这些记录中最不可信的作者",
     ),
     (
         (
+            "stale: replaced rules that calls still send without what replaced them, lower is better; "
             "atoms: names, numbers and dates of folded entries that calls still send; R@5, P@5: share of the evidence "
             "among the first five recalled entries, and of them that are evidence"
         ),
-        "要素：调用仍会发送的、被折叠记录里的名称、数字和日期；R@5：前五条召回记录包含了多少依据；P@5：其中多少是依据",
+        "过时：已被取代、调用却仍在发送而不带新说法的规则，越低越好；要素：调用仍会发送的、被折叠记录里的名称、数字和日期；R@5：前五条召回记录包含了多少依据；P@5：其中多少是依据",
     ),
     (
         (
@@ -374,6 +381,7 @@ _SENTENCES: Final = (
         "{conversations:,} 个会话，{entries:,} 条记录，{questions:,} 个问题",
     ),
     ("rules from fold to fold", "规则（逐次折叠）"),
+    ("stale from fold to fold", "过时规则（逐次折叠）"),
     ("atoms from fold to fold", "要素（逐次折叠）"),
     ("{method} at {budget:,} refused: {reason}", "{method}（预算 {budget:,}）拒绝：{reason}"),
     ("rules: given in the data set", "规则：数据集给出的"),

@@ -31,6 +31,7 @@ __all__ = (
     "rules_in",
     "shared_tokens",
     "spread",
+    "stale_rules_in",
 )
 
 
@@ -108,6 +109,18 @@ def rules_in(sent: Sequence[Message], rules: Iterable[str]) -> int:
     """Return how many of the rules the sent messages contain, word for word."""
     text = normal_space(context_text(sent))
     return sum(normal_space(rule) in text for rule in rules)
+
+
+def stale_rules_in(sent: Sequence[Message], replaced: Iterable[tuple[str, Sequence[str]]]) -> int:
+    """Return how many replaced rules the sent messages contain without the words that replaced them.
+
+    `replaced` are pairs of the old rule, and the texts of which one is enough to tell that it no longer holds.
+    """
+    text = normal_space(context_text(sent))
+    return sum(
+        normal_space(old) in text and not any(normal_space(new) in text for new in later if new)
+        for old, later in replaced
+    )
 
 
 class AtomIndex:

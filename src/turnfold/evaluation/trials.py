@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from importlib.resources import files
 from itertools import chain, count, takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,7 @@ from turnfold.evaluation.measures import (
     rules_in,
     shared_tokens,
     spread,
+    stale_rules_in,
 )
 from turnfold.evaluation.peers import (
     Bm25Peer,
@@ -47,6 +48,7 @@ from turnfold.evaluation.peers import (
 )
 from turnfold.memory import Memory
 from turnfold.records import Message, assistant, user
+from turnfold.rules import StandingRule
 from turnfold.tokens import PriceTable, TokenCounter, cautious_counter, counter_for
 
 __all__ = (
@@ -97,6 +99,21 @@ class EvalConversation:
         """Return the texts of `rules` that are in force after the first `seq` messages."""
         return tuple(
             rule.text for rule in self.rules or () if rule.seq <= seq and not 0 < rule.until <= seq
+        )
+
+    def replaced_at(self, seq: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return the `rules` that ended in the first `seq` messages, each with the texts that tell so."""
+        rules = self.rules or ()
+        return tuple(
+            (
+                rule.text,
+                (
+                    self.messages[rule.until - 1].text,
+                    *(new.text for new in rules if new.seq == rule.until),
+                ),
+            )
+            for rule in rules
+            if 0 < rule.until <= seq
         )
 
 
@@ -245,6 +262,10 @@ class FoldPoint:
     """Number of messages in the log when the call was made."""
     rules: int
     rules_kept: int
+    replaced: int
+    """Rules that the user replaced or took back before this call."""
+    stale_rules: int
+    """Of those, the ones that the call sends word for word, and not what replaced them."""
     atoms: int
     atoms_kept: int
 
@@ -277,6 +298,8 @@ class EvaluationRow:
     folds: int
     rules_kept: float | None
     """Share of the rules in force that a call sends word for word, once the log does not fit the budget."""
+    stale_rules: float | None
+    """Share of the replaced rules that a call sends word for word without what replaced them; lower is better."""
     atoms_kept: float | None
     coverage: float | None
     """Mean share of a question's evidence that is in the context."""
@@ -311,6 +334,14 @@ class Evaluation:
     """Ids of the conversations that were skipped, because they have neither an answer nor a question."""
 
 
+class _RulesAt(NamedTuple):
+    """The user's rules when a call was made."""
+
+    in_force: tuple[str, ...]
+    replaced: tuple[tuple[str, tuple[str, ...]], ...]
+    """Rules that ended before, each with the texts that tell so."""
+
+
 class _Reference:
     """The user's rules at each call and the atoms (hard facts) of a conversation, which contexts should keep."""
 
@@ -323,19 +354,34 @@ class _Reference:
         return AtomIndex(self.conversation.messages)
 
     @cached_property
-    def rules(self) -> dict[int, tuple[str, ...]]:
+    def rules(self) -> dict[int, _RulesAt]:
         given, messages = self.conversation, self.conversation.messages
         if given.rules is not None:
-            return {seq: given.rules_at(seq) for seq in self.positions}
-        found: dict[int, tuple[str, ...]] = {}
+            return {
+                seq: _RulesAt(given.rules_at(seq), given.replaced_at(seq)) for seq in self.positions
+            }
+        found: dict[int, _RulesAt] = {}
         logged = 0
         with Memory(counter=self.counter) as memory:
             session = memory.session("rules")
             for seq in self.positions:
                 session.add(messages[logged:seq])
                 logged = seq
-                found[seq] = tuple(rule.text for rule in session.rules())
+                rules = session.rules(ended=True)
+                found[seq] = _RulesAt(
+                    tuple(rule.text for rule in rules if rule.state == "active"),
+                    tuple(
+                        (rule.text, (messages[rule.ended - 1].text, *_said_at(rule.ended, rules)))
+                        for rule in rules
+                        if rule.state in ("superseded", "dropped") and rule.ended
+                    ),
+                )
         return found
+
+
+def _said_at(seq: int, rules: Iterable[StandingRule]) -> Iterator[str]:
+    """Yield the texts of the rules that one message states."""
+    yield from (rule.text for rule in rules if rule.seq == seq and rule.state != "dropped")
 
 
 def evaluate(
@@ -509,8 +555,10 @@ def _point(reference: _Reference, sent: Sequence[Message], seq: int, folds: int)
         conversation=reference.conversation.name,
         folds=folds,
         seq=seq,
-        rules=len(rules),
-        rules_kept=rules_in(sent, rules),
+        rules=len(rules.in_force),
+        rules_kept=rules_in(sent, rules.in_force),
+        replaced=len(rules.replaced),
+        stale_rules=stale_rules_in(sent, rules.replaced),
         atoms=atoms,
         atoms_kept=atoms_kept,
     )
@@ -557,6 +605,7 @@ def _row(
         over_budget=sum(call.tokens > budget for call in calls),
         folds=sum(trial.folds for trial in trials),
         rules_kept=_ratio((point.rules_kept, point.rules) for point in points),
+        stale_rules=_ratio((point.stale_rules, point.replaced) for point in points),
         atoms_kept=_ratio((point.atoms_kept, point.atoms) for point in points),
         coverage=mean(chain.from_iterable(trial.coverage for trial in trials)),
         recall_at_5=mean(recall for recall, _ in found),

@@ -23,8 +23,10 @@ from turnfold.fold.prompt import (
     split_to_fit,
 )
 from turnfold.fold.summary_input import Passage, ReadCache, as_summary, passages_of, split_prefix
+from turnfold.fold.superseded_statements import CHANGED_MARKS
 
 __all__ = (
+    "CHANGED_MARKS",
     "DEFAULT_PROMPT",
     "MODEL_SUMMARY_TOKENS",
     "Fidelity",

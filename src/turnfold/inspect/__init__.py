@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         call_view,
         context_view,
         excerpt,
+        fidelity_of_all,
         left_out,
         recent_calls,
         sent_items,
@@ -86,6 +87,7 @@ __all__ = (
     "conversation_costs",
     "diff_calls",
     "excerpt",
+    "fidelity_of_all",
     "known_price",
     "left_out",
     "plan_for",
@@ -106,7 +108,8 @@ _HOMES = {
     "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
     "Simulation SimulationPlan plan_for simulate",
     "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut LeftOutRule SentItem call_numbers "
-    "call_point call_view context_view excerpt left_out recent_calls sent_items session_title with_tail_parts",
+    "call_point call_view context_view excerpt fidelity_of_all left_out recent_calls sent_items session_title "
+    "with_tail_parts",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turnfold.errors import InvalidOption
+from turnfold.fold import check_fidelity, passages_of
 from turnfold.memory import (
     AsyncSession,
     Explanation,
@@ -19,7 +20,7 @@ from turnfold.memory import (
     call_key,
     omitted_rules,
 )
-from turnfold.records import Checkpoint, Message, ToolCall, message_digest
+from turnfold.records import Checkpoint, Entry, Message, ToolCall, message_digest
 from turnfold.rules import StandingRule
 from turnfold.text import clean_text, single_line
 from turnfold.window import Context, Outcome, Section
@@ -37,6 +38,7 @@ __all__ = (
     "call_view",
     "context_view",
     "excerpt",
+    "fidelity_of_all",
     "left_out",
     "recent_calls",
     "sent_items",
@@ -183,6 +185,16 @@ def sent_items(shown: Context | Explanation) -> tuple[SentItem, ...]:
 
 def _ranges(context: Context) -> list[_Range]:
     return [(fate.start, fate.stop, str(fate.outcome), fate.reason) for fate in context.fates]
+
+
+def fidelity_of_all(checkpoint: Checkpoint, entries: Iterable[Entry]) -> float:
+    """Return the share of the facts of `entries` that a checkpoint's summary states, 0 to 1.
+
+    Its own `fidelity` compares it only with what its fold read: the entries that are new in it, and the summary before
+    it. With every fold some facts are lost, so of all entries it covers the share is smaller.
+    """
+    spoken = [entry.message for entry in entries if entry.message.role != "system"]
+    return check_fidelity(passages_of(spoken), checkpoint.text).score
 
 
 def left_out(

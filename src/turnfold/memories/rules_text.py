@@ -50,6 +50,6 @@ async def rules_text(
     limit = max(window // _SHARE, min(_LEAST_TOKENS, window // _SMALL))
     if not rules or limit < 1:
         return ""
-    shown, left_out = shown_rules(rules, limit_tokens=limit, count=count)
-    heading, _, lines = render_rules(shown, left_out=len(left_out)).partition("\n")
+    shown, _ = shown_rules(rules, limit_tokens=limit, count=count)
+    heading, _, lines = render_rules(shown).partition("\n")
     return fence(lines, label="rules", note=heading) if lines else ""

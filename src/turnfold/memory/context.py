@@ -38,11 +38,12 @@ from turnfold.memory.prompt_tail import (
     with_notes,
 )
 from turnfold.memory.recall import Recaller
+from turnfold.memory.repeated_words import SaidWords
 from turnfold.memory.session_rules import RuleLedger
 from turnfold.memory.summary_writers import SentPrompt
 from turnfold.records import Checkpoint, Entry, Finding
 from turnfold.search import Recalled
-from turnfold.window import Context, NativeCompaction, Section
+from turnfold.window import Context, NativeCompaction, Section, summary_message
 
 __all__ = (
     "ContextBuilder",
@@ -155,6 +156,8 @@ class ContextBuilder:
     """The previous context of each budget, to measure how much of its beginning the next one repeats."""
     _sent: SentPrompt | None = field(default=None, init=False)
     """The last prompt that was built: a fold by the same model can continue it, see `summary_writers`."""
+    _cut_summary: str = field(default="", init=False)
+    """The last summary that a context had no room for as a whole."""
     _warned: tuple[int, ...] = field(default=(), init=False)
     """Seqs of the system messages that a warning was logged for, because they are sent shortened."""
     _summarizer_asked: bool = field(default=False, init=False)
@@ -272,7 +275,7 @@ class ContextBuilder:
         frozen = cache.frozen_tail(budget, window.turn_seq)
         # Within a turn the tail stays the same, unless the caller gives another query or steps of the turn were folded:
         # the prompt changes before the tail then anyway, and what the running task needs may be among them.
-        rules = await self.rules.text(window, budget, request.tools)
+        rules = await self.rules.text(window, budget, request.tools, self._sent_summary(budget))
         same = frozen is not None and query in ("", frozen.query) and rules in frozen.tail
         if frozen is not None and same and not self._has_folded_steps(window, frozen.anchor):
             kept = Tail(frozen.tail, frozen.recalled, frozen.recall_room, frozen.recall_tokens)
@@ -282,6 +285,25 @@ class ContextBuilder:
             if fits or await self._compute(request, self._room_left, window, prompt) >= 0:
                 return prompt
         return self._prompt_with(request, await self._tail(request, window, rules))
+
+    def _sent_summary(self, budget: Budget) -> str:
+        """Return the summary that contexts show, or nothing if it is shown shortened."""
+        summary = PromptParts(
+            checkpoint=self.cache.shown_checkpoint, stand_in=self.cache.stand_in
+        ).summary
+        if not summary or summary == self._cut_summary:
+            return ""
+        cost = self.cache.counter.count_message(summary_message(summary))
+        return summary if cost <= budget.share("summary") else ""
+
+    def _is_summary_cut(self, context: Context, prompt: PromptParts) -> bool:
+        """Return True if a context shows its summary shortened, which the rules did not expect."""
+        shown = "\n".join(message.text for message in context.section(Section.SUMMARY))
+        summary = prompt.summary
+        if not summary or summary == self._cut_summary or summary_message(summary).text == shown:
+            return False
+        self._cut_summary = summary
+        return True
 
     async def _compute(
         self,
@@ -400,7 +422,8 @@ class ContextBuilder:
         window = await self.cache.window(budget)
         begins = window.anchor, window.caps
         context = await self._compute(request, self._built, budget, window, prompt)
-        if begins == (window.anchor, window.caps):
+        cut = self._is_summary_cut(context, prompt)
+        if begins == (window.anchor, window.caps) and not cut:
             return context, prompt
         again = await self.prompt_parts(request)
         if again.tail_text == prompt.tail_text:
@@ -574,6 +597,7 @@ class ContextBuilder:
             tokens=base + room,
             room=room,
             measure=lambda some: cost(some, first),
+            said=SaidWords.of_summary(f"{self._sent_summary(budget)}\n{rules}"),
         )
         every = known.text(share, lambda block: cost((), block))
         if any(each not in known.whole(every) for each in whole):
@@ -601,10 +625,12 @@ class ContextBuilder:
         tokens: int,
         room: int,
         measure: Callable[[Sequence[Recalled]], int],
+        said: SaidWords,
     ) -> list[Recalled]:
         """Return passages from before the window, of at most `room` tokens; the whole tail may have `tokens`.
 
-        Left out are entries that the `findings` of the tail show, and changed rules unless the caller asks for them.
+        Left out are entries that the `findings` of the tail show, messages of the user that its rules or the summary
+        (`said`) show, and changed rules unless the caller asks for them.
         """
         if room <= 0:
             return []
@@ -614,6 +640,8 @@ class ContextBuilder:
 
         def shown(entry: Entry) -> bool:
             if entry.seq == opener or _is_shown_by(findings, entry):
+                return True
+            if entry.message.role == "user" and said.has(entry.message.text):
                 return True
             return automatic and self.rules.is_outdated(entry)
 

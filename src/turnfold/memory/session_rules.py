@@ -22,6 +22,7 @@ from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
 from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.live_window import LiveWindow
+from turnfold.memory.repeated_words import SaidWords
 from turnfold.records import RULES, SESSION, Document, Entry, check_text, plain_text
 from turnfold.rules import (
     LONGEST_RULE,
@@ -29,6 +30,7 @@ from turnfold.rules import (
     StandingRule,
     extract_rules,
     new_rule,
+    overrides_of,
     render_rules,
     replacements,
     shown_rules,
@@ -45,11 +47,13 @@ _PAGE = 512
 """Most entries before the window that one context searches for rules; the next context continues."""
 _SHARE = 20
 """The rules shown may take 1/20 of the budget's tokens."""
-_LEAST_TOKENS = 320
+_LEAST_TOKENS = 400
 """In a small budget the rules shown may take up to this many tokens, but at most `1/_SMALL` of the budget."""
-_SMALL = 7
-_VITAL_TOKENS, _VITAL_SHARE = 600, 4
-"""Rules that do harm if they are forgotten may take up to this many tokens, but at most 1/4 of the budget."""
+_SMALL = 5
+_PART_OF_TAIL = 7
+"""The tail has room for rules of 1/7 of the budget; it gets more room for more."""
+_VITAL_TOKENS, _VITAL_PERCENT = 600, 30
+"""Rules that do harm if they are forgotten may take up to this many tokens, but at most 30 % of the budget."""
 _STORED_TOKENS = 16_000
 """Most tokens of all stored rules; rules that no longer apply are deleted first."""
 _LONGEST_LINE = LONGEST_RULE + 24
@@ -96,19 +100,25 @@ class RuleLedger:
         default=((), ()), init=False
     )
     """The rules that `_taken_back` last looked at, and those of them that the user took back."""
-    _texts: dict[tuple[object, ...], tuple[str, tuple[int, ...], int]] = field(
-        default_factory=dict[tuple[object, ...], tuple[str, tuple[int, ...], int]], init=False
+    _texts: dict[tuple[object, ...], tuple[str, tuple[int, ...], int, frozenset[int]]] = field(
+        default_factory=dict[tuple[object, ...], tuple[str, tuple[int, ...], int, frozenset[int]]],
+        init=False,
     )
-    """The text shown last, the rules it leaves out and its `extra` tokens, by rules and limits."""
+    """The text shown last, the rules it leaves out, its `extra` tokens and the seqs it shows, by rules and limits."""
+    _shown_seqs: frozenset[int] = field(default=frozenset(), init=False)
     _tools: tuple[Sequence[Mapping[str, object]], int] = field(default=((), 0), init=False)
     """The tool schemas of the last context, and their tokens."""
     _tokens: dict[str, int] = field(default_factory=dict[str, int], init=False)
     """Tokens of rules, by their text."""
 
     async def text(
-        self, window: LiveWindow, budget: Budget, tools: Sequence[Mapping[str, object]] = ()
+        self,
+        window: LiveWindow,
+        budget: Budget,
+        tools: Sequence[Mapping[str, object]] = (),
+        summary: str = "",
     ) -> str:
-        """Return the rules that the window does not show, as a fenced block; empty if there are none."""
+        """Return the rules that neither the window nor the `summary` shows, as a fenced block; empty without any."""
         cache = self.cache
         if window.anchor > cache.cleared + 1:
             await self._catch_up(window)
@@ -123,20 +133,36 @@ class RuleLedger:
             and (not rule.seq or cache.cleared < rule.seq < window.anchor)
             and (not rule.seq or rule.seq != question)
         )
+        in_window = tuple(
+            rule
+            for rule in self._note().rules
+            if rule.state == "active" and rule.seq >= window.anchor and rule not in hidden
+        )
+        said = SaidWords.of_summary(summary)
+        in_summary = said.found((rule.id, f"{rule.lead}{rule.text}") for rule in hidden if rule.seq)
         limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL), 1)
         # What the system messages and tools take changes rarely, and with it the rules shown. A turn that is shown
         # shortened needs the room itself.
+        usual = min(limit, max(budget.tokens // _PART_OF_TAIL, 1))
+        if window.shortens_turn:
+            limit = usual
         most = self._vital_room(budget, tools) if hidden and not window.shortens_turn else 0
-        key = (hidden, limit, most)
+        key = (hidden, in_window, in_summary, limit, most, usual)
         if key not in self._texts:
             shown, others = shown_rules(
-                hidden, limit_tokens=limit, count=self._count, vital_tokens=most
+                hidden,
+                limit_tokens=limit,
+                count=self._count,
+                vital_tokens=most,
+                in_window=in_window,
+                in_summary=in_summary,
             )
-            heading, _, lines = render_rules(shown, left_out=len(others)).partition("\n")
+            heading, _, lines = render_rules(shown).partition("\n")
             text = fence(lines, label="rules", note=heading) if lines else ""
-            extra = max(self._count(text) - limit, 0) if most > limit else 0
-            self._texts = {key: (text, tuple(rule.seq for rule in others), extra)}
-        text, self.left_out, self.extra = self._texts[key]
+            extra = max(self._count(text) - usual, 0) if not window.shortens_turn else 0
+            seqs = frozenset(rule.seq for rule in shown)
+            self._texts = {key: (text, tuple(rule.seq for rule in others), extra, seqs)}
+        text, self.left_out, self.extra, self._shown_seqs = self._texts[key]
         return text
 
     def _vital_room(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
@@ -147,7 +173,7 @@ class RuleLedger:
             self._tools = tools, cache.counter.count_tools(tools)
         taken += self._tools[1]
         free = (budget.tokens - min(taken, budget.tokens)) // 3
-        return min(_VITAL_TOKENS, budget.tokens // _VITAL_SHARE, free)
+        return min(_VITAL_TOKENS, budget.tokens * _VITAL_PERCENT // 100, free)
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
         """Return the texts of the rules that the user changed or withdrew, up to the end of the window."""
@@ -160,9 +186,29 @@ class RuleLedger:
         return bool(said) and entry.message.text.strip() in said
 
     def replaced(self) -> dict[int, str]:
-        """Return {seq: remark} of the searched entries with a rule that the user changed or withdrew."""
-        later = replacements(self._note().rules)
-        return {rule.seq: _remark(rule, later) for rule in self._taken_back() if rule.seq}
+        """Return {seq: remark} of the entries with a rule that the user changed, withdrew or may have changed."""
+        rules = self._note().rules
+        later = replacements(rules)
+        active = [rule for rule in rules if rule.state == "active"]
+        overrides = overrides_of(active)
+        found = {
+            rule.seq: self._later_remark(rule, overrides.newest[rule.id])
+            for rule in active
+            if rule.id in overrides.newest and rule.seq
+        }
+        for rule in rules:
+            if rule.state == "superseded" and rule.seq and rule.id in later:
+                found[rule.seq] = self._later_remark(rule, [_newest(rule, later)])
+        return found | {rule.seq: _remark(rule, later) for rule in self._taken_back() if rule.seq}
+
+    def _later_remark(self, rule: StandingRule, newest: Sequence[StandingRule]) -> str:
+        """Return the remark about an entry whose rule may have been changed: what the user said about it later."""
+        is_zh = is_chinese(rule.text)
+        if newest[0].seq in self._shown_seqs:
+            number = newest[0].seq
+            return f"后来有变，见规则 {number}" if is_zh else f"changed later, see rule {number}"
+        words = _quoted("".join(f"{each.joint}{each.text}" for each in newest), is_zh=is_zh)
+        return f"后来又说“{words}”" if is_zh else f'said later "{words}"'
 
     def _taken_back(self) -> tuple[StandingRule, ...]:
         """Return the rules that the user explicitly changed or withdrew, in the part of the log that was searched."""
@@ -338,20 +384,31 @@ class RuleLedger:
                 await self.cache.refresh()
 
 
-def _remark(rule: StandingRule, later: Mapping[str, StandingRule]) -> str:
-    """Return the remark for a model about an entry whose rule was changed: the newest words that replaced the rule."""
+def _newest(rule: StandingRule, later: Mapping[str, StandingRule]) -> StandingRule:
+    """Return the newest rule that replaced a rule, or one that replaced it; the rule itself if there is none."""
     newest = rule
     while (after := later.get(newest.id)) is not None and after.seq > newest.seq:
         newest = after
+    return newest
+
+
+def _remark(rule: StandingRule, later: Mapping[str, StandingRule]) -> str:
+    """Return the remark for a model about an entry whose rule was changed: the newest words that replaced the rule."""
+    newest = _newest(rule, later)
     is_zh = is_chinese(rule.text)
     if newest is rule or newest.act == "cancel":
         return "已作废" if is_zh else "no longer valid"
-    words = " ".join(_MARKS.sub(" ", single_line(newest.text)).split())
+    words = _quoted(newest.text, is_zh=is_zh)
+    return f"后来改为“{words}”" if is_zh else f'changed later to "{words}"'
+
+
+def _quoted(text: str, *, is_zh: bool) -> str:
+    words = " ".join(_MARKS.sub(" ", single_line(text)).split())
     if len(words) > _LONGEST_REMARK:
         words = (
             words[: words.rfind(" ", 0, _LONGEST_REMARK) if not is_zh else _LONGEST_REMARK] + "…"
         )
-    return f"后来改为“{words}”" if is_zh else f'changed later to "{words}"'
+    return words
 
 
 def rules_as_of(document: Document, upto: int) -> bytes:

@@ -12,6 +12,7 @@ from turnfold.rules.ledger import (
     taken_back,
     update_ledger,
 )
+from turnfold.rules.overrides import Overrides, overrides_of
 from turnfold.rules.standing_rule import (
     LONGEST_RULE,
     RuleAct,
@@ -24,6 +25,7 @@ from turnfold.rules.standing_rule import (
 __all__ = (
     "LONGEST_RULE",
     "LedgerChange",
+    "Overrides",
     "RuleAct",
     "RuleKind",
     "RuleState",
@@ -32,6 +34,7 @@ __all__ = (
     "extract_rules",
     "likely_rule",
     "new_rule",
+    "overrides_of",
     "render_rules",
     "replacements",
     "shown_rules",

@@ -1,50 +1,53 @@
 """Chooses which standing rules a model is shown within a token limit, and writes them as text.
 
 While all rules fit, all are shown in the order in which they were said: a new rule is a new last line, and the text
-before it stays the same for the provider's prompt cache. If they do not fit, they are ranked so that no kind of rule
-and no single message takes all the room:
+before it stays the same for the provider's prompt cache. If they do not fit:
 
-- What does harm if it is forgotten comes first: prohibitions, "must", health and safety, who the user is, contacts.
-  Then other rules with explicit words ("we decided", "prefer", 决定), then sentences without such words and those whose
-  pronoun nothing explains ("run it at night"). Plans for a day long before those that were named later come last.
-- What does harm may take more room than the others (`vital_tokens`), which always keep half of theirs.
-- Each kind has a share of the room; room that a kind does not use goes to the others in order of rank.
-- Within a kind the newest and the oldest rules are taken in turns, so that early rules stay, however many are said
-  later, and so do the newest ones.
+- No rule is shown without the later rules that may override it (`turnfold.rules.overrides`): both are shown in order,
+  or only the later one, or none. A rule that is probably overridden comes last; if the later one is in the window, it
+  is not shown at all.
+- Prohibitions and how to answer come first, then health, safety, who the user is and contacts, then changes,
+  decisions, preferences and tasks with explicit words or values ("we decided", "at most", 决定), then other sentences.
+  Trifles ("for fun", 随便), plans for a day long before those named later, and sentences that hardly count as rules
+  (`weak`) come last.
+- What does harm if it is forgotten may take more room than the others (`vital_tokens`), which keep half of theirs.
+- Each kind has a share of the room; room that a kind does not use goes to the others in order of rank. Within a kind
+  the newest come first; of prohibitions every third is one of the oldest, so that early ones stay, however many follow.
 - Of one message, and of rules that begin alike ("never use a1", "never use a2", ...), the first few are ranked as
-  usual; the others come last, together with sentences that hardly count as rules (`weak`).
+  usual; the others come last.
+
+A clause that nobody can understand alone ("main hall.") is shown in one line with what it continues, or not at all.
+What the summary shows word for word is not said again; prohibitions, how to answer and health are, if there is room at
+the end, because a summary is marked as data.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import zip_longest
 from typing import Literal
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption
+from turnfold.rules.overrides import Overrides, overrides_of, said_last
 from turnfold.rules.standing_rule import LONGEST_RULE, RuleKind, StandingRule
+from turnfold.rules.subjects import is_fragment
 from turnfold.text import clean_text, is_chinese, joint_cost, require_limit, single_line
 
 __all__ = ("rank_rules", "render_rules", "shown_rules")
 
 
-_KINDS: tuple[tuple[tuple[RuleKind, ...], int], ...] = (
-    (("prohibition", "rule"), 40),
-    (("decision",), 25),
-    (("fact",), 15),
-    (("preference",), 10),
-    (("task",), 10),
-)
-"""Kinds of rules by rank, each with its share of the room in percent."""
-_TIERS = (0, 1, 2)
+_Group = Literal["rule", "who", "decision", "preference", "task", "fact"]
+_SHARES: Mapping[int, Mapping[_Group, int]] = {
+    0: {"rule": 40, "who": 30, "decision": 25, "preference": 10, "task": 10, "fact": 10},
+    1: {"decision": 30, "preference": 15, "task": 20, "rule": 30, "fact": 15},
+    2: {"decision": 30, "task": 20, "preference": 15, "rule": 20, "fact": 15},
+}
+"""Groups of rules by rank, for each tier, with the share of the room in percent that they have at least."""
 _OTHERS = 2
 """However many rules do harm if they are forgotten, the others keep half of the usual room."""
-_SHARE_OF_VITAL_FACTS = 30
-"""Share of the room for facts of the first tier: allergies, names, telephone numbers."""
 _FROM_ONE_MESSAGE = 3
 """Number of rules of one message and kind that are ranked as usual; further ones come last."""
 _ALIKE = 6
@@ -70,9 +73,25 @@ _VITAL = late_pattern(
     re.IGNORECASE,
 )
 """Matches what does harm if it is forgotten: demands, safety, who the user is, how to reach people."""
+_ANSWERS = late_pattern(
+    r"\b(?:answers?|answering|repl(?:y|ies)|respon\w+|keep\s+it\s+(?:short|brief|simple)|brief|concise|bullets?|tables?|tone|emojis?|call\s+me"
+    r"|language|in\s+(?-i:[A-Z])\w+ish)\b|回答|回复|答复|回我|说话|称呼|叫我|语气|简短|尽量短|简洁|表格|表情|客套|分点|别贴|只给",
+    re.IGNORECASE,
+)
+"""Matches an instruction for how to answer, also where it reads like a preference."""
+_TRIFLE = late_pattern(
+    r"\b(?:for\s+fun|haha\w*|lol|whatever|doesn't\s+matter|don't\s+mind|either\s+is\s+fine|just\s+kidding|i\s+(?:think|guess)|maybe|perhaps|somewhere"
+    r"|sounds\s+(?:good|nice)|sent\s+it)\b|随便|看着[办给来]|无所谓|都行|开玩笑|哈哈|大概|可能|也许|还没想好",
+    re.IGNORECASE,
+)
+"""Matches what is said by the way, or left open."""
 _HEALTH = late_pattern(
-    r"\b(?:allerg\w+|intoleran\w+|vegan|vegetarian|halal|kosher|diabet\w+|pregnan\w+|asthma\w*|epilep\w+|coeliac|celiac|medication|medicine)\b"
-    r"|过敏|敏感|忌口|怀孕|孕妇|糖尿|哮喘|吃药|用药",
+    r"\b(?:allerg\w+|intoleran\w+|anaphyla\w+|vegan|vegetarian|halal|kosher|diabet\w+|insulin|pregnan\w+|breastfeed\w*|asthma\w*|epilep\w+|seizures?"
+    r"|coeliac|celiac|lactose|gluten|penicillin|antibiotics?|blood\s+(?:pressure|thinners?)|hypertension|heart\s+(?:condition|disease|attack)|pacemaker"
+    r"|gout|migraines?|vertigo|wheelchair|bad\s+(?:knees?|back)|(?:knees?|back)\s+(?:is|are)\s+bad|medication|medicine|deaf|blind|dyslexi\w+)\b"
+    r"|过敏|敏感|忌口|忌食|不耐受|乳糖|麸质|青霉素|头孢|阿司匹林|抗生素|怀孕|孕妇|孕期|备孕|预产期|哺乳|糖尿|血糖|血压|血脂|痛风|尿酸|心脏|心梗|支架|起搏器|癫痫|中风"
+    r"|哮喘|贫血|胃病|胃溃疡|胃不好|肾病|肝病|乙肝|膝盖|腰不好|腰椎|颈椎|关节炎|轮椅|拄拐|残疾|视力不好|听力不好|色盲|恐高|晕[车船机血]|清真|回族|穆斯林|素食|吃素|吃斋"
+    r"|不能喝酒|戒酒|手术|吃药|用药|药物",
     re.IGNORECASE,
 )
 """Matches what does harm to the user's health if it is forgotten, even where it reads like a preference."""
@@ -84,6 +103,10 @@ _UNEXPLAINED = late_pattern(
     re.IGNORECASE,
 )
 """Matches a rule that begins with a pronoun."""
+_SOMEBODY = late_pattern(
+    r"\W*(?:and|but|so)?\s*(?:he|she|they|it)(?:'\w+)?\b|\W*[他她它]们?", re.IGNORECASE
+)
+"""Matches a statement about somebody or something that another sentence names: "she delivers on 15 February"."""
 _DATE = late_pattern(
     r"(?P<month>\d{1,2})\s?月\s?(?P<day>\d{1,2})\s?[号日]"
     r"|\b(?P<day1>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<name1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
@@ -94,6 +117,15 @@ _MONTHS: Sequence[str] = "jan feb mar apr may jun jul aug sep oct nov dec".split
 _DAYS_OF_MONTH = 31
 _LONG_BEFORE, _HALF_A_YEAR = 14, 183
 """Days between a plan and dates named later from which the plan is past; beyond half a year the year may be another."""
+_DEMANDS: tuple[RuleKind, ...] = ("rule", "prohibition")
+_BINDING: tuple[tuple[int, _Group], ...] = ((0, "rule"), (0, "who"))
+"""Ranks of rules that are shown even if the summary says the same, if there is room."""
+_LAST = 3
+"""The tier of trifles."""
+_SURELY = 2
+"""The degree of `Overrides.likely` above which the later rule takes the place of the earlier one."""
+_TELLING_VALUES = frozenset({"@date", "@money", "@time", "@day", "@currency"})
+"""Classes of values whose change or loss is noticed."""
 _LATER_DATES = 2
 """Number of later messages with such dates."""
 
@@ -113,7 +145,19 @@ _MAY_REPLACE = {
 _MARKS = {"en": "system", "zh": "系统"}
 _CHANGES = ("change", "cancel")
 """Acts of rules that change something: without such a rule, a model goes by what held before."""
-_MORE = {"en": "({count} more not shown)", "zh": "（另有 {count} 条未列出）"}
+_PARTS_OF_TIMES = frozenset(
+    {"@number", "@count", "@date", "@day", "@month", "@time", "@daytime", "@money", "@frequency", "@currency"}
+)  # fmt: skip
+"""Classes of values that do not tell what they are about: "2 March then, at 10:00"."""
+_ONLY_CHOSEN = late_pattern(
+    r"\W*(?:好的?|行|嗯|对)?[,，]?(?:那么?|就|还是|决定)+(?:[定选要用是]|选定)?(?![^,，。]*[\d@])(?P<what>[^,，。]{1,6}?)的?(?:吧|好了|了)\W*$"
+)
+"""Matches a choice in Chinese that does not say what it was chosen for: 就立邦吧."""
+_SHORT_ZH, _SHORT_EN = 8, 4
+"""Most characters, or English words, of a clause that is shown only with the clause that it continues."""
+_OLD_PLACES = 3
+"""Of the rules of the first rank, every third is one of the oldest."""
+_BY_HAND = {"en": "set by hand", "zh": "手动设定"}
 
 
 def shown_rules(
@@ -122,11 +166,15 @@ def shown_rules(
     limit_tokens: int,
     count: Callable[[str], int],
     vital_tokens: int = 0,
+    in_window: Collection[StandingRule] = (),
+    in_summary: Collection[str] = (),
 ) -> tuple[tuple[StandingRule, ...], tuple[StandingRule, ...]]:
     """Return two lists of active rules: those to show within `limit_tokens`, and those left out.
 
-    Both are in the order in which the rules were said. Rules that do harm if they are forgotten may take up to
-    `vital_tokens`, if that is more; the others then keep half of the limit, as far as there is room for it.
+    Both are in the order in which the rules were said, those added by hand last. Rules that do harm if they are
+    forgotten may take up to `vital_tokens`, if that is more; the others then keep half of the limit, as far as there is
+    room for it. `in_window` are rules that the model reads elsewhere, after the summary; `in_summary` are the ids of
+    rules that the summary shows word for word. Neither are among those left out.
     """
     require_limit(limit_tokens)
     vital_tokens = max(limit_tokens, vital_tokens)
@@ -135,43 +183,184 @@ def shown_rules(
     joint = joint_cost(count)
     seqs = {rule.id: rule.seq for rule in active}
     costs = {rule.id: count(_line(rule, "en", seqs)) + joint for rule in active}
-    heading = max(map(count, _HEADINGS.values()))
-    if sum(costs.values()) <= limit_tokens - heading:
-        return tuple(active), ()
-    heading += max(count(more.format(count=len(active))) for more in _MORE.values()) + joint
-    most = max(vital_tokens - heading, 0)
-    vital, others = _ranked(active, limit_tokens=most, cost=lambda rule: costs[rule.id])
-    taken: set[str] = set()
-    sentences = _sentences(active)
+    choice = _Choice(active, overrides_of([*active, *in_window]), costs, frozenset(in_summary))
+    heading = max(map(count, _HEADINGS.values())) + joint
+    wanted = choice.every()
+    if sum(costs[each] for each in wanted) <= limit_tokens - heading:
+        choice.taken = wanted
+    else:
+        most = max(vital_tokens - heading, 0)
+        vital, others = _ranked(active, limit_tokens=most, cost=lambda rule: costs[rule.id])
+        left = choice.take([*choice.corrections(), *choice.unsaid(vital)], most)
+        usual = max(limit_tokens - heading, 0)
+        room = min(left, max(usual - (most - left), usual // _OTHERS))
+        left -= room - choice.take(choice.unsaid(choice.overridden_last(others)), room)
+        choice.take(choice.demands(vital), left)
+    return (
+        tuple(rule for rule in active if rule.id in choice.taken),
+        tuple(
+            rule for rule in active if rule.id not in choice.taken and rule.id not in choice.said
+        ),
+    )
 
-    def take(ranked: Iterable[StandingRule], room: int) -> int:
+
+class _Choice:
+    """The rules chosen so far: none without the later ones that may override it, no clause without its head."""
+
+    def __init__(
+        self,
+        active: Sequence[StandingRule],
+        overrides: Overrides,
+        costs: Mapping[str, int],
+        said: frozenset[str],
+    ) -> None:
+        self._rules = {rule.id: rule for rule in active}
+        self._overrides, self._costs = overrides, costs
+        self._sentences = _sentences(active)
+        self._needs: dict[str, frozenset[str] | None] = {}
+        self.said = said
+        """Ids of rules that the summary shows."""
+        self.taken: set[str] = set()
+
+    def every(self) -> set[str]:
+        """Return the ids of all rules that can be shown, without those that only the summary shows."""
+        wanted: set[str] = set()
+        rules = self._rules.values()
+        for rule in (*self.corrections(), *self.unsaid(rules), *self.demands(rules)):
+            wanted |= self._needed(rule) or set()
+        return wanted
+
+    def demands(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
+        """Return what the summary shows and would do harm if it did not bind: a summary is marked as data."""
+        return [rule for rule in rules if rule.id in self.said and _rank(rule) in _BINDING]
+
+    def unsaid(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
+        """Return the rules without those that the summary shows."""
+        return [rule for rule in rules if rule.id not in self.said]
+
+    def corrections(self) -> list[StandingRule]:
+        """Return the rules that may override what the summary shows, newest first."""
+        found = {
+            later.id: later
+            for each in self.said
+            for later in self._overrides.later.get(each, ())
+            if later.id in self._rules
+        }
+        return sorted(found.values(), key=said_last, reverse=True)
+
+    def overridden_last(self, rules: Sequence[StandingRule]) -> list[StandingRule]:
+        """Return the rules with those last that a later one probably overrides."""
+        likely = self._overrides.likely
+        return sorted(rules, key=lambda rule: rule.id in likely)
+
+    def take(self, ranked: Iterable[StandingRule], room: int) -> int:
+        """Choose rules, the first ones first, as far as there is `room`; return the room that is left."""
+        doubtful: list[StandingRule] = []
         for rule in ranked:
-            # A clause is hard to understand alone: the whole sentence if there is room for it.
-            for wanted in (sentences[rule.id], [rule]):
-                missing = [each.id for each in wanted if each.id not in taken]
-                if missing and sum(costs[each] for each in missing) <= room:
-                    taken.update(missing)
-                    room -= sum(costs[each] for each in missing)
+            if self._overrides.likely.get(rule.id, 0) > _SURELY and rule.id not in self.taken:
+                doubtful.append(rule)  # its newest words take its place
+                room = self._take_newest(rule, room)
+            else:
+                # A clause is hard to understand alone: the whole sentence if there is room for it.
+                for wanted in (self._sentences[rule.id], [rule]):
+                    room -= self._take(wanted, room)
+                if rule.id not in self.taken:
+                    room = self._take_newest(rule, room)
+        for rule in doubtful:
+            room -= self._take([rule], room)
         return room
 
-    left = take(vital, most)
-    usual = max(limit_tokens - heading, 0)
-    take(others, min(left, max(usual - (most - left), usual // _OTHERS)))
-    return (
-        tuple(rule for rule in active if rule.id in taken),
-        tuple(rule for rule in active if rule.id not in taken),
+    def _take_newest(self, rule: StandingRule, room: int) -> int:
+        """Choose, of the later rules that may override a rule, the newest ones that fit."""
+        for later in self._overrides.later.get(rule.id, ()):
+            if later.id in self._rules:
+                room -= self._take([later], room)
+        return room
+
+    def _take(self, rules: Iterable[StandingRule], room: int) -> int:
+        """Choose these rules with what they need, if there is room; return what they cost."""
+        wanted: set[str] = set()
+        for rule in rules:
+            needed = self._needed(rule)
+            if needed is None:
+                return 0
+            wanted |= needed
+        cost = sum(self._costs[each] for each in wanted - self.taken)
+        if cost > room:
+            return 0
+        self.taken |= wanted
+        return cost
+
+    def _needed(self, rule: StandingRule) -> frozenset[str] | None:
+        """Return the ids of the rules that are shown with a rule, its own among them; None if it cannot be shown."""
+        if rule.id not in self._needs:
+            self._needs[rule.id] = None  # while it is worked out, and if it cannot be shown
+            self._needs[rule.id] = self._with_what_it_needs(rule)
+        return self._needs[rule.id]
+
+    def _with_what_it_needs(self, rule: StandingRule) -> frozenset[str] | None:
+        found = {rule.id}
+        head = self._rules.get(rule.continues)
+        if _needs_head(rule, head_ended=head is None):
+            needed = self._needed(head) if head else None
+            if needed is None:
+                return None
+            found |= needed
+        for later in self._overrides.later.get(rule.id, ()):
+            if later.id not in self._rules:  # the window shows it
+                if rule.id in self._overrides.likely:
+                    return None
+                continue
+            needed = self._needed(later)
+            if needed is None:
+                return None
+            # Of a chain of changes, only the newest words are needed.
+            found |= needed - {later.id} if later.id in self._overrides.likely else needed
+        return frozenset(found)
+
+
+def _needs_head(rule: StandingRule, *, head_ended: bool) -> bool:
+    """Return True if a rule can be understood only with the clause that it continues."""
+    if rule.seq == 0 or rule.lead or rule.about:
+        return False
+    plain = rule.plain.strip()
+    if rule.continues:
+        if head_ended and rule.kind not in _DEMANDS:
+            return True
+        words = len(plain.split()) if plain.isascii() else len(plain.rstrip("。.!！"))
+        if words <= (_SHORT_EN if plain.isascii() else _SHORT_ZH):
+            return True
+    elif rule.supersedes or rule.may_replace:
+        return False
+    if is_fragment(plain) or (not rule.continues and _ONLY_CHOSEN.match(plain)):
+        return True
+    if rule.kind not in _DEMANDS and not rule.continues and not _HEALTH.search(plain):
+        return bool(_SOMEBODY.match(plain)) or _is_only_a_value(rule)
+    return _is_only_a_value(rule)
+
+
+def _is_only_a_value(rule: StandingRule) -> bool:
+    """Return True if a rule names a number, day or time, and nothing that it could be about."""
+    return bool(rule.value and rule.scope) and all(
+        term in _PARTS_OF_TIMES or term.startswith("@n:") for term in rule.scope
     )
 
 
 def _line(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, int]) -> str:
-    mark = _MARKS[language] if rule.trust == "system" else str(rule.seq)
-    return f"- [{mark}] {_words(rule, language, seqs)}"
+    return f"- [{_mark(rule, language)}] {_words(rule, language, seqs)}"
+
+
+def _mark(rule: StandingRule, language: Literal["zh", "en"]) -> str:
+    """Return what stands for the log entry of a rule."""
+    if rule.trust == "system":
+        return _MARKS[language]
+    return str(rule.seq) if rule.seq else _BY_HAND[language]
 
 
 def _words(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, int]) -> str:
     """Return a rule with what is needed to understand it, as one line; `seqs` are the positions of the rules shown."""
     about = _ABOUT[language].format(about=rule.about) if rule.about else ""
-    if numbers := ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if each in seqs):
+    if numbers := ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if seqs.get(each)):
         about += _MAY_REPLACE[language].format(numbers=numbers)
     return single_line(clean_text(f"{rule.lead}{rule.text}{about}"))
 
@@ -187,8 +376,8 @@ def _sentences(rules: Sequence[StandingRule]) -> dict[str, list[StandingRule]]:
     return found
 
 
-def _order(rule: StandingRule) -> tuple[int, int]:
-    return rule.trust != "system", rule.said_at
+def _order(rule: StandingRule) -> tuple[bool, int, bool]:
+    return rule.trust != "system", *said_last(rule)
 
 
 def rank_rules(
@@ -204,44 +393,52 @@ def _ranked(
 ) -> tuple[list[StandingRule], list[StandingRule]]:
     """Return the rules that do harm if they are forgotten, and all others, both with the most important first."""
     past = _past_plans(rules)
-    tiers = {rule.id: _tier(rule) for rule in rules}
-    first: dict[int, list[StandingRule]] = {tier: [] for tier in _TIERS}
-    later: dict[int, list[StandingRule]] = {tier: [] for tier in _TIERS}
+    ranks = {rule.id: _rank(rule) for rule in rules}
+    first: dict[int, list[StandingRule]] = {tier: [] for tier in _SHARES}
+    later: dict[int, list[StandingRule]] = {tier: [] for tier in _SHARES}
     crowd: list[StandingRule] = []
-    for tier in _TIERS:
-        for kinds, share in _KINDS:
-            of_kind = [
-                each
-                for each in rules
-                if each.kind in kinds and tiers[each.id] == tier and each.id not in past
+    for tier, shares in _SHARES.items():
+        for group, share in shares.items():
+            of_group = [
+                each for each in rules if ranks[each.id] == (tier, group) and each.id not in past
             ]
-            usual, crowding = _in_turns(of_kind)
-            vital = tier == 0 and "fact" in kinds
-            room = limit_tokens * (_SHARE_OF_VITAL_FACTS if vital else share) // 100
+            usual, crowding = _in_turns(of_group, keep_oldest=(tier, group) == (0, "rule"))
+            room = limit_tokens * share // 100
             for rule in usual:
                 room -= cost(rule)
                 (first if room >= 0 else later)[tier].append(rule)
             crowd += crowding
     others = [*first[1], *later[1], *first[2], *later[2]]
+    trifles = [rule for rule in rules if ranks[rule.id][0] == _LAST and rule.id not in past]
     return [*first[0], *later[0]], [
         *others,
         *sorted(crowd, key=lambda rule: not rule.weak),
+        *reversed(trifles),
         *(rule for rule in rules if rule.id in past),
     ]
 
 
-def _tier(rule: StandingRule) -> int:
-    """Return the rank of a rule: 0 if forgetting it does harm, 1 for other explicit rules, otherwise 2."""
+def _rank(rule: StandingRule) -> tuple[int, _Group]:
+    """Return the tier of a rule and its group there: tier 0 if forgetting it does harm, 1 for other explicit rules."""
+    group: _Group = "rule" if rule.kind == "prohibition" else rule.kind
     explained = rule.lead or rule.continues or rule.about or rule.supersedes
-    if not explained and _UNEXPLAINED.match(rule.plain):
-        return 2
+    by_hand = rule.seq == 0 or rule.trust == "system"
+    if not by_hand and not explained and _UNEXPLAINED.match(rule.plain):
+        return 2, group
     if _HEALTH.search(rule.plain) or not _WHO.isdisjoint(rule.scope):
-        return 0
-    if rule.kind != "preference" and _VITAL.search(rule.plain):
-        return 0
-    if rule.supersedes or (rule.act in _CHANGES and rule.kind == "decision"):
-        return 0
-    return 1 if _IN_SO_MANY_WORDS.search(rule.plain) else 2
+        return 0, "who"
+    if _TRIFLE.search(rule.plain) and not by_hand:
+        return _LAST, group
+    demands = rule.kind != "preference" and _VITAL.search(rule.plain)
+    if group == "rule" and (by_hand or demands):
+        return 0, group
+    if rule.kind in (*_DEMANDS, "preference") and _ANSWERS.search(rule.plain):
+        return 0, "rule"
+    if demands or rule.supersedes or (rule.act in _CHANGES and rule.kind == "decision"):
+        return 0, group
+    if rule.act == "renew" or not _TELLING_VALUES.isdisjoint(rule.scope):
+        return 1, group
+    return 1 if _IN_SO_MANY_WORDS.search(rule.plain) else 2, group
 
 
 def _past_plans(rules: Sequence[StandingRule]) -> set[str]:
@@ -275,8 +472,10 @@ def _days(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[StandingRule]]:
-    """Return two lists of rules of one kind, each with newest and oldest alternating.
+def _in_turns(
+    rules: Sequence[StandingRule], *, keep_oldest: bool
+) -> tuple[list[StandingRule], list[StandingRule]]:
+    """Return two lists of rules of one group, each with the newest first; see `_turns` for `keep_oldest`.
 
     The second list has the rules that rank last: weak ones, too many from one message, too similar to others.
     """
@@ -284,7 +483,7 @@ def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[S
     beginnings: Counter[tuple[str, str]] = Counter()
     usual: list[StandingRule] = []
     crowding: list[StandingRule] = []
-    for rule in sorted(rules, key=lambda rule: rule.seq):
+    for rule in sorted(rules, key=said_last):
         message = (rule.trust, rule.seq)
         beginning = (rule.trust, _beginning(rule.plain))
         messages[message] += 1
@@ -293,15 +492,18 @@ def _in_turns(rules: Sequence[StandingRule]) -> tuple[list[StandingRule], list[S
         weak = rule.weak and rule.act not in _CHANGES
         crowds = weak or messages[message] > _FROM_ONE_MESSAGE or beginnings[beginning] > _ALIKE
         (crowding if crowds and not system else usual).append(rule)
-    return [*_turns(usual)], [*_turns(crowding)]
+    return (
+        [*_turns(usual, keep_oldest=keep_oldest)],
+        [*_turns(crowding, keep_oldest=keep_oldest)],
+    )
 
 
-def _turns(rules: Sequence[StandingRule]) -> Iterable[StandingRule]:
+def _turns(rules: Sequence[StandingRule], *, keep_oldest: bool) -> Iterator[StandingRule]:
+    """Yield rules with the newest first; with `keep_oldest` every third one is the oldest that is left."""
     yield from (rule for rule in rules if rule.trust == "system")
-    said = [rule for rule in rules if rule.trust != "system"]
-    middle = len(said) // 2
-    for newer, older in zip_longest(reversed(said[middle:]), said[:middle]):
-        yield from (rule for rule in (newer, older) if rule is not None)
+    said = deque(rule for rule in rules if rule.trust != "system")
+    for at in range(1, len(said) + 1):
+        yield said.popleft() if keep_oldest and at % _OLD_PLACES == 0 else said.pop()
 
 
 def _beginning(text: str) -> str:
@@ -309,15 +511,14 @@ def _beginning(text: str) -> str:
     return found[0].lower() if found else text[:4]
 
 
-def render_rules(
-    rules: Iterable[StandingRule], language: Literal["zh", "en"] | None = None, *, left_out: int = 0
-) -> str:
+def render_rules(rules: Iterable[StandingRule], language: Literal["zh", "en"] | None = None) -> str:
     """Return the text that shows standing rules to a model: a heading and a line per rule; empty without rules.
 
     Every rule is a single line after a dash and the number of its log entry, so its text cannot look like another line;
-    rules that are clauses of one sentence share a line. By default the heading is in the language of most rules.
+    rules that are clauses of one sentence share a line. Rules added by hand come last. By default the heading is in the
+    language of most rules.
     """
-    rules = list(rules)
+    rules = sorted(rules, key=lambda rule: rule.seq == 0 and rule.trust != "system")
     if not rules:
         return ""
     chosen = language or ("zh" if is_chinese(" ".join(rule.text for rule in rules)) else "en")
@@ -331,7 +532,5 @@ def render_rules(
             lines[-1] = rule, single_line(f"{words}{rule.joint}{_words(rule, chosen, seqs)}")
         else:
             lines.append((rule, _words(rule, chosen, seqs)))
-    marks = [_MARKS[chosen] if rule.trust == "system" else str(rule.seq) for rule, _ in lines]
-    written = [f"- [{mark}] {text}" for mark, (_, text) in zip(marks, lines, strict=True)]
-    more = [_MORE[chosen].format(count=left_out)] if left_out else []
-    return "\n".join([_HEADINGS[chosen], *written, *more])
+    written = [f"- [{_mark(rule, chosen)}] {text}" for rule, text in lines]
+    return "\n".join([_HEADINGS[chosen], *written])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from turnfold.inspect import fidelity_of_all
 from turnfold.records import Checkpoint
 from turnfold.service.inspector.html import (
     Element,
@@ -24,6 +27,10 @@ from turnfold.service.inspector.screen_types import (
 )
 
 __all__ = ("checkpoints",)
+
+
+_MOST_CHECKED = 1_000
+"""Most entries whose facts are read for a page."""
 
 
 @screen("/sessions/{session}/checkpoints")
@@ -65,6 +72,7 @@ async def _article(
     name = view.session.id
     before = await _tokens_upto(view, checkpoint.upto)
     after = view.session.counter.count_text(checkpoint.text)
+    total = await _fidelity_of_all(view, checkpoint) if live else None
     originals = address("sessions", name, "log", after=previous, upto=checkpoint.upto)
     span = entry_range(previous + 1, checkpoint.upto, words)
     saved = words(
@@ -89,7 +97,12 @@ async def _article(
                     words("written by"),
                     words.known(checkpoint.model) or words("extraction, without a model"),
                 ),
-                (words("fidelity"), f"{checkpoint.fidelity:.0%}"),
+                (words("fidelity of what this fold read"), f"{checkpoint.fidelity:.0%}"),
+                *(
+                    [(words("fidelity of all entries it covers"), f"{total:.0%}")]
+                    if total is not None
+                    else []
+                ),
                 (words("least trusted source"), words.known(checkpoint.trust)),
                 (words("created"), moment(checkpoint.created)),
                 (words("id"), tag("code", checkpoint.id)),
@@ -110,6 +123,14 @@ def _fork(name: str, tenant: str, checkpoint: Checkpoint, words: PageLabels) -> 
     note = words("Pages are read-only. Run this where the store is; name it with --store.")
     missing = words("the name has invisible characters: type it by hand")
     return to_copy(words("fork from here"), command, words, note=note, missing=missing)
+
+
+async def _fidelity_of_all(view: OpenedConversation, checkpoint: Checkpoint) -> float | None:
+    """Return the share of the facts of all covered entries that a summary states; None if there are too many."""
+    if checkpoint.upto > _MOST_CHECKED:
+        return None
+    entries = await view.session.history(limit=checkpoint.upto)
+    return await asyncio.to_thread(fidelity_of_all, checkpoint, entries)
 
 
 async def _tokens_upto(view: OpenedConversation, seq: int) -> int:

@@ -1,0 +1,263 @@
+"""Finds which rules a later rule may override, so that none is shown without what the user said about it later.
+
+The ledger ends a rule only if it is certain that a later sentence replaces it. Of the rules that stay active, two can
+still be about the same thing: "flooring: wood, no tiles" and "no wood after all, grey tiles". A model that is shown
+the first one alone does what no longer holds. So this looks for less evidence than the ledger: it is cheap to show the
+later rule too, or only that one.
+
+Clauses of one sentence are compared as one: "the budget is tight again" names the subject of "28 at most".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from turnfold._lazy_loading import late_pattern
+from turnfold.rules.act_classifier import is_weak_change
+from turnfold.rules.standing_rule import StandingRule
+from turnfold.text import is_chinese
+
+__all__ = ("Overrides", "overrides_of", "said_last")
+
+
+_COMMON = 12
+"""Number of sentences from which a word says too little about what each of them is about."""
+_HALF, _THIRD, _FIFTH = 0.5, 1 / 3, 0.2
+"""Share of the words of the shorter sentence that both have."""
+_NAME = 4
+"""Least letters of a name or identifier among Chinese words."""
+_HEAD = late_pattern(r"[\u3400-\u9fff]{2}|[A-Z][\w'’-]{3,}")
+_NUMBERED = late_pattern(
+    r"\W*(?:the\s+|our\s+)?(?:[a-z]+\s+(?:no\.?\s*)?#?\d|[\u3400-\u9fff]{0,4}\s?\d)", re.IGNORECASE
+)
+"""Matches a sentence about one of several numbered things: "shed 79", 订单 4711."""
+_DATES = frozenset({"@day", "@date", "@month"})
+_BARE = 2
+"""Most words of a change that names another day and not what is then: "so it is on 23 May now"."""
+_NO_VALUE = frozenset({"@name", "@home", "@address", "@diet", "@people", "@place"})
+"""Classes that do not show that two values exclude each other."""
+_PLAIN_NUMBERS = frozenset({"@number", "@count"})
+"""Classes of numbers that may count anything."""
+_NEAR = 12
+"""Most log entries between a number and the sentence that names another one in its place."""
+_CHANGES = frozenset({"change", "renew", "permit", "cancel"})
+_TAKES_BACK = late_pattern(
+    r"无所谓|不重要了|也行|也可以|可以[^,，。]{0,6}了|doesn't\s+matter|don't\s+care|is\s+fine\s+too|are\s+fine\s+too|after\s+all|you\s+can\s+(?:now|again)",
+)
+_TO_VALUE = late_pattern(
+    r"不够|太[多少大小长短]|没问题|(?:[改调加减升降提放延缩]|放宽|提高|延长)[到成为至]"
+    r"|\b(?:raise|lower|up|down|not\s+enough|too\s+\w+|make\s+(?:it|that)|instead)\b"
+)
+"""Matches words with which a sentence names an old number before the new one: 20 个不够，加到 50."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Which rules may be overridden by which later rules, by their ids."""
+
+    later: Mapping[str, Sequence[StandingRule]]
+    """Later rules about the same thing, newest first."""
+    likely: Mapping[str, int]
+    """Rules that a later one probably overrides, with 2, or almost certainly, with 3."""
+    newest: Mapping[str, Sequence[StandingRule]]
+    """For each of them the clauses of the newest sentence that probably overrides it."""
+
+
+@dataclass(slots=True)
+class _Sentence:
+    """The rules that are clauses of one sentence, and their terms."""
+
+    rules: list[StandingRule]
+    words: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+    classes: frozenset[str] = frozenset()
+    ids: set[str] = field(default_factory=set[str])
+    may_replace: frozenset[str] = frozenset()
+    heads: frozenset[str] = frozenset()
+    """The first word of each clause, or its first two Chinese characters."""
+
+    @property
+    def seq(self) -> tuple[int, bool]:
+        return said_last(self.rules[0])
+
+    @property
+    def changes(self) -> bool:
+        return any(
+            rule.act in _CHANGES or rule.may_replace or _TAKES_BACK.search(rule.plain) or _is_change(rule)
+            for rule in self.rules
+        )  # fmt: skip
+
+    @property
+    def plain(self) -> str:
+        return " ".join(rule.plain for rule in self.rules)
+
+
+def said_last(rule: StandingRule) -> tuple[int, bool]:
+    """Return a key that sorts rules by when they were laid down; what was added by hand after an entry follows it."""
+    return rule.said_at, rule.seq == 0
+
+
+def overrides_of(rules: Iterable[StandingRule]) -> Overrides:
+    """Return which of these rules may be overridden by later ones among them."""
+    sentences = _sentences(rules)
+    holders: defaultdict[str, list[int]] = defaultdict(list)
+    for at, sentence in enumerate(sentences):
+        for term in (
+            *sentence.words,
+            *sentence.values,
+            *sentence.heads,
+            *(sentence.classes & _DATES),
+            *sentence.ids,
+        ):
+            holders[term].append(at)
+    later: defaultdict[str, dict[str, StandingRule]] = defaultdict(dict)
+    likely: dict[str, int] = {}
+    newest: dict[str, Sequence[StandingRule]] = {}
+    for at, new in enumerate(sentences):
+        degrees = {
+            before: _overrides(new, sentences[before]) for before in _candidates(at, new, holders)
+        }
+        if not any(degrees.values()):
+            dated = {
+                before for term in new.classes & _DATES for before in holders[term] if before < at
+            }
+            degrees = {before: 2 * _names_another_day(new, sentences[before]) for before in dated}
+        for before, degree in degrees.items():
+            old = sentences[before]
+            if not degree or old.seq >= new.seq or old.rules[0].trust != new.rules[0].trust:
+                continue
+            for rule in old.rules:
+                later[rule.id].update((each.id, each) for each in new.rules)
+                if degree > 1:
+                    likely[rule.id] = max(degree, likely.get(rule.id, 0))
+                    newest[rule.id] = new.rules
+    return Overrides(
+        {
+            each: sorted(found.values(), key=said_last, reverse=True)
+            for each, found in later.items()
+        },
+        likely,
+        newest,
+    )
+
+
+def _candidates(at: int, new: _Sentence, holders: Mapping[str, Sequence[int]]) -> set[int]:
+    """Return the indexes of earlier sentences that have a word in common with a sentence, unless many have it."""
+    found = {before for each in new.may_replace for before in holders.get(each, ()) if before < at}
+    for term in (*new.words, *new.values, *new.heads):
+        having = holders.get(term, ())
+        if len(having) <= _COMMON:
+            found.update(before for before in having if before < at)
+    return found
+
+
+def _sentences(rules: Iterable[StandingRule]) -> list[_Sentence]:
+    """Return the rules by sentence, in the order in which they were said."""
+    found: list[_Sentence] = []
+    of_rule: dict[str, _Sentence] = {}
+    for rule in sorted(rules, key=said_last):
+        sentence = of_rule.get(rule.continues)
+        if sentence is None:
+            sentence = _Sentence([])
+            found.append(sentence)
+        of_rule[rule.id] = sentence
+        sentence.rules.append(rule)
+    for sentence in found:
+        parts = sentence.rules
+        scope = {term for rule in parts for term in rule.scope}
+        values = {value for rule in parts for value in rule.value}
+        sentence.words = frozenset(term for term in scope if _tells(term))
+        sentence.classes = frozenset(term for term in scope if _is_class(term))
+        sentence.numbers = frozenset(value for value in values if value[0].isdigit())
+        sentence.values = frozenset(values)
+        sentence.ids = {rule.id for rule in parts}
+        sentence.heads = frozenset(head for rule in parts if (head := _head(rule.plain)))
+        sentence.may_replace = frozenset(old for rule in parts for old in rule.may_replace)
+    return found
+
+
+def _head(text: str) -> str:
+    """Return the first word of a clause if it can be a name, or its first two characters if they are Chinese."""
+    word = _HEAD.match(text)
+    return f"head:{word[0].lower()}" if word else ""
+
+
+def _is_name(word: str) -> bool:
+    return word.isascii() and word[0] != "=" and len(word) >= _NAME
+
+
+def _tells(term: str) -> bool:
+    """Return True if a term is a word, and not a class or a single Chinese character."""
+    return term[0] != "@" and len(term) > 1
+
+
+def _is_class(term: str) -> bool:
+    return term[0] == "@" and ":" not in term and term not in _NO_VALUE
+
+
+def _overrides(new: _Sentence, old: _Sentence) -> int:
+    """Return whether the later sentence overrides the other one: 0 no, 1 perhaps, 2 probably, 3 almost certainly."""
+    if not new.may_replace.isdisjoint(old.ids):
+        return 3
+    words = new.words & old.words
+    fewer, more = sorted((max(len(new.words), 1), max(len(old.words), 1)))
+    share = len(words) / fewer
+    # A name or identifier between Chinese words tells more than a pair of characters.
+    much = len(words) > 1 or (any(map(_is_name, words)) and not new.plain.isascii())
+    sides = new.classes & old.classes
+    contested = bool(sides - _PLAIN_NUMBERS) and new.values != old.values
+    numbers = bool(sides & _PLAIN_NUMBERS) and new.numbers != old.numbers
+    if _goes_on_from(new, old):
+        return 2
+    if contested and share >= (_FIFTH if "=" in {word[0] for word in words} else _THIRD):
+        return 2
+    others = new.numbers and old.numbers and new.numbers.isdisjoint(old.numbers)
+    if others and not (new.changes or contested) and _are_numbered(new, old):
+        return 0  # order 4711 and order 93
+    if numbers and not new.heads.isdisjoint(old.heads):
+        return 2
+    lifts = any(rule.act in ("permit", "cancel") for rule in new.rules)
+    classes = [each.classes - _PLAIN_NUMBERS for each in (new, old)]
+    if all(classes) and not sides and not (much or lifts):
+        return 0  # another side of the same thing: a day and a price
+    if new.changes and (
+        (much and share >= _FIFTH) or (share >= _THIRD and len(words) / more >= _FIFTH)
+    ):
+        return 3 if len(words) > 1 else 2
+    if numbers and much and share >= _HALF:
+        return 1
+    opposite = _negative(new) != _negative(old) and (share >= _HALF or (much and share >= _THIRD))
+    return 1 if opposite or (much and share >= _HALF) else 0
+
+
+def _are_numbered(new: _Sentence, old: _Sentence) -> bool:
+    """Return True if both sentences begin with a thing and its number, or both forbid something."""
+    return all(
+        (_negative(each) or _NUMBERED.match(each.plain)) and "@count" not in each.classes
+        for each in (new, old)
+    )
+
+
+def _goes_on_from(new: _Sentence, old: _Sentence) -> bool:
+    """Return True if a sentence names a number just said and another in its place: 20 个不够，加到 50."""
+    both = new.numbers & old.numbers
+    near = new.seq[1] - old.seq[1] <= _NEAR and new.seq[0] == old.seq[0]
+    return near and bool(both and new.numbers - both) and bool(_TO_VALUE.search(new.plain))
+
+
+def _names_another_day(new: _Sentence, old: _Sentence) -> bool:
+    """Return True if a change gives another day and does not say of what: "so it is on 23 and 24 May now"."""
+    bare = new.changes and len(new.words) <= _BARE and not new.may_replace
+    return bare and bool(new.classes & old.classes & _DATES) and new.values != old.values
+
+
+def _negative(sentence: _Sentence) -> bool:
+    return any(rule.negative for rule in sentence.rules)
+
+
+def _is_change(rule: StandingRule) -> bool:
+    return is_weak_change(rule.plain, "zh" if is_chinese(rule.text) else "en")
