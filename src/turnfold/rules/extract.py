@@ -28,6 +28,7 @@ from turnfold.rules.act_classifier import (
     score,
 )
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
+from turnfold.rules.reports import may_report
 from turnfold.rules.reversals import alters
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.standing_rule import (
@@ -444,6 +445,12 @@ _KIND_FORMS: dict[Language, tuple[tuple[RuleKind, re.Pattern[str]], ...]] = {
     ),
     "zh": (
         (
+            "prohibition",
+            re.compile(
+                "^[^,，。]{0,12}?(?:不要|不准|不许|别|禁止|不得|不能)(?:再)?(?:超过|高于|多于)"
+            ),
+        ),
+        (
             "task",
             re.compile(
                 "^(?:对了|另外|还有|也|再|请|记得|麻烦|到时候|还要)*[,，]?提醒我(?!.*(?:每|都|别))|(?:告诉我"
@@ -752,7 +759,8 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
         if demand:
             yield _Part(0, len(text), language, _kind(demand, language), act)
             return
-        if (reports_done(text, language) or alters(plain_characters(text))) and not asks:
+        plain = plain_characters(text)
+        if not asks and (reports_done(text, language) or alters(plain) or may_report(plain)):
             yield _Part(0, len(text), language, "task", "done")
         return
     clauses = [] if act != "state" or kind else [*_clauses(text, language)]

@@ -16,6 +16,7 @@ from turnfold.rules.clauses import (
 
 __all__ = (
     "completes",
+    "may_report",
     "names_another",
 )
 
@@ -44,6 +45,12 @@ _NOT_NOW = late_pattern("[昨前]天的|上[次周个]的|上个月的")
 _SUBJECT = late_pattern(
     r"^\W*(?:(?:ok(?:ay)?|good\s+news|update|done|finally)\W+)?(?:(?:the|our|my)\s+(?:client|customer|bank|doctor|boss|team|lawyer)|[A-Z][\w'’-]+)\s+(?=(?:has|have|just|already|finally|got|received|did|sent|paid|signed|bought|wrote|called|booked|took|made|found)\b)"
 )
+
+
+def may_report(text: str) -> bool:
+    """Return True if a sentence has the form of a report that something is done, whatever it is."""
+    done = _DONE_EN if text.isascii() else _DONE_ZH
+    return len(text) <= LONGEST and done.search(text) is not None and not _NOT_DONE.search(text)
 
 
 def completes(report: str, task: str) -> bool:
