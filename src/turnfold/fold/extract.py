@@ -135,6 +135,8 @@ _CHANGED = 0.5
 """Factor for a sentence of which a later one changed a part."""
 _IDLE = 0.05
 """Factor for a row of tool output that nobody took up, and for a fragment that the answer repeats."""
+_TASK, _TASK_SENTENCES = 1.6, 8
+"""Factor for the user's first sentences, and their number, where the messages after them are output of programs."""
 _CODE = 0.4
 """Factor for a line of code in tool output: which files were read tells more than a few of their lines."""
 _NUMBERS = late_pattern(r"[A-Za-z]*\d[\w.,:-]*")
@@ -522,8 +524,21 @@ def _pool(
     """Return the sentences to choose from: no two alike, none outdated, each with what it needs to be understood."""
     found = _candidates(passages, previous, reading, chinese=chinese)
     candidates = _without_outdated(list(_distinct(found)), without)
+    if any(passage.speaker == "tool" for passage in passages):
+        candidates = _with_task(candidates)
     if passages and candidates:  # a previous summary alone stays as it is
         candidates = _with_needs(_with_changes(candidates, chinese=chinese))
+    return candidates
+
+
+def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Return the candidates with more weight for the user's only message, which is the task of what follows."""
+    spoken = [at for at, c in enumerate(candidates) if c.role == "user"]
+    told = {candidates[at].message for at in spoken if candidates[at].message >= 0}
+    if len(told) + any(candidates[at].message < 0 for at in spoken) != 1:
+        return candidates
+    for at in spoken[:_TASK_SENTENCES]:
+        candidates[at] = replace(candidates[at], stress=candidates[at].stress * _TASK)
     return candidates
 
 

@@ -31,6 +31,7 @@ from turnfold.text import (
     SentenceKind,
     clean_text,
     is_chinese,
+    is_program_output,
     plain_name,
     single_line,
     split_sentences,
@@ -288,7 +289,9 @@ def _passages(message: Message, position: int, names: dict[str, str]) -> Iterato
     speaker = _speaker(message)
     text = _text_of(message.parts)
     if text.strip():
-        yield Passage(speaker, text, position)
+        # Agents pass what a program printed on as a message of the user, whose words it is not.
+        printed = message.role == "user" and is_program_output(text)
+        yield Passage("tool" if printed else speaker, text, position)
     for call in message.calls:
         names[call.id] = call.name
         yield Passage(

@@ -21,6 +21,7 @@ from turnfold.text.data_fences import (
 )
 from turnfold.text.line_rarity import UnusualLine, unusual_lines
 from turnfold.text.paths import paths_in, plain_path
+from turnfold.text.program_output import is_program_output
 from turnfold.text.sentences import (
     Sentence,
     SentenceKind,
@@ -94,6 +95,7 @@ __all__ = (
     "is_character",
     "is_chinese",
     "is_cjk",
+    "is_program_output",
     "joint_cost",
     "json_line",
     "local_time",
