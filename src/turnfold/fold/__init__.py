@@ -22,7 +22,14 @@ from turnfold.fold.prompt import (
     prefix_shows,
     split_to_fit,
 )
-from turnfold.fold.summary_input import Passage, ReadCache, as_summary, passages_of, split_prefix
+from turnfold.fold.summary_input import (
+    Passage,
+    ReadCache,
+    as_summary,
+    day_of,
+    passages_of,
+    split_prefix,
+)
 
 __all__ = (
     "DEFAULT_PROMPT",
@@ -36,6 +43,7 @@ __all__ = (
     "check_fidelity",
     "check_threshold",
     "completion_text",
+    "day_of",
     "extract_summary",
     "extractive_summarizer",
     "fill_prompt",

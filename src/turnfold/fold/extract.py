@@ -48,6 +48,7 @@ from turnfold.fold.summary_input import (
     passages_of,
     prefix_of,
     role_of,
+    said_on,
     split_prefix,
     starts_with_label,
     voice_of,
@@ -644,13 +645,14 @@ def _candidates(
     questioner: str | None = None
     for number, passage in enumerate(passages):
         sentences = reading.sentences(passage.text, gap=passage.unread)
-        prefix = prefix_of(passage.speaker, chinese=chinese)
         answers = questioner is not None and questioner != passage.speaker
         for place, sentence in enumerate(sentences):
             hits = hits_of(passage, sentence, reading)
             stress = _place_factor(place, len(sentences), passage.speaker)
             if answers and place == 0:
                 stress *= _ANSWER
+            day = said_on(passage, sentence.text)
+            prefix = prefix_of(passage.speaker, chinese=chinese, day=day)
             yield _candidate(
                 prefix, sentence, hits, message=number, speaker=passage.speaker, stress=stress
             )

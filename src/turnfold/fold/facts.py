@@ -445,6 +445,8 @@ class Fact:
     key: str
     context: str
     speaker: str = ""
+    day: str = ""
+    """The date on which it was said, if its context has a relative date such as "yesterday"."""
 
 
 _QUOTED = late_pattern(

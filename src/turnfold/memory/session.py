@@ -190,6 +190,7 @@ class AsyncSession:
             config.policy.writer,
             config.runtime,
             config.meter,
+            config.zone,
         )
         self._folds = FoldManager(folder, config.policy, config.clock, config.meter)
         self._calls = CallLog(self._cache, config.counter, config.clock, config.model)

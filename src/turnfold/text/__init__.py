@@ -30,7 +30,7 @@ from turnfold.text.sentences import (
     split_sentences,
 )
 from turnfold.text.simplified_chinese import SIMPLIFIED
-from turnfold.text.times import local_time, time_text
+from turnfold.text.times import has_relative_time, local_time, time_text
 from turnfold.text.token_cuts import (
     best_that_fit,
     clip,
@@ -90,6 +90,7 @@ __all__ = (
     "fence_mark",
     "fenced_blocks",
     "found_in",
+    "has_relative_time",
     "indented",
     "indented_whole",
     "is_character",
