@@ -34,6 +34,16 @@ def texts_of(text: str) -> list[str]:
         ("“真的吗？”的回答是对的。", ["“真的吗？”的回答是对的。"]),
         ("等一下……我想想", ["等一下……", "我想想"]),
         ("好!走吧?行", ["好!", "走吧?", "行"]),
+        (
+            "Set `a ? b : c` first. Then run `x! y. z` again.",
+            ["Set `a ? b : c` first.", "Then run `x! y. z` again."],
+        ),
+        (
+            "The form sum(a, ...) is gone. Why ? Ask",
+            ["The form sum(a, ...) is gone.", "Why ?", "Ask"],
+        ),
+        ("It is day ? open : shut there.", ["It is day ? open : shut there."]),
+        ("Well ... I see", ["Well ...", "I see"]),
     ],
 )
 def test_prose_ends_at_its_own_stops(text: str, expected: list[str]) -> None:
@@ -63,6 +73,18 @@ def test_tables_and_code_are_cut_at_line_ends() -> None:
 
 def test_the_line_numbers_of_a_listing_are_no_content() -> None:
     assert split_sentences("    12→    return total") == [Sentence("return total", "code")]
+
+
+def test_numbers_before_a_colon_are_line_numbers_where_they_rise() -> None:
+    listing = "   118:    if day in table:\n   119:        total += 4200\n120:"
+    assert split_sentences(listing) == [
+        Sentence("if day in table:", "code"),
+        Sentence("total += 4200", "code"),
+    ]
+    assert texts_of("2023: we moved to Porto.\n10:30 is lunch.") == [
+        "2023: we moved to Porto.",
+        "10:30 is lunch.",
+    ]
 
 
 def test_json_is_cut_between_leaves_and_keys_stay_with_values() -> None:

@@ -60,6 +60,8 @@ _ABBREVIATION = late_pattern(
     r"Jr|Sr|Inc|Ltd|Co|Corp|vs|cf|al|approx|dept|est|min|max|ext|tel|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)$",
     re.IGNORECASE,
 )
+_INLINE_CODE = late_pattern(r"(?<!`)`[^`\n]{1,400}`(?!`)")
+_GOES_ON = late_pattern(r"\s*+[a-z(\[{'\"]")
 _MAY_END_SENTENCE = late_pattern(
     r"(?:etc|inc|ltd|co|corp|jr|sr|[ap]\.m|al|min|max|sec|est|ext|tel)$", re.IGNORECASE
 )
@@ -72,6 +74,7 @@ _SOFT_BREAK = late_pattern(
 _FENCE = late_pattern(r"\s*(?:```|~~~)")
 _RULE = late_pattern(r"[\s|:+=_*#>-]+$")
 _LINE_NUMBER = late_pattern(r"\s*\d{1,6}(?:→|\t)")
+_COLON_NUMBER = late_pattern(r"\s*(\d{1,6}):(?!\d)")
 _MARKER = late_pattern(r"(?:[-*•·▪]\s+|#{1,6}\s+|>\s+)+")
 _TABLE_ROW = late_pattern(r"\s*\||[^|]*\|[^|]*\||[^\t]+\t[^\t]+\t")
 _RECORD = late_pattern(r"[^=]*\w=[^\s=][^=]*\w=[^\s=]")  # a line with two pairs such as rate=200
@@ -136,10 +139,14 @@ def _lines(text: str) -> Iterator[tuple[str, SentenceKind]]:
     """Yield the lines of a text with their kind (prose, code, table row, JSON); prose wrapped at a column is joined."""
     fenced = False
     wrapped: list[str] = []
-    for line in text.split("\n"):
+    lines = text.split("\n")
+    numbered = _colon_numbered(lines)
+    for at, line in enumerate(lines):
         if _FENCE.match(line):
             fenced = not fenced
             kind, content = "code", ""
+        elif at in numbered:
+            kind, content = "code", line[numbered[at] :]
         else:
             kind, content = _classified(line, fenced=fenced)
         continues = kind == "prose" and content[:1].islower() and content[:1].isascii()
@@ -154,6 +161,22 @@ def _lines(text: str) -> Iterator[tuple[str, SentenceKind]]:
             yield "\n".join(wrapped), "prose"
             wrapped = []
     yield "\n".join(wrapped), "prose"
+
+
+def _colon_numbered(lines: Sequence[str]) -> dict[int, int]:
+    """Return {index: where the content begins} of the lines of a listing such as `12:    total = 0`.
+
+    The line before or after one has the number before or after it; "2023: we moved" has no such neighbour.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for at, line in enumerate(lines):
+        if match := _COLON_NUMBER.match(line):
+            found[at] = (int(match[1]), match.end())
+    return {
+        at: end
+        for at, (number, end) in found.items()
+        if found.get(at - 1, (-1,))[0] == number - 1 or found.get(at + 1, (-1,))[0] == number + 1
+    }
 
 
 def _classified(line: str, *, fenced: bool) -> tuple[SentenceKind, str]:
@@ -189,7 +212,13 @@ def _split_line(line: str, kind: SentenceKind) -> Iterator[tuple[str, SentenceKi
 
 def _split_prose(line: str) -> Iterator[str]:
     start = 0
+    code = [span.span() for span in _INLINE_CODE.finditer(line)] if "`" in line else []
+    inside = 0
     for match in _BOUNDARY.finditer(line):
+        while inside < len(code) and code[inside][1] <= match.start():
+            inside += 1
+        if inside < len(code) and code[inside][0] < match.start():
+            continue
         if not _is_false_stop(line, start, match):
             yield from _split_long(line[start : match.end()])
             start = match.end()
@@ -197,9 +226,13 @@ def _split_prose(line: str) -> Iterator[str]:
 
 
 def _is_false_stop(line: str, start: int, match: re.Match[str]) -> bool:
-    """Return True if a full stop belongs to a list number, an initial or an abbreviation and ends no sentence."""
+    """Return True if a sign ends no sentence: it belongs to a list number, an abbreviation or code."""
     if match[0] != ".":
-        return False
+        # In `f(a, ...) is` and `a ? b : c` the sentence goes on.
+        inner = match[0].startswith("...") or (
+            match[0] == "?" and line[match.start() - 1 : match.start()] == " "
+        )
+        return inner and _GOES_ON.match(line, match.end()) is not None
     before = line[max(start, match.start() - 14) : match.start()].lstrip()
     after = line[match.end() : match.end() + 3].lstrip()[:1]
     if _LIST_NUMBER.search(before) and after:
