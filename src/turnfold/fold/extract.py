@@ -180,6 +180,8 @@ class _Candidate:
     role: str
     """The speaker's role, or `call` for the arguments of a tool call."""
     hits: tuple[FactMatch, ...]
+    prose: bool = True
+    """False for a line of code, a table row and JSON."""
     pattern: str = ""
     """A question without its numbers and ids; empty for other sentences."""
     needs: int | None = None
@@ -543,7 +545,7 @@ def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
     told = {candidates[at].message for at in spoken if candidates[at].message >= 0}
     if len(told) + any(candidates[at].message < 0 for at in spoken) != 1:
         return candidates
-    for at in spoken[:_TASK_SENTENCES]:
+    for at in [at for at in spoken if candidates[at].prose][:_TASK_SENTENCES]:
         candidates[at] = replace(candidates[at], stress=candidates[at].stress * _TASK)
     return candidates
 
@@ -732,6 +734,7 @@ def _candidate(
         spaced=spaced,
         role=role,
         hits=hits,
+        prose=prose,
         pattern=_NUMBERS.sub("0", text) if prose and not tool and is_question(text) else "",
     )
 
