@@ -84,19 +84,24 @@ def test_thanks_stay_with_what_they_are_for(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "filler",
+    ("filler", "plain"),
     [
-        "There are some points that matter in the following:",
-        "作为你的AI伴侣，这里永远有一盏灯。",
-        "有一件开心的事想跟你分享一下。",
+        (
+            "I want to explain my favourite methods of cooking in the following points.",
+            "The lamp is old.",
+        ),
+        ("I moved some of my favourite recipes here for our dinner:", "The lamp is old."),
+        ("作为你的AI伴侣，我喜欢每天在这里等你回家聊天。", "那盏灯很旧。"),
+        ("我想跟你分享一下昨天买到的我最喜欢的东西。", "那盏灯很旧。"),
     ],
 )
-def test_what_only_announces_gives_way(filler: str) -> None:
-    source = said(
-        ("assistant", filler),
-        ("user", "Our lamp shop is in the old mill. 我们的灯具店在老磨坊里。"),
-    )
-    assert filler not in extract_summary(source, limit=24, count=tokens)
+def test_what_only_announces_gives_way(filler: str, plain: str) -> None:
+    source = said(("user", filler), ("user", plain))
+    for only in (filler, plain):  # either fits alone
+        assert only in extract_summary(said(("user", only)), limit=tokens(filler) + 4, count=tokens)
+    summary = extract_summary(source, limit=tokens(filler) + 4, count=tokens)
+    assert plain in summary
+    assert filler not in summary
 
 
 @pytest.mark.parametrize("chinese", [False, True])

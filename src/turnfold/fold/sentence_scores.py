@@ -348,7 +348,7 @@ _PRONOUN = late_pattern(
 _PERSON = late_pattern(r"[我咱你您]")
 _VALUES = frozenset({"number", "money", "date", "time"})
 _LEAD_IN = late_pattern(
-    r"想[跟和要向]{0,2}[你您](?:分享|聊|说|倾诉)|作为(?:一[个名位]|[你您]的)?(?:AI|人工智能)|AI\s?(?:伴侣|助手|助理)|陪伴着?[你您]"
+    r"\A.{0,8}想[跟和要向]{0,2}[你您](?:分享|聊|说|倾诉)|作为(?:一[个名位]|[你您]的)?(?:AI|人工智能)|AI\s?(?:伴侣|助手|助理)|陪伴着?[你您]"
     r"|\bas\ an\ AI\b|\bAI\ (?:language\ model|companion|assistant)\b|\bin\ the\ following\b",
     re.IGNORECASE,
 )
