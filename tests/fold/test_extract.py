@@ -115,7 +115,7 @@ def test_everything_is_kept_when_everything_fits() -> None:
 def test_the_order_is_that_of_the_log_not_of_the_arguments() -> None:
     passages = talk(("user", "One lamp."), ("user", "Two chairs."), ("user", "Three tables."))
     assert extract_summary(passages[::-1], limit=100, count=tokens) == (
-        "user: One lamp. Two chairs. Three tables."
+        "user: One lamp.\nuser: Two chairs.\nuser: Three tables."
     )
 
 
@@ -283,7 +283,7 @@ def test_tool_output_leaves_room_for_what_was_said() -> None:
         "A storm broke the greenhouse.",
     ]
     passages = talk(*(("tool:find", row) for row in rows), *(("user", each) for each in said))
-    summary = extract_summary(passages, limit=160, count=tokens)
+    summary = extract_summary(passages, limit=180, count=tokens)
     assert sum(each in summary for each in said) >= 4
     assert "tool:find: " in summary
 

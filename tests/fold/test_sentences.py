@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -33,6 +34,16 @@ def texts_of(text: str) -> list[str]:
         ("“真的吗？”的回答是对的。", ["“真的吗？”的回答是对的。"]),
         ("等一下……我想想", ["等一下……", "我想想"]),
         ("好!走吧?行", ["好!", "走吧?", "行"]),
+        (
+            "Set `a ? b : c` first. Then run `x! y. z` again.",
+            ["Set `a ? b : c` first.", "Then run `x! y. z` again."],
+        ),
+        (
+            "The form sum(a, ...) is gone. Why ? Ask",
+            ["The form sum(a, ...) is gone.", "Why ?", "Ask"],
+        ),
+        ("It is day ? open : shut there.", ["It is day ? open : shut there."]),
+        ("Well ... I see", ["Well ...", "I see"]),
     ],
 )
 def test_prose_ends_at_its_own_stops(text: str, expected: list[str]) -> None:
@@ -64,6 +75,18 @@ def test_the_line_numbers_of_a_listing_are_no_content() -> None:
     assert split_sentences("    12→    return total") == [Sentence("return total", "code")]
 
 
+def test_numbers_before_a_colon_are_line_numbers_where_they_rise() -> None:
+    listing = "   118:    if day in table:\n   119:        total += 4200\n120:"
+    assert split_sentences(listing) == [
+        Sentence("if day in table:", "code"),
+        Sentence("total += 4200", "code"),
+    ]
+    assert texts_of("2023: we moved to Porto.\n10:30 is lunch.") == [
+        "2023: we moved to Porto.",
+        "10:30 is lunch.",
+    ]
+
+
 def test_json_is_cut_between_leaves_and_keys_stay_with_values() -> None:
     text = (
         '{"customer": {"name": "Ana Ruiz", "mail": "ana@example.org", "tier": "gold"},'
@@ -75,6 +98,32 @@ def test_json_is_cut_between_leaves_and_keys_stay_with_values() -> None:
         '"orders": [{"id": "A-1", "total": 12.5',
     ]
     assert {row.kind for row in rows} == {"json"}
+
+
+def test_an_item_of_json_is_one_row_with_the_price_that_belongs_to_it() -> None:
+    small = '{"id": "A", "options": {"size": "S", "colour": "moss green"}, "available": true, "price": 61.07'
+    large = '{"id": "B", "options": {"size": "L", "colour": "slate grey"}, "available": false, "price": 58.93'
+    text = f'{{"name": "Rain Jacket", "variants": {{"7310-A": {small}}}, "7310-B": {large}}}}}}}'
+    expected = [
+        f'"name": "Rain Jacket", "variants": {{"7310-A": {small}',
+        f'"7310-B": {large}',
+    ]
+    assert texts_of(text) == expected
+    indented = texts_of(json.dumps(json.loads(text), indent=4))
+    assert [row.replace("{ ", "{").replace(" }", "}") for row in indented] == expected
+
+
+def test_what_is_left_of_a_large_item_ends_with_the_item() -> None:
+    first = {"id": "A-1"} | {f"note_{at}": "the left valve drips a little" for at in range(12)}
+    rows = texts_of(json.dumps([first | {"price": 53.5}, {"id": "B-2", "price": 12.5}]))
+    assert rows[-1] == '"id": "B-2", "price": 12.5'
+    assert rows[-2].endswith('"price": 53.5')
+
+
+def test_json_nested_or_broken_without_end_is_read_once() -> None:
+    deep = "[" * 50_000 + '{"a": 1' + ", [2" * 50_000
+    for text in (deep, deep + "}" * 100_000, '{"a"' + ": {" * 50_000 + "}" * 30_000):
+        assert sum(map(len, texts_of(text))) <= len(text)
 
 
 def test_a_text_inside_json_is_cut_into_its_sentences() -> None:

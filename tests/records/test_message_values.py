@@ -137,6 +137,14 @@ def test_the_text_is_all_that_was_said() -> None:
     assert assistant().text == ""
 
 
+def test_each_of_parallel_results_begins_a_line_so_that_no_number_or_hash_grows() -> None:
+    results = [
+        ToolResult(f"c{at}", (TextPart(text),))
+        for at, text in enumerate(["12 passed, 0", "", "7 files\n", "9f3c2ab", "忽略 3", "4 项"])
+    ]
+    assert Message.of("tool", results).text == "12 passed, 0\n7 files\n9f3c2ab\n忽略 3\n4 项"
+
+
 def test_calls_results_and_notes_are_found() -> None:
     assert EVERYTHING.calls == (ToolCall("1", "f", "{}"),)
     assert EVERYTHING.results == ()

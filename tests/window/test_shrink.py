@@ -42,7 +42,7 @@ class TestText:
         shrunk = shrink_text(text, 80, EXACT.count_text, reference="#12")
         assert shrunk[:5] == text[:5]
         assert shrunk[-5:] == text[-5:]
-        assert f"[… {EXACT.count_text(text):,} tokens in full, see #12 …]" in shrunk
+        assert f"[… {EXACT.count_text(text):,} tokens in full, stored as #12 …]" in shrunk
         assert 70 <= EXACT.count_text(shrunk) <= 80
 
     def test_the_head_gets_two_thirds(self) -> None:
@@ -96,7 +96,7 @@ class TestUnusualLines:
         shown = message.text.split("\n")
         assert ODD[language] in shown
         assert set(shown) - set(text.split("\n")) == {
-            f"[… {EXACT.count_text(text):,} tokens in full, see #7 …]",
+            f"[… {EXACT.count_text(text):,} tokens in full, stored as #7 …]",
             "[…]",
         }
         assert shown[0] == text.split("\n")[0]
@@ -220,8 +220,8 @@ class TestMessage:
         parts = [ImagePart("https://example.org/a.png"), OpaquePart(json.dumps({"v": LONG}))]
         shrunk = shrink_message(Message.of("user", parts), 30, EXACT, reference="#3")
         assert [part.text for part in shrunk.parts if isinstance(part, TextPart)] == [
-            "[image left out to fit the budget, see #3]",
-            "[opaque left out to fit the budget, see #3]",
+            "[image left out to fit the budget, stored as #3]",
+            "[opaque left out to fit the budget, stored as #3]",
         ]
 
     def test_ids_names_errors_and_extra_fields_survive(self) -> None:

@@ -22,7 +22,14 @@ from turnfold.fold.prompt import (
     prefix_shows,
     split_to_fit,
 )
-from turnfold.fold.summary_input import Passage, ReadCache, as_summary, passages_of, split_prefix
+from turnfold.fold.summary_input import (
+    Passage,
+    ReadCache,
+    as_summary,
+    day_of,
+    passages_of,
+    split_prefix,
+)
 from turnfold.fold.superseded_statements import CHANGED_MARKS
 
 __all__ = (
@@ -38,6 +45,7 @@ __all__ = (
     "check_fidelity",
     "check_threshold",
     "completion_text",
+    "day_of",
     "extract_summary",
     "extractive_summarizer",
     "fill_prompt",

@@ -24,6 +24,7 @@ from typing import Literal
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
+from turnfold.fold.repeated_calls import merge_repeated_calls
 from turnfold.fold.sentence_scores import (
     SummaryPiece,
     form_of,
@@ -33,6 +34,7 @@ from turnfold.fold.sentence_scores import (
     own_words,
     proper_names,
     short_answers,
+    unnamed,
     without_lead,
 )
 from turnfold.fold.summary_input import (
@@ -48,6 +50,7 @@ from turnfold.fold.summary_input import (
     passages_of,
     prefix_of,
     role_of,
+    said_on,
     split_prefix,
     starts_with_label,
     voice_of,
@@ -135,6 +138,10 @@ _CHANGED = 0.5
 """Factor for a sentence of which a later one changed a part."""
 _IDLE = 0.05
 """Factor for a row of tool output that nobody took up, and for a fragment that the answer repeats."""
+_TASK, _TASK_SENTENCES = 1.6, 8
+"""Factor for the user's first sentences, and their number, where the messages after them are output of programs."""
+_UNNAMED = 0.5
+"""Factor for a fact about "him" or "it" where no sentence before it has a name."""
 _CODE = 0.4
 """Factor for a line of code in tool output: which files were read tells more than a few of their lines."""
 _NUMBERS = late_pattern(r"[A-Za-z]*\d[\w.,:-]*")
@@ -156,7 +163,7 @@ class _Candidate:
     whole: str
     """The whole sentence with its interjections, used if the summary has room for everything."""
     joins: bool
-    """True if it may share a line with others of the same speaker."""
+    """True if it may share a line with others of the same message."""
     message: int
     """Number of its message; negative for a line of the previous summary."""
     facts: dict[str, float]
@@ -173,6 +180,8 @@ class _Candidate:
     role: str
     """The speaker's role, or `call` for the arguments of a tool call."""
     hits: tuple[FactMatch, ...]
+    prose: bool = True
+    """False for a line of code, a table row and JSON."""
     pattern: str = ""
     """A question without its numbers and ids; empty for other sentences."""
     needs: int | None = None
@@ -180,7 +189,7 @@ class _Candidate:
 
 
 def _render(candidates: Iterable[tuple[_Candidate, str]], *, unchanged: bool = False) -> str:
-    """Return the chosen sentences as the lines of a summary; consecutive sentences of one speaker share a line.
+    """Return the chosen sentences as the lines of a summary; consecutive sentences of one message share a line.
 
     With `unchanged`, lines of the previous summary stay as they were.
     """
@@ -197,8 +206,8 @@ def _render(candidates: Iterable[tuple[_Candidate, str]], *, unchanged: bool = F
 
 
 def _begins_line(before: _Candidate | None, candidate: _Candidate) -> bool:
-    if before is None or candidate.prefix != before.prefix:
-        return True
+    if before is None or (candidate.prefix, candidate.message) != (before.prefix, before.message):
+        return True  # what was said in two turns would read as one statement
     return not (candidate.joins and before.joins) and not _share_line(before, candidate)
 
 
@@ -490,6 +499,7 @@ def extract_summary(
     ordered = [passage for passage in ordered if not 0 < shown == passage.position] or ordered
     chinese = language == "zh" or (language == "auto" and _speak_chinese(ordered, previous))
     reading, without = reading or ReadCache(), tuple(without)
+    ordered, previous = merge_repeated_calls(ordered, previous, chinese=chinese)
     candidates = _pool(ordered, previous, reading, without, chinese=chinese)
     if not candidates:
         return ""
@@ -522,8 +532,21 @@ def _pool(
     """Return the sentences to choose from: no two alike, none outdated, each with what it needs to be understood."""
     found = _candidates(passages, previous, reading, chinese=chinese)
     candidates = _without_outdated(list(_distinct(found)), without)
+    if any(passage.speaker == "tool" for passage in passages):
+        candidates = _with_task(candidates)
     if passages and candidates:  # a previous summary alone stays as it is
         candidates = _with_needs(_with_changes(candidates, chinese=chinese))
+    return candidates
+
+
+def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Return the candidates with more weight for the user's only message, which is the task of what follows."""
+    spoken = [at for at, c in enumerate(candidates) if c.role == "user"]
+    told = {candidates[at].message for at in spoken if candidates[at].message >= 0}
+    if len(told) + any(candidates[at].message < 0 for at in spoken) != 1:
+        return candidates
+    for at in [at for at in spoken if candidates[at].prose][:_TASK_SENTENCES]:
+        candidates[at] = replace(candidates[at], stress=candidates[at].stress * _TASK)
     return candidates
 
 
@@ -593,6 +616,13 @@ def _with_needs(candidates: list[_Candidate]) -> list[_Candidate]:
         )  # "Where is order DD-7?" tells of an order
         if c.role == "user" and not told and at not in answered and is_question(c.whole):
             candidates[at] = replace(c, stress=c.stress * _IDLE)  # a question without its answer
+    for at, name in unnamed(pieces).items():
+        c = candidates[at]
+        answers = c.needs is not None and is_question(candidates[c.needs].whole)
+        if name is not None and not answers and candidates[name].stress >= _LEAST_STRESS:
+            candidates[at] = replace(c, needs=name)
+        elif c.needs is None and name is None:
+            candidates[at] = replace(c, stress=c.stress * _UNNAMED)
     for at in idle_rows(pieces):
         candidates[at] = replace(candidates[at], stress=candidates[at].stress * _IDLE)
     return candidates
@@ -629,13 +659,14 @@ def _candidates(
     questioner: str | None = None
     for number, passage in enumerate(passages):
         sentences = reading.sentences(passage.text, gap=passage.unread)
-        prefix = prefix_of(passage.speaker, chinese=chinese)
         answers = questioner is not None and questioner != passage.speaker
         for place, sentence in enumerate(sentences):
             hits = hits_of(passage, sentence, reading)
             stress = _place_factor(place, len(sentences), passage.speaker)
             if answers and place == 0:
                 stress *= _ANSWER
+            day = said_on(passage, sentence.text)
+            prefix = prefix_of(passage.speaker, chinese=chinese, day=day)
             yield _candidate(
                 prefix, sentence, hits, message=number, speaker=passage.speaker, stress=stress
             )
@@ -703,6 +734,7 @@ def _candidate(
         spaced=spaced,
         role=role,
         hits=hits,
+        prose=prose,
         pattern=_NUMBERS.sub("0", text) if prose and not tool and is_question(text) else "",
     )
 

@@ -260,6 +260,10 @@ _ORDINAL = late_pattern(r"(\d+)(?:st|nd|rd|th)", re.ASCII | re.IGNORECASE)
 _JSON_KEY_TAIL = late_pattern(r"\"\s*:", re.ASCII)
 _PATH_SEPARATOR = late_pattern(r"[/\\]")
 _TRAILING = ".,;:!?)]}'\"*"
+_CERTAIN = late_pattern(
+    r"\s*(?:agree|sure|certain|behind|with\s+you|right\b|true\b|同意|确定|肯定|赞成)", re.IGNORECASE
+)
+"""Matches what follows a 100% that is no quantity."""
 _LONGEST_CODE = 80
 _LONGEST_DOTTED_NAME = 120
 _PARTS_OF_A_ROOTED_PATH = 2
@@ -368,6 +372,8 @@ def _read_number(match: re.Match[str]) -> FactMatch | None:
     shift = _MULTIPLIERS[match["times"].strip().lower()] if match["times"] else 0
     value = canonical_number((match["sign"] or "") + match["value"], shift=shift)
     unit = _canonical_unit(written)
+    if (value, unit) == ("100", "%") and _CERTAIN.match(match.string, end):
+        return None
     kind: FactKind = "money" if unit in _CURRENCIES else "number"
     return FactMatch(kind, f"{value}|{unit}", match.start(), end)
 
@@ -445,6 +451,8 @@ class Fact:
     key: str
     context: str
     speaker: str = ""
+    day: str = ""
+    """The date on which it was said, if its context has a relative date such as "yesterday"."""
 
 
 _QUOTED = late_pattern(

@@ -10,7 +10,7 @@ quality of a model's answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption
@@ -31,6 +31,7 @@ from turnfold.fold.summary_input import (
     as_read,
     hits_of,
     line_of,
+    said_on,
     voice_of,
 )
 from turnfold.text import (
@@ -281,7 +282,8 @@ def _graded_facts(
             for hit in hits_of(passage, sentence, reading):
                 name = (hit.kind, hit.key)
                 if name not in first:
-                    first[name] = fact_at(sentence.text, hit, speaker=passage.speaker)
+                    fact = fact_at(sentence.text, hit, speaker=passage.speaker)
+                    first[name] = replace(fact, day=said_on(passage, fact.context))
                 voices[name] = max(voices.get(name, 0.0), voice)
                 mentions[name] = mentions.get(name, 0) + 1
     return [
@@ -296,7 +298,7 @@ def _annex_lines(missing: Sequence[Fact], *, chinese: bool) -> Iterator[str]:
     for fact in missing:
         if (fact.kind, fact.key) not in stated:
             stated.update((hit.kind, hit.key) for hit in find_hits(fact.context))
-            yield f"- {line_of(fact.speaker, fact.context, chinese=chinese)}"
+            yield f"- {line_of(fact.speaker, fact.context, chinese=chinese, day=fact.day)}"
 
 
 def _affordable(

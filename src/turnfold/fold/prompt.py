@@ -18,12 +18,13 @@ quotes none of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import cast
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption, SummaryFailed
-from turnfold.fold.summary_input import Passage
+from turnfold.fold.summary_input import Passage, is_call, is_tool
 from turnfold.records import Entry, Message, get_field, user
 from turnfold.text import (
     FenceNote,
@@ -130,7 +131,10 @@ def _no_slot() -> InvalidOption:
 
 
 def history_text(passages: Iterable[Passage], *, previous: str) -> str:
-    """Return the text that the summariser gets: the previous summary and the conversation, each fenced as data."""
+    """Return the text that the summariser gets: the previous summary and the conversation, each fenced as data.
+
+    What people and models said has its date, without which "yesterday" in a summary means nothing.
+    """
     lines = "\n".join(map(_spoken, passages))
     note = with_continuation_note(_CONVERSATION, lines)
     conversation = fence(lines, label="conversation", note=note)
@@ -140,7 +144,8 @@ def history_text(passages: Iterable[Passage], *, previous: str) -> str:
 
 
 def _spoken(passage: Passage) -> str:
-    return f"{one_line(passage.speaker)}: {indented(passage.text)}"
+    day = "" if is_tool(passage.speaker) or is_call(passage.speaker) else passage.day
+    return f"{one_line(passage.speaker)}{f' ({day})' if day else ''}: {indented(passage.text)}"
 
 
 def prefix_shows(sent: Context, entries: Sequence[Entry], *, summary: str) -> bool:
@@ -264,12 +269,12 @@ def _short_enough(
 ) -> Iterator[Passage]:
     for passage in passages:
         text, done = passage.text, 0
-        room = max(limit - count(f"{passage.speaker}: \n") - 2, 1)
+        room = max(limit - count(_spoken(replace(passage, text="\n"))) - 2, 1)
         while done < len(text):
             # Cut only as much text as one piece can hold: otherwise a long text would be counted again for each piece.
             ahead = text[done : done + _LONGEST_TOKEN * room]
             piece = clip(ahead, room, lambda text: count(indented(text))) or ahead[:1]
-            yield Passage(passage.speaker, piece, passage.position)
+            yield replace(passage, text=piece, unread="")
             done += len(piece)
 
 

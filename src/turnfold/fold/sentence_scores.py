@@ -28,6 +28,7 @@ __all__ = (
     "own_words",
     "proper_names",
     "short_answers",
+    "unnamed",
     "without_lead",
 )
 
@@ -125,6 +126,51 @@ def short_answers(pieces: Sequence[SummaryPiece]) -> dict[int, SentenceNeed]:
     return found
 
 
+def unnamed(pieces: Sequence[SummaryPiece]) -> dict[int, int | None]:
+    """Return {index: index of the sentence with the name} of the facts about "him" or "it"; None if there is none.
+
+    The name is looked for in the same exchange: the same message and the one before it. A Chinese fact without a
+    subject (片长才95分钟) is in the result only if there is a name.
+    """
+    found: dict[int, int | None] = {}
+    for at, piece in enumerate(pieces):
+        if piece.role in ("tool", "call") or not _states_value(piece):
+            continue
+        lead = _LEAD.match(piece.text)
+        pronoun = _PRONOUN.match(piece.text, lead.end() if lead else 0)
+        bare = (
+            _CHINESE.search(piece.text) and not _PERSON.search(piece.text) and not _has_name(piece)
+        )
+        if pronoun or bare:
+            name = _name_before(pieces, at)
+            if pronoun or name is not None:
+                found[at] = name
+    return found
+
+
+def _name_before(pieces: Sequence[SummaryPiece], at: int) -> int | None:
+    messages = {pieces[at].message}
+    for before in range(at - 1, max(at - _NEAR, -1), -1):
+        piece = pieces[before]
+        if piece.role in ("tool", "call"):
+            continue
+        if piece.message not in messages:
+            if len(messages) == 2 or piece.message < 0 <= pieces[at].message:
+                return None
+            messages.add(piece.message)
+        if _has_name(piece) and not is_question(piece.text):
+            return before
+    return None
+
+
+def _states_value(piece: SummaryPiece) -> bool:
+    return any(fact.partition("\0")[0] in _VALUES for fact in piece.facts)
+
+
+def _has_name(piece: SummaryPiece) -> bool:
+    return any(fact.startswith(("name\0", "proper\0")) for fact in piece.facts)
+
+
 def _alone(
     pieces: Sequence[SummaryPiece], at: int, question: int | None, *, first: bool
 ) -> SentenceNeed | None:
@@ -217,6 +263,8 @@ _LEAD = late_pattern(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_TIED = late_pattern(r"(?:for|since|because|gonna|['’]?cause|cuz)\b", re.IGNORECASE)
+"""Matches words that mean nothing without what is before them: "Thank you, Sofia, for confirming it"."""
 _REACTION = late_pattern(
     r"""
     (?: (?:that|this|it)(?:['’]s|\ is|\ was|\ sounds|\ looks|\ must|\ would|\ will)\b | sounds\b | looks\ like\ you
@@ -294,6 +342,17 @@ _OUTCOME = late_pattern(
     re.IGNORECASE,
 )
 _PROPER = late_pattern(r"(?<=[a-z,;] )(?!I\b)[A-Z][\w’'-]+(?: [A-Z][\w’'-]+)*")
+_PRONOUN = late_pattern(
+    r"(?:(?:He|She|It|They|This|That|These|Those)(?:['’]\w+)?\b|[他她它])", re.IGNORECASE
+)
+_PERSON = late_pattern(r"[我咱你您]")
+_VALUES = frozenset({"number", "money", "date", "time"})
+_LEAD_IN = late_pattern(
+    r"\A.{0,8}想[跟和要向]{0,2}[你您](?:分享|聊|说|倾诉)|作为(?:一[个名位]|[你您]的)?(?:AI|人工智能)|AI\s?(?:伴侣|助手|助理)|陪伴着?[你您]"
+    r"|\bas\ an\ AI\b|\bAI\ (?:language\ model|companion|assistant)\b|\bin\ the\ following\b",
+    re.IGNORECASE,
+)
+"""Matches what announces a statement, and what an assistant says about being one."""
 _REACTION_FACTOR = 0.07
 """Highest factor for a reaction such as "that's great!"; so low that it never replaces another sentence."""
 _WHO_WEIGHT, _LIKES_WEIGHT = 1.5, 0.6
@@ -305,7 +364,11 @@ _WEAK = frozenset({"identifier", "name", "time"})
 def without_lead(text: str) -> str:
     """Return a sentence without the interjections it begins with; the whole sentence if little else is left."""
     lead = _LEAD.match(text)
-    if lead is None or len(text) - lead.end() < (4 if text[-1] > "\u2e7f" else 12):
+    if (
+        lead is None
+        or _TIED.match(text, lead.end())
+        or len(text) - lead.end() < (4 if text[-1] > "\u2e7f" else 12)
+    ):
         return text
     return text[lead.end() :]
 
@@ -368,6 +431,8 @@ def _form_of_prose(words: str, hits: tuple[FactMatch, ...], terms: int, factor: 
         and not (who or likes or (own and terms > _SHORT_REACTION))
         and all(hit.kind in _WEAK for hit in hits)
     ):
+        return Form(min(0.15 * factor, _REACTION_FACTOR))
+    if (words[-1] in ":：" or _LEAD_IN.search(words)) and all(hit.kind in _WEAK for hit in hits):
         return Form(min(0.15 * factor, _REACTION_FACTOR))
     asks = is_question(words)
     if asks:

@@ -30,7 +30,9 @@ from turnfold.text import (
     Sentence,
     SentenceKind,
     clean_text,
+    has_relative_time,
     is_chinese,
+    is_program_output,
     plain_name,
     single_line,
     split_sentences,
@@ -45,6 +47,7 @@ __all__ = (
     "as_read",
     "as_summary",
     "brief_call",
+    "day_of",
     "hits_of",
     "is_call",
     "is_role",
@@ -53,6 +56,7 @@ __all__ = (
     "passages_of",
     "prefix_of",
     "role_of",
+    "said_on",
     "split_prefix",
     "starts_with_label",
     "tool_name",
@@ -72,7 +76,8 @@ _VOICES = {  # role -> weight of its words
     "user": 1.0, "system": 1.0, "developer": 1.0, "summary": 1.0, "assistant": 0.75, "tool": 0.45, "function": 0.45,
 }  # fmt: skip
 _NAMED_SPEAKER_VOICE = 0.9
-_FIRST_WORD = late_pattern(r"[:\s]")
+_FIRST_WORD = late_pattern(r"[:：\s（]")
+_DATED = late_pattern(r"(?: \(\d{4}-\d\d-\d\d\)|（\d{4}-\d\d-\d\d）)\Z")
 _PREFIXED = late_pattern(
     r"(?P<label>[^\s:：](?:[^:：\n]{0,160}[^\s:：])?(?::[\w.-]{1,80})?)(?:: |：)(?=\S)"
 )
@@ -110,24 +115,47 @@ def voice_of(speaker: str) -> float:
     return _VOICES.get(role_of(speaker), _NAMED_SPEAKER_VOICE)
 
 
-def prefix_of(speaker: str, *, chinese: bool) -> str:
-    """Return the prefix of a speaker's line, such as `user: ` or `用户：`; roles are in the language of the summary."""
+def prefix_of(speaker: str, *, chinese: bool, day: str = "") -> str:
+    """Return the prefix of a speaker's line, such as `user: ` or `用户：`; roles are in the language of the summary.
+
+    With `day`, the date on which it was said follows: `user (2023-05-25): `.
+    """
     label = single_line(clean_text(speaker))
     if not label:
         return ""
     if not chinese:
-        return f"{label}: "
+        return f"{label} ({day}): " if day else f"{label}: "
     role = _FIRST_WORD.split(label, maxsplit=1)[0]
     rest = label[len(role) :].replace(" calls ", " 调用 ", 1)
-    return f"{_CHINESE_ROLES.get(role, role)}{rest}："
+    return f"{_CHINESE_ROLES.get(role, role)}{rest}{f'（{day}）' if day else ''}："
 
 
 def split_prefix(line: str, labels: frozenset[str] = frozenset()) -> tuple[str, str]:
-    """Split a line into speaker and words; the speaker is "" if it is neither a role nor one of `labels`."""
+    """Split a line into speaker and words; the speaker is "" if it is neither a role nor one of `labels`.
+
+    The date after a speaker is left out; see `day_of`.
+    """
     prefix = _PREFIXED.match(line)
-    if prefix is None or not (prefix["label"] in labels or role_of(prefix["label"]) in _VOICES):
+    if prefix is None:
         return "", line
-    return prefix["label"], line[prefix.end() :]
+    label = _DATED.sub("", prefix["label"])
+    if not (label in labels or role_of(label) in _VOICES):
+        return "", line
+    return label, line[prefix.end() :]
+
+
+def day_of(line: str) -> str:
+    """Return the date after the speaker at the beginning of a line, such as `2023-05-25`; "" if there is none."""
+    prefix = _PREFIXED.match(line)
+    dated = _DATED.search(prefix["label"]) if prefix else None
+    return dated[0].strip(" ()（）") if dated else ""
+
+
+def said_on(passage: Passage, words: str) -> str:
+    """Return the date to show with words of a passage: that of the passage if they have a relative date, else ""."""
+    if not passage.day or is_tool(passage.speaker) or is_call(passage.speaker):
+        return ""
+    return passage.day if has_relative_time(words) else ""
 
 
 def tool_name(name: str) -> str:
@@ -145,9 +173,9 @@ def starts_with_label(line: str) -> str:
     return found[0]
 
 
-def line_of(speaker: str, words: str, *, chinese: bool) -> str:
+def line_of(speaker: str, words: str, *, chinese: bool, day: str = "") -> str:
     """Return a line of a summary: speaker and words; words that only look like a speaker's get the prefix `summary`."""
-    prefix = prefix_of(speaker, chinese=chinese)
+    prefix = prefix_of(speaker, chinese=chinese, day=day)
     if not prefix and _reads_as_spoken(words, frozenset()):
         prefix = prefix_of("summary", chinese=chinese)
     return prefix + words
@@ -199,6 +227,8 @@ class Passage:
     """Log position of the message."""
     unread: str = ""
     """The line of `text` that stands for the part of a huge message that is not read; empty if all of it is."""
+    day: str = ""
+    """The date on which it was said, such as `2023-05-25`; empty if it is unknown."""
 
 
 class ReadCache:
@@ -239,7 +269,7 @@ def as_read(passage: Passage, longest: int = LONGEST_READ) -> Passage:
     chinese = is_chinese(text[:_LANGUAGE_SAMPLE])
     note = f"[…… 未读 {unread} 个字符 ……]" if chinese else f"[… {unread} characters not read …]"
     read = f"{text[:head]}\n{note}\n{text[tail:]}"
-    return Passage(passage.speaker, read, passage.position, note)
+    return replace(passage, text=read, unread=note)
 
 
 def hits_of(passage: Passage, sentence: Sentence, reading: ReadCache) -> tuple[FactMatch, ...]:
@@ -288,7 +318,9 @@ def _passages(message: Message, position: int, names: dict[str, str]) -> Iterato
     speaker = _speaker(message)
     text = _text_of(message.parts)
     if text.strip():
-        yield Passage(speaker, text, position)
+        # Agents pass what a program printed on as a message of the user, whose words it is not.
+        printed = message.role == "user" and is_program_output(text)
+        yield Passage("tool" if printed else speaker, text, position)
     for call in message.calls:
         names[call.id] = call.name
         yield Passage(

@@ -31,6 +31,7 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from functools import partial
 from hashlib import blake2b
 from typing import Final
@@ -45,6 +46,7 @@ from turnfold.fold import (
     SourceFacts,
     as_summary,
     check_fidelity,
+    day_of,
     passages_of,
     source_facts,
     split_prefix,
@@ -85,7 +87,7 @@ from turnfold.records import (
 from turnfold.runtime import Runtime
 from turnfold.stores import Scope, Store, log_mark
 from turnfold.telemetry import Meter
-from turnfold.text import clip
+from turnfold.text import clip, local_time
 from turnfold.tokens import TokenCounter
 from turnfold.window import Context
 
@@ -181,6 +183,8 @@ class Folder:
     runtime: Runtime
     meter: Meter = field(default_factory=Meter, repr=False, compare=False)
     """Counts the requests to a model."""
+    zone: tzinfo = UTC
+    """Time zone of the dates in a summary."""
     counted: MemoizedCounter = field(init=False, repr=False, compare=False)
     """Cached token counts of the lines of the last summary: the next one keeps most of them."""
 
@@ -196,7 +200,7 @@ class Folder:
         entries = entries or await self._read(fold)
         if not entries:
             return None
-        passages = _passages(entries)
+        passages = _passages(entries, self.zone)
         task = SummaryTask(
             passages,
             self._previous_for_writer(fold),
@@ -288,7 +292,7 @@ class Folder:
         entries = await self._read(replace(fold, after=after, upto=upto), tokens=tokens)
         if not entries:
             return None
-        passages = _passages(entries)
+        passages = _passages(entries, self.zone)
         previous = current.text if current else fold.previous_text
         task = SummaryTask(
             passages,
@@ -318,7 +322,9 @@ class Folder:
         def check() -> float:
             self.counted(text)  # counted here, off the event loop, for the metrics
             self.counted.keep([text])
-            return check_fidelity([*_summary_passages(fold), *_passages(entries)], text).score
+            return check_fidelity(
+                [*_summary_passages(fold), *_passages(entries, self.zone)], text
+            ).score
 
         fidelity = await self.runtime.compute(check)
         landed = await self.commit(fold, entries, text, fidelity=fidelity, model=CALLER)
@@ -449,16 +455,24 @@ def _lowest_trust(entries: Sequence[Entry], previous: str) -> str:
     return max(roles, key=_TRUST.index) if roles <= set(_TRUST) else "tool"
 
 
-def _passages(entries: Sequence[Entry]) -> list[Passage]:
+def _passages(entries: Sequence[Entry], zone: tzinfo) -> list[Passage]:
+    """Return the messages as input of a summary, with their positions in the log and their dates in this zone."""
     spoken = [entry for entry in entries if entry.message.role != "system"]
-    passages = passages_of([entry.message for entry in spoken])
-    return [replace(passage, position=spoken[passage.position].seq) for passage in passages]
+    return [
+        replace(passage, position=entry.seq, day=_day(entry, zone))
+        for passage in passages_of([entry.message for entry in spoken])
+        for entry in (spoken[passage.position],)
+    ]
+
+
+def _day(entry: Entry, zone: tzinfo) -> str:
+    return f"{local_time(entry.created, zone):%Y-%m-%d}" if entry.created > 0 else ""
 
 
 def _summary_passages(fold: FoldRange) -> list[Passage]:
     """Return the previous summary as input of the next one: a passage per line, with the speaker it names."""
-    lines = (split_prefix(line.removeprefix("- ")) for line in fold.previous_text.splitlines())
-    return [Passage(speaker, words, 0) for speaker, words in lines]
+    lines = [line.removeprefix("- ") for line in fold.previous_text.splitlines()]
+    return [Passage(*split_prefix(line), 0, day=day_of(line)) for line in lines]
 
 
 @dataclass(slots=True)

@@ -202,6 +202,7 @@ class AsyncSession:
             config.policy.writer,
             config.runtime,
             config.meter,
+            config.zone,
         )
         self._folds = FoldManager(folder, config.policy, config.clock, config.meter)
         self.runs: Final = AgentRuns(self._cache, config.clock, config.runtime)

@@ -133,10 +133,18 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All the text of the message and of the tool results in it, joined."""
+        """All the text of the message and of the tool results in it, joined; each of several results begins a line."""
         if len(self.parts) == 1 and type(self.parts[0]) is TextPart:
             return self.parts[0].text
-        return "".join(part.text for part in self.parts if isinstance(part, TextPart | ToolResult))
+        texts: list[str] = []
+        ended = False
+        for part in self.parts:
+            if isinstance(part, TextPart | ToolResult) and (text := part.text):
+                is_result = isinstance(part, ToolResult)
+                # "0 failures" and "3 files changed" would read as one word, and a hash as another hash.
+                texts.append(f"\n{text}" if is_result and ended else text)
+                ended = is_result and not text.endswith("\n")
+        return "".join(texts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.text import plain_characters
+from turnfold.text import is_program_output, plain_characters
 
 __all__ = ("BLANK", "OwnSentence", "blank_quotes", "bracketed", "own_sentences")
 
@@ -146,7 +146,9 @@ class OwnSentence(NamedTuple):
 
 
 def own_sentences(text: str) -> Iterator[OwnSentence]:
-    """Yield the sentences of a message that are its author's own words, in order."""
+    """Yield the sentences of a message that are its author's own words, in order; none of program output."""
+    if is_program_output(text):
+        return
     text = plain_characters(text)
     if len(text) <= _MOST_READ:
         yield from _sentences(text, 0)

@@ -21,6 +21,7 @@ from turnfold.text.data_fences import (
 )
 from turnfold.text.line_rarity import UnusualLine, unusual_lines
 from turnfold.text.paths import paths_in, plain_path
+from turnfold.text.program_output import is_program_output
 from turnfold.text.sentences import (
     Sentence,
     SentenceKind,
@@ -29,7 +30,7 @@ from turnfold.text.sentences import (
     split_sentences,
 )
 from turnfold.text.simplified_chinese import SIMPLIFIED
-from turnfold.text.times import local_time, time_text
+from turnfold.text.times import has_relative_time, local_time, time_text
 from turnfold.text.token_cuts import (
     best_that_fit,
     clip,
@@ -89,11 +90,13 @@ __all__ = (
     "fence_mark",
     "fenced_blocks",
     "found_in",
+    "has_relative_time",
     "indented",
     "indented_whole",
     "is_character",
     "is_chinese",
     "is_cjk",
+    "is_program_output",
     "joint_cost",
     "json_line",
     "local_time",

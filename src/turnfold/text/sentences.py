@@ -8,9 +8,10 @@ Every piece is a slice of the cleaned source with runs of white space made one s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import accumulate
+from typing import Literal, NamedTuple
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.text.cjk_ranges import CJK_TEXT
@@ -59,6 +60,8 @@ _ABBREVIATION = late_pattern(
     r"Jr|Sr|Inc|Ltd|Co|Corp|vs|cf|al|approx|dept|est|min|max|ext|tel|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)$",
     re.IGNORECASE,
 )
+_INLINE_CODE = late_pattern(r"(?<!`)`[^`\n]{1,400}`(?!`)")
+_GOES_ON = late_pattern(r"\s*+[a-z(\[{'\"]")
 _MAY_END_SENTENCE = late_pattern(
     r"(?:etc|inc|ltd|co|corp|jr|sr|[ap]\.m|al|min|max|sec|est|ext|tel)$", re.IGNORECASE
 )
@@ -71,6 +74,7 @@ _SOFT_BREAK = late_pattern(
 _FENCE = late_pattern(r"\s*(?:```|~~~)")
 _RULE = late_pattern(r"[\s|:+=_*#>-]+$")
 _LINE_NUMBER = late_pattern(r"\s*\d{1,6}(?:→|\t)")
+_COLON_NUMBER = late_pattern(r"\s*(\d{1,6}):(?!\d)")
 _MARKER = late_pattern(r"(?:[-*•·▪]\s+|#{1,6}\s+|>\s+)+")
 _TABLE_ROW = late_pattern(r"\s*\||[^|]*\|[^|]*\||[^\t]+\t[^\t]+\t")
 _RECORD = late_pattern(r"[^=]*\w=[^\s=][^=]*\w=[^\s=]")  # a line with two pairs such as rate=200
@@ -86,6 +90,8 @@ _JSON_TOKEN_AFTER_OPEN_TEXT = late_pattern(r"[{}\[\],:\"]|[^\s\"{}\[\],:]++")
 _JSON_ESCAPED_BREAK = late_pattern(r"(?:\\[nrt])+")
 _JSON_ROW_ENOUGH = 60
 _JSON_ROW_FULL = 140
+_JSON_ROW_LONGEST = 320
+"""Most characters of an object or array inside another that is one row: an item of an order has about 200."""
 _WRAPPED_LINE = 50
 
 
@@ -133,10 +139,14 @@ def _lines(text: str) -> Iterator[tuple[str, SentenceKind]]:
     """Yield the lines of a text with their kind (prose, code, table row, JSON); prose wrapped at a column is joined."""
     fenced = False
     wrapped: list[str] = []
-    for line in text.split("\n"):
+    lines = text.split("\n")
+    numbered = _colon_numbered(lines)
+    for at, line in enumerate(lines):
         if _FENCE.match(line):
             fenced = not fenced
             kind, content = "code", ""
+        elif at in numbered:
+            kind, content = "code", line[numbered[at] :]
         else:
             kind, content = _classified(line, fenced=fenced)
         continues = kind == "prose" and content[:1].islower() and content[:1].isascii()
@@ -151,6 +161,22 @@ def _lines(text: str) -> Iterator[tuple[str, SentenceKind]]:
             yield "\n".join(wrapped), "prose"
             wrapped = []
     yield "\n".join(wrapped), "prose"
+
+
+def _colon_numbered(lines: Sequence[str]) -> dict[int, int]:
+    """Return {index: where the content begins} of the lines of a listing such as `12:    total = 0`.
+
+    The line before or after one has the number before or after it; "2023: we moved" has no such neighbour.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for at, line in enumerate(lines):
+        if match := _COLON_NUMBER.match(line):
+            found[at] = (int(match[1]), match.end())
+    return {
+        at: end
+        for at, (number, end) in found.items()
+        if found.get(at - 1, (-1,))[0] == number - 1 or found.get(at + 1, (-1,))[0] == number + 1
+    }
 
 
 def _classified(line: str, *, fenced: bool) -> tuple[SentenceKind, str]:
@@ -186,7 +212,13 @@ def _split_line(line: str, kind: SentenceKind) -> Iterator[tuple[str, SentenceKi
 
 def _split_prose(line: str) -> Iterator[str]:
     start = 0
+    code = [span.span() for span in _INLINE_CODE.finditer(line)] if "`" in line else []
+    inside = 0
     for match in _BOUNDARY.finditer(line):
+        while inside < len(code) and code[inside][1] <= match.start():
+            inside += 1
+        if inside < len(code) and code[inside][0] < match.start():
+            continue
         if not _is_false_stop(line, start, match):
             yield from _split_long(line[start : match.end()])
             start = match.end()
@@ -194,9 +226,13 @@ def _split_prose(line: str) -> Iterator[str]:
 
 
 def _is_false_stop(line: str, start: int, match: re.Match[str]) -> bool:
-    """Return True if a full stop belongs to a list number, an initial or an abbreviation and ends no sentence."""
+    """Return True if a sign ends no sentence: it belongs to a list number, an abbreviation or code."""
     if match[0] != ".":
-        return False
+        # In `f(a, ...) is` and `a ? b : c` the sentence goes on.
+        inner = match[0].startswith("...") or (
+            match[0] == "?" and line[match.start() - 1 : match.start()] == " "
+        )
+        return inner and _GOES_ON.match(line, match.end()) is not None
     before = line[max(start, match.start() - 14) : match.start()].lstrip()
     after = line[match.end() : match.end() + 3].lstrip()[:1]
     if _LIST_NUMBER.search(before) and after:
@@ -229,20 +265,96 @@ def _split_long(piece: str) -> Iterator[str]:
 
 
 def _json_rows(text: str) -> Iterator[str]:
-    """Yield slices of JSON with neighbouring values and their keys, cut where a container ends or a row is full."""
-    start, end = -1, 0
-    for token in _json_tokens(text):
-        mark = token[0]
-        closes = mark in ("}", "]") and end - start >= _JSON_ROW_ENOUGH
-        full = mark == "," and end - start >= _JSON_ROW_FULL
-        if start >= 0 and (closes or full):
+    """Yield slices of JSON with neighbouring values and their keys.
+
+    An item (an object with plain values) that fits a row is never divided, and where one ends that does not fit, a row
+    ends: so no value is shown with the key of its neighbour.
+    """
+    start, end, size = -1, 0, 0
+    for piece in _json_pieces(text):
+        ends = piece.sign == "}" or (
+            size + piece.size > _JSON_ROW_LONGEST
+            if piece.sign == "{}"
+            else size >= (_JSON_ROW_FULL if piece.sign == "," else _JSON_ROW_ENOUGH)
+            if piece.sign
+            else False
+        )
+        if ends and start >= 0:
             yield from _split_leaf(text[start:end])
-            start = -1
-        elif mark not in ("{", "}", "[", "]", ",", ":"):
-            start = token.start() if start < 0 else start
-            end = token.end()
+            start, size = -1, 0
+        if piece.size:
+            start = piece.start if start < 0 else start
+            end, size = piece.end, size + piece.size
+        if piece.sign == "{}" and size >= _JSON_ROW_ENOUGH:
+            yield from _split_leaf(text[start:end])
+            start, size = -1, 0
     if start >= 0:
         yield from _split_leaf(text[start:end])
+
+
+class _JsonPiece(NamedTuple):
+    """A part of a JSON text: a value, a whole object or array with its key, or a sign between them."""
+
+    sign: Literal["", "{}", "{", "}", ","]
+    """`{}` for a whole object or array, `{` for the key of one that fits no row, `}` where that one ends."""
+    start: int = 0
+    end: int = 0
+    size: int = 0
+    """Its characters, without white space at the beginning of lines."""
+
+
+def _json_pieces(text: str) -> Iterator[_JsonPiece]:
+    """Yield the parts of a JSON text; the outermost object or array is always divided."""
+    tokens = [token.span() for token in _json_tokens(text) if token[0] != ":"]
+    sizes = [0, *accumulate(end - start + 1 for start, end in tokens)]
+    closings, records = _json_closings(text, tokens)
+    at, depth = 0, 0
+    while at < len(tokens):
+        start, end = tokens[at]
+        opening = at + 1 if text[start] not in "{}[]," and at + 1 in closings else at
+        upto = closings.get(opening, at)
+        most = _JSON_ROW_LONGEST if opening in records else _JSON_ROW_FULL
+        if opening in closings and depth and sizes[upto] - sizes[at] <= most:
+            leaves = [span for span in tokens[at:upto] if text[span[0]] not in "{}[],"]
+            if leaves:
+                yield _JsonPiece("{}", leaves[0][0], leaves[-1][1], sizes[upto] - sizes[at])
+            at = upto
+        elif opening in closings:
+            if opening > at:
+                yield _JsonPiece("{", start, end, end - start)
+            at, depth = opening + 1, depth + 1
+        elif text[start] in "}]":
+            yield _JsonPiece("}")
+            at, depth = at + 1, max(depth - 1, 0)
+        elif text[start] == ",":
+            yield _JsonPiece(",")
+            at += 1
+        else:
+            yield _JsonPiece("", start, end, end - start + 1)
+            at += 1
+
+
+def _json_closings(text: str, tokens: Sequence[tuple[int, int]]) -> tuple[dict[int, int], set[int]]:
+    """Return {index of each opening bracket: index after its closing one}, and those of objects with plain values.
+
+    A bracket that is never closed ends with the text. An object with plain values is one thing, such as an item; one
+    that only holds other objects is a list of things.
+    """
+    closings: dict[int, int] = {}
+    records: set[int] = set()
+    opened: list[int] = []
+    for at, (start, _) in enumerate(tokens):
+        if text[start] in "{[":
+            closings[at] = len(tokens)
+            opened.append(at)
+        elif text[start] in "}]":
+            if opened:
+                closings[opened.pop()] = at + 1
+        elif opened and text[start] != ",":
+            after = tokens[at + 1][0] if at + 1 < len(tokens) else start
+            if text[after] not in "{[":
+                records.add(opened[-1])
+    return closings, records
 
 
 def _json_tokens(text: str) -> Iterator[re.Match[str]]:
@@ -259,6 +371,7 @@ def _json_tokens(text: str) -> Iterator[re.Match[str]]:
 
 def _split_leaf(row: str) -> Iterator[str]:
     """Yield a row of JSON unchanged or, if it contains a long string, the sentences of that string."""
+    row = single_line(row)
     if len(row) <= LONGEST_SENTENCE:
         yield row
         return

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-__all__ = ("local_time", "time_text")
+from turnfold._lazy_loading import late_pattern
+
+__all__ = ("has_relative_time", "local_time", "time_text")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTES = 60
+_UNIT = r"(?:minute|hour|day|night|week|weekend|fortnight|month|quarter|year|decade)s?"
+_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_NUMBER = r"(?:\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|few|couple\ of|several|many)"
+_RELATIVE = late_pattern(
+    rf"""
+    \b(?: yesterday | today | tonight | tomorrow | recently | lately | nowadays
+      | (?:last|next|this|past|coming|previous)\ (?:{_UNIT}|{_DAY}|morning|afternoon|evening
+          |spring|summer|autumn|fall|winter|semester|january|february|march|april|may|june|july|august|september
+          |october|november|december|few\ {_UNIT}|couple\ of\ {_UNIT}|{_NUMBER}\ {_UNIT})
+      | {_NUMBER}\ (?:more\ )?{_UNIT}\ (?:ago|back|from\ now) | in\ (?:a\ |the\ next\ )?{_NUMBER}\ {_UNIT}
+      | (?:a\ while|long|not\ long)\ ago | just\ now | the\ other\ (?:day|night|week) | these\ days
+      | (?:on|by|until|since|till)\ {_DAY} )\b
+    | [今昨明][天日晚早晨夜年] | [前后]天 | [去前后]年 | [这上下]个?(?:月|周|星期|礼拜|季度|学期) | 上次 | 本[周月年]
+    | 最近 | 近[来日期] | 刚[刚才] | [前过这](?:几|两)天
+    | [\d一二两三四五六七八九十几半]+个?(?:天|周|星期|月|年|小时)[以之]?[前后]
+    | (?<![每个])(?:周|星期|礼拜)[一二三四五六日天](?![个遍回])
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 def local_time(created: int, zone: tzinfo = UTC) -> datetime:
@@ -27,3 +49,8 @@ def time_text(time: datetime) -> str:
     sign = "-" if offset < timedelta(0) else "+"
     shown = f"{sign}{hours}{f':{minutes:02d}' if minutes else ''}" if hours or minutes else ""
     return f"{time:%Y-%m-%d %H:%M} UTC{shown}"
+
+
+def has_relative_time(text: str) -> bool:
+    """Return True if a text names a time by the time of writing: yesterday, last week, on Monday, 明天, 上周."""
+    return _RELATIVE.search(text) is not None

@@ -254,10 +254,11 @@ def light_stem(word: str) -> str:
 
 _LONGEST_TERM = 64
 """Most characters of a term; longer words (hashes, base64) are indexed by their beginning."""
-TERMS_MADE_BY = f"2/{unicodedata.unidata_version}"
+TERMS_MADE_BY = f"3/{unicodedata.unidata_version}"
 """Version of the rules that make search terms, with that of Python's Unicode tables.
 
-An index whose terms were made by another version must be rebuilt.
+An index whose terms were made by another version must be rebuilt. A change of `Message.text` is one of these rules: an
+index removes the terms of a text by making them again.
 """
 
 _WORD = rf"[^\W_{CJK_LETTERS}]+"

@@ -56,7 +56,7 @@ _WORTH_CUTTING = 32
 """Least tokens that a cut item keeps. If half of the room is not more, the first item may take all of it."""
 _SMALLEST_NOTE = "…"
 _ANY_NOTE = re.compile(
-    r"\n\[… [0-9,]+ tokens in full(?:, see [^\n]*)? …\]\n(?:((?:[^\n]+\n)+?)\[…\]\n)?|…"
+    r"\n\[… [0-9,]+ tokens in full(?:, (?:see|stored as) [^\n]*)? …\]\n(?:((?:[^\n]+\n)+?)\[…\]\n)?|…"
 )
 """Matches a note, with the lines from the middle of the text that follow it."""
 _END_NOTE = "\n[…]\n"
@@ -82,7 +82,7 @@ def shrink_text(
     total = count(text)
     if total <= cap:
         return text
-    note = f"\n[… {total:,} tokens in full{f', see {reference}' if reference else ''} …]\n"
+    note = f"\n[… {total:,} tokens in full{f', stored as {reference}' if reference else ''} …]\n"
     if 2 * count(note) > cap:
         note, unusual = _SMALLEST_NOTE, False
 
@@ -377,7 +377,7 @@ def _shrink_part(part: Part, cap: int, counter: TokenCounter, reference: str) ->
 
 def _note(part: Part, cap: int, count: Callable[[str], int], reference: str) -> TextPart:
     kind = type(part).__name__.removesuffix("Part").lower()
-    note = f"[{kind} left out to fit the budget{f', see {reference}' if reference else ''}]"
+    note = f"[{kind} left out to fit the budget{f', stored as {reference}' if reference else ''}]"
     return TextPart(shrink_text(note, cap, count))
 
 

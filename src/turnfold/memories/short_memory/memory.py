@@ -353,6 +353,7 @@ class AsyncShortMemory:
             config.counter,
             LabelledWriter(config.policy.writer),
             config.runtime,
+            zone=config.zone,
         )
         limit = config.budget.share("summary")
         short = ShortFold(self._notes, folder, limit, turns, config.meter)
