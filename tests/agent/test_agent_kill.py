@@ -33,7 +33,7 @@ def tell(event):
 with Memory(f"sqlite:///{sys.argv[1]}", budget=Budget(max_tokens=700)) as memory:
     model = ScriptedModel(loops(500))
     agent = Agent(
-        memory, model, tools=[add], max_steps=1000, lease_seconds=0.3, on_event=tell
+        memory, model, tools=[add], max_steps=1000, lease_seconds=1.5, on_event=tell
     )
     agent.run("one", "count for a long while 请数很久", client_id="first")
 """

@@ -37,7 +37,7 @@ from turnfold.testing import ScriptedModel
 
 WIDE = Budget(max_tokens=4_000)
 PATIENCE = 60.0
-SHORT = 0.3
+SHORT = 1.5
 """Seconds of a lease that a test waits for."""
 
 

@@ -66,14 +66,14 @@ def test_the_same_turn_in_two_memories_runs_the_tool_once(
     def run() -> None:
         with Memory(url, cache=cache) as memory:
             model = ScriptedModel([pays_once], repeat=True)
-            agent = Agent(memory, model, tools=[pay], lease_seconds=0.3)
+            agent = Agent(memory, model, tools=[pay], lease_seconds=1.5)
             answers.append(agent.run(conversation, "refund", client_id="t1").text)
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
         thread.start()
     assert paying.wait(PATIENCE)
-    assert not let.wait(0.5)  # longer than a lease
+    assert not let.wait(2)  # longer than a lease
     let.set()
     for thread in threads:
         thread.join(PATIENCE)
@@ -91,7 +91,7 @@ def test_the_same_turn_in_two_tasks_runs_the_tool_once(
     async def pay(sum: int) -> str:  # noqa: A002 (the model's word for it)
         """Pay."""
         paid.append(sum)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2)
         return "paid"
 
     async def run() -> list[str]:
@@ -99,7 +99,7 @@ def test_the_same_turn_in_two_tasks_runs_the_tool_once(
         async with AsyncMemory(url, cache=cache) as one, AsyncMemory(url, cache=cache) as other:
             model = ScriptedModel([pays_once], repeat=True)
             agents = [
-                AsyncAgent(memory, model, tools=[pay], lease_seconds=0.3) for memory in (one, other)
+                AsyncAgent(memory, model, tools=[pay], lease_seconds=1.5) for memory in (one, other)
             ]
             runs = [agent.run(str(tmp_path), "refund", client_id="t1") for agent in agents]
             return [reply.text for reply in await asyncio.gather(*runs)]
