@@ -165,19 +165,6 @@ def test_an_unknown_mode_is_refused(tmp_path: Path, name: str) -> None:
         session.context(recall=name)
 
 
-def test_without_the_gate_statements_would_bring_something_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with told(tmp_path, "automatic") as session:
-        session.user("The order arrives.")
-        assert tail(session) == ""
-        monkeypatch.setattr(
-            "turnfold.memory.recall.relevant_places", lambda places, **_: list(places)
-        )
-        session.user("The order arrives!")
-        assert tail(session) != ""
-
-
 @pytest.mark.parametrize(
     ("scores", "question", "shown"),
     [

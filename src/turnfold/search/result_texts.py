@@ -422,6 +422,8 @@ def is_question(message: str) -> bool:
 
 _COVERED = 0.7
 """Share of a query's terms from which an entry is taken for what was asked about."""
+_COVERED_PAIRS = 0.5
+"""The same for a query with Chinese: every other pair of its characters is made of two words."""
 
 
 def covers(
@@ -431,7 +433,8 @@ def covers(
     telling = [term for term in terms if not is_character(term)]
     query = QueryTerms(telling)
     best = [entries[seq].message.text for seq, _ in islice(places, 3) if seq in entries]
-    return any(len(query.count_in(text).counts) >= _COVERED * len(telling) for text in best)
+    least = (_COVERED_PAIRS if any(map(is_cjk, telling)) else _COVERED) * len(telling)
+    return any(len(query.count_in(text).counts) >= least for text in best)
 
 
 _PAST = late_pattern(
