@@ -169,6 +169,7 @@ def test_a_passage_says_when_where_and_who() -> None:
     assert passages_text(found[::-1]).splitlines() == [
         "[turn 1, 1970-01-01 01:00 UTC]",
         "user: one",
+        "[turn 2, 1970-01-01 02:00 UTC]",
         "user: two",
         "[turn 4, 1970-01-01 04:00 UTC]",
         "user: four",

@@ -31,10 +31,15 @@ from turnfold.search import (
     Recalled,
     Snippet,
     Within,
+    answers_first,
+    company,
+    covers,
     fill,
     fuse,
     fused_parts,
-    is_telling,
+    is_courtesy,
+    is_question,
+    is_searchable,
     places_to_read,
     ranked_places,
     relevant_places,
@@ -58,8 +63,6 @@ _MAX_HITS = 400
 """The most hits that one search returns; hits in the window are then left out."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown only because it is recent; below the score of any match."""
-_PLAIN_TOKENS = 1_600
-"""Most tokens of recalled entries that rank well but share too few words with the query (`relevant_places`)."""
 _QUESTION_WITHIN = 64
 """The newest entries among which `recall` looks for the user's message that is its query."""
 _OPENING = 100
@@ -154,7 +157,6 @@ class Recaller:
         self, query: str, *, limit: int, question: int, within: Within
     ) -> list[Recalled]:
         """Return matching entries, best first, without system messages and the entry `question`."""
-        found: list[Recalled] = []
         terms = await terms_of_query(query, self.config.runtime)
         hits = await self._hits(terms, max(limit * 2, 20), within)
         hits = [hit for hit in hits if hit[0] != question]
@@ -162,22 +164,16 @@ class Recaller:
             head = await self.config.store.head(self.config.scope, self.cache.conversation)
             meaning = await self._meaning(hits, query, terms, head, question=question)
             hits = _with_meaning(hits, meaning, head.seq)
-        for seq, score in hits:
-            if len(found) == limit:
-                break
-            found.extend(
-                Recalled(
-                    entry.seq,
-                    entry.turn,
-                    entry.message,
-                    entry.created,
-                    score,
-                    zone=self.config.zone,
-                )
-                for entry in await self._read(seq, seq)
-                if entry.message.role != "system"
+        read = [(each, score) for seq, score in hits for each in await self._read(seq, seq)]
+        scores = {entry.seq: score for entry, score in read if entry.message.role != "system"}
+        entries = {entry.seq: entry for entry, _ in read if entry.seq in scores}
+        order = answers_first(query, terms, entries, scores)
+        return [
+            Recalled(
+                entry.seq, entry.turn, entry.message, entry.created, score, zone=self.config.zone
             )
-        return found
+            for entry, score in ((entries[seq], score) for seq, score in order[:limit])
+        ]
 
     async def passages(
         self,
@@ -196,11 +192,14 @@ class Recaller:
         """Return the best matches between two log positions, with their neighbours, in log order.
 
         They come after `after` and before `before`; `measure` of the result is at most `tokens`. With `automatic` (the
-        user's message is the query) entries that share too few words with the query get little room, or none. Entries
-        for which `shown` is true are left out; their neighbours are not. The entry `question` is the query itself: it
-        is left out and counts for no other entry. Unused room is filled with the newest `recent` entries.
+        user's message is the query) only entries that match well are returned, and none for a courtesy such as "thanks,
+        talk tomorrow!". Entries for which `shown` is true are left out; their neighbours are not. The entry `question`
+        is the query itself: it is left out and counts for no other entry. Room that is left is filled with the newest
+        `recent` entries; with `automatic` only for a question whose words no entry has.
         """
         terms = await terms_of_query(query, self.config.runtime)
+        if automatic and (is_courtesy(query) or not is_searchable(terms)):
+            return []
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
         every = await self._hits(terms, _MAX_HITS, within)
@@ -216,21 +215,27 @@ class Recaller:
             hits[:_MAX_RANKED], meaning, head, tokens=tokens, after=after, before=before
         )
         entries.pop(question, None)
+        asked = is_question(query)
+        if automatic and (not asked or covers(entries, places, terms)):
+            recent = 0
         newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
         known = [(entries[seq], part) for seq, part in meaning.parts.items() if seq in entries]
-        matches = [*(seq for seq, _ in hits), *meaning.parts]
+        if automatic:
+            places = relevant_places(
+                places, entries=head.seq, question=asked, in_units=bool(meaning.near)
+            )
         choose = partial(
             self._choose,
             places,
-            {seq: entries[seq] for seq in matches if seq in entries},
             entries | {entry.seq: entry for entry in newest},
             [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest],
             near={entry.seq: parts_of(entry.message.text)[part] for entry, part in known},
             terms=terms,
             tokens=tokens,
             measure=lambda found: measure(self._in_zone(found)),
-            automatic=automatic,
             shown=shown,
+            after=after,
+            before=stop,
         )
         # Reading a text of a million characters for its best passage takes a second.
         if sum(entry.tokens for entry in [*entries.values(), *newest]) <= _LONG_TOKENS:
@@ -245,7 +250,6 @@ class Recaller:
     def _choose(
         self,
         places: Sequence[tuple[int, float]],
-        found: Mapping[int, Entry],
         entries: Mapping[int, Entry],
         newest: Sequence[tuple[int, float]],
         *,
@@ -253,27 +257,23 @@ class Recaller:
         terms: Sequence[str],
         tokens: int,
         measure: Callable[[Sequence[Recalled]], int],
-        automatic: bool,
         shown: Callable[[Entry], bool],
+        after: int,
+        before: int,
     ) -> list[Recalled]:
         """Choose the entries that `passages` returns, within `tokens`: those at `places` first, then the `newest`."""
-        close = relevant_places(places, found, terms) if automatic else places
-        select = partial(
-            fill,
-            entries={seq: entry for seq, entry in entries.items() if not shown(entry)},
+        able = {seq: entry for seq, entry in entries.items() if not shown(entry)}
+        others = [each for each in newest if each[0] not in dict(places)]
+        return fill(
+            [*places, *others],
+            able,
             terms=terms,
-            count=cache(self.cache.counter.count_text),  # most are counted in both selections
+            tokens=tokens,
+            count=cache(self.cache.counter.count_text),
             measure=measure,
             near=near,
+            needed=company(able, after=after, before=before),
         )
-        relevant = {seq for seq, _ in close}
-        if automatic and is_telling(terms):
-            # Entries that only rank well get at most `_PLAIN_TOKENS`; relevant ones may fill all the room.
-            plain = min(tokens, measure(()) + _PLAIN_TOKENS)
-            relevant |= {entry.seq for entry in select(places, tokens=plain)}
-        chosen = [place for place in places if place[0] in relevant]
-        others = [each for each in newest if each[0] not in relevant]
-        return select([*chosen, *others], tokens=tokens)
 
     async def _ranked_entries(
         self,

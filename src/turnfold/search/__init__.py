@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from turnfold.search.courtesies import is_courtesy
 from turnfold.search.filters import (
     ALL_ENTRIES,
     CALL_REACH,
@@ -32,8 +33,12 @@ from turnfold.search.result_texts import (
     SNIPPET_CHARACTERS,
     Recalled,
     Snippet,
+    answers_first,
+    company,
+    covers,
     fill,
-    is_telling,
+    is_question,
+    is_searchable,
     passages_text,
     places_to_read,
     relevant_places,
@@ -59,12 +64,17 @@ __all__ = (
     "TermMatches",
     "ToolNames",
     "Within",
+    "answers_first",
     "choosing_terms",
+    "company",
+    "covers",
     "fill",
     "findable",
     "fuse",
     "fused_parts",
-    "is_telling",
+    "is_courtesy",
+    "is_question",
+    "is_searchable",
     "marks_of_text",
     "passages_text",
     "places_to_read",

@@ -1,8 +1,12 @@
 """Recalled passages: choose the search results that a model is shown under a token limit, and write them as text.
 
-Relevance: a search always finds something. A passage that nobody asked for is shown only if it shares two terms with
-the user's message, or one term that is an identifier (`A-4711`, `src/app.py`, `gpt4`), or if it is next to such a
-passage: an answer follows its question. Single CJK characters are in every text and do not count.
+Relevance: a search always finds something. A passage that nobody asked for is shown only if its score reaches a share
+of what one rare word shared by chance is worth, and of the best score: so one rare term of the message is enough,
+and several common ones are not. For a question only the best match must reach it: of what it rests on, much matches
+weakly, while most statements need nothing old. Neighbours share scores. Room that no relevant entry needs stays free.
+
+Company: a question is shown with its answer, and a reply of a few words with what it replies to, or not at all. A model
+that reads an old question without its answer tends to answer it.
 
 Selection: the best entries are taken first, as long as they fit. The score of an entry is divided by the square root of
 its length in tokens: a long entry must be worth the shorter ones it displaces, and it matches many words by chance. A
@@ -10,9 +14,9 @@ long entry is taken as an excerpt first, and whole if there is room when its tur
 of it than half of the limit. Equal texts are shown once. The text that is
 really sent is counted at the end, headings included, so the limit holds whatever was estimated before.
 
-Text: entries next to each other in the log, or of one turn, are shown together, under a line with their turn and time,
-so that the model sees who answered whom and a reader can find the place. A line with the time also stands where another
-day begins. The time is left out if it is within an hour of the one before, to save tokens. That line and the first line
+Text: the entries of each turn stand under a line with the turn and its time, so that the model sees who answered whom
+and a reader can find the place. A line with the time also stands where another day begins. The time is left out if it
+is within an hour of the one before, to save tokens. That line and the first line
 of each message begin at the margin, every other line is indented, so that no text can imitate a message of another
 speaker.
 
@@ -24,10 +28,13 @@ A snippet is cut by characters, for a person, with the matching words marked.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta, tzinfo
+from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from turnfold._lazy_loading import late_pattern
@@ -43,8 +50,10 @@ from turnfold.text import (
     is_chinese,
     is_cjk,
     local_time,
+    plain_characters,
     plain_name,
     plain_text,
+    search_terms,
     terms_of_run,
     time_text,
 )
@@ -53,9 +62,13 @@ __all__ = (
     "SNIPPET_CHARACTERS",
     "Recalled",
     "Snippet",
+    "answers_first",
+    "company",
+    "covers",
     "excerpt",
     "fill",
-    "is_telling",
+    "is_question",
+    "is_searchable",
     "passages_text",
     "places_to_read",
     "relevant_places",
@@ -331,18 +344,41 @@ def _lines(recalled: Sequence[Recalled], words: _Words) -> Iterator[str]:
     for entry in recalled:
         time = local_time(entry.created, entry.zone)
         near = shown is not None and time.date() == shown.date() and abs(time - shown) < _HOUR
-        goes_on = entry.seq == last + 1 or (near and entry.turn == turn)
-        if not goes_on and near:
+        if near and entry.turn != turn:
             yield words.turn.format(turn=entry.turn)
-        elif not goes_on or shown is None or time.date() != shown.date():
+        elif not near and (
+            shown is None
+            or entry.turn != turn
+            or entry.seq != last + 1
+            or time.date() != shown.date()
+        ):
             yield words.dated_turn.format(turn=entry.turn, time=time_text(time))
             shown = time
         last, turn = entry.seq, entry.turn
         yield _entry_text(entry, words)
 
 
-_ENOUGH = 2
-"""Number of terms that a passage and the user's message must share."""
+class _Floor(NamedTuple):
+    """The least score of an entry that is shown unasked."""
+
+    of_chance: float
+    """As a share of what one rare word shared by chance gives."""
+    of_best: float
+    """As a share of the best score."""
+
+
+_FOR_QUESTION = _Floor(0.0, 0.0)
+"""Whatever matches: 0.3 and 0.1 cost up to .04 of the evidence of MemoryBank."""
+_FOR_OTHERS = _Floor(0.5, 0.4)
+_MOST_BEST = 2.0
+"""Most that the best score counts for, in the same unit: a long message repeats much of its best match."""
+_QUESTION_MARK = late_pattern(r"[?？]")
+_QUESTION_WORD = late_pattern(
+    r"^\W*(?:and |so |but |or |ok(?:ay)? |again |also )*"
+    r"(?:who|whose|whom|what|when|where|which|why|how|did|do|does|is|are|was|"
+    r"were|has|have|remind me)\b|[谁哪啥吗]|几[^乎]|多少|什么|怎[么样]|为何|何时|多[久长大远高]",
+    re.IGNORECASE,
+)
 _LONGEST_QUERY = 8_000
 """Most characters of a user's message that are searched for; of a longer message, its beginning and its end."""
 
@@ -358,44 +394,171 @@ def telling_part(message: str) -> str:
     return f"{message[:half]}\n{message[-half:]}"
 
 
-def _is_relevant(text: str, query: QueryTerms, characters: Collection[str]) -> bool:
-    """Return True if a text shares enough terms with the query to be shown although it was not asked for.
-
-    Single `characters` do not count.
-    """
-    shared = [term for term in query.count_in(text).counts if term not in characters]
-    return len(shared) >= _ENOUGH or any(map(_is_identifier, shared))
-
-
-def is_telling(terms: Collection[str]) -> bool:
-    """Return True if a query has enough terms for a search to make sense; "OK, thanks!" has not.
-
-    A Chinese word of two characters gives one pair of characters, and two such words give three pairs, so a pair counts
-    half as much as an English word.
-    """
-    pairs = sum(is_cjk(term) and not is_character(term) for term in terms)
-    words = sum(not is_cjk(term) for term in terms)
-    return 2 * words + pairs > _ENOUGH
-
-
 def relevant_places(
-    places: Iterable[tuple[int, float]], entries: Mapping[int, Entry], terms: Sequence[str]
+    places: Sequence[tuple[int, float]],
+    *,
+    entries: int,
+    question: bool = False,
+    in_units: bool = False,
 ) -> list[tuple[int, float]]:
-    """Return the ranked entries that share enough terms with the query, or are next to an entry that does."""
-    # Fast: the search has just counted the terms of most of these texts, and has cached the counts.
-    query, characters = QueryTerms(terms), frozenset(filter(is_character, terms))
-    close = {
-        neighbour
+    """Return the ranked entries, as (seq, score), that are worth showing although nobody asked for them.
+
+    `entries` is the number of entries searched. Scores by words are compared with its logarithm; with `in_units` they
+    already are (see `fuse`). For a question weaker matches are worth it than for other messages.
+    """
+    floor = _FOR_QUESTION if question else _FOR_OTHERS
+    unit = 1.0 if in_units else math.log(max(entries, 1) + 1)
+    best = max((score for _, score in places), default=0.0)
+    least = max(floor.of_chance * unit, floor.of_best * min(best, _MOST_BEST * unit))
+    if best < _FOR_OTHERS.of_chance * unit:
+        return []
+    return [(seq, score) for seq, score in places if score >= least]
+
+
+def is_question(message: str) -> bool:
+    """Return True if a message seems to ask something, in English or Chinese."""
+    return bool(_QUESTION_MARK.search(message) or _QUESTION_WORD.search(plain_characters(message)))
+
+
+_COVERED = 0.7
+"""Share of a query's terms from which an entry is taken for what was asked about."""
+_COVERED_PAIRS = 0.5
+"""The same for a query with Chinese: every other pair of its characters is made of two words."""
+
+
+def covers(
+    entries: Mapping[int, Entry], places: Iterable[tuple[int, float]], terms: Collection[str]
+) -> bool:
+    """Return True if one of the best entries has most terms of a query: nothing else needs to be shown for it."""
+    telling = [term for term in terms if not is_character(term)]
+    query = QueryTerms(telling)
+    best = [entries[seq].message.text for seq, _ in islice(places, 3) if seq in entries]
+    least = (_COVERED_PAIRS if any(map(is_cjk, telling)) else _COVERED) * len(telling)
+    return any(len(query.count_in(text).counts) >= least for text in best)
+
+
+_PAST = late_pattern(
+    r"\b(?:before|earlier|formerly|previous|previously|original|originally|initial|initially|first|used to|at first)\b"
+    r"|以前|原来|原先|最初|最早|当初|之前|先前|起初|第一",
+    re.IGNORECASE,
+)
+_REPEATED = 0.6
+"""Share of their terms that a question and its repetition have in common."""
+_AS_GOOD = 0.6
+"""Share of a score from which another entry with the same words is as good."""
+
+
+def answers_first(
+    query: str,
+    terms: Sequence[str],
+    entries: Mapping[int, Entry],
+    scores: Mapping[int, float],
+) -> list[tuple[int, float]]:
+    """Return matches as (seq, score), best first: repetitions of the question last, and newer before older.
+
+    `scores` has the matches in the order of a search, `entries` are read for all of them. Of entries that have the same
+    words of the query the newer one comes first, unless the query asks for the past: it is more likely to hold still.
+    """
+    matcher = QueryTerms(terms)
+    held = {
+        seq: frozenset(
+            term for term in matcher.count_in(entry.message.text).counts if not is_character(term)
+        )
         for seq, entry in entries.items()
-        if _is_relevant(entry.message.text, query, characters)
-        for neighbour in (seq - 1, seq, seq + 1)
     }
-    return [(seq, score) for seq, score in places if seq in close]
+    repeated = [seq for seq in scores if _repeats(entries[seq], held[seq], terms)]
+    order = [seq for seq in scores if seq not in set(repeated)]
+    if not _PAST.search(plain_characters(query)):
+        order = _newer_first(order, held, scores)
+    ranked = sorted((scores[seq] for seq in [*order, *repeated]), reverse=True)
+    return list(zip([*order, *repeated], ranked, strict=True))
 
 
-def _is_identifier(term: str) -> bool:
-    # A number alone may be any number; with letters it is an identifier.
-    return any(map(str.isdigit, term)) and any(map(str.isalpha, term))
+def _repeats(entry: Entry, held: Collection[str], terms: Collection[str]) -> bool:
+    """Return True if a message of the user asks the same as a query."""
+    text = entry.message.text
+    if entry.message.role != "user" or not _ASKED.search(text[-_LONGEST_END:]):
+        return False
+    own = {term for term in search_terms(text[:_LONGEST_QUERY]) if not is_character(term)}
+    every = own | {term for term in terms if not is_character(term)}
+    return bool(every) and len(held) >= _REPEATED * len(every)
+
+
+def _newer_first(
+    order: Sequence[int], held: Mapping[int, frozenset[str]], scores: Mapping[int, float]
+) -> list[int]:
+    """Return matches in another order: those with the same words trade places until the newer is before the older."""
+    best: dict[frozenset[str], float] = {}
+    groups: dict[frozenset[str], list[int]] = {}
+    for seq in order:
+        words = held[seq]
+        if words and scores[seq] >= _AS_GOOD * best.setdefault(words, scores[seq]):
+            groups.setdefault(words, []).append(seq)
+    moved = {
+        former: newer
+        for group in groups.values()
+        for former, newer in zip(group, sorted(group, reverse=True), strict=True)
+    }
+    return [moved.get(seq, seq) for seq in order]
+
+
+def is_searchable(terms: Iterable[str]) -> bool:
+    """Return True if one of the terms can tell entries apart: not only single CJK characters and numbers."""
+    return any(not is_character(term) and not term.isdigit() for term in terms)
+
+
+_ASKED = late_pattern(r"[?？][\s\W]*$|(?:吗|呢|么)[\s\W]*$")
+"""Matches the end of a text that ends with a question."""
+_FEW_WORDS = 3
+"""Most words of a reply that says nothing without what it replies to; a Chinese character counts half."""
+_ANSWERED_WITHIN = 8
+"""Most entries after a question among which its answer is looked for: tool calls and their results are between."""
+
+
+def company(entries: Mapping[int, Entry], *, after: int, before: int) -> dict[int, tuple[int, ...]]:
+    """Return the entries that each entry is shown with or not at all, by seq; 0 stands for one that cannot be shown.
+
+    `entries` are those that may be shown; the log is searched between the positions `after` and `before`: what comes
+    before it belongs to nobody, and what comes after it is shown to the model anyway.
+    """
+    needed: dict[int, tuple[int, ...]] = {}
+    for seq, entry in entries.items():
+        if entry.message.role not in ("user", "assistant"):
+            continue
+        text = entry.message.text
+        others: list[int] = []
+        if entry.message.role == "user" and _ASKED.search(text[-_LONGEST_END:]):
+            others += _answer(entry, entries, before)
+        if seq - 1 > after and is_brief(text):
+            others.append(seq - 1 if seq - 1 in entries else 0)
+        if others:
+            needed[seq] = tuple(others)
+    return needed
+
+
+_LONGEST_END = 80
+"""Characters at the end of a text that are looked at to see if it ends with a question."""
+
+
+def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[int]:
+    """Return the seq of the answer; 0 if it cannot be shown, nothing if it comes after the part that is searched."""
+    for seq in range(question.seq + 1, question.seq + 1 + _ANSWERED_WITHIN):
+        if seq >= before:
+            return []
+        entry = entries.get(seq)
+        if entry is None:
+            return [0]
+        if entry.message.role == "assistant" and entry.message.text.strip():
+            return [seq]
+    return [0]
+
+
+def is_brief(text: str) -> bool:
+    """Return True if a text has so few words that it says nothing without what it replies to."""
+    if len(text) > 16 * _FEW_WORDS:
+        return False
+    runs = RUN.findall(plain_text(text))
+    return sum(len(run) / 2 if is_cjk(run) else 1 for run in runs) <= _FEW_WORDS
 
 
 _HEADING = 8
@@ -406,13 +569,15 @@ _ROUNDS = 3
 """Most rounds in which tokens that are left over, because estimates were too high, are filled with more entries."""
 _DAMPED_TOKENS = 100
 """Length in tokens from which the score of an entry is reduced noticeably; see `_offers`."""
-_LONG_ENTRY = 600
-"""Tokens from which an entry is long: it is taken as an excerpt first."""
 _EXCERPT = 300
-"""Most tokens of that excerpt."""
+"""Most tokens of the excerpt as which an entry of more than twice that length is taken first."""
+_COMPANY_TOKENS = 150
+"""The same for an entry that is shown for the sake of another, as the answer to a question."""
+_MOST_COMPANY = 4
+"""Most entries that are shown for the sake of one."""
 _FEWEST_READ = 100
 _MOST_READ = 600
-_PAIRED = 20
+_PAIRED = 60
 """Best places whose neighbours are read too: a question and its answer are shown together."""
 _GAP = 8
 """Most unneeded entries read between two needed ones, to save a second request to the store."""
@@ -448,14 +613,17 @@ def fill(
     count: Callable[[str], int],
     measure: Callable[[Sequence[Recalled]], int],
     near: Mapping[int, slice] | None = None,
+    needed: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> list[Recalled]:
     """Return the best entries that fit into `tokens` together, in log order; long entries as excerpts.
 
     `places` are (seq, score), best first; a place without an entry in `entries` is skipped. `count` returns the tokens
     of a text, `measure` the tokens of everything that is sent for a selection of entries. `near` says which part of a
-    text is nearest in meaning, by seq.
+    text is nearest in meaning, by seq. `needed` are the entries without which an entry is not shown (see `company`).
     """
-    offers = _offers(places, entries, tokens, count)
+    ranked = list(places)
+    offers = _offers(ranked, entries, tokens, count)
+    beside = _Company(needed, entries, dict(ranked), tokens, count)
     parts = near or {}
 
     def shown(offer: _Offer) -> Recalled:
@@ -465,16 +633,23 @@ def fill(
         return replace(offer.entry, excerpt=excerpt(text, terms, offer.cut, count, near=part))
 
     taken: dict[int, _Offer] = {}
+    steps: list[dict[int, _Offer | None]] = []
 
     def selection() -> list[Recalled]:
         return [taken[seq].entry for seq in sorted(taken)]
 
     used = measure(())
     for _ in range(_ROUNDS):
-        if used >= tokens or not _take(offers, taken, tokens - used, shown):
+        added = _take(offers, taken, tokens - used, shown, beside)
+        if used >= tokens or not added:
             break
-        while (used := measure(selection())) > tokens and taken:
-            taken.popitem()
+        steps += added
+        while (used := measure(selection())) > tokens and steps:
+            for seq, former in steps.pop().items():
+                if former is None:
+                    del taken[seq]
+                else:
+                    taken[seq] = former
     return selection()
 
 
@@ -493,25 +668,60 @@ def _take(
     taken: dict[int, _Offer],
     room: int,
     shown: Callable[[_Offer], Recalled],
-) -> bool:
-    """Add entries that fit into `room` tokens to `taken`, best first, or longer excerpts.
+    beside: _Company,
+) -> list[dict[int, _Offer | None]]:
+    """Add entries that fit into `room` tokens to `taken`, best first, or longer excerpts; each with its company.
 
-    Returns True if any was added.
+    Returns the steps, each with what was held before of the entries that it added.
     """
-    any_taken = False
+    steps: list[dict[int, _Offer | None]] = []
+    turns = {offer.entry.turn for offer in taken.values()}
     for offer in offers:
-        seq = offer.entry.seq
-        held = taken.get(seq)
-        joins = seq - 1 in taken or seq + 1 in taken
-        cost = offer.tokens - held.tokens if held else offer.tokens + (0 if joins else _HEADING)
-        if cost <= room and (held is None or cost > 0):
-            taken.pop(
-                seq, None
-            )  # what is added last is dropped first if the estimates were too low
-            taken[seq] = offer._replace(entry=shown(offer))
-            room -= cost
-            any_taken = True
-    return any_taken
+        held = taken.get(offer.entry.seq)
+        if held is not None and offer.tokens <= held.tokens:
+            continue
+        others = beside.of(offer.entry.seq, taken)
+        if others is None:
+            continue
+        new = [offer, *others]
+        headings = {each.entry.turn for each in new} - turns
+        cost = sum(each.tokens for each in new) + _HEADING * len(headings)
+        cost -= held.tokens if held else 0
+        if cost > room:
+            continue
+        steps.append({each.entry.seq: taken.get(each.entry.seq) for each in new})
+        taken.update((each.entry.seq, each._replace(entry=shown(each))) for each in new)
+        turns |= headings
+        room -= cost
+    return steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Company:
+    """The entries without which an entry is not shown, with their lengths."""
+
+    needed: Mapping[int, Sequence[int]]
+    entries: Mapping[int, Entry]
+    scores: Mapping[int, float]
+    tokens: int
+    count: Callable[[str], int]
+
+    def of(self, seq: int, taken: Collection[int]) -> list[_Offer] | None:
+        """Return the entries to add with an entry; None if one of them cannot be shown."""
+        found: list[_Offer] = []
+        asked, waiting = {seq}, list(self.needed.get(seq, ()))
+        while waiting:
+            other = waiting.pop()
+            if other in asked or other in taken:
+                continue
+            entry = self.entries.get(other)
+            if entry is None or not entry.message.text.strip() or len(asked) > _MOST_COMPANY:
+                return None
+            asked.add(other)
+            waiting += self.needed.get(other, ())
+            score = self.scores.get(other, 0.0)
+            found.append(_offers_of(entry, score, _COMPANY_TOKENS, self.tokens // 2, self.count)[0])
+        return found
 
 
 def _offers(
@@ -523,23 +733,31 @@ def _offers(
     """Return the entries that may be shown, best value first: each distinct text once, a long text in two lengths."""
     seen: set[str] = set()
     offers: list[_Offer] = []
-    most = tokens // 2
     for seq, score in places:
         entry = entries.get(seq)
         text = entry.message.text.strip() if entry else ""
         if entry is None or not text or text in seen or entry.message.role == "system":
             continue
         seen.add(text)
-        found = Recalled(entry.seq, entry.turn, entry.message, entry.created, score)
-        whole = count_upto(_entry_text(found, _WORDS[False]), most, count) + 1
-        if whole > min(_LONG_ENTRY, most):
-            cut = min(_EXCERPT, most)
-            offers.append(_Offer(found, cut + _SPEAKER, _value(score, cut), cut))
-        if whole <= most:
-            offers.append(_Offer(found, whole, _value(score, whole)))
-        elif most > _EXCERPT:
-            offers.append(_Offer(found, most + _SPEAKER, _value(score, most), most))
+        offers += _offers_of(entry, score, _EXCERPT, tokens // 2, count)
     return sorted(offers, key=lambda offer: (-offer.value, -offer.entry.seq))
+
+
+def _offers_of(
+    entry: Entry, score: float, short: int, most: int, count: Callable[[str], int]
+) -> list[_Offer]:
+    """Return the lengths in which an entry may be shown: whole, or first an excerpt of `short` tokens if it is long."""
+    found = Recalled(entry.seq, entry.turn, entry.message, entry.created, score)
+    whole = count_upto(_entry_text(found, _WORDS[False]), most, count) + 1
+    offers: list[_Offer] = []
+    if whole > min(2 * short, most):
+        cut = min(short, most)
+        offers.append(_Offer(found, cut + _SPEAKER, _value(score, cut), cut))
+    if whole <= most:
+        offers.append(_Offer(found, whole, _value(score, whole)))
+    elif most > short:
+        offers.append(_Offer(found, most + _SPEAKER, _value(score, most), most))
+    return offers
 
 
 def _value(score: float, tokens: int) -> float:

@@ -1,0 +1,170 @@
+"""What a context brings back of one keyword, of courtesies and of questions; and which match comes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnfold import Budget, Memory
+from turnfold.memory import Session
+from turnfold.window import Section
+
+CHAIRS = {
+    "en": (
+        "We need {0} more chairs for row {0}, the folding ones from the school.",
+        "Row {0} gets {0} folding chairs from the school, I have put them on the list.",
+    ),
+    "zh": ("第{0}排还差{0}把椅子，用学校的折叠椅。", "第{0}排：{0}把学校的折叠椅，已经写进清单。"),
+}
+
+
+def told(memory: Memory, *said: str, language: str = "en", turns: int = 30) -> Session:
+    """A talk that begins with `said`, by turns of user and assistant, and goes on about chairs."""
+    session = memory.session("one")
+    for user, assistant in zip(said[::2], said[1::2], strict=True):
+        session.user(user)
+        session.assistant(assistant)
+    asked, answered = CHAIRS[language]
+    for number in range(turns):
+        session.user(asked.format(number))
+        session.context()
+        session.assistant(answered.format(number))
+    return session
+
+
+def small() -> Memory:
+    return Memory("sqlite://", model="gpt-4o", budget=Budget(max_tokens=1_200), rules=False)
+
+
+def tail(session: Session, said: str) -> str:
+    session.user(said)
+    context = session.context()
+    assert session.explain().exact
+    return "\n".join(message.text for message in context.section(Section.TAIL))
+
+
+KEYWORDS = {
+    "en": ("Anything for Sunday?", "Nadia moderates the Sunday talk.", "Who moderates?", "en"),
+    "zh": ("周日有什么安排？", "周日的对谈由林晓主持。", "谁主持？", "zh"),
+}
+
+
+@pytest.mark.parametrize(("asked", "fact", "question", "language"), KEYWORDS.values(), ids=KEYWORDS)
+def test_one_rare_keyword_brings_its_entry_back_and_no_newest_ones(
+    asked: str, fact: str, question: str, language: str
+) -> None:
+    with small() as memory:
+        shown = tail(told(memory, asked, fact, language=language), question)
+        assert fact in shown
+        assert "row 20" not in shown
+        assert "第20排" not in shown
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "thanks, talk tomorrow!",
+        "good night!",
+        "Great, thanks! That was very helpful.",
+        "OK, let's continue",
+        "谢谢，明天聊！",
+        "晚安",
+        "好的，辛苦了，明天见",
+    ],
+)
+def test_a_courtesy_recalls_nothing(said: str) -> None:
+    with small() as memory:
+        session = told(memory, "Two nights, with a talk tomorrow?", "晚安酒店两晚，明天聊天会。")
+        assert tail(session, said) == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["Thanks, and when is the talk?", "谢谢，那聊天会在哪天？", "Good night hotel, how much?"],
+)
+def test_a_question_after_a_courtesy_is_searched_for(said: str) -> None:
+    with small() as memory:
+        session = told(
+            memory,
+            "The talk is on 4 May, in the night hotel.",
+            "Noted: the talk, 4 May. 聊天会在五月四日。",
+        )
+        assert "4 May" in tail(session, said)
+
+
+def test_a_question_comes_back_with_its_answer_or_not_at_all() -> None:
+    question, answer = "Who brings the briefing for the minister?", "Fatima does, by Friday."
+    with small() as memory:
+        session = told(memory, question, answer)
+        shown = tail(session, "The minister wants the briefing earlier.")
+        assert shown.index(question) < shown.index(answer)
+    for tokens in range(20, 90):
+        found = [each.message.text for each in session_recall(question, answer, tokens)]
+        assert (question in found) <= (answer in found)
+
+
+def session_recall(question: str, answer: str, tokens: int) -> list:  # type: ignore[type-arg]
+    with small() as memory:
+        session = told(memory, question, answer, turns=1)
+        return session.recall("briefing minister", tokens=tokens)
+
+
+def test_a_reply_of_one_word_comes_with_what_it_replies_to() -> None:
+    with small() as memory:
+        session = told(
+            memory, "Ask me about the ferry.", "Shall I book the ferry to Oban?", "yes", "Done."
+        )
+        for tokens in range(20, 120, 4):
+            found = {each.seq for each in session.recall("book ferry Oban", tokens=tokens)}
+            assert (3 in found) <= (2 in found)
+            assert (4 in found) <= (3 in found)
+        assert {2, 3, 4} <= {each.seq for each in session.recall("book ferry Oban", tokens=400)}
+
+
+def test_every_turn_has_its_heading() -> None:
+    with small() as memory:
+        session = told(
+            memory, "The ferry is late.", "The ferry left.", "No ferry now.", "Ferry at nine."
+        )
+        shown = tail(session, "When does the ferry leave?").splitlines()
+        assert shown.count("[turn 2]") == 1
+        assert shown.index("[turn 2]") < shown.index("user: No ferry now.")
+
+
+def test_the_question_itself_comes_after_what_answers_it() -> None:
+    with small() as memory:
+        session = told(
+            memory,
+            "Who moderates the talk?",
+            "I don't know yet.",
+            "Nadia moderates the long talk on Sunday, and Sander the one about fiction.",
+            "Noted.",
+            turns=3,
+        )
+        session.user("So who moderates the talk?")
+        assert [each.seq for each in session.recall("who moderates the talk")] == [3, 1, 11]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question", "past"),
+    [
+        (
+            "The cache expires after 10 minutes.",
+            "No: the cache expires after 90 seconds, that was what the team decided today.",
+            "When does the cache expire?",
+            "When did the cache expire originally?",
+        ),
+        (
+            "缓存过期时间是10分钟。",
+            "改一下，缓存过期时间以后用90秒，组里刚定的。",
+            "缓存过期时间多久？",
+            "缓存过期时间原来多久？",
+        ),
+    ],
+)
+def test_of_entries_with_the_same_words_the_newer_is_first(
+    old: str, new: str, question: str, past: str
+) -> None:
+    with small() as memory:
+        session = told(memory, old, "Noted.", new, "Noted, too.", turns=3)
+        assert [each.message.text for each in session.recall(question, limit=2)] == [new, old]
+        assert session.recall(past, limit=1)[0].message.text == old
