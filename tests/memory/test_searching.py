@@ -103,7 +103,7 @@ def test_a_recall_keeps_to_its_filters(memory: Memory) -> None:
     session = memory.session("one")
     said = Within(roles=frozenset({"assistant"}))
     assert [each.seq for each in session.recall("budget", within=said)] == [2]
-    assert [each.seq for each in session.recall("budget")] == [1, 2]
+    assert [each.seq for each in session.recall("budget")] == [2, 1], "the newer first"
     brought = session.recall("预算", tokens=300, within=Within(roles=frozenset({"user"})))
     assert 1 in {each.seq for each in brought}
     assert session.recall("budget", tokens=300, within=Within(turns=(5, 6))) == []

@@ -651,7 +651,8 @@ class ContextBuilder:
             measure=measure,
             after=self.cache.cleared,
             before=window.anchor,
-            automatic=automatic,
+            # The newest steps of a running turn are no sentence of the user: the best matches are shown, however weak.
+            automatic=automatic and not self._has_folded_steps(window, window.turn_seq),
             shown=shown,
             question=opener if opener == window.turn_seq and not request.query else 0,
             recent=_RECENT_ENTRIES if window.tokens(largest=room) < room and automatic else 0,
