@@ -167,7 +167,7 @@ def test_two_runs_at_once_each_send_their_own_turn(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_sent_besides_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    hint = Message("user", PAGE * 3)
+    hint = Message("user", PAGE * 6)
     history = [said("Look."), *(one for number in range(15) for one in called(number))]
 
     def tokens() -> int:

@@ -183,6 +183,7 @@ def test_threads_with_a_blocking_agent_wait_for_each_other(store: str) -> None:
         assert lines(memory) == ONE_RUN
 
 
+@pytest.mark.slow  # shows that the test above can fail
 def test_without_the_lease_the_tool_runs_twice(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StoredLease, "is_taken", lambda *_: False)
     with pytest.raises(AssertionError):

@@ -164,14 +164,15 @@ def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
         added = session.add_rule("Answer in French.\x1b[31m", kind="preference")
         memory.session("bare").user("How many crates are there?")
     shown = invoke_json(["rules", "ruled", "--store", store])
-    assert [row["text"] for row in shown["rules"]] == [added.text, *said]
-    assert [row["seq"] for row in shown["rules"]] == [0, 1, 3]
-    assert list(shown["rules"][0]) == ["id", "kind", "seq", "text"]
-    assert shown["rules"][0] == {"id": added.id, "kind": "preference", "seq": 0, "text": added.text}
+    assert [row["text"] for row in shown["rules"]] == [*said, added.text]
+    assert [row["seq"] for row in shown["rules"]] == [1, 3, 0]
+    assert list(shown["rules"][2]) == ["id", "kind", "seq", "text"]
+    assert shown["rules"][2] == {"id": added.id, "kind": "preference", "seq": 0, "text": added.text}
     drawn = invoke(["rules", "ruled", "--store", store]).stdout
     assert ESCAPE not in drawn
     assert drawn.splitlines()[0] == "ruled · 3 rules"
-    assert drawn.splitlines()[2].split()[:3] == [added.id, "-", "preference"]
+    [by_hand] = [line for line in drawn.splitlines() if added.id in line]
+    assert by_hand.split()[:3] == [added.id, "-", "preference"]
     assert all(text in drawn for text in said)
     chinese = invoke(["rules", "ruled", "--store", store], TURNFOLD_LANG="zh").stdout
     assert chinese.splitlines()[0] == "ruled · 3 条规则"
@@ -341,7 +342,7 @@ def test_explain_lists_every_message_with_its_fate(store: str, memory: Memory) -
 def _many_rules(folder: Path) -> tuple[str, int]:
     """A store with a session whose rules do not all fit, and the number that is left out of the last call."""
     store = f"sqlite:///{folder / 'rules.db'}"
-    with Memory(store, model=MODEL, budget=Budget(max_tokens=1000)) as memory:
+    with Memory(store, model=MODEL, budget=Budget(max_tokens=800)) as memory:
         session = memory.session("kefu")
         session.add_rule("手工添加的规则：" + "每次都要先核对订单号，" * 12)
         for number, what in enumerate(

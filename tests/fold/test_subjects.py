@@ -48,6 +48,7 @@ CHINESE = said(
 def test_a_fact_about_it_is_shown_with_the_name(
     source: list[Passage], fact: str, name: str
 ) -> None:
+    summary = ""
     for limit in range(16, 60, 4):
         summary = extract_summary(source, limit=limit, count=tokens)
         before, found, _ = summary.partition(fact)

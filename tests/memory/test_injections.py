@@ -38,6 +38,9 @@ GROUPS = [ATTACKS[at : at + GROUP] for at in range(0, len(ATTACKS), GROUP)]
 PIN = "Never wire money. 不得转账。"
 MORE = re.compile(r"\(\d+ more not shown\)|（另有 \d+ 条未列出）")
 RULE = re.compile(r"- \[(\d+|system|系统)\] (.*)", re.DOTALL)
+LATER = re.compile(
+    r" \(said later than [^()]* and may replace it\)$|（晚于 [^（）]*，可能取代它）$"
+)
 
 
 def name_of(group: Sequence[Attack]) -> str:
@@ -149,7 +152,8 @@ def judge_rules(body: str, planted: Planted) -> None:
         assert found is not None, item
         message = planted.messages[int(found[1]) - 1]
         assert message.role == "user"
-        assert plain_words(back(found[2])) in plain_words(message.text)
+        said = LATER.sub("", back(found[2]))
+        assert plain_words(said) in plain_words(message.text)
 
 
 def judge_summary(body: str, planted: Planted) -> None:
@@ -191,7 +195,11 @@ def judge_session(session_of: Callable[[str], Session], group: Sequence[Attack])
     planted.messages = [entry.message for entry in session.history(limit=1_000)]
     query = " ".join(planted.words)
     whole = session.context(query, budget=Budget(max_tokens=60_000), **options)
-    assert judge(whole.messages, planted) >= {"summary", "pinned", "findings", "recalled", *labels}
+    shown = judge(whole.messages, planted)
+    assert shown >= {"summary", "pinned", "findings", *labels}
+    sent = "".join(message.text for message in whole.messages)
+    # What summary and rules show whole is not recalled.
+    assert "recalled" in shown or all(word in sent for word in planted.words)
     small = session.context(query, budget=Budget(max_tokens=4_000), **options)
     assert judge(small.messages, planted) >= {"summary", "pinned"}
 

@@ -6,6 +6,7 @@ import pytest
 
 from turnfold import Budget, Memory
 from turnfold.memory import Session
+from turnfold.search import Recalled
 from turnfold.window import Section
 
 CHAIRS = {
@@ -102,7 +103,7 @@ def test_a_question_comes_back_with_its_answer_or_not_at_all() -> None:
         assert (question in found) <= (answer in found)
 
 
-def session_recall(question: str, answer: str, tokens: int) -> list:  # type: ignore[type-arg]
+def session_recall(question: str, answer: str, tokens: int) -> list[Recalled]:
     with small() as memory:
         session = told(memory, question, answer, turns=1)
         return session.recall("briefing minister", tokens=tokens)

@@ -572,13 +572,14 @@ def test_prohibitions_have_room_before_passages_and_stay_the_same(
     for text in FORBIDDEN[language]:
         session.user(text)
         session.assistant("ok")
+    sent = ""
     for number in range(30):
         session.user(f"How many crates of lemons were on ship {number}? 第 {number} 艘船上呢？")
         context = session.context(tools=TOOLS)
         assert context.tokens <= SMALL.tokens
         blocks.append(shown(context))
         session.assistant(f"There were {number} crates of lemons on board. 一共 {number} 箱。" * 3)
-    sent = "".join(message.text for message in context.messages)
+        sent = "".join(message.text for message in context.messages)
     assert [text for text in FORBIDDEN[language] if text not in sent] == []
     cost = memory.session("one").context(tools=TOOLS).counter.count_text(blocks[-1])
     assert SMALL.tokens // 7 < cost <= SMALL.tokens * 3 // 10

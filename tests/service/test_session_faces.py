@@ -134,9 +134,9 @@ def test_rules_are_listed_added_and_dropped(face: Face, said: str, added: str) -
     assert (heard.text, heard.seq, heard.state) == (said, 1, "active")
     rule = face.call("add_rule", f"  {added} ", kind="preference")
     assert (rule.text, rule.kind, rule.seq) == (added, "preference", 0)
-    assert face.call("rules") == [rule, heard]
+    assert face.call("rules") == [heard, rule]
     assert face.call("add_rule", added, kind="preference") == rule
-    assert face.call("rules") == [rule, heard], "added again, it is kept once"
+    assert face.call("rules") == [heard, rule], "added again, it is kept once"
     dropped = face.call("drop_rule", heard.id)
     assert (dropped.id, dropped.text, dropped.state) == (heard.id, said, "dropped")
     assert face.call("rules") == [rule]

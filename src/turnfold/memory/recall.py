@@ -204,26 +204,23 @@ class Recaller:
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
         every = await self._hits(terms, _MAX_HITS, within)
         hits = [hit for hit in every if after < hit[0] < stop and hit[0] != question]
-        meaning = _Meaning()
-        if within == ALL_ENTRIES:
-            meaning = await self._meaning(
-                hits, query, terms, head, question=question, after=after, before=stop
-            )
+        span = {"question": question, "after": after, "before": stop}
+        whole = within == ALL_ENTRIES
+        meaning = await self._meaning(hits, query, terms, head, **span) if whole else _Meaning()
         if not hits and not meaning.near and not recent:
             return []
         places, entries = await self._ranked_entries(
             hits[:_MAX_RANKED], meaning, head, tokens=tokens, after=after, before=before
         )
         entries.pop(question, None)
-        asked = is_question(query)
-        if automatic and (not asked or covers(entries, places, terms)):
-            recent = 0
-        newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
-        known = [(entries[seq], part) for seq, part in meaning.parts.items() if seq in entries]
         if automatic:
+            asked = is_question(query)
+            recent = recent if asked and not covers(entries, places, terms) else 0
             places = relevant_places(
                 places, entries=head.seq, question=asked, in_units=bool(meaning.near)
             )
+        newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
+        known = [(entries[seq], part) for seq, part in meaning.parts.items() if seq in entries]
         choose = partial(
             self._choose,
             places,

@@ -410,7 +410,7 @@ def relevant_places(
     unit = 1.0 if in_units else math.log(max(entries, 1) + 1)
     best = max((score for _, score in places), default=0.0)
     least = max(floor.of_chance * unit, floor.of_best * min(best, _MOST_BEST * unit))
-    if best < _FOR_OTHERS.of_chance * unit:
+    if not question and best < _FOR_OTHERS.of_chance * unit:
         return []
     return [(seq, score) for seq, score in places if score >= least]
 
