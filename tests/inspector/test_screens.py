@@ -727,7 +727,7 @@ def test_a_call_made_after_the_page_arrives_on_its_stream(tmp_path: Path, where:
 
 def test_rules_without_room_are_named_on_the_page_of_the_call(tmp_path: Path) -> None:
     store = store_at(tmp_path)
-    with Memory(store, scope="acme", model="gpt-4o", budget=Budget(max_tokens=1000)) as memory:
+    with Memory(store, scope="acme", model="gpt-4o", budget=Budget(max_tokens=800)) as memory:
         told = memory.session("kefu")
         for number, what in enumerate(
             "订单 发票 地址 电话 会员 积分 密码 仓库 颜色 赠品 保修 价格 快递 客服 尺码 退货 换货 优惠".split()

@@ -96,8 +96,8 @@ def test_tables_of_contents_first_then_by_relevance(session: Session) -> None:
 
 
 def test_pins_and_state_first_and_recalled_passages_keep_half(session: Session) -> None:
-    session.user("the capital of the moon is Tycho")
-    session.assistant("noted")
+    session.user("Which city did they name?")
+    session.assistant("The capital of the moon is Tycho.")
     session.pin("be brief")
     session.state.set("who", "me")
     for number in range(20):

@@ -211,7 +211,7 @@ class TestShortening:
         assert [one.text for one in earlier] == ["hi", "hello"]
         assert message.text.startswith("head of it")
         assert message.text.endswith("tail of it")
-        assert "see #2" in message.text
+        assert "stored as #2" in message.text
         # A quarter of the budget stays free for what follows.
         assert 500 < context.receipt.sections[Section.TURN] <= 750
 

@@ -292,7 +292,7 @@ class TestShrinkResults:
         assert shown(built) == list(range(7))
         assert [fate.start for fate in built.fates] == [2]
         assert built.messages[2].text.startswith("a long result")
-        assert "see #2" in built.messages[2].text
+        assert "stored as #2" in built.messages[2].text
         assert built.messages[6] is self.LOG[6]
 
     def test_the_rest_is_cut_when_that_is_not_enough(self) -> None:

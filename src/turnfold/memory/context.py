@@ -156,6 +156,8 @@ class ContextBuilder:
     """The previous context of each budget, to measure how much of its beginning the next one repeats."""
     _sent: SentPrompt | None = field(default=None, init=False)
     """The last prompt that was built: a fold by the same model can continue it, see `summary_writers`."""
+    _summary_cost: tuple[str, int] = field(default=("", 0), init=False)
+    """The newest summary that was counted, and the tokens of its message."""
     _cut_summary: str = field(default="", init=False)
     """The last summary that a context had no room for as a whole."""
     _warned: tuple[int, ...] = field(default=(), init=False)
@@ -293,8 +295,10 @@ class ContextBuilder:
         ).summary
         if not summary or summary == self._cut_summary:
             return ""
-        cost = self.cache.counter.count_message(summary_message(summary))
-        return summary if cost <= budget.share("summary") else ""
+        if self._summary_cost[0] != summary:
+            cost = self.cache.counter.count_message(summary_message(summary))
+            self._summary_cost = (summary, cost)
+        return summary if self._summary_cost[1] <= budget.share("summary") else ""
 
     def _is_summary_cut(self, context: Context, prompt: PromptParts) -> bool:
         """Return True if a context shows its summary shortened, which the rules did not expect."""

@@ -191,11 +191,9 @@ class Recaller:
     ) -> list[Recalled]:
         """Return the best matches between two log positions, with their neighbours, in log order.
 
-        They come after `after` and before `before`; `measure` of the result is at most `tokens`. With `automatic` (the
-        user's message is the query) only entries that match well are returned, and none for a courtesy such as "thanks,
-        talk tomorrow!". Entries for which `shown` is true are left out; their neighbours are not. The entry `question`
-        is the query itself: it is left out and counts for no other entry. Room that is left is filled with the newest
-        `recent` entries; with `automatic` only for a question whose words no entry has.
+        `measure` of the result is at most `tokens`. With `automatic` (the user's message is the query) only entries
+        that match well are returned, and none for a courtesy such as "thanks!". Entries for which `shown` is true, and
+        the entry `question`, the query itself, are left out. The newest `recent` entries fill room that is left.
         """
         terms = await terms_of_query(query, self.config.runtime)
         if automatic and (is_courtesy(query) or not is_searchable(terms)):
@@ -205,8 +203,9 @@ class Recaller:
         every = await self._hits(terms, _MAX_HITS, within)
         hits = [hit for hit in every if after < hit[0] < stop and hit[0] != question]
         span = {"question": question, "after": after, "before": stop}
-        whole = within == ALL_ENTRIES
-        meaning = await self._meaning(hits, query, terms, head, **span) if whole else _Meaning()
+        meaning = _Meaning()
+        if within == ALL_ENTRIES:
+            meaning = await self._meaning(hits, query, terms, head, **span)
         if not hits and not meaning.near and not recent:
             return []
         places, entries = await self._ranked_entries(

@@ -470,8 +470,7 @@ def answers_first(
     order = [seq for seq in scores if seq not in set(repeated)]
     if not _PAST.search(plain_characters(query)):
         order = _newer_first(order, held, scores)
-    ranked = sorted((scores[seq] for seq in [*order, *repeated]), reverse=True)
-    return list(zip([*order, *repeated], ranked, strict=True))
+    return [(seq, scores[seq]) for seq in [*order, *repeated]]
 
 
 def _repeats(entry: Entry, held: Collection[str], terms: Collection[str]) -> bool:

@@ -119,6 +119,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "Limit exceeded": "超出限额",
     "The store failed": "存储出错",
     "Conflict with a concurrent change": "与同时发生的改动冲突",
+    "Another run of an agent has the session": "会话正由智能体的另一次运行使用",
     "The idempotency key was used for another request": "幂等键已用于另一个请求",
     "The conversation was deleted": "会话已被删除",
     "The store has an unsafe setting": "存储的设置不安全",

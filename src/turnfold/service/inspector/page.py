@@ -192,7 +192,7 @@ def error_page(words: PageLabels, *, title: str, detail: str, request_id: str) -
 def _detail(words: PageLabels, english: str) -> str:
     if found := re.fullmatch(r"there is no session (.+)", english):
         return words("there is no session {name}", name=found[1])
-    if found := re.fullmatch(r"no call (.+) in (.+): session\.calls\(\) lists the calls", english):
+    if found := re.fullmatch(r"no call (.+) in (.+): .+ lists the calls", english):
         return words("no call {call} in session {name}", call=found[1], name=found[2])
     return words.known(english)
 
