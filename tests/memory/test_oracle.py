@@ -20,7 +20,7 @@ from tests.memory.schedules import Kind, run_schedule, run_schedules
 from tests.sizes import SCHEDULES
 from tests.stores.epochs import draw_one_epoch
 from turnfold.budget import Budget
-from turnfold.memory import AsyncMemory, ConversationCache, cached_conversation, folding
+from turnfold.memory import AsyncMemory, ConversationCache, cached_conversation, leases
 from turnfold.memory.cached_conversation import StateLock
 from turnfold.memory.call_log import CALL
 from turnfold.memory.context import ContextBuilder
@@ -290,6 +290,6 @@ def test_a_lease_that_is_believed_for_ever_leaves_nothing_nowhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who cannot fold stands in: leases only save work."""
-    monkeypatch.setattr(folding.FoldManager, "_is_active", lambda *_: True)
+    monkeypatch.setattr(leases.StoredLease, "is_active", lambda *_: True)
     found = run_schedules(range(60), KINDS["killed"])
     assert not found, told(found)

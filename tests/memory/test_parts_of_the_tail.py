@@ -10,7 +10,6 @@ import pytest
 
 from turnfold import Budget, Memory
 from turnfold.memory.repeated_words import SaidWords
-from turnfold.rules import Overrides
 from turnfold.window import Context, Section
 
 BUDGETS = (1_000, 2_000, 8_000)
@@ -156,14 +155,6 @@ def test_outdated_lines_are_recalled_with_a_remark(
     for line in block(contexts[case], "recalled").splitlines():
         old = [each for each, new in changes.items() if each in line and new not in line]
         assert not (old and line.startswith(("user:", "用户："))), line
-
-
-@pytest.mark.parametrize("name", TALKS)
-def test_without_overrides_old_values_would_be_shown_alone(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr("turnfold.rules.display.overrides_of", lambda _: Overrides({}, {}, {}))
-    assert any(stale(TALKS[name], context) for size in BUDGETS for context in held(name, size))
 
 
 @pytest.mark.parametrize("name", TALKS)

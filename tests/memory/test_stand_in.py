@@ -265,7 +265,7 @@ def test_a_lease_that_stands_still_is_over_by_the_monotonic_clock() -> None:
     dead.user("hello")
     assert drive(dead._awaiting._folds._claim())
     folds = Memory(store, **options).session("c")._awaiting._folds
-    folds.monotonic = lambda: ticks[0]
+    folds._lease.monotonic = lambda: ticks[0]
     assert not drive(folds._claim())
     ticks[0] = 4.9
     assert not drive(folds._claim())

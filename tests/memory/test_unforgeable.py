@@ -140,12 +140,9 @@ def judge_whole(tail: Tail, blocks: Sequence[Block]) -> None:
 
 
 def _as_shown(recalled: Sequence[Recalled]) -> Iterator[tuple[int, str, str]]:
-    """Turn, role and text of each; neighbours in the log stand under the turn they begin in."""
-    turn, last = 0, -1
+    """Turn, role and text of each."""
     for each in recalled:
-        turn = turn if each.seq == last + 1 else each.turn
-        last = each.seq
-        yield turn, each.message.role, each.message.text
+        yield each.turn, each.message.role, each.message.text
 
 
 def judge_cut(shown: Block, whole: Block) -> None:

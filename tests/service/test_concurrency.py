@@ -104,6 +104,7 @@ def test_a_request_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
     limits = Limits(request_seconds=0.05)
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
     with running(options) as service, service.client() as client:
+        assert client.post("/v1/sessions/s/user", json={"content": "hi"}).status_code == 200
         original = service.state.config.store.head
 
         async def head(scope: Scope, conversation: str) -> Head:

@@ -293,7 +293,7 @@ class ContextBuilder:
         summary = PromptParts(
             checkpoint=self.cache.shown_checkpoint, stand_in=self.cache.stand_in
         ).summary
-        if not summary or summary == self._cut_summary:
+        if not summary or summary == self._cut_summary or not self.rules.enabled:
             return ""
         if self._summary_cost[0] != summary:
             cost = self.cache.counter.count_message(summary_message(summary))

@@ -202,10 +202,11 @@ class Recaller:
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
         every = await self._hits(terms, _MAX_HITS, within)
         hits = [hit for hit in every if after < hit[0] < stop and hit[0] != question]
-        span = {"question": question, "after": after, "before": stop}
         meaning = _Meaning()
         if within == ALL_ENTRIES:
-            meaning = await self._meaning(hits, query, terms, head, **span)
+            meaning = await self._meaning(
+                hits, query, terms, head, question=question, after=after, before=stop
+            )
         if not hits and not meaning.near and not recent:
             return []
         places, entries = await self._ranked_entries(
@@ -213,11 +214,9 @@ class Recaller:
         )
         entries.pop(question, None)
         if automatic:
-            asked = is_question(query)
-            recent = recent if asked and not covers(entries, places, terms) else 0
-            places = relevant_places(
-                places, entries=head.seq, question=asked, in_units=bool(meaning.near)
-            )
+            asked, units = is_question(query), bool(meaning.near)
+            recent = 0 if asked and covers(entries, places, terms) else recent
+            places = relevant_places(places, entries=head.seq, question=asked, in_units=units)
         newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
         known = [(entries[seq], part) for seq, part in meaning.parts.items() if seq in entries]
         choose = partial(
@@ -234,9 +233,8 @@ class Recaller:
             before=stop,
         )
         # Reading a text of a million characters for its best passage takes a second.
-        if sum(entry.tokens for entry in [*entries.values(), *newest]) <= _LONG_TOKENS:
-            return self._in_zone(choose())
-        return self._in_zone(await self.config.runtime.compute(choose))
+        short = sum(each.tokens for each in [*entries.values(), *newest]) <= _LONG_TOKENS
+        return self._in_zone(choose() if short else await self.config.runtime.compute(choose))
 
     def _in_zone(self, found: Sequence[Recalled]) -> list[Recalled]:
         """Return the entries with the time zone of the memory, in which a model is shown their times."""
