@@ -159,7 +159,9 @@ class RuleLedger:
             )
             heading, _, lines = render_rules(shown).partition("\n")
             text = fence(lines, label="rules", note=heading) if lines else ""
-            extra = max(self._count(text) - usual, 0) if not window.shortens_turn else 0
+            # By lines, whose counts are cached: a little more than the text as a whole.
+            tokens = sum(self._count(line) + 1 for line in text.splitlines())
+            extra = max(tokens - usual, 0) if not window.shortens_turn else 0
             seqs = frozenset(rule.seq for rule in shown)
             self._texts = {key: (text, tuple(rule.seq for rule in others), extra, seqs)}
         text, self.left_out, self.extra, self._shown_seqs = self._texts[key]
