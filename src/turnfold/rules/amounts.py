@@ -105,15 +105,26 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
 
 def _names_the_same(clause: str, earlier: str, kind: str, lead: frozenset[str]) -> bool:
     """Return True if a clause, or the one before it (`lead`), names what an earlier sentence is about."""
-    plain = _VALUES.sub(" ", without_frame(_MAIL.sub(" ", clause)))
-    others = [each for name, each in class_values(plain).items() if name not in _CLASSES]
-    rest = units_of(plain) - _FILLING - frozenset[str]().union(*others) - amounts_of(clause)[kind]
-    rest = {each for each in rest if not each[0].isdigit() and each not in _NUMERALS}
-    own = only_in_first(rest, units_of(_VALUES.sub(" ", earlier)) | units_of(earlier))
+    rest = _things_of(clause) - amounts_of(clause)[kind]
+    own = only_in_first(rest, _units_with_and_without_values(earlier))
     own -= LIGHT_VERBS if rest - own else frozenset[str]()
     pairs = {each for each in nouns_of(clause) & nouns_of(earlier) if len(each) > 1}
     named = pairs or {each for each in rest - own if each.isascii()} or lead
     return bool(named) and not own
+
+
+@lru_cache(maxsize=4096)
+def _things_of(clause: str) -> frozenset[str]:
+    """Return the words of a clause that can name what its amount is of."""
+    plain = _VALUES.sub(" ", without_frame(_MAIL.sub(" ", clause)))
+    others = [each for name, each in class_values(plain).items() if name not in _CLASSES]
+    words = units_of(plain) - _FILLING - frozenset[str]().union(*others)
+    return frozenset(each for each in words if not each[0].isdigit() and each not in _NUMERALS)
+
+
+@lru_cache(maxsize=4096)
+def _units_with_and_without_values(text: str) -> frozenset[str]:
+    return units_of(_VALUES.sub(" ", text)) | units_of(text)
 
 
 def another_amount(clause: str, earlier: str) -> str | None:

@@ -95,6 +95,13 @@ _HEALTH = late_pattern(
     re.IGNORECASE,
 )
 """Matches what does harm to the user's health if it is forgotten, even where it reads like a preference."""
+_RANKING = {
+    "health": _HEALTH,
+    "trifle": _TRIFLE,
+    "vital": _VITAL,
+    "answers": _ANSWERS,
+    "explicit": _IN_SO_MANY_WORDS,
+}
 _WHO = frozenset({"@name", "@home", "@address", "@diet"})
 """Terms of who the user is and where to find them."""
 _UNEXPLAINED = late_pattern(
@@ -423,22 +430,30 @@ def _rank(rule: StandingRule) -> tuple[int, _Group]:
     group: _Group = "rule" if rule.kind == "prohibition" else rule.kind
     explained = rule.lead or rule.continues or rule.about or rule.supersedes
     by_hand = rule.seq == 0 or rule.trust == "system"
-    if not by_hand and not explained and _UNEXPLAINED.match(rule.plain):
+    shows = _signs_of_rank(rule.plain)
+    if not by_hand and not explained and "unexplained" in shows:
         return 2, group
-    if _HEALTH.search(rule.plain) or not _WHO.isdisjoint(rule.scope):
+    if "health" in shows or not _WHO.isdisjoint(rule.scope):
         return 0, "who"
-    if _TRIFLE.search(rule.plain) and not by_hand:
+    if "trifle" in shows and not by_hand:
         return _LAST, group
-    demands = rule.kind != "preference" and _VITAL.search(rule.plain)
+    demands = rule.kind != "preference" and "vital" in shows
     if group == "rule" and (by_hand or demands):
         return 0, group
-    if rule.kind in (*_DEMANDS, "preference") and _ANSWERS.search(rule.plain):
+    if rule.kind in (*_DEMANDS, "preference") and "answers" in shows:
         return 0, "rule"
     if demands or rule.supersedes or (rule.act in _CHANGES and rule.kind == "decision"):
         return 0, group
     if rule.act == "renew" or not _TELLING_VALUES.isdisjoint(rule.scope):
         return 1, group
-    return 1 if _IN_SO_MANY_WORDS.search(rule.plain) else 2, group
+    return 1 if "explicit" in shows else 2, group
+
+
+@lru_cache(maxsize=4096)
+def _signs_of_rank(text: str) -> frozenset[str]:
+    """Return which of the patterns that decide the rank of a rule occur in its text."""
+    found = {name for name, pattern in _RANKING.items() if pattern.search(text)}
+    return frozenset(found | {"unexplained"} if _UNEXPLAINED.match(text) else found)
 
 
 def _past_plans(rules: Sequence[StandingRule]) -> set[str]:
