@@ -58,6 +58,22 @@ def test_a_later_rule_about_the_same_thing_is_found(old: str, new: str) -> None:
     assert [each.seq for each in pair(old, new).later.get("1", ())] == [41]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("每次最多查 20 个文件。", "20 个不够，加到 50 个。"),
+        ("At most 20 retries per request.", "20 is not enough, always make it 50."),
+        ("Never use more than 28 workers.", "28 is too few, from now on raise to 40."),
+    ],
+)
+def test_a_number_named_again_soon_is_changed_by_the_one_beside_it(old: str, new: str) -> None:
+    soon = overrides_of([rule(1, old), rule(3, new)])
+    assert [each.seq for each in soon.later.get("1", ())] == [3]
+    assert soon.likely == {"1": 2}
+    much_later = overrides_of([rule(1, old), rule(41, new)])
+    assert not much_later.likely  # the same number of something else
+
+
 @pytest.mark.parametrize(("old", "new"), APART)
 def test_rules_about_other_things_are_left_alone(old: str, new: str) -> None:
     assert not pair(old, new).later

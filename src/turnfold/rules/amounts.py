@@ -85,10 +85,7 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
     """
     if not amounts_of(later) or not amounts_of(earlier):
         return 0.0
-    stated = [
-        each for each in clauses_of(earlier) if _BOUND.search(each) or not DENIES.search(each)
-    ]
-    earlier = "，".join(stated)
+    earlier = _stated(earlier)
     best = 0.0
     lead: frozenset[str] = frozenset()
     for clause in clauses_of(later):
@@ -98,9 +95,21 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
             sure = changes and (kind != "often" or "often" in amounts_of(earlier))
             if not special and (changes or kind != "often"):
                 best = max(best, 1.0 if sure else 0.5)
-        begins = shared_beginning(LEADING.sub("", clause), earlier)
+        begins = shared_beginning(_without_leading(clause), earlier)
         lead = nouns_of(begins) if begins else frozenset()
     return best
+
+
+@lru_cache(maxsize=4096)
+def _stated(text: str) -> str:
+    """Return the clauses of a text that deny nothing, and those that set a limit."""
+    clauses = clauses_of(text)
+    return "，".join(each for each in clauses if _BOUND.search(each) or not DENIES.search(each))
+
+
+@lru_cache(maxsize=4096)
+def _without_leading(clause: str) -> str:
+    return LEADING.sub("", clause)
 
 
 def _names_the_same(clause: str, earlier: str, kind: str, lead: frozenset[str]) -> bool:
@@ -145,7 +154,7 @@ def another_amount(clause: str, earlier: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def amounts_of(text: str) -> dict[str, set[str]]:
     """Return the values of a text by unit or class: {"money": {"40"}, "often": {"每天"}}."""
     found: dict[str, set[str]] = {}

@@ -2,10 +2,11 @@
 
 The ledger ends a rule only if it is certain that a later sentence replaces it. Of the rules that stay active, two can
 still be about the same thing: "flooring: wood, no tiles" and "no wood after all, grey tiles". A model that is shown
-the first one alone does what no longer holds. So this looks for less evidence than the ledger: it is cheap to show the
-later rule too, or only that one.
+the first one alone does what no longer holds. Here less evidence is enough than in the ledger, because showing the
+later rule too, or instead of the earlier one, costs little.
 
-Clauses of one sentence are compared as one: "the budget is tight again" names the subject of "28 at most".
+All clauses of a sentence are compared together: in "28 at most, the budget is tight", the second clause says what the
+first one is about.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import is_weak_change
@@ -66,39 +69,35 @@ class Overrides:
     """For each of them the clauses of the newest sentence that probably overrides it."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Sentence:
     """The rules that are clauses of one sentence, and their terms."""
 
-    rules: list[StandingRule]
-    words: frozenset[str] = frozenset()
-    values: frozenset[str] = frozenset()
-    numbers: frozenset[str] = frozenset()
-    classes: frozenset[str] = frozenset()
-    ids: set[str] = field(default_factory=set[str])
-    may_replace: frozenset[str] = frozenset()
-    heads: frozenset[str] = frozenset()
+    rules: tuple[StandingRule, ...]
+    said: SaidAt
+    plain: str
+    words: frozenset[str]
+    values: frozenset[str]
+    numbers: frozenset[str]
+    classes: frozenset[str]
+    ids: frozenset[str]
+    may_replace: frozenset[str]
+    heads: frozenset[str]
     """The first word of each clause, or its first two Chinese characters."""
-
-    @property
-    def seq(self) -> tuple[int, bool]:
-        return said_last(self.rules[0])
-
-    @property
-    def changes(self) -> bool:
-        return any(
-            rule.act in _CHANGES or rule.may_replace or _TAKES_BACK.search(rule.plain) or _is_change(rule)
-            for rule in self.rules
-        )  # fmt: skip
-
-    @property
-    def plain(self) -> str:
-        return " ".join(rule.plain for rule in self.rules)
+    changes: bool
+    negative: bool
 
 
-def said_last(rule: StandingRule) -> tuple[int, bool]:
+class SaidAt(NamedTuple):
+    """When a rule was laid down: after which log entry, and whether by hand."""
+
+    entry: int
+    by_hand: bool
+
+
+def said_last(rule: StandingRule) -> SaidAt:
     """Return a key that sorts rules by when they were laid down; what was added by hand after an entry follows it."""
-    return rule.said_at, rule.seq == 0
+    return SaidAt(rule.said_at, rule.seq == 0)
 
 
 def overrides_of(rules: Iterable[StandingRule]) -> Overrides:
@@ -128,7 +127,7 @@ def overrides_of(rules: Iterable[StandingRule]) -> Overrides:
             degrees = {before: 2 * _names_another_day(new, sentences[before]) for before in dated}
         for before, degree in degrees.items():
             old = sentences[before]
-            if not degree or old.seq >= new.seq or old.rules[0].trust != new.rules[0].trust:
+            if not degree or old.said >= new.said or old.rules[0].trust != new.rules[0].trust:
                 continue
             for rule in old.rules:
                 later[rule.id].update((each.id, each) for each in new.rules)
@@ -157,27 +156,36 @@ def _candidates(at: int, new: _Sentence, holders: Mapping[str, Sequence[int]]) -
 
 def _sentences(rules: Iterable[StandingRule]) -> list[_Sentence]:
     """Return the rules by sentence, in the order in which they were said."""
-    found: list[_Sentence] = []
-    of_rule: dict[str, _Sentence] = {}
+    found: list[list[StandingRule]] = []
+    of_rule: dict[str, list[StandingRule]] = {}
     for rule in sorted(rules, key=said_last):
-        sentence = of_rule.get(rule.continues)
-        if sentence is None:
-            sentence = _Sentence([])
-            found.append(sentence)
-        of_rule[rule.id] = sentence
-        sentence.rules.append(rule)
-    for sentence in found:
-        parts = sentence.rules
-        scope = {term for rule in parts for term in rule.scope}
-        values = {value for rule in parts for value in rule.value}
-        sentence.words = frozenset(term for term in scope if _tells(term))
-        sentence.classes = frozenset(term for term in scope if _is_class(term))
-        sentence.numbers = frozenset(value for value in values if value[0].isdigit())
-        sentence.values = frozenset(values)
-        sentence.ids = {rule.id for rule in parts}
-        sentence.heads = frozenset(head for rule in parts if (head := _head(rule.plain)))
-        sentence.may_replace = frozenset(old for rule in parts for old in rule.may_replace)
-    return found
+        parts = of_rule.get(rule.continues)
+        if parts is None:
+            parts = []
+            found.append(parts)
+        of_rule[rule.id] = parts
+        parts.append(rule)
+    return [_sentence(tuple(parts)) for parts in found]
+
+
+@lru_cache(maxsize=1024)
+def _sentence(rules: tuple[StandingRule, ...]) -> _Sentence:
+    scope = {term for rule in rules for term in rule.scope}
+    values = frozenset(value for rule in rules for value in rule.value)
+    return _Sentence(
+        rules,
+        said=said_last(rules[0]),
+        plain=" ".join(rule.plain for rule in rules),
+        words=frozenset(term for term in scope if _tells(term)),
+        values=values,
+        numbers=frozenset(value for value in values if value[0].isdigit()),
+        classes=frozenset(term for term in scope if _is_class(term)),
+        ids=frozenset(rule.id for rule in rules),
+        may_replace=frozenset(old for rule in rules for old in rule.may_replace),
+        heads=frozenset(head for rule in rules if (head := _head(rule.plain))),
+        changes=any(map(_changes_something, rules)),
+        negative=any(rule.negative for rule in rules),
+    )
 
 
 def _head(text: str) -> str:
@@ -230,14 +238,14 @@ def _overrides(new: _Sentence, old: _Sentence) -> int:
         return 3 if len(words) > 1 else 2
     if numbers and much and share >= _HALF:
         return 1
-    opposite = _negative(new) != _negative(old) and (share >= _HALF or (much and share >= _THIRD))
+    opposite = new.negative != old.negative and (share >= _HALF or (much and share >= _THIRD))
     return 1 if opposite or (much and share >= _HALF) else 0
 
 
 def _are_numbered(new: _Sentence, old: _Sentence) -> bool:
     """Return True if both sentences begin with a thing and its number, or both forbid something."""
     return all(
-        (_negative(each) or _NUMBERED.match(each.plain)) and "@count" not in each.classes
+        (each.negative or _NUMBERED.match(each.plain)) and "@count" not in each.classes
         for each in (new, old)
     )
 
@@ -245,7 +253,7 @@ def _are_numbered(new: _Sentence, old: _Sentence) -> bool:
 def _goes_on_from(new: _Sentence, old: _Sentence) -> bool:
     """Return True if a sentence names a number just said and another in its place: 20 个不够，加到 50."""
     both = new.numbers & old.numbers
-    near = new.seq[1] - old.seq[1] <= _NEAR and new.seq[0] == old.seq[0]
+    near = new.said.entry - old.said.entry <= _NEAR and new.said.by_hand == old.said.by_hand
     return near and bool(both and new.numbers - both) and bool(_TO_VALUE.search(new.plain))
 
 
@@ -255,9 +263,8 @@ def _names_another_day(new: _Sentence, old: _Sentence) -> bool:
     return bare and bool(new.classes & old.classes & _DATES) and new.values != old.values
 
 
-def _negative(sentence: _Sentence) -> bool:
-    return any(rule.negative for rule in sentence.rules)
-
-
-def _is_change(rule: StandingRule) -> bool:
+def _changes_something(rule: StandingRule) -> bool:
+    """Return True if a rule has the form of a change, whatever it changes."""
+    if rule.act in _CHANGES or rule.may_replace or _TAKES_BACK.search(rule.plain):
+        return True
     return is_weak_change(rule.plain, "zh" if is_chinese(rule.text) else "en")
