@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.clauses import (
@@ -55,16 +56,12 @@ def may_report(text: str) -> bool:
 
 def completes(report: str, task: str) -> bool:
     """Return True if a sentence reports that a task is done: it names the thing of the task, and no other thing."""
-    report = report[:LONGEST]
-    wanted = _TASK_WORDS.sub(" ", task)
-    there = units_of(wanted) | units_of(task)
-    for clause in clauses_of(report):
-        if _NOT_DONE.search(clause):
-            continue
+    told = _told_done(report[:LONGEST])
+    if not told:
+        return False
+    wanted, there = _wanted(task)
+    for clause, plain in told:
         zh = not clause.isascii()
-        if not (_DONE_ZH if zh else _DONE_EN).search(clause):
-            continue
-        plain = _REPORTING.sub(" ", clause) if zh else _without_subject(clause)
         mine = units_of(plain)
         own = only_in_first(mine, there) - (LIGHT_WORDS - {"=call"}) - _REPORTED
         shared = mine - only_in_first(mine, there)
@@ -75,6 +72,25 @@ def completes(report: str, task: str) -> bool:
         if nouns or (zh and whole):
             return True
     return False
+
+
+@lru_cache(maxsize=512)
+def _told_done(report: str) -> tuple[tuple[str, str], ...]:
+    """Return the clauses that say that something is done, each also without the words of a report."""
+    found: list[tuple[str, str]] = []
+    for clause in clauses_of(report):
+        zh = not clause.isascii()
+        if _NOT_DONE.search(clause) or not (_DONE_ZH if zh else _DONE_EN).search(clause):
+            continue
+        found.append((clause, _REPORTING.sub(" ", clause) if zh else _without_subject(clause)))
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _wanted(task: str) -> tuple[str, frozenset[str]]:
+    """Return a task without the words that every task has, and the words of both forms."""
+    wanted = _TASK_WORDS.sub(" ", task)
+    return wanted, units_of(wanted) | units_of(task)
 
 
 def names_another(report: str, task: str) -> bool:
