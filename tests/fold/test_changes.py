@@ -141,3 +141,20 @@ def test_a_rule_that_was_taken_back_is_gone_in_whatever_sentence_restates_it(
         *kept, previous="\n".join(f"{who}: {text}" for who, text in said), without=(rule,)
     )
     assert not any(text in again for _, text in said)
+
+
+@pytest.mark.parametrize("folded_first", [0, 2, 3])
+def test_the_last_outcome_is_shown_although_it_was_told_before(folded_first: int) -> None:
+    """Tests fail, pass, and fail as they did before: the summary must not say that they pass."""
+    passages = [
+        Passage("user", "Keep the tests of the harbour green.", 0),
+        Passage("tool:run", "2 failed, 212 passed", 1),
+        Passage("tool:run", "0 failed, 214 passed", 2),
+        Passage("tool:run", "2 failed, 212 passed", 3),
+    ]
+    filler = Passage("assistant", "I look at the harbour module again. " * 40, 9)
+    summary = ""
+    for part in filter(None, (passages[:folded_first], passages[folded_first:])):
+        summary = extract_summary([*part, filler], limit=60, count=tokens, previous=summary)
+    assert "2 failed, 212 passed" in summary
+    assert "214 passed" not in summary

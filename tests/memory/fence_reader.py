@@ -25,8 +25,8 @@ _SIGN = re.compile(r"\n\[… [0-9,]+ tokens in full …\]\n|…")
 _TAG = re.compile(r"<([A-Za-z0-9_-]+) ([0-9a-f]{8,})>")
 _QUOTED = r"[^\[\]:：\"“”]*"
 _REMARK = (
-    rf"(?: \[(?:(?:changed|said) later (?:to )?\"{_QUOTED}\"|后来(?:改为|又说)“{_QUOTED}”|no longer valid|已作废"
-    r"|changed later, see rule \d+|后来有变，见规则 \d+)\])?"
+    rf"(?: \[(?:(?:; )?(?:\"{_QUOTED}\" )?(?:is )?(?:changed later to \"{_QUOTED}\"|no longer valid)"
+    rf"|(?:; )?(?:“{_QUOTED}”)?(?:后来改为“{_QUOTED}”|已作废))+\])?"
 )
 _SPEAKER = re.compile(
     rf"((?:user|assistant|tool|用户|助手|工具)(?: \([^():]*\))?){_REMARK}(?:: |：)"

@@ -129,7 +129,7 @@ def test_rules_without_room_are_named_by_their_entries() -> None:
         context = session.context()
     [left] = [fate for fate in context.fates if fate.start < 0]
     assert context.receipt.count(Outcome.SHRUNK) == 0, "no message of the log is shortened"
-    assert "rules left out for lack of room, of entries " in str(context.receipt)
+    assert "rules not shown, of entries " in str(context.receipt)
     number, seqs = omitted_rules(left.reason)
     assert number == len([rule for rule in rules if rule not in shown(context)]) > 20
     assert seqs == (0,) * 20, "a receipt names the first of them only"
@@ -383,7 +383,7 @@ def test_rules_without_room_are_on_the_receipt_and_in_the_list() -> None:
             session.assistant("Noted.")
         session.user("What else is there to do for the shops in the north of the town?")
         context = session.context()
-        told = [fate.reason for fate in context.receipt.fates if "rules left out" in fate.reason]
+        told = [fate.reason for fate in context.receipt.fates if "rules not shown" in fate.reason]
         assert len(told) == 1
         left = int(told[0].split()[1])
         text = "\n".join(message.text for message in context.messages)
@@ -501,8 +501,12 @@ def test_a_changed_rule_is_not_recalled_as_if_it_held(memory: Memory, language: 
     assert new in text
     lines = [line for line in text.splitlines() if old in line]
     said = new.replace(":", "")
-    remark = f"[后来改为“{said}”]" if language == "zh" else f'[changed later to "{said}"]'
-    assert all(remark in line for line in lines)
+    remark = (
+        f"[“By the way, {old}”后来改为“{said}”]"
+        if language == "zh"
+        else f'["By the way, {old}" changed later to "{said}"]'
+    )
+    assert all(remark in line for line in lines), lines
     assert f"user: {old}" not in text
     assert f"用户：{old}" not in text
     assert session.recall(old)[0].message.text.endswith(old)  # asked for, it is found

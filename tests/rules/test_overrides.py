@@ -79,10 +79,32 @@ def test_rules_about_other_things_are_left_alone(old: str, new: str) -> None:
     assert not pair(old, new).later
 
 
-def test_what_the_ledger_doubts_is_almost_certain_here() -> None:
-    found = overrides_of([rule(1, "用顺丰发。"), rule(9, "改成京东吧。", may_replace=("1",))])
-    assert found.likely["1"] == 3
-    assert [each.text for each in found.newest["1"]] == ["改成京东吧。"]
+def test_what_the_ledger_doubts_is_shown_together_and_hides_nothing() -> None:
+    """Of seventeen such doubts in two real conversations, one was right."""
+    old, new = rule(1, "用顺丰发。"), rule(9, "改成京东吧。", may_replace=("1",))
+    found = overrides_of([old, new])
+    assert ([each.text for each in found.later["1"]], found.likely) == (["改成京东吧。"], {})
+    assert shown_rules([old], limit_tokens=400, count=quarters, in_window=[new])[0] == (old,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("No flights inside Europe, trains only.",
+         "Ama lives in Accra so she'd have to fly. That's ok since it is not inside Europe."),
+        ("没我同意别联系施工队。", "施工队那边换了个工长，联系电话也换了。"),
+    ],
+)  # fmt: skip
+def test_a_doubt_costs_no_prohibition_its_place(old: str, new: str) -> None:
+    """A wrong doubt hid "no flights inside Europe" from every second context of a conversation."""
+    binding = rule(1, old, kind="prohibition")
+    doubt = rule(41, new, may_replace=("1",))
+    others = filler("zh" if new[0] > "z" else "en")
+    for limit in (60, 90, 120, 200, 400):
+        with_doubt = shown_rules([binding, doubt, *others], limit_tokens=limit, count=quarters)[0]
+        without = shown_rules([binding, *others], limit_tokens=limit, count=quarters)[0]
+        assert (binding in with_doubt) == (binding in without)
+        assert shown_rules([binding], limit_tokens=limit, count=quarters, in_window=[doubt])[0]
 
 
 def test_an_earlier_rule_overrides_no_later_one() -> None:
@@ -114,7 +136,7 @@ def test_the_later_rule_is_shown_or_neither_is(old: str, new: str, limit: int) -
 def test_without_overrides_the_earlier_rule_would_stand_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(display, "overrides_of", lambda _: Overrides({}, {}, {}))
+    monkeypatch.setattr(display, "overrides_of", lambda _: Overrides({}, {}))
     alone: list[str] = []
     for old, new in OVERRIDDEN:
         rules = [rule(1, old), rule(41, new), *filler("zh" if new[0] > "z" else "en")]

@@ -24,7 +24,12 @@ from typing import Literal
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
-from turnfold.fold.repeated_calls import merge_repeated_calls
+from turnfold.fold.repeated_calls import (
+    is_counted_call,
+    list_called_files,
+    merge_repeated_calls,
+    only_reads,
+)
 from turnfold.fold.sentence_scores import (
     SummaryPiece,
     form_of,
@@ -142,6 +147,8 @@ _TASK, _TASK_SENTENCES = 1.6, 8
 """Factor for the user's first sentences, and their number, where the messages after them are output of programs."""
 _UNNAMED = 0.5
 """Factor for a fact about "him" or "it" where no sentence before it has a name."""
+_CHANGED_FILES = 3.0
+"""Factor for the files that were changed: whoever goes on with the work needs them."""
 _CODE = 0.4
 """Factor for a line of code in tool output: which files were read tells more than a few of their lines."""
 _NUMBERS = late_pattern(r"[A-Za-z]*\d[\w.,:-]*")
@@ -510,7 +517,13 @@ def extract_summary(
         if count(everything) <= limit:
             return everything
     if any(is_call(passage.speaker) for passage in ordered):
-        brief = [brief_call(p) if is_call(p.speaker) else p for p in ordered]
+        brief, previous = list_called_files(
+            [brief_call(p) if is_call(p.speaker) else p for p in ordered],
+            previous,
+            limit=limit,
+            count=count,
+            chinese=chinese,
+        )
         candidates = _pool(brief, previous, reading, without, chinese=chinese) or candidates
 
     def render(indexes: Sequence[int]) -> str:
@@ -530,7 +543,7 @@ def _pool(
     chinese: bool,
 ) -> list[_Candidate]:
     """Return the sentences to choose from: no two alike, none outdated, each with what it needs to be understood."""
-    found = _candidates(passages, previous, reading, chinese=chinese)
+    found = list(_candidates(passages, previous, reading, chinese=chinese))
     candidates = _without_outdated(list(_distinct(found)), without)
     if any(passage.speaker == "tool" for passage in passages):
         candidates = _with_task(candidates)
@@ -659,6 +672,8 @@ def _candidates(
     questioner: str | None = None
     for number, passage in enumerate(passages):
         sentences = reading.sentences(passage.text, gap=passage.unread)
+        if sentences and is_counted_call(passage.speaker):
+            sentences = (Sentence(passage.text, sentences[0].kind),)
         answers = questioner is not None and questioner != passage.speaker
         for place, sentence in enumerate(sentences):
             hits = hits_of(passage, sentence, reading)
@@ -700,8 +715,12 @@ def _candidate(
         stress *= _CHANGED
     terms = frozenset(content_terms(whole))
     rules = _rule_share(whole, hits, role_of(speaker))
+    by = ""
+    if is_counted_call(speaker):  # a file that was read and a file that was written are two facts
+        by = f"{speaker.rpartition(' ×')[0]}\0"
+        stress *= 1.0 if only_reads(speaker) else _CHANGED_FILES
     facts = {
-        f"{hit.kind}\0{hit.key}": _EXTRACT_WEIGHTS[hit.kind]
+        f"{by}{hit.kind}\0{hit.key}": _EXTRACT_WEIGHTS[hit.kind]
         * (rules if hit.kind in _RULE_KINDS else 1)
         for hit in hits
     }
@@ -780,6 +799,9 @@ def _sentences_of(
     label = starts_with_label(line)
     words = line[len(label) :]
     sentences = reading.sentences(words)
+    if sentences and is_counted_call(label):
+        yield label, Sentence(words, sentences[0].kind)
+        return
     if label:
         named = (starts_with_label(sentence.text) for sentence in sentences[1:])
         joined = "".join(sentence.text for sentence in sentences)
@@ -795,11 +817,22 @@ def _sentences_of(
         yield label or shown.removesuffix(sentence.text), sentence
 
 
-def _distinct(candidates: Iterator[_Candidate]) -> Iterator[_Candidate]:
-    """Yield each sentence at its first occurrence; those of the previous summary are yielded even if repeated."""
+def _distinct(candidates: Sequence[_Candidate]) -> Iterator[_Candidate]:
+    """Yield each sentence at its first occurrence, but each outcome of a tool ("2 failed, 40 passed") at its last.
+
+    Sentences of the previous summary are yielded even if repeated, unless a newer output gives the same outcome again:
+    tests may fail, pass, and fail as they did before.
+    """
+    newest = {
+        sentence_key(each.text): at
+        for at, each in enumerate(candidates)
+        if each.role == "tool" and is_outcome(each.text)
+    }
     seen: set[str] = set()
-    for candidate in candidates:
+    for at, candidate in enumerate(candidates):
         key = sentence_key(candidate.text)
+        if candidate.role == "tool" and newest.get(key, at) != at:
+            continue
         if key not in seen or candidate.message < 0:
             seen.add(key)
             yield candidate

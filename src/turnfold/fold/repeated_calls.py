@@ -1,28 +1,61 @@
-"""Merges repeated identical tool calls, so that a summary tells them on one line with their number and last result."""
+"""Merges tool calls that repeat, so that a summary tells them on one line.
+
+Identical calls are told with their number and last result; the calls of one tool on files with the files: which of them
+were read, written and changed is what an agent needs of a long tool loop, more than what it wrote into them.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.fold.summary_input import (
     Passage,
     brief_call,
+    file_of_line,
     is_call,
     is_tool,
     prefix_of,
     starts_with_label,
 )
-from turnfold.text import single_line
+from turnfold.text import plain_path, single_line
 
-__all__ = ("merge_repeated_calls",)
+__all__ = ("is_counted_call", "list_called_files", "merge_repeated_calls", "only_reads")
 
 
 _FEWEST = 3
 """Least identical calls that are merged: two often frame a change, such as tests before and after it."""
 _COUNTED = late_pattern(r" ×(\d{1,9})\Z")
+_FILES_SHARE = 0.2
+"""Share of the limit of a summary that the files of one tool may take."""
+_READS = late_pattern(
+    r"(?<![a-z])(?:read|view|open|cat|show|get|list|load|fetch)(?![a-z])|\A(?:Read|View|Open|Show|Get|List|Load|Fetch)"
+)
+_HEADS = {"en": "files", "zh": "文件"}
+_OTHERS = {"en": "and {more} more", "zh": "另有 {more} 个"}
+_FILE_LINE = late_pattern(r"(?P<command>[^\W\d]\w{0,63})(?: \[(?P<root>[^\]]*)\])? (?P<files>.+)\Z")
+_MORE = late_pattern(r"(?:and|另有) (\d{1,9}) (?:more|个)\Z")
+_LEAST_ROOT = 12
+"""Least characters of a folder that is worth being told once for all files."""
+
+
+def is_counted_call(speaker: str) -> bool:
+    """Return True if a speaker, or the beginning of a line, is a tool call with a number: `assistant calls look ×3`."""
+    label = speaker.rstrip(" :：")
+    return is_call(label) and _COUNTED.search(label) is not None
+
+
+def _split_count(speaker: str) -> tuple[str, int]:
+    """Return the speaker of a call without the number of calls in it, and that number."""
+    counted = _COUNTED.search(speaker)
+    return (speaker[: counted.start()], int(counted[1])) if counted else (speaker, 1)
+
+
+def only_reads(speaker: str) -> bool:
+    """Return True if the name of the tool that a message calls says that it only reads: `assistant calls read_file`."""
+    return _READS.search(_split_count(speaker)[0].split(" ")[-1]) is not None
 
 
 def merge_repeated_calls(
@@ -85,3 +118,131 @@ def _results(passages: Sequence[Passage]) -> dict[int, int]:
             if calls:
                 results[calls.popleft()] = at
     return results
+
+
+@dataclass(slots=True)
+class _FileCalls:
+    """The calls of one tool on files: how often each file was named, the last named last."""
+
+    speaker: str
+    command: str
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    told: int = 0
+    """Number of calls that the previous summary tells of."""
+    unnamed: int = 0
+    """Number of further files that the previous summary had no room for."""
+    at: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Indexes of the calls among the passages, each with the number of identical calls it stands for."""
+    lines: list[int] = field(default_factory=list[int])
+    """Indexes of the lines of the previous summary that told of such calls."""
+
+    def add(self, file: str, times: int = 1) -> None:
+        self.counts[file] = self.counts.pop(file, 0) + times
+
+
+def list_called_files(
+    passages: Sequence[Passage],
+    previous: str,
+    *,
+    limit: int,
+    count: Callable[[str], int],
+    chinese: bool,
+) -> tuple[list[Passage], str]:
+    """Return the passages and the previous summary with the calls of one tool on files as one call with all files.
+
+    `assistant calls Edit ×7: files [shop/app] src/main.py ×5, README.md ×2`. The files of a tool take at most a
+    fifth of the `limit`; those named most often stay, of equal ones the last named.
+    """
+    groups: dict[tuple[str, str], _FileCalls] = {}
+    for at, passage in enumerate(passages):
+        if passage.file:
+            speaker, times = _split_count(passage.speaker)
+            key = (prefix_of(speaker, chinese=chinese).rstrip(" :："), passage.command)
+            group = groups.setdefault(key, _FileCalls(speaker, passage.command))
+            group.at.append((at, times))
+    lines = previous.split("\n")
+    for at, line in enumerate(lines):
+        _read_file_line(at, line, groups)
+    dropped: set[int] = set()
+    merged: dict[int, Passage] = {}
+    for group in groups.values():
+        places = [at for at, _ in group.at]
+        for at, times in group.at:
+            group.add(plain_path(passages[at].file), times)
+        total = group.told + sum(times for _, times in group.at)
+        if total == 1:
+            continue  # one call alone is told with its other arguments
+        text = _file_list(group, limit=int(limit * _FILES_SHARE), count=count, chinese=chinese)
+        last = places.pop()
+        merged[last] = Passage(f"{group.speaker} ×{total}", text, passages[last].position)
+        dropped.update(places)
+        for at in group.lines:
+            lines[at] = ""
+    kept = [merged.get(at, each) for at, each in enumerate(passages) if at not in dropped]
+    return kept, "\n".join(line for line in lines if line)
+
+
+def _read_file_line(at: int, line: str, groups: Mapping[tuple[str, str], _FileCalls]) -> None:
+    """Add the files of a line of the previous summary to the calls of the same tool."""
+    prefix = starts_with_label(line)
+    label, times = _split_count(prefix.rstrip(" :："))
+    words = line[len(prefix) :]
+    file, command = file_of_line(words)
+    told = _FILE_LINE.match(words) if not file and is_counted_call(prefix) else None
+    root = ""
+    if told is not None:
+        command = "" if told["command"] in _HEADS.values() else told["command"]
+        root = told["root"] or ""
+    group = groups.get((label, command)) if file or told else None
+    if group is None:
+        return
+    group.lines.append(at)
+    group.told += times
+    if file:
+        group.add(plain_path(file), times)
+    for each in told["files"].split(", ") if told else ():
+        if more := _MORE.match(each):
+            group.unnamed += int(more[1])
+            continue
+        times = _COUNTED.search(each)
+        file = each[: times.start()] if times else each
+        group.add(f"{root}/{file}" if root else file, int(times[1]) if times else 1)
+
+
+def _file_list(group: _FileCalls, *, limit: int, count: Callable[[str], int], chinese: bool) -> str:
+    """Return the files of a group as one line of at most about `limit` tokens, with one file at least."""
+    files = list(group.counts)
+    root = _common_folder(files)
+    head = group.command or _HEADS["zh" if chinese else "en"]
+    head += f" [{root}]" if root else ""
+    room = limit - count(head)
+    shown: set[str] = set()
+    newest = {file: at for at, file in enumerate(files)}
+    for file in sorted(files, key=lambda each: (-group.counts[each], -newest[each])):
+        room -= count(f", {_file_with_count(file, root, group)}")
+        if room < 0 and shown:
+            break
+        shown.add(file)
+    told = [_file_with_count(file, root, group) for file in files if file in shown]
+    more = len(files) - len(shown) + group.unnamed
+    if more:
+        told.append(_OTHERS["zh" if chinese else "en"].format(more=more))
+    return f"{head} {', '.join(told)}"
+
+
+def _file_with_count(file: str, root: str, group: _FileCalls) -> str:
+    times = group.counts[file]
+    name = file[len(root) + 1 :] if root else file
+    return f"{name} ×{times}" if times > 1 else name
+
+
+def _common_folder(files: Sequence[str]) -> str:
+    """Return the folder that all files are in if its name is long, else ""."""
+    folders = [file.split("/")[:-1] for file in files]
+    shared: list[str] = []
+    for names in zip(*folders, strict=False):
+        if len(set(names)) > 1:
+            break
+        shared.append(names[0])
+    root = "/".join(shared)
+    return root if len(root) >= _LEAST_ROOT else ""

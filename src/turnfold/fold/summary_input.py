@@ -7,7 +7,7 @@ and finding facts takes most of the time of a fold, so the results are cached fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
@@ -32,6 +32,7 @@ from turnfold.text import (
     clean_text,
     has_relative_time,
     is_chinese,
+    is_path,
     is_program_output,
     plain_name,
     single_line,
@@ -213,6 +214,19 @@ _WORD_ENDS = "\n 。，"
 _LANGUAGE_SAMPLE = 4_000
 _LONGEST_ARGUMENTS = 300
 """Most characters of the arguments of a tool call that are written as `key=value`, which then stay one line."""
+_FILE_ARGUMENTS = (
+    "file_path",
+    "filepath",
+    "filename",
+    "file_name",
+    "target_file",
+    "notebook_path",
+    "path",
+    "file",
+)
+"""Names under which tools take the file that they read or write."""
+_NO_FILE_CALL = frozenset({"pattern", "query", "regex", "glob", "cmd"})
+"""Names of arguments beside which a path only says where something is searched or run."""
 _LONGEST_ARGUMENT = 120
 """Most characters of one argument of a tool call in an extract."""
 
@@ -229,6 +243,10 @@ class Passage:
     """The line of `text` that stands for the part of a huge message that is not read; empty if all of it is."""
     day: str = ""
     """The date on which it was said, such as `2023-05-25`; empty if it is unknown."""
+    file: str = ""
+    """The file that a tool call reads or writes; empty if it names none, or does something else with it."""
+    command: str = ""
+    """What the call does with its file, if the tool takes a command for that, such as `view` or `create`."""
 
 
 class ReadCache:
@@ -323,8 +341,13 @@ def _passages(message: Message, position: int, names: dict[str, str]) -> Iterato
         yield Passage("tool" if printed else speaker, text, position)
     for call in message.calls:
         names[call.id] = call.name
+        file, command = _called_file(call.arguments)
         yield Passage(
-            f"{speaker} calls {tool_name(call.name)}", _arguments(call.arguments), position
+            f"{speaker} calls {tool_name(call.name)}",
+            _arguments(call.arguments),
+            position,
+            file=file,
+            command=command,
         )
     for part in message.parts:
         if isinstance(part, ToolResult) and (result := _text_of(part.content)).strip():
@@ -346,6 +369,42 @@ def _arguments(written: str) -> str:
     if any(isinstance(value, dict | list) or "\n" in str(value) for value in pairs.values()):
         return written
     return ", ".join(f"{key}={_argument(value)}" for key, value in pairs.items())
+
+
+def _called_file(written: str) -> tuple[str, str]:
+    """Return the file that the arguments of a tool call name, and the command for it; "" for each that is not there.
+
+    A call that searches or runs something names no file, although it may say where.
+    """
+    if not any(name in written for name in _FILE_ARGUMENTS):
+        return "", ""
+    try:
+        found: object = msgspec.json.decode(written)
+    except (ValueError, RecursionError):
+        return "", ""
+    return _file_in(cast("dict[str, object]", found)) if isinstance(found, dict) else ("", "")
+
+
+def file_of_line(words: str) -> tuple[str, str]:
+    """Return the file and the command of a tool call that a summary tells as `path=src/app.py, content=…`."""
+    pairs: dict[str, object] = {}
+    for pair in words.split(", "):
+        name, equals, value = pair.partition("=")
+        if equals:
+            pairs.setdefault(name, value)
+    return _file_in(pairs)
+
+
+def _file_in(pairs: Mapping[str, object]) -> tuple[str, str]:
+    file = next((pairs[name] for name in _FILE_ARGUMENTS if name in pairs), "")
+    command = pairs.get("command", "")
+    if not (isinstance(file, str) and isinstance(command, str) and is_path(file)):
+        return "", ""
+    if ", " in file or single_line(clean_text(file)) != file:  # it would read as more than one file
+        return "", ""
+    if not _NO_FILE_CALL.isdisjoint(pairs) or not (command == "" or command.isidentifier()):
+        return "", ""
+    return file, command
 
 
 def brief_call(passage: Passage) -> Passage:

@@ -44,17 +44,15 @@ REASONS: Final[Mapping[str, str]] = {
     ),
     "summary of the folded entries": "已折叠记录的摘要",
     "system message: sent first": "系统消息：最先发送",
-    "tail: 1 rule left out for lack of room": "尾部：放不下，未列出 1 条规则",
-    "tail: 1 rule left out for lack of room, of entries {entries}": (
-        "尾部：放不下，未列出 1 条规则，出自第 {entries} 条记录"
+    "tail: 1 rule not shown, of entries {entries}: no room in their share of the budget, or not clear alone": (
+        "尾部：有 1 条规则未列出（规则所占的预算份额已满，或单独看不明白），出自第 {entries} 条记录"
+    ),
+    "tail: {number} rules not shown, of entries {entries}: no room in their share of the budget, or not clear alone": (
+        "尾部：有 {number} 条规则未列出（规则所占的预算份额已满，或单独看不明白），出自第 {entries} 条记录"
     ),
     "tail: {label} of {tokens} tokens left out": "尾部：省略了 {tokens} token 的 {label}",
     "tail: {label} of {tokens} tokens shortened to {now}": (
         "尾部：{label} 由 {tokens} token 缩短到 {now}"
-    ),
-    "tail: {number} rules left out for lack of room": "尾部：放不下，未列出 {number} 条规则",
-    "tail: {number} rules left out for lack of room, of entries {entries}": (
-        "尾部：放不下，未列出 {number} 条规则，出自第 {entries} 条记录"
     ),
     "rules() lists them, and recall finds them": "rules() 列出它们，召回可以找到",
     "the budget changed": "预算变了",

@@ -573,9 +573,8 @@ class ContextBuilder:
         share = budget.share("tail") + self.rules.extra
         count_message = cache.counter.count_message
 
-        remarks = self.rules.replaced()
-
         def text(recalled: Sequence[Recalled], findings: str = "") -> str:
+            remarks = self.rules.remarks(recalled)
             marked = [replace(each, outdated=remarks.get(each.seq, "")) for each in recalled]
             return tail_text(
                 pins=pins, rules=rules, state=state, findings=findings, recalled=marked
@@ -647,6 +646,8 @@ class ContextBuilder:
                 return True
             if entry.message.role == "user" and said.has(entry.message.text):
                 return True
+            if self.rules.is_confirmation(entry.seq, entry.message):
+                return automatic
             return automatic and self.rules.is_outdated(entry)
 
         return await self.recaller.passages(

@@ -51,7 +51,7 @@ _STEP_CHARACTERS = 400
 _NAMED_RULES = 20
 """Most left out rules that a receipt names by the seq of their entry."""
 _RULES_LEFT_OUT = re.compile(
-    r"tail: ([\d,]+) rules? left out for lack of room(?:, of entries ([\d, .]+))?"
+    r"tail: ([\d,]+) rules? (?:not shown|left out for lack of room)(?:, of entries ([\d, .]+))?"
 )
 
 
@@ -115,7 +115,8 @@ def _rule_omissions(prompt: PromptParts) -> list[Omission]:
     # Without the texts: the reports of calls are kept when an entry with a rule is erased.
     rules = "1 rule" if len(seqs) == 1 else f"{len(seqs):,} rules"
     named = ", ".join(map(str, seqs[:_NAMED_RULES])) + (", ..." if seqs[_NAMED_RULES:] else "")
-    reason = f"tail: {rules} left out for lack of room, of entries {named}; rules() lists them, and recall finds them"
+    why = ": no room in their share of the budget, or not clear alone"
+    reason = f"tail: {rules} not shown, of entries {named}{why}; rules() lists them, and recall finds them"
     return [Omission(-1, 0, Outcome.SHRUNK, reason)]
 
 
@@ -180,6 +181,13 @@ class LiveWindow:
     def shortens_turn(self) -> bool:
         """True if a message of the newest turn is shown shortened."""
         return any(seq >= self.turn_seq for seq in self.caps)
+
+    def shows_turn_within(self, tokens: int) -> bool:
+        """Return True if the newest turn is shown whole, takes at most `tokens`, and none of its steps is folded."""
+        if self.shortens_turn or self.turn_seq < self.anchor:
+            return False
+        turns = self._transcript.grouper.turns
+        return not turns or self._transcript.tokens_from(turns[-1]) <= tokens
 
     def tokens(self, *, largest: int) -> int:
         """Return the tokens of the entries that the window shows.

@@ -23,14 +23,13 @@ from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
 from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.live_window import LiveWindow
 from turnfold.memory.repeated_words import SaidWords
-from turnfold.records import RULES, SESSION, Document, Entry, check_text, plain_text
+from turnfold.records import RULES, SESSION, Document, Entry, Message, check_text, plain_text
 from turnfold.rules import (
     LONGEST_RULE,
     RuleKind,
     StandingRule,
     extract_rules,
     new_rule,
-    overrides_of,
     render_rules,
     replacements,
     shown_rules,
@@ -38,7 +37,8 @@ from turnfold.rules import (
     update_ledger,
 )
 from turnfold.runtime import Runtime
-from turnfold.text import fence, is_chinese, single_line
+from turnfold.search import Recalled
+from turnfold.text import content_terms, fence, is_chinese, single_line
 
 __all__ = ("RuleLedger", "rules_as_of", "rules_without")
 
@@ -64,6 +64,15 @@ _LONG_TEXT = 5_000
 """Characters of messages above which the search for rules runs off the event loop."""
 _LONGEST_REMARK = 60
 """Most characters of the words that replaced a rule, where an entry with the old rule is shown."""
+_ANSWERED_WITHIN = 3
+"""Most entries between a rule and the assistant's answer that repeats it."""
+_LEAST_SHARED = 2
+_MOST_REMARKS = 2
+"""Most remarks about one entry, the newest."""
+_LONGEST_CONFIRMATION = 120
+"""Most characters of an answer that only confirms a rule."""
+_FEW_MORE = 12
+"""Characters that an entry may have beside its one rule."""
 _MARKS = late_pattern(r"[\[\]:：\"“”]+")
 """Characters that have a meaning in the line of a recalled entry."""
 _MAX_TRIES = 5
@@ -76,6 +85,18 @@ class RulesNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upto: int = 0
     """Log position of the last entry that was searched for rules."""
     rules: tuple[StandingRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedRules:
+    """The rules of the user's messages that no longer hold, and what replaced them."""
+
+    of: Sequence[StandingRule] = ()
+    """The ledger that they were found in."""
+    rules: Mapping[int, list[StandingRule]] = field(default_factory=dict[int, list[StandingRule]])
+    """By the seq of their entry."""
+    later: Mapping[str, StandingRule] = field(default_factory=dict[str, StandingRule])
+    """By the id of a rule, the rule that replaced it."""
 
 
 @dataclass(slots=True)
@@ -100,12 +121,20 @@ class RuleLedger:
         default=((), ()), init=False
     )
     """The rules that `_taken_back` last looked at, and those of them that the user took back."""
-    _texts: dict[tuple[object, ...], tuple[str, tuple[int, ...], int, frozenset[int]]] = field(
-        default_factory=dict[tuple[object, ...], tuple[str, tuple[int, ...], int, frozenset[int]]],
+    _texts: dict[
+        tuple[object, ...], tuple[str, tuple[int, ...], int, dict[int, list[StandingRule]]]
+    ] = field(
+        default_factory=dict[
+            tuple[object, ...], tuple[str, tuple[int, ...], int, dict[int, list[StandingRule]]]
+        ],
         init=False,
     )
-    """The text shown last, the rules it leaves out, its `extra` tokens and the seqs it shows, by rules and limits."""
-    _shown_seqs: frozenset[int] = field(default=frozenset(), init=False)
+    """The text shown last, the rules it leaves out, its `extra` tokens and the rules it shows, by rules and limits."""
+    _shown: Mapping[int, list[StandingRule]] = field(
+        default_factory=dict[int, list[StandingRule]], init=False
+    )
+    """The rules shown last, by the seq of their entry."""
+    _changes: _ChangedRules = field(default_factory=_ChangedRules, init=False)
     _tools: tuple[Sequence[Mapping[str, object]], int] = field(default=((), 0), init=False)
     """The tool schemas of the last context, and their tokens."""
     _tokens: dict[str, int] = field(default_factory=dict[str, int], init=False)
@@ -141,12 +170,12 @@ class RuleLedger:
         said = SaidWords.of_summary(summary)
         in_summary = said.found((rule.id, f"{rule.lead}{rule.text}") for rule in hidden if rule.seq)
         limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL), 1)
-        # What the system messages and tools take changes rarely, and with it the rules shown. A turn that is shown
-        # shortened needs the room itself.
         usual = min(limit, max(budget.tokens // _PART_OF_TAIL, 1))
-        if window.shortens_turn:
-            limit = usual
-        most = self._vital_room(budget, tools) if hidden and not window.shortens_turn else 0
+        # What the system messages and tools take changes rarely, and with it the rules shown.
+        free = self._free_tokens(budget, tools)
+        most = min(_VITAL_TOKENS, budget.tokens * _VITAL_PERCENT // 100, free // 3) if hidden else 0
+        if not window.shows_turn_within(free - budget.share("tail") - max(limit, most) + usual):
+            limit, most = usual, 0
         key = (hidden, in_window, in_summary, limit, most, usual)
         if key not in self._texts:
             shown, others = shown_rules(
@@ -161,21 +190,19 @@ class RuleLedger:
             text = fence(lines, label="rules", note=heading) if lines else ""
             # By lines, whose counts are cached: a little more than the text as a whole.
             tokens = sum(self._count(line) + 1 for line in text.splitlines())
-            extra = max(tokens - usual, 0) if not window.shortens_turn else 0
-            seqs = frozenset(rule.seq for rule in shown)
-            self._texts = {key: (text, tuple(rule.seq for rule in others), extra, seqs)}
-        text, self.left_out, self.extra, self._shown_seqs = self._texts[key]
+            extra = max(tokens - usual, 0) if most else 0
+            left_out = tuple(rule.seq for rule in others)
+            self._texts = {key: (text, left_out, extra, _by_entry(shown))}
+        text, self.left_out, self.extra, self._shown = self._texts[key]
         return text
 
-    def _vital_room(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
-        """Return the tokens for rules that do harm if they are forgotten: at most a third of what is not taken yet."""
+    def _free_tokens(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
+        """Return the tokens of a budget beside system messages, tool schemas and the longest summary."""
         cache = self.cache
         taken = sum(entry.tokens for entry in cache.system) + budget.share("summary")
         if self._tools[0] != tools:
             self._tools = tools, cache.counter.count_tools(tools)
-        taken += self._tools[1]
-        free = (budget.tokens - min(taken, budget.tokens)) // 3
-        return min(_VITAL_TOKENS, budget.tokens * _VITAL_PERCENT // 100, free)
+        return max(budget.tokens - taken - self._tools[1] - cache.counter.reply, 0)
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
         """Return the texts of the rules that the user changed or withdrew, up to the end of the window."""
@@ -187,30 +214,45 @@ class RuleLedger:
         said = [rule.text.strip() for rule in self._taken_back() if rule.seq == entry.seq]
         return bool(said) and entry.message.text.strip() in said
 
-    def replaced(self) -> dict[int, str]:
-        """Return {seq: remark} of the entries with a rule that the user changed, withdrew or may have changed."""
-        rules = self._note().rules
-        later = replacements(rules)
-        active = [rule for rule in rules if rule.state == "active"]
-        overrides = overrides_of(active)
-        found = {
-            rule.seq: self._later_remark(rule, overrides.newest[rule.id])
-            for rule in active
-            if rule.id in overrides.newest and rule.seq
-        }
-        for rule in rules:
-            if rule.state == "superseded" and rule.seq and rule.id in later:
-                found[rule.seq] = self._later_remark(rule, [_newest(rule, later)])
-        return found | {rule.seq: _remark(rule, later) for rule in self._taken_back() if rule.seq}
+    def remarks(self, recalled: Sequence[Recalled]) -> dict[int, str]:
+        """Return {seq: remark} of the recalled entries with a rule that the user certainly changed or withdrew.
 
-    def _later_remark(self, rule: StandingRule, newest: Sequence[StandingRule]) -> str:
-        """Return the remark about an entry whose rule may have been changed: what the user said about it later."""
-        is_zh = is_chinese(rule.text)
-        if newest[0].seq in self._shown_seqs:
-            number = newest[0].seq
-            return f"后来有变，见规则 {number}" if is_zh else f"changed later, see rule {number}"
-        words = _quoted("".join(f"{each.joint}{each.text}" for each in newest), is_zh=is_zh)
-        return f"后来又说“{words}”" if is_zh else f'said later "{words}"'
+        The assistant's answer to such an entry gets the remark too if it repeats the rule.
+        """
+        changed = self._changed()
+        found: dict[int, str] = {}
+        for entry in recalled if changed.rules else ():
+            said = entry.message.text
+            answers = entry.message.role == "assistant"
+            near = changed.rules.get(entry.seq, [])
+            if answers:
+                near = _answered(entry.seq, said, changed.rules)
+            if near:
+                alone = not answers and len(said) <= len(near[0].text) + _FEW_MORE
+                remarks = [_remark(rule, changed.later, alone=alone) for rule in near]
+                found[entry.seq] = "; ".join(remarks[-_MOST_REMARKS:])
+        return found
+
+    def is_confirmation(self, seq: int, message: Message) -> bool:
+        """Return True if a short answer of the assistant only confirms a rule that is shown or no longer holds."""
+        text = message.text
+        if message.role != "assistant" or message.calls or len(text) > _LONGEST_CONFIRMATION:
+            return False
+        return bool(
+            _answered(seq, text, self._changed().rules) or _answered(seq, text, self._shown)
+        )
+
+    def _changed(self) -> _ChangedRules:
+        """Return the rules of messages that no longer hold, from the cache if no rule changed since."""
+        rules = self._note().rules
+        if rules is not self._changes.of:
+            later = replacements(rules)
+            ended = {rule.id: rule for rule in self._taken_back() if rule.seq}
+            for rule in rules:
+                if rule.state == "superseded" and rule.seq and rule.id in later:
+                    ended[rule.id] = rule
+            self._changes = _ChangedRules(rules, _by_entry(ended.values()), later)
+        return self._changes
 
     def _taken_back(self) -> tuple[StandingRule, ...]:
         """Return the rules that the user explicitly changed or withdrew, in the part of the log that was searched."""
@@ -394,13 +436,40 @@ def _newest(rule: StandingRule, later: Mapping[str, StandingRule]) -> StandingRu
     return newest
 
 
-def _remark(rule: StandingRule, later: Mapping[str, StandingRule]) -> str:
-    """Return the remark for a model about an entry whose rule was changed: the newest words that replaced the rule."""
+def _by_entry(rules: Iterable[StandingRule]) -> dict[int, list[StandingRule]]:
+    found: dict[int, list[StandingRule]] = {}
+    for rule in rules:
+        found.setdefault(rule.seq, []).append(rule)
+    return found
+
+
+def _answered(seq: int, text: str, rules: Mapping[int, list[StandingRule]]) -> list[StandingRule]:
+    """Return the rules, of the entries just before entry `seq`, that its text repeats."""
+    near = range(max(seq - _ANSWERED_WITHIN, 1), seq)
+    return [rule for at in near for rule in rules.get(at, ()) if _repeats(text, rule)]
+
+
+def _repeats(text: str, rule: StandingRule) -> bool:
+    """Return True if a text has at least half of the words of a rule, and two of them."""
+    terms = frozenset(content_terms(rule.plain))
+    said = terms.intersection(content_terms(text))
+    return len(said) >= _LEAST_SHARED and 2 * len(said) >= len(terms)
+
+
+def _remark(rule: StandingRule, later: Mapping[str, StandingRule], *, alone: bool) -> str:
+    """Return the remark for a model about an entry whose rule was changed: the newest words that replaced the rule.
+
+    Unless the rule is all that the entry says (`alone`), the remark also tells which of its words are meant.
+    """
     newest = _newest(rule, later)
     is_zh = is_chinese(rule.text)
+    of = "" if alone else _quoted(rule.text, is_zh=is_zh)
     if newest is rule or newest.act == "cancel":
-        return "已作废" if is_zh else "no longer valid"
+        remark = "已作废" if is_zh else "no longer valid"
+        return (f"“{of}”{remark}" if is_zh else f'"{of}" is {remark}') if of else remark
     words = _quoted(newest.text, is_zh=is_zh)
+    if of:
+        return f"“{of}”后来改为“{words}”" if is_zh else f'"{of}" changed later to "{words}"'
     return f"后来改为“{words}”" if is_zh else f'changed later to "{words}"'
 
 

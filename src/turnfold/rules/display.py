@@ -31,7 +31,7 @@ from typing import Literal
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.errors import InvalidOption
-from turnfold.rules.overrides import Overrides, overrides_of, said_last
+from turnfold.rules.overrides import Overrides, SaidAt, overrides_of, said_last
 from turnfold.rules.standing_rule import LONGEST_RULE, RuleKind, StandingRule
 from turnfold.rules.subjects import is_fragment
 from turnfold.text import clean_text, is_chinese, joint_cost, require_limit, single_line
@@ -110,6 +110,8 @@ _UNEXPLAINED = late_pattern(
     re.IGNORECASE,
 )
 """Matches a rule that begins with a pronoun."""
+_CHANGED_TO = late_pattern(r"\W*(?:那|就|还是|先)*(?:改|换|调|挪)(?:[成到为用]|一下)")
+"""Matches a change in Chinese that does not say of what: 改成京东."""
 _SOMEBODY = late_pattern(
     r"\W*(?:and|but|so)?\s*(?:he|she|they|it)(?:'\w+)?\b|\W*[他她它]们?", re.IGNORECASE
 )
@@ -256,15 +258,17 @@ class _Choice:
         return sorted(found.values(), key=said_last, reverse=True)
 
     def overridden_last(self, rules: Sequence[StandingRule]) -> list[StandingRule]:
-        """Return the rules with those last that a later one probably overrides."""
-        likely = self._overrides.likely
-        return sorted(rules, key=lambda rule: rule.id in likely)
+        """Return the rules with those last that a later one almost certainly overrides."""
+        return sorted(rules, key=self._is_overridden)
+
+    def _is_overridden(self, rule: StandingRule) -> bool:
+        return self._overrides.likely.get(rule.id, 0) > _SURELY
 
     def take(self, ranked: Iterable[StandingRule], room: int) -> int:
         """Choose rules, the first ones first, as far as there is `room`; return the room that is left."""
         doubtful: list[StandingRule] = []
         for rule in ranked:
-            if self._overrides.likely.get(rule.id, 0) > _SURELY and rule.id not in self.taken:
+            if self._is_overridden(rule) and rule.id not in self.taken:
                 doubtful.append(rule)  # its newest words take its place
                 room = self._take_newest(rule, room)
             else:
@@ -313,9 +317,12 @@ class _Choice:
             if needed is None:
                 return None
             found |= needed
+        overridden = self._is_overridden(rule)
+        if _rank(rule) in _BINDING and not overridden:
+            return frozenset(found)  # a doubt must not cost a prohibition its place
         for later in self._overrides.later.get(rule.id, ()):
             if later.id not in self._rules:  # the window shows it
-                if rule.id in self._overrides.likely:
+                if overridden:
                     return None
                 continue
             needed = self._needed(later)
@@ -367,8 +374,9 @@ def _mark(rule: StandingRule, language: Literal["zh", "en"]) -> str:
 def _words(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, int]) -> str:
     """Return a rule with what is needed to understand it, as one line; `seqs` are the positions of the rules shown."""
     about = _ABOUT[language].format(about=rule.about) if rule.about else ""
-    if numbers := ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if seqs.get(each)):
-        about += _MAY_REPLACE[language].format(numbers=numbers)
+    if _UNEXPLAINED.match(rule.plain) or _CHANGED_TO.match(rule.plain):
+        numbers = ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if seqs.get(each))
+        about += _MAY_REPLACE[language].format(numbers=numbers) if numbers else ""
     return single_line(clean_text(f"{rule.lead}{rule.text}{about}"))
 
 
@@ -383,8 +391,8 @@ def _sentences(rules: Sequence[StandingRule]) -> dict[str, list[StandingRule]]:
     return found
 
 
-def _order(rule: StandingRule) -> tuple[bool, int, bool]:
-    return rule.trust != "system", *said_last(rule)
+def _order(rule: StandingRule) -> tuple[bool, SaidAt]:
+    return rule.trust != "system", said_last(rule)
 
 
 def rank_rules(
@@ -437,7 +445,8 @@ def _rank(rule: StandingRule) -> tuple[int, _Group]:
         return 0, "who"
     if "trifle" in shows and not by_hand:
         return _LAST, group
-    demands = rule.kind != "preference" and "vital" in shows
+    forbids = group == "rule" and rule.negative
+    demands = rule.kind != "preference" and ("vital" in shows or forbids)
     if group == "rule" and (by_hand or demands):
         return 0, group
     if rule.kind in (*_DEMANDS, "preference") and "answers" in shows:

@@ -65,8 +65,6 @@ class Overrides:
     """Later rules about the same thing, newest first."""
     likely: Mapping[str, int]
     """Rules that a later one probably overrides, with 2, or almost certainly, with 3."""
-    newest: Mapping[str, Sequence[StandingRule]]
-    """For each of them the clauses of the newest sentence that probably overrides it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,6 @@ def overrides_of(rules: Iterable[StandingRule]) -> Overrides:
             holders[term].append(at)
     later: defaultdict[str, dict[str, StandingRule]] = defaultdict(dict)
     likely: dict[str, int] = {}
-    newest: dict[str, Sequence[StandingRule]] = {}
     for at, new in enumerate(sentences):
         degrees = {
             before: _overrides(new, sentences[before]) for before in _candidates(at, new, holders)
@@ -133,14 +130,12 @@ def overrides_of(rules: Iterable[StandingRule]) -> Overrides:
                 later[rule.id].update((each.id, each) for each in new.rules)
                 if degree > 1:
                     likely[rule.id] = max(degree, likely.get(rule.id, 0))
-                    newest[rule.id] = new.rules
     return Overrides(
         {
             each: sorted(found.values(), key=said_last, reverse=True)
             for each, found in later.items()
         },
         likely,
-        newest,
     )
 
 
@@ -161,7 +156,7 @@ def _sentences(rules: Iterable[StandingRule]) -> list[_Sentence]:
     for rule in sorted(rules, key=said_last):
         parts = of_rule.get(rule.continues)
         if parts is None:
-            parts = []
+            parts = list[StandingRule]()
             found.append(parts)
         of_rule[rule.id] = parts
         parts.append(rule)
@@ -210,7 +205,7 @@ def _is_class(term: str) -> bool:
 def _overrides(new: _Sentence, old: _Sentence) -> int:
     """Return whether the later sentence overrides the other one: 0 no, 1 perhaps, 2 probably, 3 almost certainly."""
     if not new.may_replace.isdisjoint(old.ids):
-        return 3
+        return 1  # the ledger doubts it
     words = new.words & old.words
     fewer, more = sorted((max(len(new.words), 1), max(len(old.words), 1)))
     share = len(words) / fewer

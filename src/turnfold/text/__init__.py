@@ -20,7 +20,7 @@ from turnfold.text.data_fences import (
     with_continuation_note,
 )
 from turnfold.text.line_rarity import UnusualLine, unusual_lines
-from turnfold.text.paths import paths_in, plain_path
+from turnfold.text.paths import is_path, paths_in, plain_path
 from turnfold.text.program_output import is_program_output
 from turnfold.text.sentences import (
     Sentence,
@@ -96,6 +96,7 @@ __all__ = (
     "is_character",
     "is_chinese",
     "is_cjk",
+    "is_path",
     "is_program_output",
     "joint_cost",
     "json_line",

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from turnfold._lazy_loading import late_pattern
 
 __all__ = (
+    "is_path",
     "paths_in",
     "plain_path",
 )
@@ -43,6 +44,17 @@ def paths_in(text: str) -> frozenset[str]:
         if len(run) <= _LONGEST and _MAY_BE_PATH.search(run)
         for part in ((run,) if run.isascii() else (run, *_LATIN.findall(run)))
         for place in _places(part)
+    )
+
+
+def is_path(text: str) -> bool:
+    """Return True if the whole text is one file path, such as `src/app.py`; spaces are allowed in it."""
+    plain = plain_path(text)
+    return (
+        len(text) <= _LONGEST
+        and "\n" not in text
+        and not _SCHEME.match(text)
+        and _is_path(text, plain)
     )
 
 
