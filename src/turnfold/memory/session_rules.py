@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import get_args
 
@@ -172,8 +173,8 @@ class RuleLedger:
         limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL), 1)
         usual = min(limit, max(budget.tokens // _PART_OF_TAIL, 1))
         # What the system messages and tools take changes rarely, and with it the rules shown.
-        free = self._free_tokens(budget, tools)
-        most = min(_VITAL_TOKENS, budget.tokens * _VITAL_PERCENT // 100, free // 3) if hidden else 0
+        free = await self._free_tokens(budget, tools) if hidden else 0
+        most = min(_VITAL_TOKENS, budget.tokens * _VITAL_PERCENT // 100, free // 3)
         if not window.shows_turn_within(free - budget.share("tail") - max(limit, most) + usual):
             limit, most = usual, 0
         key = (hidden, in_window, in_summary, limit, most, usual)
@@ -196,12 +197,13 @@ class RuleLedger:
         text, self.left_out, self.extra, self._shown = self._texts[key]
         return text
 
-    def _free_tokens(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
+    async def _free_tokens(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
         """Return the tokens of a budget beside system messages, tool schemas and the longest summary."""
         cache = self.cache
         taken = sum(entry.tokens for entry in cache.system) + budget.share("summary")
         if self._tools[0] != tools:
-            self._tools = tools, cache.counter.count_tools(tools)
+            counted = await self.runtime.compute(partial(cache.counter.count_tools, tools))
+            self._tools = tools, counted
         return max(budget.tokens - taken - self._tools[1] - cache.counter.reply, 0)
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
