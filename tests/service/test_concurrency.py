@@ -101,7 +101,8 @@ def test_too_many_that_wait_are_refused_and_the_others_are_not() -> None:
 
 
 def test_a_request_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
-    limits = Limits(request_seconds=0.05)
+    # A busy machine takes more than a moment for the first request.
+    limits = Limits(request_seconds=1.5)
     options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}", limits=limits)
     with running(options) as service, service.client() as client:
         assert client.post("/v1/sessions/s/user", json={"content": "hi"}).status_code == 200
@@ -113,7 +114,7 @@ def test_a_request_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
 
         service.state.config.store.head = head
         late = client.delete("/v1/sessions/s")
-        assert (late.status_code, late.json()["fields"]["allowed"]) == (503, 0.05)
+        assert (late.status_code, late.json()["fields"]["allowed"]) == (503, 1.5)
         assert "was cancelled" in late.json()["detail"]
         service.state.config.store.head = original
         service.state.slots.limits = Limits()
@@ -299,11 +300,11 @@ def test_the_snippet_of_a_long_text_is_found_off_the_event_loop(
 MANY_WORDS = " ".join(f"w{number:x}x" for number in range(6_000))
 RULES = "Never use tabs in file 17. 请不要使用制表符。" * 200
 LONG_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "a context": ("sessions/s/context", {}),
-    "a context for a long query": ("sessions/s/context", {"query": MANY_WORDS[:9_000]}),
-    "a recall": ("sessions/s/recall", {"query": MANY_WORDS[-9_000:], "tokens": 900}),
-    "a fold": ("sessions/s/fold", {"keep_turns": 0}),
-    "rules": ("sessions/s/rules", {}),
+    "a context": ("sessions/{session}/context", {}),
+    "a context for a long query": ("sessions/{session}/context", {"query": MANY_WORDS[:9_000]}),
+    "a recall": ("sessions/{session}/recall", {"query": MANY_WORDS[-9_000:], "tokens": 900}),
+    "a fold": ("sessions/{session}/fold", {"keep_turns": 0}),
+    "rules": ("sessions/{session}/rules", {}),
     "a search": ("search", {"query": MANY_WORDS[:9_000]}),
 }
 
@@ -320,11 +321,16 @@ def test_no_step_of_the_event_loop_reads_a_long_message(
         running(ServiceOptions(store=store, budget=budget)) as service,
         service.client(timeout=PATIENCE) as client,
     ):
-        for said in (RULES, MANY_WORDS, "And now?", LONG, "Where is the parcel?"):
-            client.post("/v1/sessions/s/user", json={"content": said})
-            client.post("/v1/sessions/s/assistant", json={"content": "It is on its way."})
-        answer = client.request("GET" if what == "rules" else "POST", f"/v1/{path}", json=body)
-        assert answer.status_code == 200, answer.text[:300]
+        method = "GET" if what == "rules" else "POST"
+        for session in ("first", "s"):  # patterns and tables are made on first use
+            steps[:] = [0]
+            for said in (RULES, MANY_WORDS, "And now?", LONG, "Where is the parcel?"):
+                client.post(f"/v1/sessions/{session}/user", json={"content": said})
+                client.post(
+                    f"/v1/sessions/{session}/assistant", json={"content": "It is on its way."}
+                )
+            answer = client.request(method, f"/v1/{path.format(session=session)}", json=body)
+            assert answer.status_code == 200, answer.text[:300]
     assert max(steps) < 10_000, sorted(steps)[-5:]
 
 
