@@ -481,13 +481,14 @@ class ContextBuilder:
     def _due_tokens(self, request: ContextRequest, *, folded: bool) -> int:
         """Return the number of tokens, without recalled passages, from which on a context makes a fold due.
 
-        Once something is `folded`, this is less, because room is kept free for recalled passages.
+        Once something is `folded`, this is less, because room is kept free for recalled passages. Rules take of that
+        room what they need beyond their share: they must not push the newest turns out.
         """
         budget = request.budget
         due = int(self.config.policy.threshold * budget.tokens)
         if request.recall is RecallMode.OFF or not folded:
             return due
-        return min(due, budget.tokens - budget.recall_tokens)
+        return min(due, budget.tokens - budget.recall_tokens + self.rules.beyond_share)
 
     def _is_fold_due(
         self,

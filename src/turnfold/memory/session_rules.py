@@ -114,6 +114,8 @@ class RuleLedger:
     """Seqs of the active rules that the last context had no room for, one per rule."""
     extra: int = field(default=0, init=False)
     """Tokens that the rules shown last take beyond their usual part of the tail."""
+    beyond_share: int = field(default=0, init=False)
+    """Tokens that the rules shown last take beyond 1/20 of the budget."""
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
     """The stored document, `cache.history` when it was read, and the ledger with what this handle has found since."""
     _unsaved: bool = field(default=False, init=False)
@@ -130,7 +132,7 @@ class RuleLedger:
         ],
         init=False,
     )
-    """The text shown last, the rules it leaves out, its `extra` tokens and the rules it shows, by rules and limits."""
+    """The text shown last, the rules it leaves out, its tokens and the rules it shows, by rules and limits."""
     _shown: Mapping[int, list[StandingRule]] = field(
         default_factory=dict[int, list[StandingRule]], init=False
     )
@@ -191,10 +193,11 @@ class RuleLedger:
             text = fence(lines, label="rules", note=heading) if lines else ""
             # By lines, whose counts are cached: a little more than the text as a whole.
             tokens = sum(self._count(line) + 1 for line in text.splitlines())
-            extra = max(tokens - usual, 0) if most else 0
             left_out = tuple(rule.seq for rule in others)
-            self._texts = {key: (text, left_out, extra, _by_entry(shown))}
-        text, self.left_out, self.extra, self._shown = self._texts[key]
+            self._texts = {key: (text, left_out, tokens, _by_entry(shown))}
+        text, self.left_out, tokens, self._shown = self._texts[key]
+        self.extra = max(tokens - usual, 0) if most else 0
+        self.beyond_share = max(tokens - budget.tokens // _SHARE, 0)
         return text
 
     async def _free_tokens(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
