@@ -680,15 +680,25 @@ class ContextBuilder:
             self._room_left(request, window, self._prompt_with(request, Tail(base))),
             self._room_left(request, window, bare) - base_tokens,
         )
-        # If a running turn takes room from the passages, keep some of it free, so that the next message does not again.
-        running = self._in_tool_loop(window)
-        loop = budget.tokens // (4 if request.tools or window.uses_tools else 8 if running else 32)
+        loop = self._loop_reserve(request, window)
         most = min(max(left - loop, min(left, share)), RECALL_TOKENS)
         if self._has_folded_steps(window, window.turn_seq):
             # Each fold of the loop replaces them: the more room they take, the sooner the next fold is due.
             most = min(most, max((budget.tokens - _SMALL_BUDGET) // 4, share))
         # A shortened message of the running turn needs the room more than passages do.
         return min(most, budget.tokens // 16) if window.shortens_turn else most
+
+    def _loop_reserve(self, request: ContextRequest, window: LiveWindow) -> int:
+        """Return the tokens to leave free for the steps of the turn, so that its passages can stay to its end.
+
+        With tools that is as much as the longest turn in the window took after its question, up to a quarter of the
+        budget.
+        """
+        tokens = request.budget.tokens
+        if not (request.tools or window.uses_tools):
+            return tokens // (8 if self._in_tool_loop(window) else 32)
+        longest = window.longest_loop
+        return min(max(longest, tokens // 16) if longest else tokens // 8, tokens // 4)
 
     @staticmethod
     def _room_left(request: ContextRequest, window: LiveWindow, prompt: PromptParts) -> int:

@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
@@ -223,6 +224,22 @@ class LiveWindow:
     def uses_tools(self) -> bool:
         """True if one of the newest messages is the result of a tool, so that the agent seems to use tools."""
         return any(message.role == "tool" for message in self._transcript.messages[-_NEWEST:])
+
+    @property
+    def longest_loop(self) -> int:
+        """Most tokens that a turn of the window with tool calls took after its question; 0 if none called a tool."""
+        transcript = self._transcript
+        first = transcript.span_at(self._position_of(self.anchor))
+        turns = [turn for turn in transcript.grouper.turns if turn >= first]
+        longest = 0
+        for turn, after in pairwise([*turns, transcript.spans]):
+            messages = transcript.messages[
+                transcript.position_of(turn) : transcript.position_of(after)
+            ]
+            if any(message.role == "tool" for message in messages):
+                taken = transcript.tokens_from(turn + 1) - transcript.tokens_from(after)
+                longest = max(longest, taken)
+        return longest
 
     def user_messages(self, after: int) -> list[tuple[int, str]]:
         """Return (seq, text) of the user's messages with a seq above `after`."""
