@@ -7,7 +7,8 @@ import pytest
 from turnfold import Budget, Memory
 from turnfold.budget import WaterMarks
 from turnfold.errors import InvalidBudget
-from turnfold.window import Outcome
+from turnfold.records import ToolCall
+from turnfold.window import Outcome, Section
 
 
 def folded_at(marks: WaterMarks) -> list[int]:
@@ -52,3 +53,65 @@ def test_a_small_budget_folds_what_leaves_the_window(tokens: int) -> None:
             dropped = [fate for fate in session.context().fates if fate.outcome is Outcome.DROPPED]
             assert dropped == []
             session.assistant(f"Answer {number}: booked as R-{number * 71}.")
+
+
+RULES = {
+    "en": "Never {verb} the {thing} of shop {number} without asking me first, and keep it under {limit} euros.",
+    "zh": "没有我同意，绝对不要{verb} {number} 号店的{thing}，费用不能超过 {limit} 元。",
+}
+WORDS = {
+    "en": (("paint", "sell", "rent out", "repair"), ("door", "sign", "counter", "cellar", "oven")),
+    "zh": (("粉刷", "转让", "出租", "维修"), ("门面", "招牌", "柜台", "地下室", "烤箱")),
+}
+SMALL_TALK = {
+    "en": (
+        "How was week {at} in the harbour?",
+        "Quiet: {at} boats came in, and the crane stood still.",
+    ),
+    "zh": ("第 {at} 周港口怎么样？", "比较平静：来了 {at} 条船，吊车没有动。"),
+}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_many_rules_do_not_push_the_newest_turns_out(language: str) -> None:
+    """They take their room from recalled passages: what was said last stays, and folds are as rare as without them."""
+    verbs, things = WORDS[language]
+    asked, answered = SMALL_TALK[language]
+    windows: list[int] = []
+    with Memory(budget=Budget(max_tokens=2_000), model="gpt-4o") as memory:
+        session = memory.session("one")
+        for number in range(20):
+            verb, thing = verbs[number % 4], things[number % 5]
+            rule = RULES[language].format(
+                verb=verb, thing=thing, number=number, limit=100 + 10 * number
+            )
+            session.user(rule)
+            session.assistant("OK.")
+        for at in range(100):
+            session.user(asked.format(at=at))
+            context = session.context()
+            if session.checkpoints():
+                windows.append(context.receipt.sections[Section.WINDOW])
+            session.assistant(answered.format(at=at))
+        folds = len(session.checkpoints())
+        assert len(session.rules()) >= 18
+    assert sum(windows) / len(windows) > 300
+    assert len(windows) / folds >= 7, "a fold lasts for some turns"
+
+
+@pytest.mark.parametrize(("result", "most_idle"), [("done", 0.08), ("row " * 350, 0.26)])
+def test_an_agent_leaves_as_much_room_as_its_own_loops_take(result: str, most_idle: float) -> None:
+    schema = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    idle: list[float] = []
+    with Memory(budget=Budget(max_tokens=2_000), model="gpt-4o") as memory:
+        session = memory.session("one")
+        for at in range(90):
+            session.user(f"Is harbour crane {at} in order? Its licence ends on {at % 28 + 1} May.")
+            context = session.context(tools=[schema])
+            if session.checkpoints():
+                idle.append(1 - context.tokens / 2_000)
+            session.assistant(tool_calls=[ToolCall(f"c{at}", "look", f'{{"crane": {at}}}')])
+            session.tool(f"{result} {at}", tool_call_id=f"c{at}")
+            session.context(tools=[schema])
+            session.assistant(f"Crane {at} is in order, checked by the harbour master himself.")
+    assert sum(idle) / len(idle) < most_idle
