@@ -23,6 +23,7 @@ __all__ = (
     "amounts_of",
     "another_amount",
     "gives_anew",
+    "only_reports",
 )
 
 
@@ -62,6 +63,25 @@ _CLOCK = late_pattern(
     r"(?:\d{1,2}|[一二两三四五六七八九十]{1,3})\s?点(?:半|[一二三四五六七八九十\d]{1,3}(?![\d个]))"
 )
 """Matches a time with minutes: 七点半, 7 点 40."""
+_LIMITS = late_pattern(
+    r"至[少多]|最[少多高低大小迟晚早长短]|不(?:得|能|许|要|可以?)?(?:超|[低高少多大小晚早]于)|[低高少多大小晚早]于|以[内上下]|之[前内]|控制在|[上下]限|限额"
+    r"|\b(?:at\s+(?:the\s+)?(?:least|most|latest)|no\s+(?:more|less|fewer|later|earlier)\s+than|(?:more|less|fewer|later|earlier)\s+than|up\s+to"
+    r"|under|below|above|over|within|exceed\w*|max\w*|min(?:imum)?|limit\w*|cap(?:ped)?|or\s+(?:more|less|fewer|better)|by\s+(?=\d|the\s|next|end))\b",
+    re.IGNORECASE,
+)
+"""Matches words that set a limit for an amount or a time."""
+_LAYS_DOWN = late_pattern(
+    r"改[成为到用作在回一天]|[更修]改|改吧|换[成为到用掉]|换一|调[到成整高低]|提[高升到]|降|升|放宽|放开|收紧|缩[短减小]|延|推[迟后到]|提前|[加减涨砍压]到|限|目标|要求|标准|必须|应该|可以|也行|就行|都行|才行|够了|即可"
+    r"|取消|作废|算了|不用|不需|不必|还是|定[在为成到]|吧|\b(?:rais\w*|lower\w*|increas\w*|reduc\w*|extend\w*|relax\w*|tighten\w*|push\w*|mov\w*"
+    r"|postpone\w*|delay\w*|chang\w*|make|set|bump\w*|cut|trim|budget|target|goal|requir\w*|must|should|needs?|have\s+to|has\s+to|may|can|could|allow\w*"
+    r"|fine|ok(?:ay)?|enough|will\s+do|instead|actually|drop|forget|cancel|never\s+mind|let['’]?s|go\s+(?:up|down|with)|want|keep|always|never)\b",
+    re.IGNORECASE,
+)
+"""Matches words with which somebody lays something down, in contrast to a report of what is so."""
+_LATER_ON = late_pattern(
+    r"(?:记得|别忘了?|到时候?)[^,，。;；]*|\b(?:remember|(?:do\s+not|don['’]?t)\s+forget)\s+to\b[^,.;]*", re.IGNORECASE
+)
+"""Matches what is still to be done later: "remember to cancel it" cancels nothing now."""
 _OFTEN = late_pattern(_SCHEDULE, re.IGNORECASE)
 _MAIL = late_pattern(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}")
 _UNIT_OF = {
@@ -98,6 +118,18 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
         begins = shared_beginning(_without_leading(clause), earlier)
         lead = nouns_of(begins) if begins else frozenset()
     return best
+
+
+@lru_cache(maxsize=4096)
+def only_reports(later: str, earlier: str) -> bool:
+    """Return True if the earlier sentence sets a limit and the later one only tells an amount or a time that is so.
+
+    "Coverage is at 73 % now" does not end "coverage must be at least 80 %", nor does a price end a budget.
+    """
+    if not _LIMITS.search(earlier):
+        return False
+    now = _LATER_ON.sub(" ", later)
+    return not (_LIMITS.search(now) or _LAYS_DOWN.search(now))
 
 
 @lru_cache(maxsize=4096)

@@ -22,7 +22,7 @@ from turnfold.rules.act_classifier import (
     only_cancels,
     reports_done,
 )
-from turnfold.rules.amounts import amounts_of, gives_anew
+from turnfold.rules.amounts import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import share_words
 from turnfold.rules.display import rank_rules
 from turnfold.rules.reports import completes, names_another
@@ -327,6 +327,7 @@ def _targets(
         if not reports_done(rule.plain, "zh") and not reports_done(rule.plain, "en"):
             return _completed(rule, mine)
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
+    mine = [each for each in mine if not only_reports(said, each.plain)]
     found = [each for each in mine if _replaces(rule, each)]
     if not found and (undone := _undone(rule, said, mine)):
         return undone
@@ -342,7 +343,11 @@ def _undone(
     """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces what they say."""
     if takes_all_back(rule.plain):
         return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
-    mine = [each for each in mine if share_words(said, each.plain)]
+    mine = [
+        each
+        for each in mine
+        if share_words(said, each.plain) and not only_reports(said, each.plain)
+    ]
     certain = [each for each in _given_anew(rule, mine) if not touches_a_part(said, each.plain)]
     if not alters(said):
         return [(each, "superseded") for each in certain if _is_one(certain)]
@@ -623,7 +628,11 @@ def _doubtful(
     rule: StandingRule, said: str, active: Sequence[StandingRule], ended: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the ids of the rules, newest first, that a change may mean, where it is not certain that it does."""
-    mine = [each for each in _earlier(rule, active) if each.id not in ended]
+    mine = [
+        each
+        for each in _earlier(rule, active)
+        if each.id not in ended and not only_reports(said, each.plain)
+    ]
     unsure: list[StandingRule] = []
     if rule.act not in ("state", "keep") or alters(said) or amounts_of(rule.plain):
         unsure = [each for each in mine if _may_undo(rule, said, each)]
