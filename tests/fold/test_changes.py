@@ -158,3 +158,28 @@ def test_the_last_outcome_is_shown_although_it_was_told_before(folded_first: int
         summary = extract_summary([*part, filler], limit=60, count=tokens, previous=summary)
     assert "2 failed, 212 passed" in summary
     assert "214 passed" not in summary
+
+
+@pytest.mark.parametrize(
+    ("said", "clause", "mark"),
+    [
+        (
+            "单笔报销上限 5,000 元，超过的要财务总监韩梅审批。",
+            "单笔报销上限 5,000 元",
+            "（后有变更）",
+        ),
+        (
+            "One claim may be 5,000 EUR at most, and above that Hanna Mei has to sign it.",
+            "One claim may be 5,000 EUR at most",
+            "(changed later) ",
+        ),
+    ],
+)
+def test_a_sentence_of_which_one_clause_was_taken_back_is_marked(
+    said: str, clause: str, mark: str
+) -> None:
+    """What it says beside the clause still holds, and the old limit must not read as if it did."""
+    summary = folded(("user", said), ("assistant", "OK."), without=(clause,))
+    assert f"{mark}{said}" in summary
+    again = folded(("user", "Next."), previous=summary, without=(clause,))
+    assert again.count(mark.strip()) == 1

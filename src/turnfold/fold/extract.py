@@ -147,6 +147,8 @@ _TASK, _TASK_SENTENCES = 1.6, 8
 """Factor for the user's first sentences, and their number, where the messages after them are output of programs."""
 _UNNAMED = 0.5
 """Factor for a fact about "him" or "it" where no sentence before it has a name."""
+_LEAST_CLAUSE = 6
+"""Least characters of an outdated rule for which a sentence that has it in it is marked."""
 _CHANGED_FILES = 3.0
 """Factor for the files that were changed: whoever goes on with the work needs them."""
 _CODE = 0.4
@@ -564,16 +566,36 @@ def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
 
 
 def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> list[_Candidate]:
-    """Return the candidates without sentences that repeat a rule in `without`; all candidates if none would be left."""
+    """Return the candidates without sentences that repeat a rule in `without`; all candidates if none would be left.
+
+    A sentence that says more than an outdated rule that it has in it, word for word, is marked as changed.
+    """
     rules = [(sentence_key(rule), frozenset(content_terms(rule))) for rule in without]
     if not rules:
         return candidates
     exact = {rule for rule, _ in rules}
-    return [
-        c
-        for c in candidates
-        if sentence_key(c.whole) not in exact and (c.tool or not restates(c.text, rules))
-    ] or candidates
+    kept: list[_Candidate] = []
+    for c in candidates:
+        key = sentence_key(c.whole)
+        if key in exact or (not c.tool and restates(c.text, rules)):
+            continue
+        partly = not c.tool and any(len(rule) >= _LEAST_CLAUSE and rule in key for rule in exact)
+        kept.append(_marked(c, chinese=is_chinese(c.whole)) if partly else c)
+    return kept or candidates
+
+
+def _marked(candidate: _Candidate, *, chinese: bool) -> _Candidate:
+    """Return a candidate that is marked as partly outdated."""
+    if is_marked(candidate.text):
+        return candidate
+    mark = CHANGED_MARKS["zh" if chinese else "en"]
+    return replace(
+        candidate,
+        text=mark + candidate.text,
+        whole=mark + candidate.whole,
+        stress=candidate.stress * _CHANGED,
+        joins=False,
+    )
 
 
 def _with_changes(candidates: list[_Candidate], *, chinese: bool) -> list[_Candidate]:
@@ -590,16 +612,12 @@ def _with_changes(candidates: list[_Candidate], *, chinese: bool) -> list[_Candi
         hits = () if asks or c.role == "call" else c.hits
         statements.append(ToldSentence(c.whole, hits, c.message, c.role, corrects))
     changed = find_changes(statements)
-    mark = CHANGED_MARKS["zh" if chinese else "en"]
     kept: list[_Candidate] = []
     for at, c in enumerate(candidates):
         if at not in changed:
             kept.append(c)
         elif not changed[at].whole:
-            stress = c.stress * _CHANGED
-            kept.append(
-                replace(c, text=mark + c.text, whole=mark + c.whole, stress=stress, joins=False)
-            )
+            kept.append(_marked(c, chinese=chinese))
     return kept or candidates
 
 
