@@ -229,3 +229,34 @@ def test_repeated_pieces_are_looked_at_up_to_a_length(piece: str) -> None:
     assert not alters(text)
     assert not takes_the_place(text, text)
     assert not lifts(text, "不要香菜。")
+
+
+@pytest.mark.parametrize(
+    ("limit", "report"),
+    [
+        ("测试覆盖率至少 80%。", "目前覆盖率 73%，还差一点。"),
+        ("库存最少保留 50 件。", "现在库存 32 件。"),
+        ("拆改总共控制在6,000以内。", "拆改2,750，水电18,650，设计费4,400，瓷砖5,838。"),
+        ("油烟机风量要大，至少22立方。", "我今天去看了油烟机，方太的24立方，6,990"),
+        ("最迟6月20号要完工。", "大门换了电子锁，临时密码是4826#，完工要记得作废。"),
+        ("Test coverage must be at least 80 %.", "Coverage is at 73 % right now, not quite there."),
+        ("Always keep at least 50 items in stock.", "We have 32 items in stock now."),
+        ("Spend 500 a day at most.", "Yesterday we spent 620 of it on one day."),
+    ],
+)
+def test_a_report_of_what_is_so_ends_no_limit(limit: str, report: str) -> None:
+    old = extract_rules(limit, seq=1, trust="user")
+    new = extract_rules(report, seq=9, trust="user")
+    assert old
+    change = update_ledger(old, new, limit_tokens=4_000, count=len)
+    assert [rule.state for rule in change.rules if rule.seq == 1] == ["active"] * len(old)
+    assert not any(rule.may_replace for rule in change.rules)
+
+
+def test_what_follows_an_amount_of_another_thing_is_about_that_thing() -> None:
+    old = extract_rules(
+        "那道墙周岚问过了，不是承重墙，可以拆，拆除报价1,850含税。", seq=1, trust="user"
+    )
+    new = extract_rules("周岚说柜子要加到26米，多2,400。", seq=9, trust="user")
+    change = update_ledger(old, new, limit_tokens=4_000, count=len)
+    assert [rule.state for rule in change.rules if rule.seq == 1] == ["active"] * len(old)

@@ -79,7 +79,8 @@ _LAYS_DOWN = late_pattern(
 )
 """Matches words with which somebody lays something down, in contrast to a report of what is so."""
 _LATER_ON = late_pattern(
-    r"(?:记得|别忘了?|到时候?)[^,，。;；]*|\b(?:remember|(?:do\s+not|don['’]?t)\s+forget)\s+to\b[^,.;]*", re.IGNORECASE
+    r"(?:记得|别忘了?|到时候?)[^,，。;；]*|\b(?:remember|(?:do\s+not|don['’]?t)\s+forget)\s+to\b[^,.;]*",
+    re.IGNORECASE,
 )
 """Matches what is still to be done later: "remember to cancel it" cancels nothing now."""
 _OFTEN = late_pattern(_SCHEDULE, re.IGNORECASE)
@@ -116,7 +117,11 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
             if not special and (changes or kind != "often"):
                 best = max(best, 1.0 if sure else 0.5)
         begins = shared_beginning(_without_leading(clause), earlier)
-        lead = nouns_of(begins) if begins else frozenset()
+        # "Zhou says the shelf grows to 26 m, 2,400 more": what follows an amount of another thing is about that thing.
+        another = bool(amounts_of(clause)) and bool(
+            only_in_first(nouns_of(clause), units_of(earlier))
+        )
+        lead = nouns_of(begins) if begins and not another else frozenset()
     return best
 
 
