@@ -13,7 +13,7 @@ from tests.sizes import examples
 from turnfold import InvalidRecord, user
 from turnfold.errors import Conflict
 from turnfold.memories import PendingAction, SessionValue, SharedEntities, as_read
-from turnfold.memories.short_memory.session_changes import (
+from turnfold.memories.short_memory.changed_fields import (
     apply_changes,
     changes_of,
     settable_of,

@@ -29,9 +29,7 @@ from turnfold.memories.short_memory.ai_message_rows import (
     conversation_pieces,
     make_rows,
 )
-from turnfold.memories.short_memory.redis_session import FoundKey, SessionKey, SessionValues
-from turnfold.memories.short_memory.render import remove_label
-from turnfold.memories.short_memory.session_changes import (
+from turnfold.memories.short_memory.changed_fields import (
     apply_changes,
     as_read,
     changes_of,
@@ -39,6 +37,8 @@ from turnfold.memories.short_memory.session_changes import (
     settable_of,
     to_parts,
 )
+from turnfold.memories.short_memory.redis_session import FoundKey, SessionKey, SessionValues
+from turnfold.memories.short_memory.render import remove_label
 from turnfold.memories.short_memory.stored_state import (
     ConversationView,
     SessionNote,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from turnfold.errors import TurnfoldError
-from turnfold.memories.short_memory.session_changes import as_read, settable_of
+from turnfold.memories.short_memory.changed_fields import as_read, settable_of
 from turnfold.memories.short_memory.stored_state import (
     ConversationView,
     SessionNote,

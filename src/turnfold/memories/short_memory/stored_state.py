@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord
-from turnfold.memories.short_memory.session_changes import Places
+from turnfold.memories.short_memory.changed_fields import Places
 from turnfold.memories.short_memory.values import SessionValue
 from turnfold.memory import MemoryMode
 from turnfold.records import (

@@ -31,7 +31,7 @@ from turnfold.errors import Conflict, InvalidRecord, StoreUnavailable, TurnfoldE
 from turnfold.records import Checkpoint, Document, Entry
 from turnfold.stores.log_semantics import Row, entry_row, row_entry
 from turnfold.stores.protocol import Head, Scope, State, Store, View
-from turnfold.stores.redis.engine import RedisEngine, SessionKeys
+from turnfold.stores.redis.guarded_client import RedisEngine, SessionKeys
 
 __all__ = (
     "OLDEST_FILL",
