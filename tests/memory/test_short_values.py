@@ -160,6 +160,13 @@ def test_of_two_changes_both_hold_or_the_second_is_told(
         assert merged.get(place, ...) == expected.get(place, ...), place
 
 
+def test_a_session_that_was_not_read_is_refused_for_that_reason() -> None:
+    stored, new = SessionValue(), SessionValue()
+    stored.user_snapshot.allergies, new.user_snapshot.allergies = ["a"], ["b"]
+    with pytest.raises(Conflict, match="this session was not read from the memory"):
+        apply_changes(settable_of(stored), *changes_of(new), was_read=False)
+
+
 # --------------------------------------------------------------------------------------------- offers
 
 

@@ -250,7 +250,7 @@ OnCall = Callable[[], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldPoint:
-    """Rules and atoms (hard facts) of a conversation that one call still sends after some folds (compactions).
+    """Numbers of rules and hard facts ("atoms") that one call still sends after some folds (compactions).
 
     Measured only at calls whose log does not fit the budget, at the same calls for every peer.
     """
@@ -343,7 +343,7 @@ class _RulesAt(NamedTuple):
 
 
 class _Reference:
-    """The user's rules at each call and the atoms (hard facts) of a conversation, which contexts should keep."""
+    """The user's rules at each call and the hard facts ("atoms") of a conversation, which contexts should keep."""
 
     def __init__(self, conversation: EvalConversation, counter: TokenCounter) -> None:
         self.conversation, self.counter = conversation, counter

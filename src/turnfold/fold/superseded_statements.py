@@ -176,7 +176,10 @@ def find_changes(statements: Sequence[ToldSentence]) -> dict[int, SentenceChange
 
 
 def _older_results(statements: Sequence[ToldSentence]) -> Iterator[tuple[int, SentenceChange]]:
-    """Yield the results of tools ("2 failed, 212 passed") that a later output repeats with other numbers."""
+    """Yield (index, change) of each outcome of a tool, such as "2 failed, 212 passed", that a later message updates.
+
+    A later outcome updates an earlier one if both have the same words; the numbers in them may differ.
+    """
     newest: dict[str, int] = {}
     for at in reversed(range(len(statements))):
         said = statements[at]

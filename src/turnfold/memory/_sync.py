@@ -98,7 +98,7 @@ class Session:
 
     @property
     def id(self) -> str:
-        """The id it was made with."""
+        """The id of the conversation."""
         return self._awaiting.id
 
     @property

@@ -197,9 +197,9 @@ class ContextBuilder:
         return context
 
     def _warn_of_short_system(self, context: Context) -> None:
-        """Log a warning if the context shows a shortened system prompt.
+        """Log a warning if the context shows the system messages shortened.
 
-        It is logged once for each system prompt of this session object.
+        The warning is not logged again until the session gets other system messages.
         """
         system = tuple(entry.seq for entry in self.cache.system)
         shown = context.section(Section.SYSTEM)

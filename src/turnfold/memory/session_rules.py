@@ -147,7 +147,13 @@ class RuleLedger:
         tools: Sequence[Mapping[str, object]] = (),
         summary: str = "",
     ) -> str:
-        """Return the rules that neither the window nor the `summary` shows, as a fenced block; empty without any."""
+        """Return the active rules to show beside the window and the `summary`, as a fenced block; "" if there are none.
+
+        These are rules added by `add()`, and rules from messages before the window, except the message that opens the
+        turn; messages that were not searched for rules yet are searched first. Of the rules that the `summary` repeats
+        word for word only binding ones, such as prohibitions, are shown again, because a model reads a summary as data.
+        Rules beyond the token limit are left out, the least important first, and listed in `left_out`.
+        """
         cache = self.cache
         if window.anchor > cache.cleared + 1:
             await self._catch_up(window)

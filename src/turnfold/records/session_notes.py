@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from turnfold.errors import InvalidRecord
 from turnfold.records.entries import Document
 from turnfold.records.frozen_json import decode_struct
 
@@ -95,7 +96,7 @@ class ClearedNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class CalibrationNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note of the factors by which a conversation corrects estimated token counts."""
+    """Note with the calibration of a conversation: factors by which estimated token counts are multiplied."""
 
     factors: dict[str, float] = {}
     """Model and counter -> factor."""
@@ -226,8 +227,14 @@ class StandIn:
     @classmethod
     def read(cls, document: Document) -> StandIn:
         """Read a temporary extract from its document; raises `InvalidRecord` if the document is damaged."""
-        upto = int(document.key.partition("-")[0])
-        return cls(document.key, upto, read_note(document, _StandInText).text)
+        upto = document.key.partition("-")[0]
+        if not (upto.isascii() and upto.isdecimal()):
+            raise InvalidRecord(
+                "the key must begin with the number of the last entry that the extract covers",
+                path=f"{document.kind}/{document.key}",
+                remedy="The document is damaged: delete it, and the extract is made again",
+            )
+        return cls(document.key, int(upto), read_note(document, _StandInText).text)
 
 
 _Form = TypeVar("_Form", bound=_Note)

@@ -553,7 +553,7 @@ def _special(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if one of the rules forbids what the other asks for.
+    """Return True if two rules, one of them negative, share enough words to be taken for opposites.
 
     A request without a word of change lifts a prohibition only if it is about exactly the same: "please order it, quote
     NH-4410" does not lift "never order anything without asking me first".

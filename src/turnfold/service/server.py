@@ -459,7 +459,10 @@ class _LimitedProtocol(H11Protocol):
         return "headers" if self.cycle.more_body or self.conn.trailing_data[0] else "idle"
 
     def _enter(self, phase: str) -> None:
-        """Change to a phase, and start the deadline of `headers` and `body`."""
+        """Change to `phase`: cancel the deadline of the phase before it; `headers` and `body` start one of their own.
+
+        If the connection is in this phase already, nothing happens, and its deadline goes on.
+        """
         if phase == self._phase:
             return
         self._phase = phase

@@ -405,9 +405,14 @@ class ExportReader:
                 remedy="Export it again",
             )
         name = opening.conversation
-        if name <= self._name:
+        if name == self._name:
             raise InvalidExport(
-                f"conversation {name!r} comes after {self._name!r}: conversations must be unique and sorted by name",
+                f"conversation {name!r} comes twice: an export has each conversation once",
+                line=self.line,
+            )
+        if name < self._name:
+            raise InvalidExport(
+                f"conversation {name!r} comes after {self._name!r}: conversations must be sorted by name",
                 line=self.line,
             )
         while len(self._first_entries) > 1:  # a store may be one conversation behind the reader

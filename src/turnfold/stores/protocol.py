@@ -60,9 +60,13 @@ def check_name(value: str, what: str) -> None:
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may not check types)
         advice = "give one" if value is None else f"write {str(value)!r}"
         raise InvalidOption(f"{what} must be text, got {value!r}: {advice}")
-    if not value or len(value) > _LONGEST_NAME or "\x00" in value:
+    if not value or len(value) > _LONGEST_NAME:
         raise InvalidOption(
-            f"{what} must be 1 to {_LONGEST_NAME} characters without NUL, got {len(value)} characters"
+            f"{what} must be 1 to {_LONGEST_NAME} characters, got {len(value)} characters"
+        )
+    if "\x00" in value:
+        raise InvalidOption(
+            f"{what} must not contain NUL: remove the one at character {value.index(chr(0))}"
         )
     if not value.isascii():
         try:

@@ -227,7 +227,10 @@ class Transcript:
             yield Piece(_placeholder(call.id), self._placeholder_cost(call.id), -1)
 
     def shrunk(self, piece: Piece, cap: int) -> Piece:
-        """Return a shown message with every part shortened to at most `cap` tokens; cached for later calls."""
+        """Return a shown message with every part that has more than `cap` tokens shortened, as by `shrink_message`.
+
+        A placeholder for a missing tool result is returned as it is. The result is cached.
+        """
         if piece.position < 0:
             return piece
         key = (piece.message, piece.position, cap)  # one position may be shown as several pieces

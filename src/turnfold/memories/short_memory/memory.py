@@ -380,9 +380,12 @@ class AsyncShortMemory:
             )
         mode = chosen_mode(session, check_derived(session, current), current)
         was, now = changes_of(session)
+        was_read = session.as_read is not None
         await self._notes.change_session(
             conversation_id,
-            lambda note: with_settings(note, apply_changes(note.places, was, now), mode),
+            lambda note: with_settings(
+                note, apply_changes(note.places, was, now, was_read=was_read), mode
+            ),
         )
         session.as_read = as_read(session)
         return await self.get_short_memory(conversation_id)

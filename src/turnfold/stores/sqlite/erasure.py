@@ -203,9 +203,9 @@ def _has_long_place(connection: Connection, key: int) -> bool:
 def next_long_place(
     connection: Connection, known: index.LongPlace | None
 ) -> index.LongPlace | None:
-    """Return the long text, with its terms, of which parts are removed from the index next; None if there is none.
+    """Return the next text to remove from the index, with its terms, if it is so long that it is removed in parts.
 
-    If it is the same text as `known`, its terms are not made again.
+    Otherwise returns None. If it is the text of `known`, `known` is returned, so that its terms are made only once.
     """
     erasing = _next(connection)
     place = None if erasing is None else _long_place_of(connection, erasing)
