@@ -127,7 +127,7 @@ def short_answers(pieces: Sequence[SummaryPiece]) -> dict[int, SentenceNeed]:
 
 
 def unnamed(pieces: Sequence[SummaryPiece]) -> dict[int, int | None]:
-    """Return {index: index of the sentence with the name} of the facts about "him" or "it"; None if there is none.
+    """Return {index of a fact about "him" or "it": index of the sentence with the name, or None if none has it}.
 
     The name is looked for in the same exchange: the same message and the one before it. A Chinese fact without a
     subject (片长才95分钟) is in the result only if there is a name.

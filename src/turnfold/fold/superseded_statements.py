@@ -4,7 +4,7 @@ A later sentence changes an earlier one if it says so ("moved to", "now", "inste
 the same kind (a date, an amount, a quantity of the same unit, a phone number), and is about the same thing: most of its
 other words, weighed by how rare they are, stand in the earlier sentence too. A setting (`RETRIES = 7`, `p99=188ms`)
 needs no such word. Two sentences that name different things (HAR-412 and HAR-431, table 5 and table 6) never change
-each other: showing both in order is better than to lose one.
+each other: showing both in order is better than losing one.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class NearEntry(NamedTuple):
 
     seq: int
     closeness: float
-    """0 for the mean of all entries, 1 for the nearest that chance would give among so many; more if it stands out."""
+    """0 for an average entry; 1 for the nearest entry to expect by chance; above 1 for one that stands out."""
     part: int
     """Index of the part of its text that is nearest; see `parts_of`."""
 

@@ -138,7 +138,7 @@ class FoldRange:
     shown: int = 0
     """Seq of the user message of the running turn, which contexts show even after it is folded."""
     again: tuple[Passage, ...] = ()
-    """The user message of an ended turn, folded earlier, which contexts show until this fold lands."""
+    """The user message of an ended turn, folded earlier, which contexts show until this fold is committed."""
 
     @property
     def by_caller(self) -> bool:

@@ -51,7 +51,7 @@ _LEAST_TOKENS = 400
 """In a small budget the rules shown may take up to this many tokens, but at most `1/_SMALL` of the budget."""
 _SMALL = 5
 _PART_OF_TAIL = 7
-"""The tail has room for rules of 1/7 of the budget; it gets more room for more."""
+"""Rules of up to 1/7 of the budget fit into the tail's usual room; if rules take more, the tail gets more room."""
 _VITAL_TOKENS, _VITAL_PERCENT = 600, 30
 """Rules that do harm if they are forgotten may take up to this many tokens, but at most 30 % of the budget."""
 _STORED_TOKENS = 16_000
@@ -72,7 +72,7 @@ _MOST_REMARKS = 2
 _LONGEST_CONFIRMATION = 120
 """Most characters of an answer that only confirms a rule."""
 _FEW_MORE = 12
-"""Characters that an entry may have beside its one rule."""
+"""Most characters beside its rule with which an entry counts as nothing but the rule."""
 _MARKS = late_pattern(r"[\[\]:：\"“”]+")
 """Characters that have a meaning in the line of a recalled entry."""
 _MAX_TRIES = 5

@@ -81,7 +81,8 @@ _UNIT_OF = {
 def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
     """Return how surely a sentence gives another amount, time or name for what an earlier one states: 0, 0.5 or 1.
 
-    Both name the same thing and the later one no other thing, and each has one value of the same class.
+    Above 0 only if both name the same thing, the later one names no other thing, and each has one value of the same
+    class.
     """
     if not amounts_of(later) or not amounts_of(earlier):
         return 0.0

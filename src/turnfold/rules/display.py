@@ -240,7 +240,7 @@ class _Choice:
         return wanted
 
     def demands(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
-        """Return what the summary shows and would do harm if it did not bind: a summary is marked as data."""
+        """Return the binding rules that the summary shows; as it is marked as data, a model may ignore them there."""
         return [rule for rule in rules if rule.id in self.said and _rank(rule) in _BINDING]
 
     def unsaid(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
@@ -258,7 +258,7 @@ class _Choice:
         return sorted(found.values(), key=said_last, reverse=True)
 
     def overridden_last(self, rules: Sequence[StandingRule]) -> list[StandingRule]:
-        """Return the rules with those last that a later one almost certainly overrides."""
+        """Return the rules sorted: those that a later one almost certainly overrides come last."""
         return sorted(rules, key=self._is_overridden)
 
     def _is_overridden(self, rule: StandingRule) -> bool:
@@ -365,7 +365,7 @@ def _line(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, 
 
 
 def _mark(rule: StandingRule, language: Literal["zh", "en"]) -> str:
-    """Return what stands for the log entry of a rule."""
+    """Return the number of a rule's log entry; a word for its origin if no user message states it."""
     if rule.trust == "system":
         return _MARKS[language]
     return str(rule.seq) if rule.seq else _BY_HAND[language]

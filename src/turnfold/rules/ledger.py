@@ -96,7 +96,7 @@ _LONGEST_ABOUT = 80
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet", "@headcount"})
 """Attributes of a person that have one value at a time, so that a new value replaces the old one."""
 _PLAINLY_GIVEN = frozenset({"@name", "@home", "@address", "@headcount"})
-"""Those of them that a plain statement gives anew, without a word of change."""
+"""Attributes of `_ONE_AT_A_TIME` that a plain statement gives anew, without a word of change."""
 _LIMIT = late_pattern(
     r"\b(?:before|after|until|than|over|under|above|below|beyond|past|earlier|later|exceed\w*|within|up\s+to)\b"
     r"|超|以[上下内前后外]|之[前后]|[早晚少多高低大小长短]于",
@@ -213,10 +213,10 @@ def update_ledger(
 def _read(
     rule: StandingRule, said: str, active: Sequence[StandingRule], *, is_only_report: bool
 ) -> tuple[StandingRule, list[tuple[StandingRule, RuleState]]]:
-    """Return a new rule with the act that it turns out to be, and the rules that it ends with their new states.
+    """Return a new rule with its act (what it does to earlier rules), and the rules it ends, each with its new state.
 
-    A sentence that is no rule by itself (`is_only_report`) is one if it undoes a rule, and what was taken for a rule is
-    a report if it completes a task.
+    The act may change here: a report (`is_only_report`) becomes a change if it undoes a rule, and a statement becomes a
+    report if it completes a task.
     """
     targets = _targets(rule, said, active)
     if rule.act == "done" and not targets and is_only_report:
@@ -284,7 +284,11 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
 
 
 def _moved(rule: StandingRule, after: StandingRule) -> bool:
-    """Return True if the later rule gives another value, and surely of the same attribute or by the program's hand."""
+    """Return True if the later rule surely gives another value for the same thing.
+
+    It was added by the program and has another value, or it gives another value for an attribute that has one value at
+    a time, such as where the user lives.
+    """
     if after.added:
         return rule.value != after.value
     return not _ONE_AT_A_TIME.isdisjoint(rule.terms & after.terms) and not rule.terms <= after.terms
@@ -373,7 +377,7 @@ def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[Standi
 
 
 def _is_one(rules: Sequence[StandingRule]) -> bool:
-    """Return True if a change can mean them all: there is one, or they are clauses of one sentence."""
+    """Return True if a change can mean all these rules together: there is only one, or all are of one sentence."""
     first = rules[0].id if rules else ""
     return bool(rules) and all(
         each.continues in {first, *(rule.id for rule in rules)} for each in rules[1:]
@@ -391,7 +395,7 @@ def _denies(rule: StandingRule) -> bool:
 def _with_act(
     rule: StandingRule, said: str, targets: Sequence[tuple[StandingRule, RuleState]]
 ) -> StandingRule:
-    """Return a rule that says that it changes what it ends, even if no word of it alone shows that."""
+    """Return the rule with the act that follows from the rules it ends, even if no word of it shows that by itself."""
     if not targets or rule.act == "done" or not any(state != "done" for _, state in targets):
         return rule
     if affirms(said) and any(lifts(said, each.plain) for each, _ in targets):
@@ -679,7 +683,10 @@ def _is_another_day(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
-    """Return True if a change may be one of the other rule: it names half of it, or nothing and that was said last."""
+    """Return True if a change may be about the other rule.
+
+    Either it names half of that rule's words, or it names nothing and that rule was said shortly before.
+    """
     sides, others = facets(rule.plain), facets(other.plain)
     if sides and others and sides.isdisjoint(others):
         return False
