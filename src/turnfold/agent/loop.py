@@ -85,7 +85,7 @@ class Sending:
     """Event: a context is about to be sent to the model."""
 
     step: int
-    """Number of the model call in this run, from 1."""
+    """Number of the step in this run, from 1. A prompt that is sent again smaller belongs to the same step."""
     context: Context
 
 
@@ -132,7 +132,7 @@ class AgentReply:
     text: str
     answer: Answer
     steps: int
-    """How often the model was called; 0 if the answer is one that an earlier run with the same `client_id` stored."""
+    """Number of answers of the model in this run; 0 if an earlier run with the same `client_id` stored the answer."""
     context: Context
     """The last context that was sent; if the model was not called, what a call would send now."""
 
@@ -385,7 +385,7 @@ def _answer_id(client_id: str) -> str:
 async def _stored_answer(session: AsyncSession, asked: Entry) -> Message | None:
     """Return the answer to the stored message `asked`; None if there is none yet.
 
-    Raises `Conflict` if there is none and another question came since, so that a run would answer that one.
+    Raises `Conflict` if there is none and another question came since, which a run would answer instead of this one.
     """
     name = _answer_id(asked.client_id)
     if name and (named := await session.by_client_id(name)):

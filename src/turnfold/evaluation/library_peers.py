@@ -384,7 +384,7 @@ class HarnessSlidingWindow(_LibraryPeer):
 
 
 class CompactionGuard(_LibraryPeer):
-    """compaction-guard around a compactor that drops the oldest messages down to half of the budget.
+    """Peer that runs compaction-guard, around a compactor that drops the oldest messages down to half of the budget.
 
     The library keeps only texts that are registered with it: here, the rules that turnfold finds.
     """

@@ -114,7 +114,7 @@ def rules_in(sent: Sequence[Message], rules: Iterable[str]) -> int:
 def stale_rules_in(sent: Sequence[Message], replaced: Iterable[tuple[str, Sequence[str]]]) -> int:
     """Return how many replaced rules the sent messages contain without the words that replaced them.
 
-    `replaced` are pairs of the old rule, and the texts of which one is enough to tell that it no longer holds.
+    `replaced` are pairs of an old rule and texts; if the messages have one of these texts, the rule is not stale.
     """
     text = normal_space(context_text(sent))
     return sum(

@@ -102,7 +102,7 @@ class EvalConversation:
         )
 
     def replaced_at(self, seq: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return the `rules` that ended in the first `seq` messages, each with the texts that tell so."""
+        """Return the `rules` that ended in the first `seq` messages, each with the texts that ended it."""
         rules = self.rules or ()
         return tuple(
             (
@@ -265,7 +265,7 @@ class FoldPoint:
     replaced: int
     """Rules that the user replaced or took back before this call."""
     stale_rules: int
-    """Of those, the ones that the call sends word for word, and not what replaced them."""
+    """Replaced rules that the call sends word for word, without what replaced them."""
     atoms: int
     atoms_kept: int
 

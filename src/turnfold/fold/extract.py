@@ -140,7 +140,7 @@ _LEAST_STRESS = 0.12
 _MOST_ALIKE = 3
 """Most questions in a summary that differ only in their numbers and ids ("where is order 17?")."""
 _CHANGED = 0.5
-"""Factor for a sentence of which a later one changed a part."""
+"""Factor for a sentence that a later one changed in part."""
 _IDLE = 0.05
 """Factor for a row of tool output that nobody took up, and for a fragment that the answer repeats."""
 _TASK, _TASK_SENTENCES = 1.6, 8

@@ -65,7 +65,7 @@ class SummaryPiece(NamedTuple):
     role: str
     """`user`, `assistant`, `tool`, `call`, or another speaker."""
     words: int
-    """Its words beside facts; see `own_words`."""
+    """Number of words of the sentence beside facts; see `own_words`."""
 
 
 class SentenceNeed(NamedTuple):

@@ -32,7 +32,7 @@ CHANGED_MARKS = {"en": "(changed later) ", "zh": "（后有变更）"}
 _SAME_SUBJECT = 0.5
 """Least share of a change's words, by weight, that the changed sentence must have."""
 _SAME_SUBJECT_CONFIRMED = 0.75
-"""The same where only the message before or after it says that it is a change."""
+"""Least share of a change's words that the changed sentence must have, if only a message beside says it is a change."""
 _SAME_RULE, _SAME_CHINESE_RULE = 0.7, 0.55
 """Least share of a sentence's words that a rule must have for the sentence to restate it. In Chinese, a word in between
 breaks two pairs of characters."""
@@ -92,7 +92,7 @@ class SentenceChange(NamedTuple):
     by: int
     """Index of the later sentence."""
     whole: bool
-    """True if the later sentence leaves nothing of it to tell, so that it can be left out."""
+    """True if nothing of the sentence holds any more, so that a summary can leave it out."""
 
 
 class _Read(NamedTuple):
@@ -105,7 +105,7 @@ class _Read(NamedTuple):
     things: frozenset[str]
     """The things that it names: ids, paths, "table 5"."""
     terms: frozenset[str]
-    """Its other words."""
+    """The content words of the statement, without its values and things."""
     changes: bool
     """True if it says that something changes."""
     rejects: bool

@@ -104,7 +104,7 @@ class _Meaning(NamedTuple):
     parts: Mapping[int, int] = MappingProxyType({})
     """Which part of each entry's text is nearest, by seq."""
     trust: float = 1.0
-    """How far matches by words are trusted beside these, 0 to 1."""
+    """How far matches by words are trusted beside those by meaning, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ _OTHERS = late_pattern(
 """Matches a line of a summary with the words of anybody but the user."""
 _BEGINS = late_pattern(r"(?:^|[\n.,;:!?。，；：！？…\]）)”\"])[ \t]*$")
 _STOPS = late_pattern(r"[ \t]*(?:$|[\n.,;:!?。，；：！？…（(“\"])")
-"""What stands before and after words that are a sentence or clause of their own."""
+"""Match what may stand before and after words that are a sentence or clause of their own."""
 _ENDS = " \t\r\n.,;:!?。，；：！？…"
 
 

@@ -186,7 +186,7 @@ class AsyncSession:
         self.config: MemoryConfig = config
         """The options of the memory that this session belongs to."""
         self._given_config: Final = config
-        """The same, as they were before a model was named by `use_model`."""
+        """The memory's options as they were before a model was named by `use_model`."""
         self._store, self._scope = config.store, config.scope
         self._redaction = redaction_of(config.store)
         self._cache = ConversationCache(self._store, self._scope, conversation, config.counter)
@@ -222,7 +222,7 @@ class AsyncSession:
         self._findings = AsyncFindings(self._cache, self._lock, config.clock, config.runtime)
         self._snapshots: AsyncSnapshots | None = None
         self._lost_results: set[int] = set()
-        """Log positions of tool results without a call, of which a warning was logged."""
+        """Log positions of tool results without a call for which a warning was logged."""
 
     def __repr__(self) -> str:
         return (
@@ -812,7 +812,7 @@ class AsyncSession:
 
     @property
     def _sent_whole(self) -> bool:
-        """True if the provider compacted no prompt; the usage reported for a compacted one is below turnfold's count."""
+        """True if the provider compacted no prompt; the usage that it reports for a compacted one is too low."""
         contexts = self._builder.last.values()
         if not contexts:
             return self.config.compaction is CompactionMode.TURNFOLD

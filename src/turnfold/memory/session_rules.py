@@ -92,11 +92,11 @@ class _ChangedRules:
     """The rules of the user's messages that no longer hold, and what replaced them."""
 
     of: Sequence[StandingRule] = ()
-    """The ledger that they were found in."""
+    """The rules of the ledger in which these rules were found."""
     rules: Mapping[int, list[StandingRule]] = field(default_factory=dict[int, list[StandingRule]])
-    """By the seq of their entry."""
+    """Seq of an entry -> its rules that no longer hold."""
     later: Mapping[str, StandingRule] = field(default_factory=dict[str, StandingRule])
-    """By the id of a rule, the rule that replaced it."""
+    """Id of a rule -> the rule that replaced it."""
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ class RuleLedger:
     _shown: Mapping[int, list[StandingRule]] = field(
         default_factory=dict[int, list[StandingRule]], init=False
     )
-    """The rules shown last, by the seq of their entry."""
+    """Seq of an entry -> its rules that were shown last."""
     _changes: _ChangedRules = field(default_factory=_ChangedRules, init=False)
     _tools: tuple[Sequence[Mapping[str, object]], int] = field(default=((), 0), init=False)
     """The tool schemas of the last context, and their tokens."""

@@ -179,7 +179,7 @@ class PreparedCall:
         return None
 
     async def read_ahead(self, answer: Message | None) -> None:
-        """Do what the session's next request need not do then, after the `answer` that was stored for this one.
+        """After the `answer` was stored, do some work of the session's next request beforehand.
 
         An answer without tool calls ends a turn. The next one begins with a search, for which the turn's entries must
         be indexed: that is done in the background if messages are left out of requests, or soon will be.
@@ -257,7 +257,7 @@ async def prepare_call(
 
 
 class _Options(TypedDict):
-    """What a history is placed with."""
+    """The options with which a history is stored in a conversation."""
 
     system: Sequence[str]
     model: str

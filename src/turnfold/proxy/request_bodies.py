@@ -79,7 +79,7 @@ class GivenTools(NamedTuple):
 
     schemas: tuple[JsonObject, ...]
     counts: dict[str, int]
-    """Their tokens by the name of a counter; filled when they are counted."""
+    """Name of a counter -> tokens of the schemas; filled when they are counted."""
 
     def tokens(self, counter: TokenCounter) -> int:
         """Return the tokens of the schemas; they are counted once for each counter."""

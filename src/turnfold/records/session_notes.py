@@ -54,7 +54,7 @@ __all__ = (
 
 
 SESSION: Final = "session"
-"""Kind of the notes of which a session has one each; keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `RUN`,
+"""Kind of the notes that a session has only one of under each key: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `RUN`,
 `STATE`, `FINDINGS`, `RULES`, `CALIBRATION`, `ORIGIN`, `STAND_IN`."""
 SYSTEM: Final = "system"
 CLEARED: Final = "cleared"
@@ -108,7 +108,7 @@ class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
     stretches: tuple[tuple[int, int], ...] = ()
     """(first, last) seqs of entries removed entirely, in order."""
     shortened: tuple[tuple[int, int], ...] = ()
-    """(seq, pieces kept) of entries of which only the end was removed."""
+    """(seq, pieces kept) of entries from which only the end was removed."""
 
 
 class OriginNote(_Note, frozen=True, forbid_unknown_fields=True):
@@ -182,10 +182,10 @@ class LeaseNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class RunNote(LeaseNote, frozen=True, forbid_unknown_fields=True):
-    """Note of which run of an agent has the session: others wait until it ends or its lease expires."""
+    """Note of the agent's run that is at work on the session: other runs wait until it ends or its lease expires."""
 
     seconds: float = 0.0
-    """Length of the lease, which its holder renews. The processes that wait may have another length themselves."""
+    """Length of the lease, which its holder renews; a process that waits for it may use another length for its own."""
 
 
 class FoldingNote(LeaseNote, frozen=True, forbid_unknown_fields=True):

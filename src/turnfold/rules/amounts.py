@@ -138,7 +138,7 @@ def _units_with_and_without_values(text: str) -> frozenset[str]:
 
 
 def another_amount(clause: str, earlier: str) -> str | None:
-    """Return the unit or class of which both texts give one value, and not the same one; None if there is none."""
+    """Return the unit or class in which each text gives one value and the two differ; None if there is none."""
     new, old = amounts_of(clause), amounts_of(earlier)
     for unit, numbers in new.items():
         plain = unit not in _CLASSES and unit not in ("often", "mail")

@@ -103,7 +103,7 @@ _RANKING = {
     "explicit": _IN_SO_MANY_WORDS,
 }
 _WHO = frozenset({"@name", "@home", "@address", "@diet"})
-"""Terms of who the user is and where to find them."""
+"""Topic terms that say who the user is and how to reach them."""
 _UNEXPLAINED = late_pattern(
     r"\W*(?:(?:please|just|and|but|so|also|then|don't|do\s+not|never|always)\s+)*(?:(?:it|that|they|them|this|those|he|she)\b"
     r"|\w+\s+(?:it|them|this|that|those)\b)|\W*(?:就|把|那)?(?:它|这个|那个|他|她)",
@@ -136,7 +136,7 @@ _SURELY = 2
 _TELLING_VALUES = frozenset({"@date", "@money", "@time", "@day", "@currency"})
 """Classes of values whose change or loss is noticed."""
 _LATER_DATES = 2
-"""Number of later messages with such dates."""
+"""Number of later messages that must name later dates for a plan to be past."""
 
 _HEADINGS = {
     "en": "Laid down earlier in this conversation, word for word (number: log entry; a later line "
@@ -165,7 +165,7 @@ _ONLY_CHOSEN = late_pattern(
 _SHORT_ZH, _SHORT_EN = 8, 4
 """Most characters, or English words, of a clause that is shown only with the clause that it continues."""
 _OLD_PLACES = 3
-"""Of the rules of the first rank, every third is one of the oldest."""
+"""One in this many of the shown rules of the first rank is one of the oldest."""
 _BY_HAND = {"en": "set by hand", "zh": "手动设定"}
 
 

@@ -82,15 +82,15 @@ _HALF, _THIRD = 0.5, 0.33
 _SAME_CLASS = 0.2
 """Score for a change that names no subject, and a rule with another value of the same class ("make it Thursday")."""
 _RECENT_ENTRIES = 16
-"""Log entries back to which such a change may refer: a few turns, with the calls of tools in them."""
+"""Log entries back to which a change without a subject may refer: a few turns, with the calls of tools in them."""
 _RECENT_MESSAGES = 3
-"""Messages with rules back to which such a change may refer."""
+"""Messages with rules back to which a change without a subject may refer."""
 _DONE = 0.5
 """Share of a task's terms that a report must contain to close the task."""
 _REPORTED = 0.75
 """Share of a report's terms that a task must contain for the report to close it."""
 _MOST_DOUBTFUL = 2
-"""Most rules that a change is shown with as those that it may replace."""
+"""Most rules that are named beside a change as those that it may replace."""
 _LONGEST_ABOUT = 80
 """Most characters of `StandingRule.about`."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet", "@headcount"})
@@ -366,7 +366,7 @@ def _undone(
 
 
 def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the rules of which a change gives another value."""
+    """Return the rules for which a change gives another value."""
     changes = rule.act in ("change", "renew", "permit", "done") or affirms(rule.plain)
     return [
         each
@@ -598,7 +598,7 @@ def _conflict(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _contested(rule: StandingRule, other: StandingRule) -> set[str]:
-    """Return the classes of which both rules state a value, if their values differ."""
+    """Return the classes in which both rules state a value, if their values differ."""
     shared = {
         term for term in _classes(rule) & _classes(other) if not term.startswith(("@is:", "@reply"))
     }

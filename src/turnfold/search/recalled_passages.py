@@ -363,9 +363,9 @@ class _Floor(NamedTuple):
     """The least score of an entry that is shown although no program asked for it with a query."""
 
     of_chance: float
-    """As a share of what one rare word shared by chance gives."""
+    """The least score as a share of the score for one rare word shared by chance."""
     of_best: float
-    """As a share of the best score."""
+    """The least score as a share of the best score."""
 
 
 _FOR_QUESTION = _Floor(0.0, 0.0)
@@ -426,7 +426,7 @@ def is_question(message: str) -> bool:
 _COVERED = 0.7
 """Share of a query's terms from which an entry is taken for what was asked about."""
 _COVERED_PAIRS = 0.5
-"""The same for a query with Chinese: every other pair of its characters is made of two words."""
+"""Like `_COVERED`, for a query with Chinese, in which every other pair of characters belongs to two words."""
 
 
 def covers(
@@ -574,7 +574,8 @@ _DAMPED_TOKENS = 100
 _EXCERPT = 300
 """Most tokens of the excerpt as which an entry of more than twice that length is taken first."""
 _COMPANY_TOKENS = 150
-"""The same for an entry that is shown for the sake of another, as the answer to a question."""
+"""Most tokens of the excerpt as which an entry of more than twice that length is shown for the sake of another, such as
+the answer to a question."""
 _MOST_COMPANY = 4
 """Most entries that are shown for the sake of one."""
 _FEWEST_READ = 100

@@ -394,7 +394,9 @@ class LocalAccess:
         Raises `AccessDenied` for any other key.
         """
         if not hmac.compare_digest(key.encode("utf-8", "replace"), self._key.encode()):
-            raise AccessDenied("this link was already used: open the newest link that was printed")
+            raise AccessDenied(
+                "this link was used already, or an earlier run of the service printed it: open the newest link"
+            )
         self._key = secrets.token_urlsafe(32)
         if self.on_used is not None:
             self.on_used()

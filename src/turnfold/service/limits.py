@@ -99,7 +99,7 @@ class Limits:
     message: int = 1_000_000
     """Longest message in characters: its texts, names, ids, tool arguments and metadata; media do not count."""
     batch: int = 1_000
-    """Messages that one request may append."""
+    """Most messages that one request may append."""
     parts: int = 10_000
     """Parts (texts, images, tool calls and results) that the messages of one request may have together."""
     keys: int = 100_000

@@ -383,7 +383,7 @@ def most_connections(wanted: int) -> int:
 class _LimitedProtocol(H11Protocol):
     """HTTP connection with deadlines for headers, bodies and unread answers, made by `limited_protocol`.
 
-    It is that of h11 also where httptools is installed, which sets no limit to the size of headers.
+    It parses requests with h11 even if httptools is installed, because httptools does not limit the size of headers.
     """
 
     limits: ClassVar[Limits]

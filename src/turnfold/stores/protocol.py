@@ -425,12 +425,10 @@ class Store(Protocol):
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Write a new document and return the conversation's new version.
+        """Write a new document if the conversation has the version `state`; return its version after the write.
 
-        Raises `Conflict` if its version is not `state`.
-
-        Raises `Conflict` otherwise. Takes one request instead of reading the head and then writing. A note survives a
-        crash of the process; a power failure may lose the newest notes, until the next durable write.
+        Raises `Conflict` if it has another version, so that the head need not be read first. A note survives a crash
+        of the process; a power failure may lose the newest notes, until the next durable write.
         """
         ...
 

@@ -86,7 +86,7 @@ class Transcript:
         self.misplaced: dict[int, Misplaced] = {}
         """Log position of a message that is not shown, or not entirely where it was logged -> why; in log order."""
         self.partly_here: set[int] = set()
-        """Misplaced positions of which a part is still shown where it was logged."""
+        """Positions of misplaced messages that are still shown in part where they were logged."""
         self.irregular_from = -1
         """Index of the newest span that is shown differently than logged; -1 if there is none."""
         self.memo: dict[object, object] = {}

@@ -89,7 +89,7 @@ def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
 
 
 def count_landing(offers: Offers) -> Offers:
-    """Return the offers (pending requests for summaries) after one summary was stored: the newest has one less."""
+    """Return the offers after one summary was stored: the newest offer has one pending request less."""
     left = [
         msgspec.structs.replace(
             group, readers=group.readers - (at == 0), landings=group.landings + 1

@@ -67,7 +67,7 @@ _PREFIX = "short_term_memory:session:"
 _UNKNOWN = -1
 _SEGMENT = b"segment"
 _OPENED_BYTES = 4 << 20
-"""Most bytes of cached segments of which this process keeps the decoded form."""
+"""Most bytes of cached segments whose decoded form this process keeps."""
 
 ValueT = TypeVar("ValueT", bound=msgspec.Struct)
 

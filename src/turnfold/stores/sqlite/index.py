@@ -375,7 +375,7 @@ def _delete_some(connection: Connection, table: str) -> int:
 
 
 def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict[int, int]:
-    """Return {text id: number of indexed parts} of a conversation's texts of which only some parts are indexed."""
+    """Return {text id: number of indexed parts} of the texts of a conversation that are indexed only in part."""
     if not _exists(connection, index.parts):
         return {}
     first, last = sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ)

@@ -2,7 +2,7 @@
 
 The terms of a step are made from a copy of the texts, without a lock. The writer only inserts them, in batches of a
 bounded number of terms, and checks that the texts have not changed meanwhile. A text (of an entry, a checkpoint or a
-document; in names, a place) with more terms than fit into a batch is indexed over several batches. Each batch is a
+document; "place" in names) with more terms than fit into a batch is indexed over several batches. Each batch is a
 commit, so if the process is killed, the next one continues after the last batch, and other writers wait for one batch
 at most.
 

@@ -243,7 +243,7 @@ class ThreadPlace(msgspec.Struct, frozen=True):
     thread: str
     home: str
     left: tuple[str, ...] = ()
-    """Other conversations of a move that is in progress or was interrupted; to be erased."""
+    """Conversations that a move of the thread, in progress or interrupted, has left behind; they are to be erased."""
 
 
 class Threads:
