@@ -150,9 +150,8 @@ class RuleLedger:
         """Return the active rules to show beside the window and the `summary`, as a fenced block; "" if there are none.
 
         These are rules added by `add()`, and rules from messages before the window, except the message that opens the
-        turn; messages that were not searched for rules yet are searched first. Of the rules that the `summary` repeats
-        word for word only binding ones, such as prohibitions, are shown again, because a model reads a summary as data.
-        Rules beyond the token limit are left out, the least important first, and listed in `left_out`.
+        turn. Of the rules that the `summary` repeats word for word only binding ones, such as prohibitions, are shown,
+        because a model reads a summary as data. `left_out` lists the rules beyond the token limit, the least important.
         """
         cache = self.cache
         if window.anchor > cache.cleared + 1:
