@@ -373,7 +373,10 @@ def _check_budget(model: ChatModel | None, tokens: int | None, system: str, text
 
 
 def _counter_of(address: str, name: str) -> TokenCounter | None:
-    """Return the token counter of an existing session, so that its entries are not counted again by another."""
+    """Return the token counter that counted an existing session, so that no other one counts its entries again.
+
+    Returns None if the store does not exist yet.
+    """
     path = file_of(address)
     if path is not None and not path.exists():
         return None

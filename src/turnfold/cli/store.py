@@ -195,7 +195,7 @@ def open_session(
     budget: int | None = None,
     calls: int = 60,
 ) -> Generator[OpenedSession]:
-    """Open the session with this id or prefix, with the token counter that counted its entries."""
+    """Context manager: opens the session with this id or prefix, with the token counter that counted its entries."""
     with open_at(store, tenant) as opened:
         conversation = find_session(opened, name)
         head = drive(opened.store.head(opened.scope, conversation))

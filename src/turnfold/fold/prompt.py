@@ -241,7 +241,7 @@ def _prefix_request(template: str, language: str, *, limit: int, kept: int) -> s
 def split_to_fit(
     passages: Sequence[Passage], limit: int, count: Callable[[str], int]
 ) -> Iterator[list[Passage]]:
-    """Split messages to summarise into groups of at most `limit` tokens, in order.
+    """Yield the messages to summarise in groups of at most `limit` tokens, in order.
 
     A longer message is split over groups.
 

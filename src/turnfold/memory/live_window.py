@@ -434,7 +434,7 @@ class LiveWindow:
                     yield Omission(left, right, outcome, why)
 
     def _in_seqs(self, fates: Iterable[Omission]) -> Iterator[Omission]:
-        """Convert omissions from positions in this window to log positions; one range may become several."""
+        """Yield omissions with log positions instead of positions in this window; one range may become several."""
         numbers = self._transcript.numbers
         for fate in fates:
             if fate.start < 0:

@@ -314,7 +314,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Handle signals in the event loop, so that the process exits normally and is not killed by a signal."""
+        """Context manager: handles signals in the event loop, so that the process exits normally and is not killed."""
         loop = asyncio.get_running_loop()
         for each in _SIGNALS:
             loop.add_signal_handler(each, self._on_signal)

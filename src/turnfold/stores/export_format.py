@@ -372,7 +372,7 @@ class ExportReader:
     def _accept(self, line: Line, data: bytes) -> Piece | None:
         """Check that a line may follow the lines before it.
 
-        Returns the entry, document or other part that it contains.
+        Returns the opening, entry, document or checkpoint that it contains; None for the end line of a conversation.
         """
         if isinstance(line, End):
             self._end(line)

@@ -118,7 +118,7 @@ class SessionKey:
     async def sync(self, conversation: str, *, segment: bool = False) -> FoundKey | None:
         """Apply changes that other programs made to the key (deleted, rewritten); return the values found in Redis.
 
-        With `segment`, the cached segment is read too.
+        With `segment`, the cached segment is read too. Returns None if there is no Redis.
         """
         if self.values is None:
             return None

@@ -192,7 +192,7 @@ class ConversationView:
 
     @property
     def live(self) -> Checkpoint | None:
-        """The newest checkpoint, unless everything it covers lies before a restart."""
+        """The newest checkpoint; None if there is none, or if everything it covers lies before a restart."""
         return self.latest if self.latest and self.latest.upto > self.cleared else None
 
     @property
@@ -290,7 +290,7 @@ class ShortNotes:
     async def _change(
         self, conversation: str, note_type: type[_AnyNote], change: Callable[[_AnyNote], _AnyNote]
     ) -> tuple[_AnyNote, Written | None]:
-        """Change a stored note; return it, and the write if there was one (a `TurnNote` may be unchanged)."""
+        """Change a stored note; return it, and the write, which is None if the note is stored like this already."""
         key, result = _KEYS[note_type], note_type()
 
         async def changed(stored: Document | None) -> Document | None:

@@ -217,7 +217,10 @@ def next_long_place(
 
 
 def _long_place_of(connection: Connection, erasing: _Erasing) -> int | None:
-    """Return the id of the long text that must be removed from the index in parts before its row is deleted."""
+    """Return the id of the next text to delete if it is so long that it is first removed from the index in parts.
+
+    Otherwise returns None.
+    """
     if erasing.mode == _SECURE or not erasing.indexed_by:
         return None
     newest = connection.execute(
