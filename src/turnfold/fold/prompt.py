@@ -96,6 +96,7 @@ def fill_prompt(template: str, history: str) -> str:
     """Return a summary prompt: the template with the conversation in place of `{{ history }}`.
 
     A template with statements, comments or filters (`{% if %}`, `{# #}`, `{{ history | trim }}`) is rendered by Jinja2.
+    Raises `InvalidOption` for a template without a place for the conversation.
     """
     if _JINJA.search(template):
         return _jinja_template(template)(history)

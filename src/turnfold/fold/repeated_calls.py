@@ -239,7 +239,7 @@ def _file_with_count(file: str, root: str, group: _FileCalls) -> str:
 
 
 def _common_folder(files: Sequence[str]) -> str:
-    """Return the folder that all files are in if its name is long, else ""."""
+    """Return the folder that all files are in if its path has at least `_LEAST_ROOT` characters, else ""."""
     folders = [file.split("/")[:-1] for file in files]
     shared: list[str] = []
     for names in zip(*folders, strict=False):

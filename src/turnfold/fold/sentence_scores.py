@@ -208,7 +208,10 @@ def _without_unit(fact: str) -> str:
 
 
 def idle_rows(pieces: Sequence[SummaryPiece]) -> set[int]:
-    """Return the rows of logs and tables, and the bare numbers, of tool output that nobody took up."""
+    """Return the indexes of lines of tool output that a summary can leave out.
+
+    These are rows of logs and tables and bare numbers that nobody took up, and short lines that somebody repeated.
+    """
     spoken: set[str] = set()
     outputs: dict[int, list[int]] = {}
     for at, piece in enumerate(pieces):

@@ -149,7 +149,7 @@ class Meanings:
         return MeaningStatus(self.embedder.name, indexed, head.seq)
 
     async def build(self, on_progress: Callable[[int, int], None] | None = None) -> MeaningStatus:
-        """Compute and store missing vectors; calls `on_progress(entries done, all entries)` after each block of 64."""
+        """Compute and store missing vectors; calls `on_progress(entries done, entries in all)` after each block."""
         status = await self.status()
         whole = status.entries // BLOCK * BLOCK
         for first in range(status.indexed + 1, whole + 1, BLOCK):

@@ -105,7 +105,7 @@ class StoredLease(Generic[_Note]):
     def is_active(self, end: int, length: float) -> bool:
         """Return True if a lease or pause of `length` seconds that ends at `end` is not over.
 
-        See "Clocks" at the top.
+        "Clocks" in the docstring of this module says how that is decided.
         """
         left = (end - self.clock()) / _MICRO
         if not 0 < left <= length:

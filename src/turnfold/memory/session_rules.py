@@ -335,7 +335,7 @@ class RuleLedger:
         return self._read[2]
 
     async def _catch_up(self, window: LiveWindow) -> None:
-        """Search the user's messages for rules, if not done yet: all in the window, and one page of older ones."""
+        """Search a page of the messages before the window for rules, if any is left; then those in the window."""
         if self._note().upto + 1 < window.anchor:
             await self._read_page(window.anchor - 1)
         upto = self._note().upto

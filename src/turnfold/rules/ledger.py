@@ -305,7 +305,10 @@ def _said(rule: StandingRule, ledger: Mapping[str, StandingRule]) -> str:
 
 
 def _earlier(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the active rules that the new rule can end: those said before it, and by the same author."""
+    """Return the active rules that the new rule can end: those said before it, and by the same author.
+
+    It cannot end the clause that it continues, and an exception for one occasion ends no rule about every occasion.
+    """
     is_once = speaks_of_once(rule.plain)
     return [
         each

@@ -75,7 +75,7 @@ def image_size_of_url(url: str) -> tuple[int, int] | None:
 
 
 def _decoded(encoded: str) -> bytes:
-    """Decode the beginning of a base64 text; empty if it is not base64."""
+    """Decode a base64 text, which may be cut off anywhere; empty if it is not base64."""
     try:
         plain = "".join(encoded.split()).rstrip("=").encode("ascii")
         return base64.b64decode(plain[: len(plain) // 4 * 4], validate=True)

@@ -522,7 +522,10 @@ class AsyncShortMemory:
         return None
 
     async def _rows(self, conversation_id: str, after: int, limit: int = 0) -> list[AIMessage]:
-        """Return the turns that end after entry `after` as `ai_message` rows; with `limit`, about that many."""
+        """Return the turns that end after entry `after`, and the checkpoints after it, as `ai_message` rows.
+
+        With `limit`, reading stops soon after that many turns, counted from the first of the log.
+        """
         store, scope = self._store, self._config.scope
         entries: list[Entry] = []
         if after:

@@ -305,11 +305,9 @@ class IndexBackfill:
         self._locks: WeakValueDictionary[str, _TenantLock] = WeakValueDictionary()
 
     async def for_search(self, tenant: str, conversation: str | None) -> int:
-        """Index the entries written since the last search, or a part if there are very many.
+        """Index the entries written since the last search, or a part if there are very many; return how many are left.
 
-        Returns how many are left.
-
-        Also removes a part of a retired index.
+        Those are indexed in the background. Also removes a part of a retired index.
         """
         _, left = await self._index(tenant, conversation, bounded=True)
         if await self._engine.read(oldest_retired, short=True) is not None:
