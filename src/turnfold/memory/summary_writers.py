@@ -261,7 +261,10 @@ class ModelWriter:
         return self._name
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Ask the model for a summary: one request if all fits one prompt, otherwise one per piece and one to merge.
+        """Ask the model for a summary, with one request if all fits one prompt.
+
+        Otherwise one request per piece makes a short summary of it, in rounds until these fit one prompt, and a last
+        request merges them.
 
         Raises `InvalidOption` if the prompt leaves too little room for the conversation.
         """

@@ -158,7 +158,7 @@ class Limits:
         """Raise `LimitExceeded` if the objects in a request body have too many keys."""
         if keys > self.keys:
             raise LimitExceeded(
-                f"the objects in the body have more than {self.keys:,} keys; send it in parts",
+                f"the objects in the body have more than {self.keys:,} keys; send the body in parts",
                 allowed=self.keys,
                 asked=keys,
                 status=413,

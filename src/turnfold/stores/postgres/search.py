@@ -166,7 +166,7 @@ class SearchQuery:
     def best_places(self, rarities: Mapping[str, int], most: int) -> Statement:
         """Return the statement that selects the `most` texts with the rarest terms, the newest among equals.
 
-        `rarities` are the weights of the terms; the rarest term has the largest.
+        `rarities` are the weights of the terms: the rarer a term, the more it weighs.
         """
         where, values = self._where(tuple(rarities))
         values += [list(rarities.values()), most]
