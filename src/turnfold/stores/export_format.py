@@ -405,16 +405,13 @@ class ExportReader:
                 remedy="Export it again",
             )
         name = opening.conversation
-        if name == self._name:
-            raise InvalidExport(
-                f"conversation {name!r} comes twice: an export has each conversation once",
-                line=self.line,
+        if name <= self._name:
+            problem = (
+                "comes twice: an export has each conversation once"
+                if name == self._name
+                else f"comes after {self._name!r}: conversations must be sorted by name"
             )
-        if name < self._name:
-            raise InvalidExport(
-                f"conversation {name!r} comes after {self._name!r}: conversations must be sorted by name",
-                line=self.line,
-            )
+            raise InvalidExport(f"conversation {name!r} {problem}", line=self.line)
         while len(self._first_entries) > 1:  # a store may be one conversation behind the reader
             del self._first_entries[next(iter(self._first_entries))]
         self._opening, self._name, self._part = opening, name, [0, 0, 0]
