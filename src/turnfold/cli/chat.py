@@ -569,7 +569,7 @@ def _lines(console: Console, commands: ChatCommands) -> Iterator[str]:
 
 
 def _edited_lines(commands: ChatCommands) -> Iterator[str]:
-    """Read lines from a terminal, with editing, history and completion of commands."""
+    """Yield lines that the user types on a terminal, with editing, history and completion of commands."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import InMemoryHistory
