@@ -418,7 +418,7 @@ def _attributes(init: ast.FunctionDef) -> list[str]:
                 "",
                 "    @property",
                 f"    def {target.attr}(self) -> str:",
-                f'        """The {target.attr} it was made with."""',
+                f'        """The {target.attr} of the conversation."""',
                 f"        return self._awaiting.{target.attr}",
             ]
     return lines

@@ -108,7 +108,7 @@ class Runtime(Protocol):
         ...
 
     async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
-        """Await work that a cancellation of the calling task does not interrupt; it is cancelled afterwards."""
+        """Await work to its end, even if the calling task is cancelled; the cancellation takes effect afterwards."""
         ...
 
     def repeat(self, work: _Work, *, seconds: float) -> AbstractAsyncContextManager[None]:
@@ -426,7 +426,7 @@ class LimitedRuntime:
         await self._inner.pause(seconds)
 
     async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
-        """Await work that a cancellation of the calling task does not interrupt; it is cancelled afterwards."""
+        """Await work to its end, even if the calling task is cancelled; the cancellation takes effect afterwards."""
         return await self._inner.complete(work)
 
     def repeat(self, work: _Work, *, seconds: float) -> AbstractAsyncContextManager[None]:

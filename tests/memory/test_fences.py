@@ -18,7 +18,7 @@ from turnfold.fold import prompt as prompt_module
 from turnfold.fold import summary_input as speakers_module
 from turnfold.memory import ModelWriter
 from turnfold.memory import prompt_tail as tail_module
-from turnfold.search import result_texts as passages_module
+from turnfold.search import recalled_passages as passages_module
 from turnfold.text import fence, is_chinese
 from turnfold.window import Context, Section, prompt_sections
 from turnfold.window import shortened_messages as shrink

@@ -266,13 +266,13 @@ def state_has_several_lines(patch: Patch) -> None:
 
 
 def passages_are_not_indented(patch: Patch) -> None:
-    from turnfold.search import result_texts as passages
+    from turnfold.search import recalled_passages as passages
 
     patch.setattr(passages, "indented", str)
 
 
 def only_line_feeds_are_known(patch: Patch) -> None:
-    from turnfold.search import result_texts as passages
+    from turnfold.search import recalled_passages as passages
 
     patch.setattr(passages, "indented", lambda text: text.replace("\n", "\n "))
 

@@ -104,6 +104,7 @@ def test_a_round_that_fails_ends_the_rounds_and_not_the_phase(answer: Exception)
         ("[]", "Expected `object`"),
         ("not json", "malformed"),
         ('{"turn_numbers": ["x"]}', "not a turn number"),
+        ('{"turn_numbers": [9999999999999999999]}', "a whole number from 1 to "),
         ('{"turn_numbers": [99]}', "no workspace was kept of turn 99"),
     ],
 )

@@ -18,7 +18,7 @@ from turnfold import Memory
 from turnfold.errors import InvalidOption
 from turnfold.memory import Recaller, RecallTool, Session, recalled_text
 from turnfold.runtime import drive
-from turnfold.search import result_texts as passages
+from turnfold.search import recalled_passages as passages
 from turnfold.text import local_time, time_text
 from turnfold.tokens import counter_for
 from turnfold.window import Section

@@ -13,7 +13,7 @@ from tests.sizes import examples
 from turnfold import InvalidRecord, user
 from turnfold.errors import Conflict
 from turnfold.memories import PendingAction, SessionValue, SharedEntities, as_read
-from turnfold.memories.short_memory.session_changes import (
+from turnfold.memories.short_memory.changed_fields import (
     apply_changes,
     changes_of,
     settable_of,
@@ -158,6 +158,13 @@ def test_of_two_changes_both_hold_or_the_second_is_told(
     for place in {*merged, *first, *wanted, *base}:
         expected = wanted if place in touched else first
         assert merged.get(place, ...) == expected.get(place, ...), place
+
+
+def test_a_session_that_was_not_read_is_refused_for_that_reason() -> None:
+    stored, new = SessionValue(), SessionValue()
+    stored.user_snapshot.allergies, new.user_snapshot.allergies = ["a"], ["b"]
+    with pytest.raises(Conflict, match="this session was not read from the memory"):
+        apply_changes(settable_of(stored), *changes_of(new), was_read=False)
 
 
 # --------------------------------------------------------------------------------------------- offers

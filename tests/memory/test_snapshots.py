@@ -303,6 +303,11 @@ def test_damage_is_a_typed_error_wherever_it_is() -> None:
         snapshots_in(store).get(3)
 
 
+def test_a_path_with_a_nul_is_refused_for_the_nul() -> None:
+    with pytest.raises(InvalidRecord, match="has a NUL at character 1: remove it"):
+        Snapshot(files={"a\0b": "text"})
+
+
 @pytest.mark.parametrize("key", ["1", "x", "00000000000a", "٠٠٠٠٠٠٠٠٠٠٠١"])
 def test_a_key_of_another_writer_is_refused(key: str) -> None:
     store = MemoryStore()

@@ -117,7 +117,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         said([{"type": "tool_use", "id": "a", "name": "f", "function": {"name": "g"}}], role="assistant"),
         "tool_calls[0]: the ToolCall would be read back differently",
     ),
-    ("notes of text", said(metadata="note"), "metadata: must be an object, not str"),
+    ("notes of text", said(metadata="note"), "metadata: must be a JSON object, not str"),
     ("notes of bytes", said(metadata={"a": b"x"}), "metadata.a: bytes has no JSON form"),
     ("NaN", said(score=float("nan")), "score: nan has no JSON form. Send null or a string instead"),
     ("infinity", said([{"type": "x", "a": [1, float("-inf")]}]), "content[0].a[1]: -inf has no JSON form"),

@@ -18,15 +18,18 @@ from tests.records.made_messages import messages, untimed
 from turnfold.errors import InvalidRecord
 from turnfold.records import (
     SCHEMA_VERSION,
+    Document,
     FilePart,
     ImagePart,
     Message,
     Part,
+    StandIn,
     ToolCall,
     as_message,
     assistant,
     decode_message,
     encode_message,
+    stand_in_document,
     tool,
     user,
 )
@@ -284,3 +287,11 @@ def test_the_watch_sees_code_that_runs() -> None:
     events = events_while_decoding(SAMPLES, then=PROOF)
     assert events["found"] == []
     assert {"import", "compile", "open"} <= set(events["after"])
+
+
+@pytest.mark.parametrize("key", ["", "-ab", "x-ab", "٣-ab"])
+def test_an_extract_with_a_damaged_key_is_refused(key: str) -> None:
+    document = stand_in_document(3, "text")
+    assert StandIn.read(document).upto == 3
+    with pytest.raises(InvalidRecord, match="the key must begin with the number of the last entry"):
+        StandIn.read(Document(document.kind, key, document.body, 1))

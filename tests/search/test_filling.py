@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from turnfold.records import Entry, system, user
 from turnfold.search import Recalled, fill, passages_text, places_to_read
-from turnfold.search import result_texts as filling
-from turnfold.search.result_texts import excerpt
+from turnfold.search import recalled_passages as filling
+from turnfold.search.recalled_passages import excerpt
 from turnfold.text import fence, search_terms
 from turnfold.tokens import counter_for
 

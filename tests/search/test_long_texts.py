@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from turnfold.search import QueryTerms, telling_part
 from turnfold.search import term_matches as held_terms
-from turnfold.search.result_texts import excerpt
+from turnfold.search.recalled_passages import excerpt
 from turnfold.search.term_matches import occurrences
 from turnfold.text import distinct_terms, search_terms, terms_of
 from turnfold.text import words as terms_module
@@ -90,7 +90,7 @@ _LINEAR = """
 import sys
 from turnfold.search import QueryTerms
 from turnfold.text import distinct_terms
-from turnfold.search.result_texts import excerpt
+from turnfold.search.recalled_passages import excerpt
 from turnfold.findings import cut_text
 from turnfold.findings import pick_excerpt
 from turnfold.text import paths_in

@@ -218,8 +218,15 @@ def test_a_client_id_that_is_no_text_is_refused(face: Face, given: object) -> No
 
 @pytest.mark.parametrize("name", ["", "x" * 600], ids=["empty", "long"])
 def test_a_client_id_that_no_store_could_hold_is_refused(face: Face, name: str) -> None:
-    with pytest.raises(InvalidOption, match="client id must be 1 to 512 characters without NUL"):
+    with pytest.raises(InvalidOption, match="client id must be 1 to 512 characters, got"):
         face.call("by_client_id", name)
+
+
+def test_a_client_id_with_a_nul_is_refused_for_the_nul(face: Face) -> None:
+    with pytest.raises(
+        InvalidOption, match="client id must not contain NUL: remove the one at character 3"
+    ):
+        face.call("by_client_id", "key\0")
 
 
 def test_each_has_one_name(face: Face) -> None:

@@ -34,7 +34,7 @@ from turnfold.stores import Scope, SqliteStore, Store
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.process_guard import ProcessGuard
 from turnfold.stores.redis.cache import CachedStore
-from turnfold.stores.redis.engine import RedisEngine
+from turnfold.stores.redis.guarded_client import RedisEngine
 from turnfold.stores.sqlite.file import SqliteFile
 
 __all__ = ("postgres_places",)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from turnfold.stores.redis.engine import Breaker
+from turnfold.stores.redis.guarded_client import Breaker
 
 
 class Time:

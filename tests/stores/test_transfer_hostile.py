@@ -248,7 +248,7 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
         DOCUMENT + 1,
         "not in canonical form",
     ),
-    "a document twice": ([*LINES[:3], *LINES[2:]], 4, "comes after"),
+    "a document twice": ([*LINES[:3], *LINES[2:]], 4, "comes twice"),
     "an entry outside": ([LINES[0], LINES[ENTRY], *LINES[1:]], 2, "outside of a conversation"),
     "no end": ([*LINES[:END], *LINES[END + 1 :]], END + 1, "end line of conversation"),
     "the end of nothing": (
@@ -259,7 +259,7 @@ FAULTS: dict[str, tuple[list[bytes], int, str]] = {
     "a conversation twice": (
         [*LINES[: END + 1], *LINES[1 : END + 1], LINES[-1]],
         END + 2,
-        "comes after",
+        "comes twice",
     ),
     "conversations out of order": (
         [LINES[0], *LINES[END + 1 : -1], *LINES[1 : END + 1], LINES[-1]],

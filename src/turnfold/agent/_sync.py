@@ -19,13 +19,16 @@ class Agent:
     """Answers a user with a model and tools, and logs the conversation in a memory.
 
     At most `parallel` tools run at the same time. `tool_seconds` and `model_seconds` limit one tool run and one model
-    call; `max_steps` limits the model calls of one run. `recall` overrides the memory's mode of recalling. With
-    `recall_tool`, the model can search the conversation with the tool `recall_context`; by default it can if the mode
-    is `"off"`, unless the agent has a tool of that name already. `recall_tool=False` is for models that take no tools.
+    call; `max_steps` limits the steps of one run, each of which is an answer of the model and the tool calls in it. If
+    the provider refuses a prompt as too long, a smaller one is sent in the same step.
 
-    Runs on one session take turns, in all processes: a run waits up to `wait_seconds` for the others, and raises
-    `SessionBusy` then. A process that was killed blocks a session for up to `lease_seconds`. A tool cannot run an agent
-    on the session that it is called in.
+    `recall` overrides the memory's recall mode. With `recall_tool`, the model can search the conversation with the tool
+    `recall_context`; by default it can if the mode is `"off"`, unless the agent has a tool of that name already.
+    `recall_tool=False` is for models that take no tools.
+
+    In all processes together, one run at a time works on a session: other runs wait up to `wait_seconds` for it, and
+    then raise `SessionBusy`. A process that was killed blocks a session for up to `lease_seconds`. A tool cannot run an
+    agent on the session that it is called in.
     """
 
     def __init__(

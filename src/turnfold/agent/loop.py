@@ -4,9 +4,9 @@ Everything is logged at once: the user's message before the model is called, the
 each tool result as soon as the tool returns. A process that dies at any point leaves a log that can be continued,
 because the context tells the model that a call has no result.
 
-One run at a time has a session, in whatever process: it holds a lease, and others wait for it. So each question has its
-own answer, and a message that is sent twice at once runs no tool twice. The answer to a message with a client id is
-stored under an id made from it, by which it is found again.
+Only one run at a time works on a session, in all processes together: it holds a lease, and other runs wait for it. So
+each question has its own answer, and a message that is sent twice at once runs no tool twice. The answer to a message
+with a client id is stored under an id made from that client id, by which it is found when the message is sent again.
 
 A tool is foreign code: it may return a value that cannot be written as text (cycles, lone surrogates, objects that
 cannot be printed) or raise an error that cannot be printed. None of that may end the run or leave a call without a
@@ -85,7 +85,7 @@ class Sending:
     """Event: a context is about to be sent to the model."""
 
     step: int
-    """Number of the model call in this run, from 1."""
+    """Number of the step in this run, from 1. A prompt that is sent again smaller belongs to the same step."""
     context: Context
 
 
@@ -132,7 +132,7 @@ class AgentReply:
     text: str
     answer: Answer
     steps: int
-    """How often the model was called; 0 if the answer is one that an earlier run with the same `client_id` stored."""
+    """Number of answers of the model in this run; 0 if an earlier run with the same `client_id` stored the answer."""
     context: Context
     """The last context that was sent; if the model was not called, what a call would send now."""
 
@@ -385,7 +385,7 @@ def _answer_id(client_id: str) -> str:
 async def _stored_answer(session: AsyncSession, asked: Entry) -> Message | None:
     """Return the answer to the stored message `asked`; None if there is none yet.
 
-    Raises `Conflict` if there is none and another question came since, so that a run would answer that one.
+    Raises `Conflict` if there is none and another question came since, which a run would answer instead of this one.
     """
     name = _answer_id(asked.client_id)
     if name and (named := await session.by_client_id(name)):
@@ -446,13 +446,16 @@ class AsyncAgent:
     """Answers a user with a model and tools, and logs the conversation in a memory.
 
     At most `parallel` tools run at the same time. `tool_seconds` and `model_seconds` limit one tool run and one model
-    call; `max_steps` limits the model calls of one run. `recall` overrides the memory's mode of recalling. With
-    `recall_tool`, the model can search the conversation with the tool `recall_context`; by default it can if the mode
-    is `"off"`, unless the agent has a tool of that name already. `recall_tool=False` is for models that take no tools.
+    call; `max_steps` limits the steps of one run, each of which is an answer of the model and the tool calls in it. If
+    the provider refuses a prompt as too long, a smaller one is sent in the same step.
 
-    Runs on one session take turns, in all processes: a run waits up to `wait_seconds` for the others, and raises
-    `SessionBusy` then. A process that was killed blocks a session for up to `lease_seconds`. A tool cannot run an agent
-    on the session that it is called in.
+    `recall` overrides the memory's recall mode. With `recall_tool`, the model can search the conversation with the tool
+    `recall_context`; by default it can if the mode is `"off"`, unless the agent has a tool of that name already.
+    `recall_tool=False` is for models that take no tools.
+
+    In all processes together, one run at a time works on a session: other runs wait up to `wait_seconds` for it, and
+    then raise `SessionBusy`. A process that was killed blocks a session for up to `lease_seconds`. A tool cannot run an
+    agent on the session that it is called in.
     """
 
     def __init__(
@@ -534,13 +537,13 @@ class AsyncAgent:
         async def answered() -> bool:
             return await self._answer_of(session, asked) is not None
 
-        async with self._turn(session, answered) as turn:
+        async with self._lease(session, answered) as lease:
             answer = await self._answer_of(session, asked)
             if answer is None:
                 if self._system:
                     await session.system(self._system)
                 await session.add(asked.message, client_id=client_id)
-                return await self._loop(session, turn, client_id)
+                return await self._loop(session, lease, client_id)
         # A program that shows the text as it comes has nothing else to show.
         self._emit(TextCame(answer.text))
         return AgentReply(
@@ -550,8 +553,8 @@ class AsyncAgent:
             context=await session.preview(tools=self._schemas),
         )
 
-    def _turn(self, session: AsyncSession, answered: Callable[[], Awaitable[bool]]) -> RunLease:
-        return session.runs.turn(
+    def _lease(self, session: AsyncSession, answered: Callable[[], Awaitable[bool]]) -> RunLease:
+        return session.runs.lease(
             seconds=self._lease_seconds, wait=self._wait_seconds, answered=answered
         )
 
@@ -591,22 +594,22 @@ class AsyncAgent:
 
         if await ended():
             return None
-        async with self._turn(session, ended) as turn:
+        async with self._lease(session, ended) as lease:
             if await ended():
                 return None
             status = await session.status()
             newest = await session.turn(status.turns)
             names = [entry.client_id for entry in newest if entry.message.role == "user"]
-            return await self._loop(session, turn, names[0] if names else "")
+            return await self._loop(session, lease, names[0] if names else "")
 
-    async def _loop(self, session: AsyncSession, turn: RunLease, client_id: str) -> AgentReply:
+    async def _loop(self, session: AsyncSession, lease: RunLease, client_id: str) -> AgentReply:
         """Call the model and run its tools until it answers the message with this client id."""
         self._tool_cache.begin(session)
         limit = 0
         for step in range(1, self._max_steps + 1):
-            await turn.confirm()
+            await lease.confirm()
             context, answer, limit = await self._ask_model(session, step, limit)
-            await turn.confirm()
+            await lease.confirm()
             calls = answer.message.calls
             name = "" if calls else _answer_id(client_id)
             call_seq = (await session.add(answer.message, client_id=name)).last
@@ -617,7 +620,7 @@ class AsyncAgent:
                 return AgentReply(
                     text=answer.message.text, answer=answer, steps=step, context=context
                 )
-            jobs = [self._tool_job(session, turn, call, call_seq) for call in calls]
+            jobs = [self._tool_job(session, lease, call, call_seq) for call in calls]
             await self._memory.runtime.each(jobs, parallel=self._parallel)
         raise StepsExhausted(
             f"no answer after {self._max_steps} step{'s' if self._max_steps > 1 else ''}: call resume({session.id!r}) "
@@ -631,11 +634,10 @@ class AsyncAgent:
     async def _ask_model(
         self, session: AsyncSession, step: int, limit: int
     ) -> tuple[Context, Answer, int]:
-        """Call the model once; return the context, the answer, and the token limit of later calls.
+        """Ask the model for the answer of one step; return the context that was sent, the answer, and a token limit.
 
-        A limit of 0 means the budget.
-
-        If the provider refuses the prompt as too long, a smaller one is sent.
+        If the provider refuses the prompt as too long, a second, smaller one is sent, and its token limit is returned
+        for the prompts of later steps. Otherwise the `limit` that was passed is returned; 0 means the whole budget.
         """
         workspace = await self._workspace_memory.render(session)
         context = await self._context(session, workspace, limit)
@@ -682,10 +684,10 @@ class AsyncAgent:
         return cast("Answer", found)
 
     def _tool_job(
-        self, session: AsyncSession, turn: RunLease, call: ToolCall, call_seq: int
+        self, session: AsyncSession, lease: RunLease, call: ToolCall, call_seq: int
     ) -> Callable[[], Coroutine[object, None, None]]:
         async def job() -> None:
-            await turn.confirm()
+            await lease.confirm()
             self._emit(ToolStarted(call))
             served = await self._tool_cache.answer(session, call)
             done = ToolOutcome(served) if served is not None else await self._result(session, call)

@@ -237,7 +237,11 @@ class TextAnswer(_Answer):
 
 
 class Ready(_Answer):
-    """Answer of a health probe: true if requests should be sent to this process."""
+    """Result of a health probe.
+
+    `GET /readyz` returns true if this process can serve requests: its store works, and it is not shutting down.
+    `GET /healthz` does not ask the store, and returns true until the process shuts down.
+    """
 
     ready: bool
 

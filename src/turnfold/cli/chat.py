@@ -373,7 +373,10 @@ def _check_budget(model: ChatModel | None, tokens: int | None, system: str, text
 
 
 def _counter_of(address: str, name: str) -> TokenCounter | None:
-    """Return the token counter of an existing session, so that its entries are not counted again by another."""
+    """Return the token counter that counted an existing session, so that no other one counts its entries again.
+
+    Returns None if the store does not exist yet.
+    """
     path = file_of(address)
     if path is not None and not path.exists():
         return None
@@ -566,7 +569,7 @@ def _lines(console: Console, commands: ChatCommands) -> Iterator[str]:
 
 
 def _edited_lines(commands: ChatCommands) -> Iterator[str]:
-    """Read lines from a terminal, with editing, history and completion of commands."""
+    """Yield lines that the user types on a terminal, with editing, history and completion of commands."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import InMemoryHistory

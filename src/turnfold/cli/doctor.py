@@ -177,7 +177,7 @@ def _sqlite() -> Iterator[CheckResult]:
 
 
 def _tokenizers() -> Iterator[CheckResult]:
-    """Load every vocabulary and count a sentence with it."""
+    """Yield a result for each vocabulary: whether it can be loaded and counts a sentence plausibly."""
     for name in sorted(ENCODINGS):
         try:
             tokens = Encoding(name).count(_SENTENCE)
@@ -245,7 +245,7 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
 
 
 def _folds(store: Store, scope: Scope) -> Iterator[CheckResult]:
-    """Report the most recently changed sessions in which folding fails, for example because a summarizer is down."""
+    """Yield a result about sessions changed last in which folding fails, for example because a summarizer is down."""
     newest = sorted(
         drive(store.conversations(scope, limit=_MOST_SESSIONS)), key=lambda info: -info.updated
     )
@@ -264,7 +264,7 @@ def _folds(store: Store, scope: Scope) -> Iterator[CheckResult]:
 
 
 def _pages(path: Path) -> Iterator[CheckResult]:
-    """Check the structure of a SQLite file, because reading the entries does not find damage in its other pages."""
+    """Yield a result about the structure of a SQLite file: reading the entries finds no damage in its other pages."""
     try:
         faults = drive(sqlite_faults(path))
     except StoreError as error:

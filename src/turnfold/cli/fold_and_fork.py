@@ -65,7 +65,10 @@ class ListedCheckpoints:
 
 
 def read_summary(given: str | None) -> str | None:
-    """Return the summary that an option names: its text, the content of a file (`@FILE`) or standard input (`-`)."""
+    """Return the summary that an option names: its text, the content of a file (`@FILE`) or standard input (`-`).
+
+    Returns None if the option was not given.
+    """
     if given is None or not given.startswith(("@", "-")) or (given[0] == "-" and given != "-"):
         return given
     if given == "-":

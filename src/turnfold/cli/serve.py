@@ -162,10 +162,7 @@ def _show_access(local: LocalAccess, address: str) -> None:
 
 
 def _mcp_beside(*, wanted: bool) -> Sequence[Callable[[ServiceState], ExtraRoutes]]:
-    """Return the function that makes the MCP routes.
-
-    Returns None if they are not wanted, so that `mcp` need not be installed.
-    """
+    """Return the functions that make the MCP routes; none if these are not wanted: `mcp` may not be installed."""
     if not wanted:
         return ()
     from turnfold.service import mcp_beside

@@ -164,10 +164,13 @@ def open_at(
     decrypt: bool = True,
     refuse: bool = True,
 ) -> Generator[Opened]:
-    """Open the store of a command; if `make` is True, the store is created if it does not exist.
+    """Context manager: opens the store of a command, and closes it at the end.
 
-    Without `decrypt`, encrypted conversations are read in their encrypted form even if there is a key. Without a key,
-    reading them raises `WrongKey`, unless `refuse` is False: then they are read in their encrypted form.
+    A store that does not exist is created if `make` is True; otherwise an error is raised.
+
+    Encrypted conversations are decrypted with the key that was configured. If there is none, reading them raises
+    `WrongKey`; with `refuse=False` they are read in their encrypted form. With `decrypt=False` they always are, even if
+    there is a key.
     """
     address = address_of(store)
     if not make:
@@ -192,7 +195,7 @@ def open_session(
     budget: int | None = None,
     calls: int = 60,
 ) -> Generator[OpenedSession]:
-    """Open the session with this id or prefix, with the token counter that counted its entries."""
+    """Context manager: opens the session with this id or prefix, with the token counter that counted its entries."""
     with open_at(store, tenant) as opened:
         conversation = find_session(opened, name)
         head = drive(opened.store.head(opened.scope, conversation))

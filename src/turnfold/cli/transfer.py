@@ -146,7 +146,10 @@ def _export_exactly(
 
 @contextmanager
 def output_file(output: Path | None) -> Generator[IO[str]]:
-    """Yield a text file that becomes `output`, readable by its owner only, once it is complete; stdout for None."""
+    """Context manager for a text file to write, which becomes `output` if the block succeeds; stdout for None.
+
+    Only its owner can read the file.
+    """
     if output is None:
         yield sys.stdout
         return
@@ -268,7 +271,7 @@ def import_path(
 
 @contextmanager
 def removing_new_store(address: str, *, keep: bool) -> Generator[None]:
-    """Remove the SQLite file that the command created, if it fails; without `keep`, also if it does not.
+    """Context manager: removes the SQLite file that its block created, if the block fails or `keep` is False.
 
     A file in which something was stored is never removed.
     """

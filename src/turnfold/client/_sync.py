@@ -179,7 +179,7 @@ class RemoteSession:
 
     @property
     def id(self) -> str:
-        """The id it was made with."""
+        """The id of the conversation."""
         return self._awaiting.id
 
     @property

@@ -69,7 +69,7 @@ class RemoteSnapshots:
         return drive(self._awaiting.diff(before, after, path=path, tokens=tokens))
 
     def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
-        """Find the turns whose snapshots are the first to contain the words, as content or summary; best first."""
+        """Find the turns whose new content or summary contains the words, best first."""
         return drive(self._awaiting.search(keyword, limit=limit))
 
     def recall(

@@ -663,7 +663,10 @@ class AsyncRemoteSession:
 
 
 def _provider(to: Provider | WireFormat | None) -> Provider | None:
-    """Return the name of a wire format; raises `InvalidOption` for a model client, which the service cannot call."""
+    """Return the provider's name for `to`, which may be that name or a module of `turnfold.wire`; None for None.
+
+    Raises `InvalidOption` for anything else, such as a model client, which the service cannot call.
+    """
     name: object = to if to is None or isinstance(to, str) else getattr(to, "PROVIDER", "")
     if name == "":
         raise InvalidOption(

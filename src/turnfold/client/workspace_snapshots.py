@@ -100,7 +100,7 @@ class AsyncRemoteSnapshots:
         )
 
     async def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
-        """Find the turns whose snapshots are the first to contain the words, as content or summary; best first."""
+        """Find the turns whose new content or summary contains the words, best first."""
         check_positive("limit", limit)
         body = SnapshotSearchBody(keyword=keyword, limit=limit)
         return (

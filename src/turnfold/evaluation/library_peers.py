@@ -132,7 +132,7 @@ def _result(work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 (whatever th
 
 
 class LangChainTrim(_LibraryPeer):
-    """`trim_messages` of langchain-core: the newest messages that fit, from a user message on."""
+    """Peer that runs `trim_messages` of langchain-core: keeps the newest messages that fit, beginning with a user's."""
 
     name = "langchain-trim"
     module, package, extra = "langchain_core.messages", "langchain-core", "langchain"
@@ -170,7 +170,7 @@ class LangChainTrim(_LibraryPeer):
 
 
 class LangChainSummary(LangChainTrim):
-    """LangChain's `SummarizationMiddleware`, with turnfold's extractive summariser in place of its model."""
+    """Peer that runs LangChain's `SummarizationMiddleware`; turnfold's extractive summariser replaces its model."""
 
     name = "langchain-summary"
     package = "langchain"
@@ -220,7 +220,10 @@ class LangChainSummary(LangChainTrim):
 
 
 class LlamaIndexBuffer(_LibraryPeer):
-    """LlamaIndex's `ChatMemoryBuffer` after the system message, with a margin for the framing it does not count."""
+    """Peer that runs LlamaIndex's `ChatMemoryBuffer`; the system messages are put before what the buffer keeps.
+
+    The buffer gets less than the budget, because it counts no framing of messages.
+    """
 
     name = "llama-index"
     module, package, extra = "llama_index.core.memory", "llama-index-core", "llama-index"
@@ -263,7 +266,7 @@ class LlamaIndexBuffer(_LibraryPeer):
 
 
 class AgentFrameworkTruncation(_LibraryPeer):
-    """Microsoft Agent Framework's `TruncationStrategy`, which cuts to half of the budget."""
+    """Peer that runs Microsoft Agent Framework's `TruncationStrategy`: above the budget, it cuts to half of it."""
 
     name = "agent-framework"
     module, package = "agent_framework", "agent-framework-core"
@@ -308,7 +311,10 @@ class AgentFrameworkTruncation(_LibraryPeer):
 
 
 class HarnessSlidingWindow(_LibraryPeer):
-    """`SlidingWindowCompaction` of pydantic-ai-harness, which cuts to half of the budget, as in an agent's run."""
+    """Peer that runs `SlidingWindowCompaction` of pydantic-ai-harness as an agent's run does.
+
+    Above the budget, it cuts to half of it.
+    """
 
     name = "pydantic-ai-harness"
     module, package = "pydantic_ai_harness.compaction", "pydantic-ai-harness"
@@ -378,7 +384,7 @@ class HarnessSlidingWindow(_LibraryPeer):
 
 
 class CompactionGuard(_LibraryPeer):
-    """compaction-guard around a compactor that drops the oldest messages down to half of the budget.
+    """Peer that runs compaction-guard, around a compactor that drops the oldest messages down to half of the budget.
 
     The library keeps only texts that are registered with it: here, the rules that turnfold finds.
     """

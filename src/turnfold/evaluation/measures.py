@@ -1,8 +1,8 @@
-"""Measures of contexts, as pure functions: evidence, recall, rules, atoms, kept prefix, usable calls, price.
+"""Measures of contexts, as pure functions: evidence, recall, rules, hard facts, kept prefix, usable calls, price.
 
-An atom is a hard fact found by `turnfold.fold`: a number, an amount, a date or time, a name, path, address, version or
-identifier. A rule or a piece of evidence counts only if the context contains it word for word; an atom may be written
-in another way ("4,200" and 4200).
+A hard fact, called an *atom* in names and in the results, is one that `turnfold.fold` finds: a number, an amount, a
+date or time, a name, path, address, version or identifier. A rule or a piece of evidence counts only if the context
+contains it word for word; a hard fact may be written in another way ("4,200" and 4200).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def rules_in(sent: Sequence[Message], rules: Iterable[str]) -> int:
 def stale_rules_in(sent: Sequence[Message], replaced: Iterable[tuple[str, Sequence[str]]]) -> int:
     """Return how many replaced rules the sent messages contain without the words that replaced them.
 
-    `replaced` are pairs of the old rule, and the texts of which one is enough to tell that it no longer holds.
+    `replaced` are pairs of an old rule and texts; if the messages have one of these texts, the rule is not stale.
     """
     text = normal_space(context_text(sent))
     return sum(
@@ -124,7 +124,7 @@ def stale_rules_in(sent: Sequence[Message], replaced: Iterable[tuple[str, Sequen
 
 
 class AtomIndex:
-    """The hard facts (atoms: names, numbers, dates) of a conversation, each with the first message that states it.
+    """The hard facts (names, numbers, dates) of a conversation, each with the first message that states it.
 
     System messages are not read.
     """
@@ -138,11 +138,11 @@ class AtomIndex:
             for graded in source_facts(passages_of([message]), reading=self._reading).graded
             if graded[0].kind not in _NOT_ATOMS
         ]
-        # Read backwards, so that of equal atoms the first stays.
+        # Read backwards, so that of equal facts the first stays.
         self._first = {(each[0].kind, each[0].key): (seq, each) for seq, each in reversed(said)}
 
     def kept(self, sent: Sequence[Message], seq: int) -> tuple[int, int]:
-        """Return how many of the hard facts (atoms) in the first `seq` messages are in `sent`, and their number."""
+        """Return how many of the hard facts in the first `seq` messages are in `sent`, and how many there are."""
         known = tuple(graded for first, graded in self._first.values() if first <= seq)
         text = context_text(sent)
         lost = check_fidelity(SourceFacts(known), text, reading=self._reading).missing

@@ -102,7 +102,7 @@ class EvalConversation:
         )
 
     def replaced_at(self, seq: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return the `rules` that ended in the first `seq` messages, each with the texts that tell so."""
+        """Return the `rules` that ended in the first `seq` messages, each with the texts that ended it."""
         rules = self.rules or ()
         return tuple(
             (
@@ -250,7 +250,7 @@ OnCall = Callable[[], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldPoint:
-    """Rules and atoms (hard facts) of a conversation that one call still sends after some folds (compactions).
+    """Numbers of rules and hard facts ("atoms") that one call still sends after some folds (compactions).
 
     Measured only at calls whose log does not fit the budget, at the same calls for every peer.
     """
@@ -265,7 +265,7 @@ class FoldPoint:
     replaced: int
     """Rules that the user replaced or took back before this call."""
     stale_rules: int
-    """Of those, the ones that the call sends word for word, and not what replaced them."""
+    """Replaced rules that the call sends word for word, without what replaced them."""
     atoms: int
     atoms_kept: int
 
@@ -343,7 +343,7 @@ class _RulesAt(NamedTuple):
 
 
 class _Reference:
-    """The user's rules at each call and the atoms (hard facts) of a conversation, which contexts should keep."""
+    """The user's rules at each call and the hard facts ("atoms") of a conversation, which contexts should keep."""
 
     def __init__(self, conversation: EvalConversation, counter: TokenCounter) -> None:
         self.conversation, self.counter = conversation, counter

@@ -61,11 +61,11 @@ class Findings:
         return drive(self._awaiting.note(call, result, score=score, seq=seq, asked=asked))
 
     def get(self, tool: str, arguments: str | Mapping[str, object] | None = None) -> Finding | None:
-        """Return the stored result of a call with these arguments, if it is still valid."""
+        """Return the stored result of a call with these arguments; None if there is none that is still valid."""
         return drive(self._awaiting.get(tool, arguments))
 
     def serve(self, call: object) -> Finding | None:
-        """Return the stored result to answer a call with: its rule must have `serve`, and the result must be valid.
+        """Return a stored result to use instead of calling the tool; None unless its rule has `serve` and it is valid.
 
         `turnfold.findings.served_text` renders it as a tool result that says it comes from memory.
         """

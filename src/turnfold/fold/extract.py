@@ -107,7 +107,7 @@ _LEAST_RULE, _LEAST_CHINESE_RULE = 0.1, 0.8
 """Least factor for a sentence with the cue word of a rule that does not read like a rule, in English and in Chinese,
 whose cue words are rarely idioms."""
 _FEW_TERMS, _EMPTY = 4, 0.05
-"""A sentence of at most this many terms, with nothing but the cue word of a rule that is none, gets this factor."""
+"""A sentence with the cue word of a rule that states no rule gets this factor if it has at most so many terms."""
 _INSIDE_A_SENTENCE = tuple(":：,，;；、.。!！?？…")
 """A sentence that begins with one of these has a line of its own: after another it would read as its end."""
 _PROPER_NAME = 0.8
@@ -140,7 +140,7 @@ _LEAST_STRESS = 0.12
 _MOST_ALIKE = 3
 """Most questions in a summary that differ only in their numbers and ids ("where is order 17?")."""
 _CHANGED = 0.5
-"""Factor for a sentence of which a later one changed a part."""
+"""Factor for a sentence that a later one changed in part."""
 _IDLE = 0.05
 """Factor for a row of tool output that nobody took up, and for a fragment that the answer repeats."""
 _TASK, _TASK_SENTENCES = 1.6, 8

@@ -263,7 +263,7 @@ _TRAILING = ".,;:!?)]}'\"*"
 _CERTAIN = late_pattern(
     r"\s*(?:agree|sure|certain|behind|with\s+you|right\b|true\b|同意|确定|肯定|赞成)", re.IGNORECASE
 )
-"""Matches what follows a 100% that is no quantity."""
+"""Matches what follows a 100% that is no quantity: "100% sure"."""
 _LONGEST_CODE = 80
 _LONGEST_DOTTED_NAME = 120
 _PARTS_OF_A_ROOTED_PATH = 2

@@ -96,6 +96,7 @@ def fill_prompt(template: str, history: str) -> str:
     """Return a summary prompt: the template with the conversation in place of `{{ history }}`.
 
     A template with statements, comments or filters (`{% if %}`, `{# #}`, `{{ history | trim }}`) is rendered by Jinja2.
+    Raises `InvalidOption` for a template without a place for the conversation.
     """
     if _JINJA.search(template):
         return _jinja_template(template)(history)
@@ -241,7 +242,7 @@ def _prefix_request(template: str, language: str, *, limit: int, kept: int) -> s
 def split_to_fit(
     passages: Sequence[Passage], limit: int, count: Callable[[str], int]
 ) -> Iterator[list[Passage]]:
-    """Split messages to summarise into groups of at most `limit` tokens, in order.
+    """Yield the messages to summarise in groups of at most `limit` tokens, in order.
 
     A longer message is split over groups.
 

@@ -1,7 +1,8 @@
-"""Merges tool calls that repeat, so that a summary tells them on one line.
+"""Merges repeated tool calls, so that a summary needs one line for them.
 
-Identical calls are told with their number and last result; the calls of one tool on files with the files: which of them
-were read, written and changed is what an agent needs of a long tool loop, more than what it wrote into them.
+Identical calls become one line with their number and the last result. The calls of one tool on several files become one
+line with the names of the files: after a long tool loop, an agent needs to know which files were read, written and
+changed, more than what it wrote into them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _OTHERS = {"en": "and {more} more", "zh": "另有 {more} 个"}
 _FILE_LINE = late_pattern(r"(?P<command>[^\W\d]\w{0,63})(?: \[(?P<root>[^\]]*)\])? (?P<files>.+)\Z")
 _MORE = late_pattern(r"(?:and|另有) (\d{1,9}) (?:more|个)\Z")
 _LEAST_ROOT = 12
-"""Least characters of a folder that is worth being told once for all files."""
+"""Least characters of a folder that is written once for all files of a line instead of with each of them."""
 
 
 def is_counted_call(speaker: str) -> bool:
@@ -61,9 +62,10 @@ def only_reads(speaker: str) -> bool:
 def merge_repeated_calls(
     passages: Sequence[Passage], previous: str, *, chinese: bool
 ) -> tuple[list[Passage], str]:
-    """Return the passages and the previous summary with one call, `assistant calls look ×80`, for identical ones.
+    """Return the passages and the previous summary with identical calls as one: `assistant calls look ×80`.
 
-    Of their results only the last stays. Calls that the previous summary has a line for are counted on, without it.
+    Of their results only the last stays. If the previous summary has a line for the same call, that line is removed and
+    its number is added to the new one.
     """
     places: dict[tuple[str, str], list[int]] = {}
     for at, passage in enumerate(passages):
@@ -93,7 +95,7 @@ def merge_repeated_calls(
 
 
 def _told_calls(lines: Sequence[str]) -> dict[tuple[str, str], list[tuple[int, int]]]:
-    """Return {speaker and arguments: index and number of calls} of the lines of a summary that tell of tool calls."""
+    """Return {(speaker, arguments): [(line, number of calls)]} of the lines of a summary that are tool calls."""
     told: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for at, line in enumerate(lines):
         prefix = starts_with_label(line)
@@ -128,13 +130,13 @@ class _FileCalls:
     command: str
     counts: dict[str, int] = field(default_factory=dict[str, int])
     told: int = 0
-    """Number of calls that the previous summary tells of."""
+    """Number of calls in the previous summary."""
     unnamed: int = 0
     """Number of further files that the previous summary had no room for."""
     at: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Indexes of the calls among the passages, each with the number of identical calls it stands for."""
     lines: list[int] = field(default_factory=list[int])
-    """Indexes of the lines of the previous summary that told of such calls."""
+    """Indexes of the lines of the previous summary that are such calls."""
 
     def add(self, file: str, times: int = 1) -> None:
         self.counts[file] = self.counts.pop(file, 0) + times
@@ -237,7 +239,7 @@ def _file_with_count(file: str, root: str, group: _FileCalls) -> str:
 
 
 def _common_folder(files: Sequence[str]) -> str:
-    """Return the folder that all files are in if its name is long, else ""."""
+    """Return the folder that all files are in if its path has at least `_LEAST_ROOT` characters, else ""."""
     folders = [file.split("/")[:-1] for file in files]
     shared: list[str] = []
     for names in zip(*folders, strict=False):

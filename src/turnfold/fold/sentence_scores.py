@@ -65,7 +65,7 @@ class SummaryPiece(NamedTuple):
     role: str
     """`user`, `assistant`, `tool`, `call`, or another speaker."""
     words: int
-    """Its words beside facts; see `own_words`."""
+    """Number of words of the sentence beside facts; see `own_words`."""
 
 
 class SentenceNeed(NamedTuple):
@@ -127,7 +127,7 @@ def short_answers(pieces: Sequence[SummaryPiece]) -> dict[int, SentenceNeed]:
 
 
 def unnamed(pieces: Sequence[SummaryPiece]) -> dict[int, int | None]:
-    """Return {index: index of the sentence with the name} of the facts about "him" or "it"; None if there is none.
+    """Return {index of a fact about "him" or "it": index of the sentence with the name, or None if none has it}.
 
     The name is looked for in the same exchange: the same message and the one before it. A Chinese fact without a
     subject (片长才95分钟) is in the result only if there is a name.
@@ -208,7 +208,10 @@ def _without_unit(fact: str) -> str:
 
 
 def idle_rows(pieces: Sequence[SummaryPiece]) -> set[int]:
-    """Return the rows of logs and tables, and the bare numbers, of tool output that nobody took up."""
+    """Return the indexes of lines of tool output that a summary can leave out.
+
+    These are rows of logs and tables and bare numbers that nobody took up, and short lines that somebody repeated.
+    """
     spoken: set[str] = set()
     outputs: dict[int, list[int]] = {}
     for at, piece in enumerate(pieces):

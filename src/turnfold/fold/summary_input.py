@@ -386,7 +386,7 @@ def _called_file(written: str) -> tuple[str, str]:
 
 
 def file_of_line(words: str) -> tuple[str, str]:
-    """Return the file and the command of a tool call that a summary tells as `path=src/app.py, content=…`."""
+    """Return the file and the command of a tool call from its line in a summary: `path=src/app.py, content=…`."""
     pairs: dict[str, object] = {}
     for pair in words.split(", "):
         name, equals, value = pair.partition("=")

@@ -4,7 +4,7 @@ A later sentence changes an earlier one if it says so ("moved to", "now", "inste
 the same kind (a date, an amount, a quantity of the same unit, a phone number), and is about the same thing: most of its
 other words, weighed by how rare they are, stand in the earlier sentence too. A setting (`RETRIES = 7`, `p99=188ms`)
 needs no such word. Two sentences that name different things (HAR-412 and HAR-431, table 5 and table 6) never change
-each other: showing both in order is better than to lose one.
+each other: showing both in order is better than losing one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHANGED_MARKS = {"en": "(changed later) ", "zh": "（后有变更）"}
 _SAME_SUBJECT = 0.5
 """Least share of a change's words, by weight, that the changed sentence must have."""
 _SAME_SUBJECT_CONFIRMED = 0.75
-"""The same where only the message before or after it says that it is a change."""
+"""Least share of a change's words that the changed sentence must have, if only a message beside says it is a change."""
 _SAME_RULE, _SAME_CHINESE_RULE = 0.7, 0.55
 """Least share of a sentence's words that a rule must have for the sentence to restate it. In Chinese, a word in between
 breaks two pairs of characters."""
@@ -92,7 +92,7 @@ class SentenceChange(NamedTuple):
     by: int
     """Index of the later sentence."""
     whole: bool
-    """True if the later sentence leaves nothing of it to tell, so that it can be left out."""
+    """True if nothing of the sentence holds any more, so that a summary can leave it out."""
 
 
 class _Read(NamedTuple):
@@ -105,7 +105,7 @@ class _Read(NamedTuple):
     things: frozenset[str]
     """The things that it names: ids, paths, "table 5"."""
     terms: frozenset[str]
-    """Its other words."""
+    """The content words of the statement, without its values and things."""
     changes: bool
     """True if it says that something changes."""
     rejects: bool
@@ -176,7 +176,10 @@ def find_changes(statements: Sequence[ToldSentence]) -> dict[int, SentenceChange
 
 
 def _older_results(statements: Sequence[ToldSentence]) -> Iterator[tuple[int, SentenceChange]]:
-    """Yield the results of tools ("2 failed, 212 passed") that a later output repeats with other numbers."""
+    """Yield (index, change) of each outcome of a tool, such as "2 failed, 212 passed", that a later message updates.
+
+    A later outcome updates an earlier one if both have the same words; the numbers in them may differ.
+    """
     newest: dict[str, int] = {}
     for at in reversed(range(len(statements))):
         said = statements[at]

@@ -66,7 +66,10 @@ class Value:
 
 @contextmanager
 def open_text(path: Path) -> Generator[IO[str]]:
-    """Open a plain, gzip or zip file as UTF-8 text; raise `InvalidExport` if it cannot be read."""
+    """Context manager: opens a plain, gzip or zip file as UTF-8 text.
+
+    Raises `NotFound` if there is no such file, `InvalidExport` if it cannot be read.
+    """
     try:
         with path.open("rb") as file:
             start = file.read(2)

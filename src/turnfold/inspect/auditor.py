@@ -249,7 +249,11 @@ def _check_summary(stored: _StoredState, context: Context) -> Iterator[AuditFaul
 
 
 def _check_accounting(stored: _StoredState, context: Context) -> Iterator[AuditFault]:
-    """Yield a fault for each entry that is not exactly one of these: sent, folded, listed as dropped."""
+    """Yield a fault for each entry that is not exactly one of these: sent, folded, listed as dropped.
+
+    Also for an entry that is listed as folded but covered by no summary, that is covered but not listed, or that is
+    listed as dropped without a reason. An empty message only has to be listed, because no provider accepts it.
+    """
     sent = {seq for seq in context.positions if seq >= 0}
     listed = _with_outcome(context, Outcome.DROPPED)
     folded = _with_outcome(context, Outcome.FOLDED)

@@ -145,7 +145,7 @@ class LeftOut:
     rules: int = 0
     """Number of rules that were left out."""
     named: tuple[LeftOutRule, ...] = ()
-    """Those of them that the ledger still has; at most 20."""
+    """The left out rules that the ledger still has; at most 20."""
 
     @property
     def entries(self) -> int:
@@ -190,8 +190,8 @@ def _ranges(context: Context) -> list[_Range]:
 def fidelity_of_all(checkpoint: Checkpoint, entries: Iterable[Entry]) -> float:
     """Return the share of the facts of `entries` that a checkpoint's summary states, 0 to 1.
 
-    Its own `fidelity` compares it only with what its fold read: the entries that are new in it, and the summary before
-    it. With every fold some facts are lost, so of all entries it covers the share is smaller.
+    The checkpoint's own `fidelity` compares the summary only with what the fold read: the new entries and the summary
+    before. Every fold loses some facts, so the share for all entries that the checkpoint covers is smaller.
     """
     spoken = [entry.message for entry in entries if entry.message.role != "system"]
     return check_fidelity(passages_of(spoken), checkpoint.text).score

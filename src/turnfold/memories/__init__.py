@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     )
     from turnfold.memories.short_memory._sync import ShortMemory
     from turnfold.memories.short_memory.ai_message_rows import AIMessage, ImportedMessages
+    from turnfold.memories.short_memory.changed_fields import as_read
     from turnfold.memories.short_memory.memory import AsyncShortMemory
-    from turnfold.memories.short_memory.session_changes import as_read
     from turnfold.memories.short_memory.values import (
         MEMORY_MODE_FULL_HISTORY,
         MEMORY_MODE_SUMMARY_N,
@@ -109,8 +109,8 @@ _HOMES = {
     "turnfold.memories.message_memory": "MessageMemory MessageMemoryConfig TruncateStrategy",
     "turnfold.memories.short_memory._sync": "ShortMemory",
     "turnfold.memories.short_memory.memory": "AsyncShortMemory",
-    "turnfold.memories.short_memory.session_changes": "as_read",
     "turnfold.memories.short_memory.ai_message_rows": "AIMessage ImportedMessages",
+    "turnfold.memories.short_memory.changed_fields": "as_read",
     "turnfold.memories.short_memory.values": "AgentRequest AsRead FlowContext GlobalState MEMORY_MODE_FULL_HISTORY "
     "MEMORY_MODE_SUMMARY_N "
     "MemoryContext MemoryQueryRequest MemoryWriteRequest MemoryWriteResult MessageContext MetaInfo PendingAction "

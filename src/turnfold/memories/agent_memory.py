@@ -58,7 +58,7 @@ _PAGE_NUMBERS = ("start_page", "end_page", "page_num", "page")
 
 @dataclass
 class ContentChunk:
-    """内容片段: a piece of content with its source and relevance."""
+    """A piece of content with its source and relevance (内容片段)."""
 
     content: str
     source: str
@@ -71,11 +71,11 @@ class ContentChunk:
 
 
 def check_chunk(chunk: ContentChunk, *, path: str = "chunk") -> ContentChunk:
-    """Return a copy of a valid chunk; raises `InvalidRecord` for an empty text or a score that is not from 0 to 1."""
+    """Return a copy of a valid chunk; raises `InvalidRecord` for a blank text or a score that is not from 0 to 1."""
     for name in ("content", "source", "chunk_type"):
         text = check_text(getattr(chunk, name), path=f"{path}.{name}")
         if not text.strip():
-            raise InvalidRecord(f"{name} is empty; give a text", path=f"{path}.{name}")
+            raise InvalidRecord(f"{name} is empty or blank; give a text", path=f"{path}.{name}")
     score = check_score(chunk.relevance_score, path=f"{path}.relevance_score")
     return replace(chunk, relevance_score=score, metadata=dict(chunk.metadata))
 
@@ -108,7 +108,7 @@ def _chunk_of(result: object, path: str) -> ContentChunk:
     given = fields.pop("metadata", None)
     if given is not None and not isinstance(given, Mapping):
         raise InvalidRecord(
-            f"the metadata of a search result must be an object, got {type(given).__name__}",
+            f"the metadata of a search result must be a dictionary, got {type(given).__name__}",
             path=f"{path}.metadata",
         )
     metadata = dict(cast("Mapping[str, object]", given or {}))
@@ -182,14 +182,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMemoryConfig:
-    """记忆系统配置: the settings of an `AgentMemory`, under their documented names."""
+    """The settings of an `AgentMemory`, under their documented names (记忆系统配置)."""
 
     memory_enabled: bool = True
-    """是否启用 Agent 记忆系统: False for a memory that keeps nothing."""
+    """False for a memory that keeps nothing (是否启用 Agent 记忆系统)."""
     memory_max_chunks: int = 10
-    """最大记忆内容片段数: most chunks that are kept."""
+    """Most chunks that are kept (最大记忆内容片段数)."""
     memory_min_relevance: float = 0.5
-    """最小相关性阈值: chunks with a lower relevance score are not kept."""
+    """Chunks with a lower relevance score are not kept (最小相关性阈值)."""
 
     def __post_init__(self) -> None:
         _check_limits(self.memory_max_chunks, self.memory_min_relevance)
@@ -197,24 +197,24 @@ class AgentMemoryConfig:
 
 @dataclass(init=False)
 class AgentMemory:
-    """Agent 记忆状态: tables of contents and relevant content of one agent session.
+    """Tables of contents and relevant content of one agent session (Agent 记忆状态).
 
     `language` (`"zh"` or `"en"`) is the language of the rendered texts; `context_tokens` limits each text, counted by
     `counter`. With `enabled=False` it keeps nothing and renders empty texts.
     """
 
     toc_cache: dict[str, dict[str, object]]
-    """目录缓存: regulation id -> its cached table of contents."""
+    """Regulation id -> its cached table of contents (目录缓存)."""
     known_chapters: list[str]
-    """已知章节范围: the chapters of the cached tables of contents."""
+    """The chapters of the cached tables of contents (已知章节范围)."""
     relevant_chunks: list[ContentChunk]
-    """相关内容: the kept chunks, most relevant first."""
+    """The kept chunks, most relevant first (相关内容)."""
     current_query: str
-    """当前查询上下文: the question being answered; set by the caller."""
+    """The question being answered; set by the caller (当前查询上下文)."""
     max_chunks: int
-    """最大记忆容量: most chunks that are kept."""
+    """Most chunks that are kept (最大记忆容量)."""
     min_relevance: float
-    """最小相关性阈值: chunks with a lower relevance score are not kept."""
+    """Chunks with a lower relevance score are not kept (最小相关性阈值)."""
 
     def __init__(  # noqa: PLR0917 (documented fields, each allowed by position)
         self,
@@ -252,9 +252,11 @@ class AgentMemory:
         )
 
     def cache_toc(self, reg_id: str, toc: Mapping[str, object]) -> None:
-        """缓存目录: cache the table of contents of a regulation (a JSON object); replaces an earlier one."""
+        """Cache the table of contents of a regulation, a JSON object; it replaces an earlier one (缓存目录)."""
         if not check_text(reg_id, path="reg_id").strip():
-            raise InvalidRecord("reg_id is empty; give the id of the regulation", path="reg_id")
+            raise InvalidRecord(
+                "reg_id is empty or blank; give the id of the regulation", path="reg_id"
+            )
         copied = thaw_object(freeze_object(toc, path="toc"))
         if not self.enabled:
             return
@@ -265,16 +267,16 @@ class AgentMemory:
         _log.debug(f"[Memory] 缓存目录: {reg_id}")
 
     def get_cached_toc(self, reg_id: str) -> dict[str, object] | None:
-        """获取缓存的目录: return a copy of a regulation's cached table of contents; None if there is none."""
+        """Return a copy of a regulation's cached table of contents; None if there is none (获取缓存的目录)."""
         found = self.toc_cache.get(reg_id)
         return None if found is None else thaw_object(freeze_object(found, path="toc"))
 
     def has_cached_toc(self, reg_id: str) -> bool:
-        """检查目录是否已缓存: return True if the table of contents of the regulation is cached."""
+        """Return True if the table of contents of the regulation is cached (检查目录是否已缓存)."""
         return reg_id in self.toc_cache
 
     def add_chunk(self, chunk: ContentChunk) -> None:
-        """添加内容片段: add a chunk; the least relevant beyond `max_chunks` are dropped.
+        """Add a chunk; the least relevant chunks beyond `max_chunks` are dropped (添加内容片段).
 
         The same content of a source is kept once, with the better score; of a page only the newest version is kept.
         Chunks below `min_relevance` are not kept. An invalid chunk raises `InvalidRecord`, and nothing changes.
@@ -282,7 +284,7 @@ class AgentMemory:
         self._add([check_chunk(chunk)])
 
     def add_search_results(self, results: object) -> None:
-        """从搜索结果中提取并添加高相关性内容: add the chunks of `results`, the list that a search returned.
+        """Add the chunks of `results`, the list that a search returned (从搜索结果中提取并添加高相关性内容).
 
         If a result cannot be read (no text, no source, no score from 0 to 1), `InvalidRecord` names its index and
         nothing is added.
@@ -293,13 +295,13 @@ class AgentMemory:
             _log.debug(f"[Memory] 添加搜索结果: {len(found)} 条")
 
     def add_page_content(self, content: str, source: str, relevance: float = 0.8) -> None:
-        """添加页面内容摘要: add the content of a page; a long page is cut at a sentence or row when it is rendered."""
+        """Add the content of a page; a long page is cut at a sentence or row when it is rendered (添加页面内容摘要)."""
         self.add_chunk(ContentChunk(content, source, relevance, "page_content"))
         if self.enabled:
             _log.debug(f"[Memory] 添加页面内容: {source}")
 
     def get_memory_context(self, *, tokens: int | None = None, fenced: bool = False) -> str:
-        """生成记忆上下文: render the relevant content, best first, in at most `tokens`; empty if there is none.
+        """Render the relevant content, best first, in at most `tokens`; "" if there is none (生成记忆上下文).
 
         With `fenced` the text is put between marks (a fence) that it cannot close, because content of documents and
         tools may contain instructions.
@@ -308,7 +310,7 @@ class AgentMemory:
         return self._text(items, tokens, fenced=fenced)
 
     def get_toc_cache_hint(self) -> str:
-        """生成目录缓存提示: list the cached tables of contents; begins with a blank line, to be added to a prompt.
+        """List the cached tables of contents as a text to add to a prompt, after a blank line (生成目录缓存提示).
 
         It tells the model not to fetch them again, so send it only together with the tables (`get_toc_context()`).
         """
@@ -404,12 +406,12 @@ class AgentMemory:
         return result
 
     def clear_query_context(self) -> None:
-        """清除当前查询上下文（保留目录缓存）: remove chunks and question; cached tables of contents stay."""
+        """Remove chunks and question; cached tables of contents stay (清除当前查询上下文，保留目录缓存)."""
         self.relevant_chunks.clear()
         self.current_query = ""
 
     def reset(self) -> None:
-        """完全重置记忆: remove everything, cached tables of contents included."""
+        """Remove everything, also the cached tables of contents (完全重置记忆)."""
         self.clear_query_context()
         self.toc_cache.clear()
         self.known_chapters.clear()

@@ -359,7 +359,10 @@ class MessageMemory:
         self._try_save()
 
     def _mark(self) -> tuple[object, ...]:
-        """Return a value that changes if messages were released or summarised, so that the state must be saved."""
+        """Return the part of the state that is saved; if it is no longer equal to `_saved`, it must be saved again.
+
+        It changes when messages are removed or summarised, or when the limits change.
+        """
         anchor = self._log.anchor
         return self._log.transcript, anchor.summary, anchor.covered, self._limits
 

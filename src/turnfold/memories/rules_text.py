@@ -45,7 +45,10 @@ class RulesTexts:
 async def rules_text(
     session: AsyncSession, *, upto: int, window: int, count: Callable[[str], int]
 ) -> str:
-    """Return the user's rules that still apply after entry `upto` as text, marked as data, for a window of tokens."""
+    """Return the user's rules from entries up to `upto` that still apply, as text that is marked as data.
+
+    Its limit is a share of the `window` of tokens; `count` counts them. Returns "" if there are no rules.
+    """
     rules = [rule for rule in await session.rules() if rule.seq <= upto]
     limit = max(window // _SHARE, min(_LEAST_TOKENS, window // _SMALL))
     if not rules or limit < 1:

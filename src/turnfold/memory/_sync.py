@@ -98,7 +98,7 @@ class Session:
 
     @property
     def id(self) -> str:
-        """The id it was made with."""
+        """The id of the conversation."""
         return self._awaiting.id
 
     @property
@@ -153,9 +153,9 @@ class Session:
 
     @property
     def last_call(self) -> str:
-        """Name of the last call that this task made through this session object, else of the object's last call.
+        """Name of the last call that this task or thread made through this session object.
 
-        It is empty before the first.
+        If it made none, the last call of the session object; empty if that made none either.
         """
         return self._awaiting.last_call
 

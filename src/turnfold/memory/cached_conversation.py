@@ -201,7 +201,7 @@ class ConversationCache:
     def covered(self) -> int:
         """Last log position that a window need not show, because it is folded, cleared or in the temporary extract.
 
-        It is 0 if there is none.
+        0 if no position is.
         """
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
@@ -317,7 +317,7 @@ class ConversationCache:
     def wrote(self, written: Written | None) -> None:
         """Update the cached state after a document was written under the session's lock.
 
-        None marks the state as out of date.
+        If `written` is None, or others wrote meanwhile, the state is marked as out of date.
         """
         known = written is not None and written.before == self._state
         self._state = written.after if written is not None and known else _UNKNOWN

@@ -71,10 +71,11 @@ because other processes may write all the time."""
 _MAX_FOLDS = 6
 """Most folds for one context; after each of them the context is built again."""
 _RECENT_ENTRIES = 48
-"""Number of newest entries before the window that fill recall room without matches, if the window is smaller than
-it."""
+"""If the room for recalled passages is larger than the window, room that no match fills is filled with the newest
+entries before the window, at most this many."""
 _SMALL_BUDGET = 2_000
-"""A running tool loop needs this much for itself: of a larger budget, passages for its steps take a part."""
+"""Tokens that a running tool loop needs for itself; recalled passages may take a quarter of what the budget has beyond
+them."""
 _NATIVE_SHARE = 0.9
 """The provider is asked to compact at this share of the tokens at which turnfold would fold, so that it acts first."""
 _MIN_SUMMARY = 32
@@ -197,9 +198,9 @@ class ContextBuilder:
         return context
 
     def _warn_of_short_system(self, context: Context) -> None:
-        """Log a warning if the context shows a shortened system prompt.
+        """Log a warning if the context shows the system messages shortened.
 
-        It is logged once for each system prompt of this session object.
+        The warning is not logged again until the session gets other system messages.
         """
         system = tuple(entry.seq for entry in self.cache.system)
         shown = context.section(Section.SYSTEM)
@@ -301,7 +302,10 @@ class ContextBuilder:
         return summary if self._summary_cost[1] <= budget.share("summary") else ""
 
     def _is_summary_cut(self, context: Context, prompt: PromptParts) -> bool:
-        """Return True if a context shows its summary shortened, which the rules did not expect."""
+        """Return True if a context shows its summary shortened although the rules were chosen for the whole summary.
+
+        The summary is noted, so that the rules for the next contexts are chosen without it.
+        """
         shown = "\n".join(message.text for message in context.section(Section.SUMMARY))
         summary = prompt.summary
         if not summary or summary == self._cut_summary or summary_message(summary).text == shown:
@@ -441,8 +445,8 @@ class ContextBuilder:
     ) -> bool:
         """Fold, if a fold is due, before this context is sent; return True if the context must be built again.
 
-        The summarizer is called first, once per context (`ask`). If its fold is slow, failed, in progress elsewhere or
-        too long for one step, an extract of the messages that left the window is shown.
+        With `ask` (once per context) the summarizer is called. Without it, an extract is made of messages that left the
+        window and that no summary covers, because the fold is slow, failed, runs elsewhere or needs further steps.
         """
         cache, policy, budget = self.cache, self.config.policy, request.budget
         if policy.mode is FoldMode.MANUAL:
@@ -499,8 +503,8 @@ class ContextBuilder:
     ) -> bool:
         """Return True if a fold is due: the context reached the threshold, or entries before the window are not folded.
 
-        During a turn's tool loop an inline fold waits until the window moves or the tail gives way to the running turn,
-        because the beginning of the prompt, and with it the provider's cache, changes then anyway.
+        During a turn's tool loop an inline fold waits until the window or the tail changes for another reason: then the
+        provider's prompt cache is lost anyway.
         """
         policy = self.config.policy
         owed = window.anchor - 1 > prompt.folded
@@ -518,9 +522,9 @@ class ContextBuilder:
     def _awaits_provider(
         self, request: ContextRequest, window: LiveWindow, context: Context, prompt: PromptParts
     ) -> bool:
-        """Return True if no fold is needed: the provider will compact, and all it compacted so far is folded.
+        """Return True if no fold is needed, because the provider will compact and all it compacted so far is folded.
 
-        The provider counts tokens in its own way; if it has not compacted when the window is full, the window is cut.
+        The provider counts tokens in its own way: if the window is full before it compacts, the window is cut.
         """
         if compacted := self._compacted(window):
             return compacted <= prompt.covered + 1
@@ -552,7 +556,7 @@ class ContextBuilder:
     def _recall_query(self, request: ContextRequest, window: LiveWindow) -> str:
         """Return the words to search for before the window: the query, or the user message of the newest turn.
 
-        If steps of the turn left the window, its newest steps tell what the running task needs of them.
+        If steps of the turn left the window, the texts of its newest steps are added, to find what they need.
         """
         if request.query or request.recall is RecallMode.OFF:
             return request.query

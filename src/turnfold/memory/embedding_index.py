@@ -82,7 +82,7 @@ class NearEntry(NamedTuple):
 
     seq: int
     closeness: float
-    """0 for the mean of all entries, 1 for the nearest that chance would give among so many; more if it stands out."""
+    """0 for an average entry; 1 for the nearest entry to expect by chance; above 1 for one that stands out."""
     part: int
     """Index of the part of its text that is nearest; see `parts_of`."""
 
@@ -149,7 +149,7 @@ class Meanings:
         return MeaningStatus(self.embedder.name, indexed, head.seq)
 
     async def build(self, on_progress: Callable[[int, int], None] | None = None) -> MeaningStatus:
-        """Compute and store missing vectors; calls `on_progress(entries done, all entries)` after each block of 64."""
+        """Compute and store missing vectors; calls `on_progress(entries done, entries in all)` after each block."""
         status = await self.status()
         whole = status.entries // BLOCK * BLOCK
         for first in range(status.indexed + 1, whole + 1, BLOCK):

@@ -134,7 +134,7 @@ class ErasureCheck:
 async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasure:
     """Erase a conversation and the data that adapters with default names store for it; return the erased counts.
 
-    Raises `NotFound` if there never was such a conversation, whose id would otherwise be closed to every writer.
+    Raises `NotFound` if there never was such a conversation: to delete it would close its id to every writer.
     """
     if not (await store.head(scope, conversation)).generation and not await has_derived(
         store, scope, conversation

@@ -138,7 +138,7 @@ class FoldRange:
     shown: int = 0
     """Seq of the user message of the running turn, which contexts show even after it is folded."""
     again: tuple[Passage, ...] = ()
-    """The user message of an ended turn, folded earlier, which contexts show until this fold lands."""
+    """The user message of an ended turn, folded earlier, which contexts show until this fold is committed."""
 
     @property
     def by_caller(self) -> bool:
@@ -310,7 +310,10 @@ class Folder:
         return stand_in_document(entries[-1].seq, text)
 
     async def fold_given(self, fold: FoldRange, text: str) -> Checkpoint | None:
-        """Fold the whole range with a summary written by the caller, which is stored unchanged."""
+        """Fold the whole range with a summary written by the caller, which is stored unchanged.
+
+        Returns the checkpoint; None if another fold was stored first.
+        """
         if not text.strip():
             raise SummaryFailed(
                 f"summary= is empty: give a text that replaces entries {fold.after + 1} to {fold.upto} in contexts"
@@ -533,7 +536,10 @@ class FoldManager:
     async def _one_at_a_time(
         self, fold: FoldRange, work: Callable[[FoldRange], Awaitable[Checkpoint | None]]
     ) -> Checkpoint | None:
-        """Run a fold after the other folds of this session object have ended; what they folded is not folded again."""
+        """Run a fold after the other folds of this session object have ended, for the range that they left.
+
+        If they left nothing, returns the newest checkpoint; None if there is none.
+        """
         finished = self._finished
         async with self._handle_lock:
             try:

@@ -1,17 +1,17 @@
 """Leases: session notes with an owner and an expiry time, so that one process at a time does some work.
 
-`StoredLease` is what folds (compactions) and runs of an agent share. `AgentRuns` gives the runs of agents on one
-session their turn, and `RunLease` is the turn of one run.
+`StoredLease` is the base of the lease of a fold (compaction) and of that of an agent's run. `AgentRuns` makes the runs
+of agents on one session wait for each other, and `RunLease` is the lease of one run.
 
-- **Compare-and-swap.** A lease is taken, renewed and given back by a write that expects the version it read: of two
-  processes that find it free, one gets it. The lease of a run is renewed three times in its length while the run is
-  alive, so that a process that was killed blocks the session no longer than that.
+- **Compare-and-swap.** A lease is taken, renewed and released by a write that succeeds only if the note still has the
+  version that was read: of two processes that find it free, one gets it. While a run is alive, its lease is renewed
+  three times in its length, so a process that was killed blocks the session for at most one length.
 - **Order.** Runs of one session object wait in a queue, in the order in which they began. Between session objects and
   processes, whichever looks first after a run ended is next.
-- **Inside a run.** A run that is started by a tool of a run on the same session would wait for itself. The owners of
-  the runs around a piece of code are in a context variable, so it gets `SessionBusy` at once.
-- **Lost leases.** A process that was suspended for longer than its lease may find that another run took over. It stops
-  before its next model call or tool. What a tool does at that moment cannot be stopped.
+- **Inside a run.** A run that is started by a tool of a run on the same session would wait for itself for ever. A
+  context variable has the owners of all runs that the current code is called by, so it gets `SessionBusy` at once.
+- **Lost leases.** A process that was suspended for longer than its lease may find that another run took over. Its own
+  run stops before its next model call or tool. A tool that runs at that moment cannot be stopped.
 - **Clocks.** Leases are stored in wall-clock time, because several machines read them. A wall clock can jump, so a
   lease also counts as over if it ends later than its full length from now, or if this process has seen it unchanged for
   its full length by its monotonic clock.
@@ -48,7 +48,7 @@ __all__ = (
 _log = logging.getLogger(__name__)
 _MICRO = 1_000_000
 _MAX_SEEN = 8
-"""Most leases and pauses (by end time) of which this process remembers when it first saw each."""
+"""Most leases and pauses, told apart by their end times, for which this process remembers when it first saw them."""
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.25
 """Seconds between two looks at a lease that another run has: the first ones, and the most."""
 _TRIES = 8
@@ -99,13 +99,13 @@ class StoredLease(Generic[_Note]):
         return self.clock() + int(length * _MICRO)
 
     def is_taken(self, note: _Note, owner: str, length: float) -> bool:
-        """Return True if another than `owner` holds the lease, which has `length` seconds, and it is not over."""
+        """Return True if somebody else than `owner` holds the lease of `length` seconds, and it is not over."""
         return note.owner not in ("", owner) and self.is_active(note.until, length)
 
     def is_active(self, end: int, length: float) -> bool:
         """Return True if a lease or pause of `length` seconds that ends at `end` is not over.
 
-        See "Clocks" at the top.
+        "Clocks" in the docstring of this module says how that is decided.
         """
         left = (end - self.clock()) / _MICRO
         if not 0 < left <= length:
@@ -132,19 +132,20 @@ class AgentRuns:
         self.queue: deque[object] = deque()
         """The runs of this session object that wait, first come first."""
 
-    def turn(
+    def lease(
         self, *, seconds: float, wait: float, answered: Callable[[], Awaitable[bool]]
     ) -> RunLease:
-        """Return the turn of a new run: `async with` waits for it, and ends it.
+        """Return the lease of a new run: `async with` waits until the session is free, takes it, and releases it.
 
-        `seconds` is the length of the lease. Raises `SessionBusy` after `wait` seconds. A run that waits asks
-        `answered()` now and then: if it returns True, the run needs no turn, and goes on without one.
+        `seconds` is the length of the lease. After waiting for `wait` seconds, `SessionBusy` is raised. A run that
+        waits calls `answered()` now and then: if it returns True, the run has its answer already and enters the block
+        without a lease.
         """
         return RunLease(self, seconds=seconds, wait=wait, answered=answered)
 
 
 class RunLease:
-    """The turn of one run, renewed while the run is alive."""
+    """The lease of one run on a session, as an async context manager; it is renewed while the run is alive."""
 
     def __init__(
         self,
@@ -192,16 +193,16 @@ class RunLease:
             await self._give_back(error)
 
     async def confirm(self) -> None:
-        """Raise `Conflict` if another run took the session over, because this process was suspended too long."""
+        """Raise `Conflict` if another run took the session over because this process was suspended for too long."""
         if self._renewal is None:
             return
         if not self._taken_over and self._note.monotonic() - self._renewed > self._seconds / 2:
             await self._renew()
         if self._taken_over:
             raise Conflict(
-                f"another run took session {self._conversation!r} over, because this one had not renewed its lease for "
-                f"{self._seconds:g} s: nothing more was done. Run it again with the same client_id, or raise "
-                "lease_seconds if event loop or machine stand still for that long"
+                f"another run took session {self._conversation!r} over, because this run had not renewed its lease for "
+                f"{self._seconds:g} s, so it was stopped. Run it again with the same client_id, or raise lease_seconds "
+                "if the event loop or the machine stands still for that long"
             )
 
     @property
@@ -209,7 +210,7 @@ class RunLease:
         return self._note.conversation
 
     async def _take(self) -> bool:
-        """Wait until it is this run's turn; return False if its answer came meanwhile."""
+        """Wait until the session is free, and take the lease; return False if the run's answer was stored meanwhile."""
         runs, ticket, pause = self._runs, object(), _FIRST_LOOK
         began = self._note.monotonic()
         try:
@@ -243,7 +244,7 @@ class RunLease:
                 runs.queue.remove(ticket)
 
     def _refuse_inside(self, note: RunNote) -> None:
-        """Raise `SessionBusy` if this run was started by the very run that it would wait for."""
+        """Raise `SessionBusy` if a tool of the run that holds the lease started this run: it would wait for itself."""
         if note.owner and note.owner in _inside.get():
             raise SessionBusy(
                 f"a tool of a run on session {self._conversation!r} runs an agent on the same session, and would wait "
@@ -305,9 +306,10 @@ class RunLease:
                 return
 
     async def _give_back(self, error: BaseException | None, *, unsure: bool = False) -> None:
-        """Give the lease back, also if the task is cancelled meanwhile; where that fails, it ends by itself.
+        """Release the lease, even if the task is cancelled meanwhile; if the store fails, the lease expires by itself.
 
-        With `unsure`, a free lease is written too, so that a claim of this run that is still on its way is refused.
+        With `unsure` the note is written even if nobody holds the lease: that changes its version, so that a claim of
+        this run that is still on its way to the store is refused.
         """
         if isinstance(error, GeneratorExit):
             return  # nothing can be awaited while a coroutine is closed

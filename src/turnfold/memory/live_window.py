@@ -122,9 +122,10 @@ def _rule_omissions(prompt: PromptParts) -> list[Omission]:
 
 
 def omitted_rules(reason: str) -> tuple[int, tuple[int, ...]]:
-    """Return how many rules a reason of a receipt says were left out, and the seqs it names; (0, ()) if of none.
+    """Read a reason in a receipt: return the number of rules that were left out, and the seqs of their entries.
 
-    A seq is named once per rule, and is 0 for a rule that no entry states; of many rules only the first are named.
+    Returns (0, ()) if the reason is about something else. An entry with several such rules is named once for each; a
+    rule that is in no entry has the seq 0. If there are many rules, the reason names only the first of them.
     """
     found = _RULES_LEFT_OUT.match(reason)
     if not found:
@@ -450,7 +451,7 @@ class LiveWindow:
                     yield Omission(left, right, outcome, why)
 
     def _in_seqs(self, fates: Iterable[Omission]) -> Iterator[Omission]:
-        """Convert omissions from positions in this window to log positions; one range may become several."""
+        """Yield omissions with log positions instead of positions in this window; one range may become several."""
         numbers = self._transcript.numbers
         for fate in fates:
             if fate.start < 0:

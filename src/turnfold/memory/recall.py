@@ -66,7 +66,8 @@ _RECENT_SCORE = 1e-6
 _QUESTION_WITHIN = 64
 """The newest entries among which `recall` looks for the user's message that is its query."""
 _OPENING = 100
-"""A long entry stands in the log where these first tokens of it end: near what it answers, however long it is."""
+"""Where entries are near to each other is measured in tokens of the log; of a long entry at most these first tokens
+count, so that it is near to what it answers."""
 _JUDGED = 3
 """Number of best matches by words that are read, to see how many terms of the query one of them has."""
 _MAX_RANKED = 400
@@ -103,7 +104,7 @@ class _Meaning(NamedTuple):
     parts: Mapping[int, int] = MappingProxyType({})
     """Which part of each entry's text is nearest, by seq."""
     trust: float = 1.0
-    """How far matches by words are trusted beside these, 0 to 1."""
+    """How far matches by words are trusted beside those by meaning, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Finds what one part of a prompt says that another part says already, word for word.
+"""Finds words in one part of a prompt that another part repeats.
 
 The summary, the rules and the recalled passages of a context are all made from the same messages. The summary stays
 as it is between two folds (compactions), because it is at the beginning of the prompt, which a provider caches. So the
-rules leave out what the summary says, and the passages leave out what the summary or the rules say.
+rules leave out what the summary says, except for binding ones such as prohibitions, and the passages leave out what the
+summary or the rules say.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ __all__ = ("SaidWords",)
 _OTHERS = late_pattern(
     r"^\W*(?:assistant|tool|助手|工具)\b[^:：\n]{0,40}[:：].*$", re.MULTILINE | re.IGNORECASE
 )
-"""Matches a line of a summary that tells what somebody else than the user said."""
+"""Matches a line of a summary with the words of anybody but the user."""
 _BEGINS = late_pattern(r"(?:^|[\n.,;:!?。，；：！？…\]）)”\"])[ \t]*$")
 _STOPS = late_pattern(r"[ \t]*(?:$|[\n.,;:!?。，；：！？…（(“\"])")
-"""What stands before and after words that are a sentence or clause of their own."""
+"""Match what may stand before and after words that are a sentence or clause of their own."""
 _ENDS = " \t\r\n.,;:!?。，；：！？…"
 
 
 @dataclass(frozen=True, slots=True)
 class SaidWords:
-    """A part of a prompt, to ask what it says."""
+    """The user's words in a part of a prompt; finds out if other words are among them."""
 
     text: str
     """The words of the user in it, each message as one line."""
 
     @classmethod
     def of_summary(cls, text: str) -> SaidWords:
-        """Return the words of the user that a summary has."""
+        """Return the words of the user that a summary repeats."""
         return cls(_OTHERS.sub("", text))
 
     def has(self, words: str) -> bool:
@@ -53,5 +54,5 @@ class SaidWords:
         return False
 
     def found(self, texts: Iterable[tuple[str, str]]) -> frozenset[str]:
-        """Return the keys of the (key, words) that the text has."""
+        """Return the keys of those (key, words) pairs whose words the text has."""
         return frozenset(key for key, words in texts if self.has(words))

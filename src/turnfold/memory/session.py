@@ -117,7 +117,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _NO_CALL = "tool result without a call"
-"""Beginning of the reason with which a context leaves such a result out."""
+"""Beginning of the reason in a receipt for leaving out the result of a tool that no message called."""
 _CALLS = 1_000
 """Number of calls that are read from the store at once to find one by its number."""
 
@@ -186,7 +186,7 @@ class AsyncSession:
         self.config: MemoryConfig = config
         """The options of the memory that this session belongs to."""
         self._given_config: Final = config
-        """The same, as they were before a model was named by `use_model`."""
+        """The memory's options as they were before a model was named by `use_model`."""
         self._store, self._scope = config.store, config.scope
         self._redaction = redaction_of(config.store)
         self._cache = ConversationCache(self._store, self._scope, conversation, config.counter)
@@ -206,7 +206,7 @@ class AsyncSession:
         )
         self._folds = FoldManager(folder, config.policy, config.clock, config.meter)
         self.runs: Final = AgentRuns(self._cache, config.clock, config.runtime)
-        """The runs of agents on this session; other processes that run one here wait for their turn too."""
+        """The runs of agents on this session: one at a time, in all processes together."""
         self._calls = CallLog(self._cache, config.counter, config.clock, config.model)
         embedder = config.embedder
         self._meanings = Meanings(config, conversation, embedder) if embedder else None
@@ -222,7 +222,7 @@ class AsyncSession:
         self._findings = AsyncFindings(self._cache, self._lock, config.clock, config.runtime)
         self._snapshots: AsyncSnapshots | None = None
         self._lost_results: set[int] = set()
-        """Log positions of tool results without a call, of which a warning was logged."""
+        """Log positions of tool results without a call for which a warning was logged."""
 
     def __repr__(self) -> str:
         return (
@@ -281,9 +281,9 @@ class AsyncSession:
 
     @property
     def last_call(self) -> str:
-        """Name of the last call that this task made through this session object, else of the object's last call.
+        """Name of the last call that this task or thread made through this session object.
 
-        It is empty before the first.
+        If it made none, the last call of the session object; empty if that made none either.
         """
         return self._calls.current
 
@@ -812,7 +812,7 @@ class AsyncSession:
 
     @property
     def _sent_whole(self) -> bool:
-        """False if the provider may have compacted a request: the reported usage is then below turnfold's count."""
+        """True if the provider compacted no prompt; the usage that it reports for a compacted one is too low."""
         contexts = self._builder.last.values()
         if not contexts:
             return self.config.compaction is CompactionMode.TURNFOLD

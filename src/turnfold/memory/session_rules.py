@@ -52,7 +52,7 @@ _LEAST_TOKENS = 400
 """In a small budget the rules shown may take up to this many tokens, but at most `1/_SMALL` of the budget."""
 _SMALL = 5
 _PART_OF_TAIL = 7
-"""The tail has room for rules of 1/7 of the budget; it gets more room for more."""
+"""Rules of up to 1/7 of the budget fit into the tail's usual room; if rules take more, the tail gets more room."""
 _VITAL_TOKENS, _VITAL_PERCENT = 600, 30
 """Rules that do harm if they are forgotten may take up to this many tokens, but at most 30 % of the budget."""
 _STORED_TOKENS = 16_000
@@ -73,7 +73,7 @@ _MOST_REMARKS = 2
 _LONGEST_CONFIRMATION = 120
 """Most characters of an answer that only confirms a rule."""
 _FEW_MORE = 12
-"""Characters that an entry may have beside its one rule."""
+"""Most characters beside its rule with which an entry counts as nothing but the rule."""
 _MARKS = late_pattern(r"[\[\]:：\"“”]+")
 """Characters that have a meaning in the line of a recalled entry."""
 _MAX_TRIES = 5
@@ -93,11 +93,11 @@ class _ChangedRules:
     """The rules of the user's messages that no longer hold, and what replaced them."""
 
     of: Sequence[StandingRule] = ()
-    """The ledger that they were found in."""
+    """The rules of the ledger in which these rules were found."""
     rules: Mapping[int, list[StandingRule]] = field(default_factory=dict[int, list[StandingRule]])
-    """By the seq of their entry."""
+    """Seq of an entry -> its rules that no longer hold."""
     later: Mapping[str, StandingRule] = field(default_factory=dict[str, StandingRule])
-    """By the id of a rule, the rule that replaced it."""
+    """Id of a rule -> the rule that replaced it."""
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class RuleLedger:
     _shown: Mapping[int, list[StandingRule]] = field(
         default_factory=dict[int, list[StandingRule]], init=False
     )
-    """The rules shown last, by the seq of their entry."""
+    """Seq of an entry -> its rules that were shown last."""
     _changes: _ChangedRules = field(default_factory=_ChangedRules, init=False)
     _tools: tuple[Sequence[Mapping[str, object]], int] = field(default=((), 0), init=False)
     """The tool schemas of the last context, and their tokens."""
@@ -150,7 +150,12 @@ class RuleLedger:
         tools: Sequence[Mapping[str, object]] = (),
         summary: str = "",
     ) -> str:
-        """Return the rules that neither the window nor the `summary` shows, as a fenced block; empty without any."""
+        """Return the active rules to show beside the window and the `summary`, as a fenced block; "" if there are none.
+
+        These are rules added by `add()`, and rules from messages before the window, except the message that opens the
+        turn. Of the rules that the `summary` repeats word for word only binding ones, such as prohibitions, are shown,
+        because a model reads a summary as data. `left_out` lists the rules beyond the token limit, the least important.
+        """
         cache = self.cache
         if window.anchor > cache.cleared + 1:
             await self._catch_up(window)
@@ -335,7 +340,7 @@ class RuleLedger:
         return self._read[2]
 
     async def _catch_up(self, window: LiveWindow) -> None:
-        """Search the user's messages for rules, if not done yet: all in the window, and one page of older ones."""
+        """Search a page of the messages before the window for rules, if any is left; then those in the window."""
         if self._note().upto + 1 < window.anchor:
             await self._read_page(window.anchor - 1)
         upto = self._note().upto

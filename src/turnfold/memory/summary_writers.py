@@ -139,7 +139,7 @@ class SentPrompt:
     context: Context
     tools: Sequence[Mapping[str, object]] = ()
     to: WireFormat | None = None
-    """The wire format or client it was made for, if the caller named one."""
+    """The wire format or client that the prompt was made for, if the caller named one."""
     model: str = ""
     """The agent's model, by the memory's `model=`; empty if it is not known."""
     clock: Callable[[], int]
@@ -158,7 +158,7 @@ class SummaryRequest:
     """Record of one request that was made to a model for a summary, with its token usage."""
 
     prefix: bool
-    """True if it was the agent's own prompt with an instruction, False for a fresh prompt."""
+    """True if the request was the agent's own prompt with an instruction, False for a fresh prompt."""
     usage: Usage | None
     """The usage that the provider reported; None if it reported none."""
 
@@ -261,7 +261,10 @@ class ModelWriter:
         return self._name
 
     async def write(self, task: SummaryTask, runtime: Runtime) -> str:
-        """Ask the model for a summary: one request if all fits one prompt, otherwise one per piece and one to merge.
+        """Ask the model for a summary, with one request if all fits one prompt.
+
+        Otherwise one request per piece makes a short summary of it, in rounds until these fit one prompt, and a last
+        request merges them.
 
         Raises `InvalidOption` if the prompt leaves too little room for the conversation.
         """

@@ -75,7 +75,7 @@ class Nearness(NamedTuple):
     place: int
     """Index of the entry."""
     closeness: float
-    """0 for the mean of all entries, 1 for the nearest that chance would give among so many; more if it stands out."""
+    """0 for an average entry; 1 for the nearest entry to expect by chance; above 1 for one that stands out."""
     part: int = 0
     """Index of the nearest part of its text."""
 
@@ -132,9 +132,9 @@ class Vectors:
     ) -> list[Nearness]:
         """Return the entries from index `first` up to `stop` nearest to a query, best first.
 
-        `newest` are the vectors of each entry after the added ones. Closeness is the mean of that of an entry by itself
-        and that with its neighbours; entries that are not nearer than the mean in either way are left out. So is the
-        entry with the index `without`, which brings its neighbours no nearer either.
+        `newest` are the vectors of the entries after the added ones. Each entry is compared alone and together with its
+        neighbours; its closeness is the mean of the two. Entries with a closeness of 0 are left out. The entry with the
+        index `without` is left out too, and does not make its neighbours nearer.
         """
         held = self._joined()
         if held.rows.shape[1] != query.shape[0]:
@@ -192,7 +192,7 @@ def _starts(numbers: ArrayLike) -> NDArray[np.intp]:
 
 
 def _closeness(products: Rows) -> Rows:
-    """Scale dot products (similarities): the mean becomes 0, the highest that chance would give among so many 1.
+    """Scale dot products (similarities): the mean becomes 0, the highest one to expect by chance becomes 1.
 
     That is sqrt(2 log(n)) standard deviations above the mean of n entries. Products below the mean become 0.
     """

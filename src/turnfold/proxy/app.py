@@ -214,7 +214,10 @@ class ProxyApp:
     async def _stored(
         self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
     ) -> tuple[asyncio.Future[UpstreamResponse], PreparedCall | None, str]:
-        """Store the history of a model call and send the call; return response, call and the text of `_SWITCH`."""
+        """Store the history of a model call and send the call; return response, call and the text of `_SWITCH`.
+
+        The call is None if the request is passed through unchanged.
+        """
         sending: asyncio.Future[UpstreamResponse] | None = None
 
         def begin() -> None:

@@ -201,7 +201,7 @@ class WholeLog:
     """A log that the last context of a session object showed whole, and the entries that this process added since."""
 
     handle: ref[AsyncSession]
-    """The handle; it is kept by a cache that is limited in size, and not here."""
+    """Weak reference to the session object, so that the cache that holds it can evict it."""
     system: Sequence[str]
     """The texts of the system prompt."""
     log: _KnownLog

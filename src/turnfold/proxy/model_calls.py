@@ -144,9 +144,9 @@ class PreparedCall:
     async def store_answer(
         self, answer: AnswerPieces, headers: Mapping[str, str], *, complete: bool
     ) -> Message | None:
-        """Store a provider's answer in the log, and its token usage with the call; return what was stored, if it was.
+        """Store a provider's answer in the log, and its token usage with the call; return the stored message.
 
-        Errors are logged, never raised.
+        Returns None if no message was stored. Errors are logged, never raised.
         """
         session = self.placed.session
         try:
@@ -179,7 +179,7 @@ class PreparedCall:
         return None
 
     async def read_ahead(self, answer: Message | None) -> None:
-        """Do what the session's next request need not do then, after the `answer` that was stored for this one.
+        """After the `answer` was stored, do some work of the session's next request beforehand.
 
         An answer without tool calls ends a turn. The next one begins with a search, for which the turn's entries must
         be indexed: that is done in the background if messages are left out of requests, or soon will be.
@@ -257,7 +257,7 @@ async def prepare_call(
 
 
 class _Options(TypedDict):
-    """What a history is placed with."""
+    """The options with which a history is stored in a conversation."""
 
     system: Sequence[str]
     model: str
@@ -399,9 +399,10 @@ def _texts(messages: Iterable[Message]) -> list[str]:
 def _read_answer(
     form: BodyFormat, content: bytes, media: str, *, complete: bool
 ) -> tuple[Message | None, Usage | None]:
-    """Return the message and the usage in a provider's answer.
+    """Return the message and the usage in a provider's answer, each None if there is none.
 
-    If the answer was cut off, the message has the text that arrived.
+    If the answer was cut off, the message has the text that arrived. Of several answers none is returned, because the
+    client chooses one of them.
     """
     stream = form.new_stream()
     text: list[str] = []

@@ -79,7 +79,7 @@ class GivenTools(NamedTuple):
 
     schemas: tuple[JsonObject, ...]
     counts: dict[str, int]
-    """Their tokens by the name of a counter; filled when they are counted."""
+    """Name of a counter -> tokens of the schemas; filled when they are counted."""
 
     def tokens(self, counter: TokenCounter) -> int:
         """Return the tokens of the schemas; they are counted once for each counter."""
@@ -419,7 +419,7 @@ def _is_answer(item: JsonObject) -> bool:
 
 
 def _grouped(provider: str, items: list[JsonObject]) -> Iterable[list[JsonObject]]:
-    """Group the items of a message list into messages: the items of one model answer together, other items alone."""
+    """Yield the items of a message list by message: the items of one model answer together, other items alone."""
     if provider == "openai_responses":
         yield from wire.openai_responses.runs(items)
         return

@@ -88,7 +88,7 @@ def freeze_object(value: object, *, path: str) -> str:
     if not value:
         return ""
     if not isinstance(value, Mapping):
-        raise InvalidRecord(f"must be an object, not {type(value).__name__}", path=path)
+        raise InvalidRecord(f"must be a JSON object, not {type(value).__name__}", path=path)
     return freeze(cast("Mapping[object, object]", value), path=path)
 
 

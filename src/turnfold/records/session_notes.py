@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from turnfold.errors import InvalidRecord
 from turnfold.records.entries import Document
 from turnfold.records.frozen_json import decode_struct
 
@@ -53,7 +54,7 @@ __all__ = (
 
 
 SESSION: Final = "session"
-"""Kind of the notes of which a session has one each; keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `RUN`,
+"""Kind of the notes that a session has only one of under each key: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `RUN`,
 `STATE`, `FINDINGS`, `RULES`, `CALIBRATION`, `ORIGIN`, `STAND_IN`."""
 SYSTEM: Final = "system"
 CLEARED: Final = "cleared"
@@ -95,7 +96,7 @@ class ClearedNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class CalibrationNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note of the factors by which a conversation corrects estimated token counts."""
+    """Note with the calibration of a conversation: factors by which estimated token counts are multiplied."""
 
     factors: dict[str, float] = {}
     """Model and counter -> factor."""
@@ -107,7 +108,7 @@ class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
     stretches: tuple[tuple[int, int], ...] = ()
     """(first, last) seqs of entries removed entirely, in order."""
     shortened: tuple[tuple[int, int], ...] = ()
-    """(seq, pieces kept) of entries of which only the end was removed."""
+    """(seq, pieces kept) of entries from which only the end was removed."""
 
 
 class OriginNote(_Note, frozen=True, forbid_unknown_fields=True):
@@ -181,10 +182,10 @@ class LeaseNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class RunNote(LeaseNote, frozen=True, forbid_unknown_fields=True):
-    """Note of which run of an agent has the session: others wait until it ends or its lease expires."""
+    """Note of the agent's run that is at work on the session: other runs wait until it ends or its lease expires."""
 
     seconds: float = 0.0
-    """Length of the lease, which its holder renews. The processes that wait may have another length themselves."""
+    """Length of the lease, which its holder renews; a process that waits for it may use another length for its own."""
 
 
 class FoldingNote(LeaseNote, frozen=True, forbid_unknown_fields=True):
@@ -226,8 +227,14 @@ class StandIn:
     @classmethod
     def read(cls, document: Document) -> StandIn:
         """Read a temporary extract from its document; raises `InvalidRecord` if the document is damaged."""
-        upto = int(document.key.partition("-")[0])
-        return cls(document.key, upto, read_note(document, _StandInText).text)
+        upto = document.key.partition("-")[0]
+        if not (upto.isascii() and upto.isdecimal()):
+            raise InvalidRecord(
+                "the key must begin with the number of the last entry that the extract covers",
+                path=f"{document.kind}/{document.key}",
+                remedy="The document is damaged: delete it, and the extract is made again",
+            )
+        return cls(document.key, int(upto), read_note(document, _StandInText).text)
 
 
 _Form = TypeVar("_Form", bound=_Note)

@@ -157,9 +157,14 @@ def _files(value: object) -> dict[str, str | bytes]:
     found: dict[str, str | bytes] = {}
     for path, content in files.items():
         name = _checked_text(path, "files")
-        if not name or len(name) > _LONGEST_PATH or "\x00" in name:
+        if not name or len(name) > _LONGEST_PATH:
             raise InvalidRecord(
-                f"the path {name[:40]!r} has {len(name):,} characters; it must have 1 to {_LONGEST_PATH:,}, no NUL",
+                f"the path {name[:40]!r} has {len(name):,} characters; it must have 1 to {_LONGEST_PATH:,}",
+                path="files",
+            )
+        if "\x00" in name:
+            raise InvalidRecord(
+                f"the path {name[:40]!r} has a NUL at character {name.index(chr(0))}: remove it",
                 path="files",
             )
         is_bytes = isinstance(content, bytes | bytearray)

@@ -98,7 +98,7 @@ _RAISED_TO = (
     r"\b(?:up|down|back|over)\s+to\s+(?:now\s+)?[$€£¥]?\d|\b(?:can|may|could|should|will|'ll)\s+(?:now\s+)?(?:go|be)\s+(?:up\s+|down\s+)?to\s+[$€£¥]?\d"
     r"|\b(?:capped|limited|raised|lowered|cut|trimmed|reduced|increased|grown|grew|shrunk|dropped|fell|rose)\s+(?:\w+\s+)?(?:to|at)\s+[$€£¥]?\d"
 )
-"""The same in English: "we're down to 28", "it can go to 300", "capped at 2,500"."""
+"""Matches an English phrase of more or less, with the value from now on: "we're down to 28", "capped at 2,500"."""
 _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
     "en": (
         (

@@ -102,7 +102,8 @@ _UNIT_OF = {
 def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
     """Return how surely a sentence gives another amount, time or name for what an earlier one states: 0, 0.5 or 1.
 
-    Both name the same thing and the later one no other thing, and each has one value of the same class.
+    Above 0 only if both name the same thing, the later one names no other thing, and each has one value of the same
+    class.
     """
     if not amounts_of(later) or not amounts_of(earlier):
         return 0.0
@@ -174,7 +175,7 @@ def _units_with_and_without_values(text: str) -> frozenset[str]:
 
 
 def another_amount(clause: str, earlier: str) -> str | None:
-    """Return the unit or class of which both texts give one value, and not the same one; None if there is none."""
+    """Return the unit or class in which each text gives one value and the two differ; None if there is none."""
     new, old = amounts_of(clause), amounts_of(earlier)
     for unit, numbers in new.items():
         plain = unit not in _CLASSES and unit not in ("often", "mail")

@@ -60,7 +60,7 @@ def units_of(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def nouns_of(text: str) -> frozenset[str]:
-    """Return the words of a text, for Chinese pairs of characters and words with synonyms."""
+    """Return the words that a text names; of Chinese, its pairs of characters and its words that have synonyms."""
     return frozenset(
         term
         for term in rule_terms(text).scope

@@ -103,7 +103,7 @@ _RANKING = {
     "explicit": _IN_SO_MANY_WORDS,
 }
 _WHO = frozenset({"@name", "@home", "@address", "@diet"})
-"""Terms of who the user is and where to find them."""
+"""Topic terms that say who the user is and how to reach them."""
 _UNEXPLAINED = late_pattern(
     r"\W*(?:(?:please|just|and|but|so|also|then|don't|do\s+not|never|always)\s+)*(?:(?:it|that|they|them|this|those|he|she)\b"
     r"|\w+\s+(?:it|them|this|that|those)\b)|\W*(?:就|把|那)?(?:它|这个|那个|他|她)",
@@ -136,7 +136,7 @@ _SURELY = 2
 _TELLING_VALUES = frozenset({"@date", "@money", "@time", "@day", "@currency"})
 """Classes of values whose change or loss is noticed."""
 _LATER_DATES = 2
-"""Number of later messages with such dates."""
+"""Number of later messages that must name later dates for a plan to be past."""
 
 _HEADINGS = {
     "en": "Laid down earlier in this conversation, word for word (number: log entry; a later line "
@@ -165,7 +165,7 @@ _ONLY_CHOSEN = late_pattern(
 _SHORT_ZH, _SHORT_EN = 8, 4
 """Most characters, or English words, of a clause that is shown only with the clause that it continues."""
 _OLD_PLACES = 3
-"""Of the rules of the first rank, every third is one of the oldest."""
+"""One in this many of the shown rules of the first rank is one of the oldest."""
 _BY_HAND = {"en": "set by hand", "zh": "手动设定"}
 
 
@@ -240,7 +240,7 @@ class _Choice:
         return wanted
 
     def demands(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
-        """Return what the summary shows and would do harm if it did not bind: a summary is marked as data."""
+        """Return the binding rules that the summary shows; as it is marked as data, a model may ignore them there."""
         return [rule for rule in rules if rule.id in self.said and _rank(rule) in _BINDING]
 
     def unsaid(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
@@ -258,7 +258,7 @@ class _Choice:
         return sorted(found.values(), key=said_last, reverse=True)
 
     def overridden_last(self, rules: Sequence[StandingRule]) -> list[StandingRule]:
-        """Return the rules with those last that a later one almost certainly overrides."""
+        """Return the rules sorted: those that a later one almost certainly overrides come last."""
         return sorted(rules, key=self._is_overridden)
 
     def _is_overridden(self, rule: StandingRule) -> bool:
@@ -365,7 +365,7 @@ def _line(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, 
 
 
 def _mark(rule: StandingRule, language: Literal["zh", "en"]) -> str:
-    """Return what stands for the log entry of a rule."""
+    """Return the number of a rule's log entry; a word for its origin if no user message states it."""
     if rule.trust == "system":
         return _MARKS[language]
     return str(rule.seq) if rule.seq else _BY_HAND[language]

@@ -1,8 +1,8 @@
 """Extracts standing rules from a user's message or from the system message, without a model.
 
 Only the author's own sentences count, not quoted or pasted text (see `own_words`). A sentence is a rule if its score is
-high enough (see `classifier`); the score it needs is lower for a sentence that is the whole message than for one among
-small talk. The text of a rule is an unchanged slice of the message.
+high enough (see `act_classifier`); the score it needs is lower for a sentence that is the whole message than for one
+among small talk. The text of a rule is an unchanged slice of the message.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _AMONG_CHATTER = 3.0
 _BESIDE_CHEERS = 1.5
 """Added to the needed score if a short sentence of the message is small talk: "Great!", "Thanks, Maria!"."""
 _UNMARKED = 0.5
-"""Added to the needed score of a sentence about neither its author nor a demand: "Balance is important.", 英国人。"""
+"""Added to the needed score of a sentence that demands nothing and is not about its author: "Balance is important."."""
 _IS_CHATTER = 2.0
 """Added to the needed score of a sentence with words of small talk."""
 _NEVER_LOST = 5.0
@@ -67,7 +67,7 @@ _NEVER_LOST = 5.0
 _CHANGE = 0.7
 """Subtracted from the needed score of a sentence that says that it changes something."""
 _OUTRIGHT = 2.0
-"""The same, of a sentence that sets something anew and says what: 把预算改为五千."""
+"""Subtracted from the needed score of a sentence that gives something named a new value: 把预算改为五千."""
 _SETS_ANEW = late_pattern(
     "^(?:更正|纠正)(?:一下)?[,，:：]|把(?![^改换]*[这那第段页句])[^改换]{1,12}[改换](?:成|为|到)."
 )
@@ -269,7 +269,7 @@ _MARKED: dict[Language, re.Pattern[str]] = {
 }
 """Matches a sentence about its author, or one that may demand something."""
 _BESIDE_A_REASON = 1.0
-"""Added to the score that such a clause needs, compared with a whole sentence."""
+"""Added to the score that a clause needs which lays something down and has its reason beside it."""
 _CLAUSE = 0.7
 """Score from which a clause of a sentence counts as a rule of its own."""
 _SHORT = 4
@@ -321,7 +321,7 @@ _ELLIPTIC: dict[Language, re.Pattern[str]] = {
 }
 """Matches an answer that says nothing without what it answers: "ok, go with that", 先不要了."""
 _MOST_ABOVE = 0.8
-"""Most that the other sentences of a message add to the score that such an instruction needs."""
+"""Most that the other sentences of a message add to the score that an instruction to the assistant needs."""
 _OPENING: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"(?:(?:and|but|though|although|also|so|then|plus|well|ok(?:ay)?|alright|all\s+right|oh|ah|hm+"
@@ -568,7 +568,7 @@ class _Around(NamedTuple):
     chatter: int
     """Number of long sentences with words of small talk."""
     cheers: int
-    """Number of short ones."""
+    """Number of short sentences with words of small talk."""
 
 
 def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRule, ...]:

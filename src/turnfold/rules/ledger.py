@@ -82,21 +82,21 @@ _HALF, _THIRD = 0.5, 0.33
 _SAME_CLASS = 0.2
 """Score for a change that names no subject, and a rule with another value of the same class ("make it Thursday")."""
 _RECENT_ENTRIES = 16
-"""Log entries back to which such a change may refer: a few turns, with the calls of tools in them."""
+"""Log entries back to which a change without a subject may refer: a few turns, with the calls of tools in them."""
 _RECENT_MESSAGES = 3
-"""Messages with rules back to which such a change may refer."""
+"""Messages with rules back to which a change without a subject may refer."""
 _DONE = 0.5
 """Share of a task's terms that a report must contain to close the task."""
 _REPORTED = 0.75
 """Share of a report's terms that a task must contain for the report to close it."""
 _MOST_DOUBTFUL = 2
-"""Most rules that a change is shown with as those that it may replace."""
+"""Most rules that are named beside a change as those that it may replace."""
 _LONGEST_ABOUT = 80
 """Most characters of `StandingRule.about`."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet", "@headcount"})
 """Attributes of a person that have one value at a time, so that a new value replaces the old one."""
 _PLAINLY_GIVEN = frozenset({"@name", "@home", "@address", "@headcount"})
-"""Those of them that a plain statement gives anew, without a word of change."""
+"""Attributes of `_ONE_AT_A_TIME` that a plain statement gives anew, without a word of change."""
 _LIMIT = late_pattern(
     r"\b(?:before|after|until|than|over|under|above|below|beyond|past|earlier|later|exceed\w*|within|up\s+to)\b"
     r"|超|以[上下内前后外]|之[前后]|[早晚少多高低大小长短]于",
@@ -213,10 +213,10 @@ def update_ledger(
 def _read(
     rule: StandingRule, said: str, active: Sequence[StandingRule], *, is_only_report: bool
 ) -> tuple[StandingRule, list[tuple[StandingRule, RuleState]]]:
-    """Return a new rule with the act that it turns out to be, and the rules that it ends with their new states.
+    """Return a new rule with its act (what it does to earlier rules), and the rules it ends, each with its new state.
 
-    A sentence that is no rule by itself (`is_only_report`) is one if it undoes a rule, and what was taken for a rule is
-    a report if it completes a task.
+    The act may change here: a report (`is_only_report`) becomes a change if it undoes a rule, and a statement becomes a
+    report if it completes a task.
     """
     targets = _targets(rule, said, active)
     if rule.act == "done" and not targets and is_only_report:
@@ -284,7 +284,11 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
 
 
 def _moved(rule: StandingRule, after: StandingRule) -> bool:
-    """Return True if the later rule gives another value, and surely of the same attribute or by the program's hand."""
+    """Return True if the later rule surely gives another value for the same thing.
+
+    It was added by the program and has another value, or it gives another value for an attribute that has one value at
+    a time, such as where the user lives.
+    """
     if after.added:
         return rule.value != after.value
     return not _ONE_AT_A_TIME.isdisjoint(rule.terms & after.terms) and not rule.terms <= after.terms
@@ -301,7 +305,10 @@ def _said(rule: StandingRule, ledger: Mapping[str, StandingRule]) -> str:
 
 
 def _earlier(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the active rules that the new rule can end: those said before it, and by the same author."""
+    """Return the active rules that the new rule can end: those said before it, and by the same author.
+
+    It cannot end the clause that it continues, and an exception for one occasion ends no rule about every occasion.
+    """
     is_once = speaks_of_once(rule.plain)
     return [
         each
@@ -367,7 +374,7 @@ def _undone(
 
 
 def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the rules of which a change gives another value."""
+    """Return the rules for which a change gives another value."""
     changes = rule.act in ("change", "renew", "permit", "done") or affirms(rule.plain)
     return [
         each
@@ -378,7 +385,7 @@ def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[Standi
 
 
 def _is_one(rules: Sequence[StandingRule]) -> bool:
-    """Return True if a change can mean them all: there is one, or they are clauses of one sentence."""
+    """Return True if a change can mean all these rules together: there is only one, or all are of one sentence."""
     first = rules[0].id if rules else ""
     return bool(rules) and all(
         each.continues in {first, *(rule.id for rule in rules)} for each in rules[1:]
@@ -396,7 +403,7 @@ def _denies(rule: StandingRule) -> bool:
 def _with_act(
     rule: StandingRule, said: str, targets: Sequence[tuple[StandingRule, RuleState]]
 ) -> StandingRule:
-    """Return a rule that says that it changes what it ends, even if no word of it alone shows that."""
+    """Return the rule with the act that follows from the rules it ends, even if no word of it shows that by itself."""
     if not targets or rule.act == "done" or not any(state != "done" for _, state in targets):
         return rule
     if affirms(said) and any(lifts(said, each.plain) for each, _ in targets):
@@ -558,7 +565,7 @@ def _special(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if one of the rules forbids what the other asks for.
+    """Return True if two rules, one of them negative, share enough words to be taken for opposites.
 
     A request without a word of change lifts a prohibition only if it is about exactly the same: "please order it, quote
     NH-4410" does not lift "never order anything without asking me first".
@@ -599,7 +606,7 @@ def _conflict(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _contested(rule: StandingRule, other: StandingRule) -> set[str]:
-    """Return the classes of which both rules state a value, if their values differ."""
+    """Return the classes in which both rules state a value, if their values differ."""
     shared = {
         term for term in _classes(rule) & _classes(other) if not term.startswith(("@is:", "@reply"))
     }
@@ -688,7 +695,10 @@ def _is_another_day(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
-    """Return True if a change may be one of the other rule: it names half of it, or nothing and that was said last."""
+    """Return True if a change may be about the other rule.
+
+    Either it names half of that rule's words, or it names nothing and that rule was said shortly before.
+    """
     sides, others = facets(rule.plain), facets(other.plain)
     if sides and others and sides.isdisjoint(others):
         return False

@@ -146,7 +146,7 @@ class OwnSentence(NamedTuple):
 
 
 def own_sentences(text: str) -> Iterator[OwnSentence]:
-    """Yield the sentences of a message that are its author's own words, in order; none of program output."""
+    """Yield the sentences of a message that are its author's own words, in order; none if it is program output."""
     if is_program_output(text):
         return
     text = plain_characters(text)

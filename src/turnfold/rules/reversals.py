@@ -338,7 +338,10 @@ def takes_the_place(later: str, earlier: str) -> bool:
 
 
 def _failing(clause: str, earlier: str) -> str:
-    """Return the words of an earlier sentence with which a clause begins that says that they do not do; "" if none."""
+    """Return what a clause such as "the Ibis is full" rejects: its first words, if an earlier sentence has them too.
+
+    Returns "" if the clause does not say that something fails, or does not begin with such words.
+    """
     plain = LEADING.sub("", clause)
     if not _FAILS.search(plain):
         return ""
@@ -511,7 +514,7 @@ def touches_a_part(later: str, earlier: str) -> bool:
 
 
 def _gives_a_part(later: str, earlier: str) -> bool:
-    """Return True if a sentence gives one value of an earlier one anew, of which another clause has a value too."""
+    """Return True if a sentence gives a new value for one clause of an earlier one, and another clause has one too."""
     clauses = clauses_of(earlier)
     if len(clauses) < 2:
         return False

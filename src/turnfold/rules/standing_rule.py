@@ -64,7 +64,7 @@ class StandingRule(
     continues: str = ""
     """Id of the rule directly before in the message, if this rule continues that one as a clause or short sentence."""
     joint: str = ""
-    """The text between that rule and this one."""
+    """The text between the rule that this one `continues` and this one."""
     lead: str = ""
     """The sentence directly before it, if that is no rule itself but names what this one is about."""
     about: str = ""

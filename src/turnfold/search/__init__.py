@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnfold.search.courtesies import is_courtesy
+from turnfold.search.courtesy_messages import is_courtesy
 from turnfold.search.filters import (
     ALL_ENTRIES,
     CALL_REACH,
@@ -29,7 +29,7 @@ from turnfold.search.ranking import (
     trust_in_words,
     worth_of_places,
 )
-from turnfold.search.result_texts import (
+from turnfold.search.recalled_passages import (
     SNIPPET_CHARACTERS,
     Recalled,
     Snippet,

@@ -97,12 +97,12 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TermChoice:
-    """The query terms that select the candidates, that is the entries to score."""
+    """The terms of a query that select the candidates, which are the entries to score, as rare and as common terms."""
 
     walked: tuple[str, ...]
-    """Rare terms: every entry that contains one of them is a candidate."""
+    """Rare terms: their lists in the index are read whole, and every entry in one of them is a candidate."""
     common: tuple[str, ...]
-    """Common terms: of the entries that contain only these, the newest with the most of them are candidates."""
+    """Common terms: of the entries with only these, those with the most of them are candidates, newest first."""
     rarities: Mapping[str, int]
     """Weight of each selecting term in millionths: integers, so that every backend computes the same sums."""
 

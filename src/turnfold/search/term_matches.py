@@ -96,7 +96,7 @@ def _counted(text: str) -> _Counted:
 
 
 _counted_again = lru_cache(_CACHED_TEXTS)(_counted)
-"""Like `_counted`, for short texts: the turns of a session search the same log again and again."""
+"""`_counted` with a cache, for short texts: the turns of a session search the same log again and again."""
 
 
 class QueryTerms:

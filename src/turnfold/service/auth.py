@@ -352,7 +352,7 @@ class TokenRing:
             self._warn("tokens_last_used", f"cannot store when tokens were last used: {error}")
 
     def _warn(self, event: str, text: str) -> None:
-        """Log a failure, unless it was logged already and still goes on."""
+        """Log a failure, unless this failure was logged before and has not been over since."""
         if event not in self._failing:
             self._failing.add(event)
             _log.error("%s", text, extra={"event": event})
@@ -394,7 +394,9 @@ class LocalAccess:
         Raises `AccessDenied` for any other key.
         """
         if not hmac.compare_digest(key.encode("utf-8", "replace"), self._key.encode()):
-            raise AccessDenied("this link was already used: open the newest link that was printed")
+            raise AccessDenied(
+                "this link was used already, or an earlier run of the service printed it: open the newest link"
+            )
         self._key = secrets.token_urlsafe(32)
         if self.on_used is not None:
             self.on_used()
@@ -449,7 +451,8 @@ class RequestGate:
     def caller(self, headers: Mapping[str, str]) -> Caller:
         """Return tenant and rights of the token in a request's headers, and count the request against the rate limit.
 
-        Raises `AccessDenied` without a valid token, `LimitExceeded` above the rate limit.
+        Without `ring` no token is read: the caller has all rights of `tenant`. With it, `AccessDenied` is raised if
+        the headers have no valid token. `LimitExceeded` is raised above the rate limit.
         """
         if self.ring is None:
             caller = Caller(self.tenant, frozenset(Right), "")

@@ -104,7 +104,9 @@ class RequestSlots:
     async def hold(self, tenant: str, *, heavy: bool) -> AsyncGenerator[None]:
         """Context manager for one request: waits until the tenant may run it; `heavy` requests have a smaller limit.
 
-        Raises `LimitExceeded` if too many wait, or if the request takes too long.
+        Raises `LimitExceeded` at once if the requests of the tenant that run or wait are too many together. A request
+        that runs longer than the time limit is cancelled, and `LimitExceeded` is raised; the time that it waits does
+        not count.
         """
         limits = self.limits
         lane = self._lanes.get(tenant)

@@ -46,13 +46,13 @@ __all__ = (
 
 
 CALLER: Final = "turnfold.caller"
-"""Key of the request's `Caller` in the ASGI scope."""
+"""Key in the ASGI scope: the `Caller` of the request."""
 OPERATION: Final = "turnfold.operation"
-"""Key of the operation's name in the ASGI scope, for logs and metrics."""
+"""Key in the ASGI scope: the name of the operation, for logs and metrics."""
 DETAIL: Final = "turnfold.detail"
-"""Key of what a request does within its operation in the ASGI scope, for the audit log: an MCP tool, what is erased."""
+"""Key in the ASGI scope: what a request does within its operation, such as the MCP tool it calls, for the audit log."""
 TARGET: Final = "turnfold.target"
-"""Key of the conversation or user that a request names in its body in the ASGI scope, for the audit log."""
+"""Key in the ASGI scope: the conversation or user that a request names in its body, for the audit log."""
 _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"

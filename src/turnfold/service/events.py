@@ -1,10 +1,13 @@
 """Server-sent events for new calls, of one session or of a whole tenant.
 
-Other processes may use the same store, so a stream polls the store once a second; calls made through this process wake
-the stream at once. Of an unchanged conversation only the head (newest seq, version) is read. A client resumes with the
-id of the last event it got (`Last-Event-ID`). A session's stream continues after that call. A tenant's stream has no
-total order, so it continues from a moment before that event and may repeat some events, with the same ids. A stream
-remembers a bounded number of conversations: those unchanged for longest are dropped, and read again when they change.
+Other processes may use the same store, so a stream polls the store once a second. A call made through this process
+wakes the stream of its session at once. The stream of a tenant reads more, so after each poll it rests 20 times as long
+as the poll took, at most ten seconds. Of an unchanged conversation only the head (newest seq, version) is read.
+
+A client resumes with the id of the last event it got (`Last-Event-ID`). A session's stream continues after that call. A
+tenant's stream has no total order, so it continues from a moment before that event and may repeat some events, with the
+same ids. A stream remembers a bounded number of conversations: those unchanged for longest are dropped, and read again
+when they change.
 """
 
 from __future__ import annotations

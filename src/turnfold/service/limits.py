@@ -99,7 +99,7 @@ class Limits:
     message: int = 1_000_000
     """Longest message in characters: its texts, names, ids, tool arguments and metadata; media do not count."""
     batch: int = 1_000
-    """Messages that one request may append."""
+    """Most messages that one request may append."""
     parts: int = 10_000
     """Parts (texts, images, tool calls and results) that the messages of one request may have together."""
     keys: int = 100_000
@@ -158,7 +158,7 @@ class Limits:
         """Raise `LimitExceeded` if the objects in a request body have too many keys."""
         if keys > self.keys:
             raise LimitExceeded(
-                f"the objects in the body have more than {self.keys:,} keys; send it in parts",
+                f"the objects in the body have more than {self.keys:,} keys; send the body in parts",
                 allowed=self.keys,
                 asked=keys,
                 status=413,

@@ -314,7 +314,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Handle signals in the event loop, so that the process exits normally and is not killed by a signal."""
+        """Context manager: handles signals in the event loop, so that the process exits normally and is not killed."""
         loop = asyncio.get_running_loop()
         for each in _SIGNALS:
             loop.add_signal_handler(each, self._on_signal)
@@ -383,7 +383,7 @@ def most_connections(wanted: int) -> int:
 class _LimitedProtocol(H11Protocol):
     """HTTP connection with deadlines for headers, bodies and unread answers, made by `limited_protocol`.
 
-    It is that of h11 also where httptools is installed, which sets no limit to the size of headers.
+    It parses requests with h11 even if httptools is installed, because httptools does not limit the size of headers.
     """
 
     limits: ClassVar[Limits]
@@ -459,7 +459,10 @@ class _LimitedProtocol(H11Protocol):
         return "headers" if self.cycle.more_body or self.conn.trailing_data[0] else "idle"
 
     def _enter(self, phase: str) -> None:
-        """Change to a phase, and start the deadline of `headers` and `body`."""
+        """Change to `phase`: cancel the deadline of the phase before it; `headers` and `body` start one of their own.
+
+        If the connection is in this phase already, nothing happens, and its deadline goes on.
+        """
         if phase == self._phase:
             return
         self._phase = phase

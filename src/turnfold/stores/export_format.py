@@ -372,7 +372,7 @@ class ExportReader:
     def _accept(self, line: Line, data: bytes) -> Piece | None:
         """Check that a line may follow the lines before it.
 
-        Returns the entry, document or other part that it contains.
+        Returns the opening, entry, document or checkpoint that it contains; None for the end line of a conversation.
         """
         if isinstance(line, End):
             self._end(line)
@@ -406,10 +406,12 @@ class ExportReader:
             )
         name = opening.conversation
         if name <= self._name:
-            raise InvalidExport(
-                f"conversation {name!r} comes after {self._name!r}: conversations must be unique and sorted by name",
-                line=self.line,
+            problem = (
+                "comes twice: an export has each conversation once"
+                if name == self._name
+                else f"comes after {self._name!r}: conversations must be sorted by name"
             )
+            raise InvalidExport(f"conversation {name!r} {problem}", line=self.line)
         while len(self._first_entries) > 1:  # a store may be one conversation behind the reader
             del self._first_entries[next(iter(self._first_entries))]
         self._opening, self._name, self._part = opening, name, [0, 0, 0]

@@ -91,7 +91,10 @@ def _file_id(path: str) -> _FileId | None:
 
 
 def _after_fork() -> None:
-    """Runs in a forked child: record which files the parent had open, and never free the stores inherited from it."""
+    """Run in every forked child: record which files the parent had open, and keep the inherited stores from finalizing.
+
+    A finalizer would close connections that the parent still uses.
+    """
     for guard in list(_guards):
         if guard.file is not None:
             _inherited_files[guard.file] = guard.opened_in

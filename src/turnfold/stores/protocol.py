@@ -60,9 +60,13 @@ def check_name(value: str, what: str) -> None:
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may not check types)
         advice = "give one" if value is None else f"write {str(value)!r}"
         raise InvalidOption(f"{what} must be text, got {value!r}: {advice}")
-    if not value or len(value) > _LONGEST_NAME or "\x00" in value:
+    if not value or len(value) > _LONGEST_NAME:
         raise InvalidOption(
-            f"{what} must be 1 to {_LONGEST_NAME} characters without NUL, got {len(value)} characters"
+            f"{what} must be 1 to {_LONGEST_NAME} characters, got {len(value)} characters"
+        )
+    if "\x00" in value:
+        raise InvalidOption(
+            f"{what} must not contain NUL: remove the one at character {value.index(chr(0))}"
         )
     if not value.isascii():
         try:
@@ -421,12 +425,10 @@ class Store(Protocol):
     async def note(
         self, scope: Scope, conversation: str, document: Document, *, state: State
     ) -> State:
-        """Write a new document and return the conversation's new version.
+        """Write a new document if the conversation has the version `state`; return its version after the write.
 
-        Raises `Conflict` if its version is not `state`.
-
-        Raises `Conflict` otherwise. Takes one request instead of reading the head and then writing. A note survives a
-        crash of the process; a power failure may lose the newest notes, until the next durable write.
+        Raises `Conflict` if it has another version, so that the head need not be read first. A note survives a crash
+        of the process; a power failure may lose the newest notes, until the next durable write.
         """
         ...
 

@@ -100,9 +100,9 @@ class _Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     salt: str
     first: dict[str, int] = {}
-    """By kind, the highest number of labels whose values are not known; the first hash has the next number."""
+    """Kind -> the highest number of a label whose value is not known; the first of `hashes` has the next number."""
     hashes: dict[str, list[str]] = {}
-    """By kind, the keyed hashes of the values in the order of their numbers."""
+    """Kind -> the keyed hashes of the values, in the order of their numbers."""
     v: int = 1
 
 

@@ -95,10 +95,14 @@ class PieceOrder:
             _misplaced("a document", "the entries")
         check_document(document)
         place = (document.kind, document.key)
-        if place <= self._place:
+        if place == self._place:
+            raise InvalidRecord(
+                f"document {document.kind}/{document.key} comes twice: a conversation has one document per kind and key"
+            )
+        if place < self._place:
             raise InvalidRecord(
                 f"document {document.kind}/{document.key} comes after {'/'.join(self._place)}: documents must be "
-                "unique and sorted by kind and key"
+                "sorted by kind and key"
             )
         _check_number(document.version, "version", least=1)
         _check_number(document.created, "created", least=-_LARGEST_NUMBER)

@@ -37,7 +37,7 @@ _MOST_SHARE = 0.1
 _RARE_SHARE = 0.02
 """Share of the lines up to which a word counts as rare."""
 _TIMES_MEDIAN = 3.0
-"""How many times the score of the median line an unusual one has at least."""
+"""An unusual line has at least this many times the score of the median line."""
 _LEAST_SCORE = 2.0
 _FAILURE_SCORE = 100.0
 

@@ -300,7 +300,7 @@ class _JsonPiece(NamedTuple):
     start: int = 0
     end: int = 0
     size: int = 0
-    """Its characters, without white space at the beginning of lines."""
+    """Number of characters of the part, without white space at the beginning of lines."""
 
 
 def _json_pieces(text: str) -> Iterator[_JsonPiece]:

@@ -1,4 +1,7 @@
-"""Times as a model is shown them: date, time of day and the offset of the zone, which a model cannot know otherwise."""
+"""Formats times for prompts, with date and UTC offset, and finds words such as "yesterday", which need a date beside.
+
+A model does not know when a message was written unless the prompt says so.
+"""
 
 from __future__ import annotations
 
@@ -52,5 +55,5 @@ def time_text(time: datetime) -> str:
 
 
 def has_relative_time(text: str) -> bool:
-    """Return True if a text names a time by the time of writing: yesterday, last week, on Monday, 明天, 上周."""
+    """Return True if a text has words that depend on when it was written, such as yesterday, last week, 明天, 上周."""
     return _RELATIVE.search(text) is not None

@@ -144,7 +144,11 @@ def best_that_fit(
 
 
 def cut_to_fit(text: str, *, limit: int, count: Counter) -> str:
-    """Return the longest beginning of `text` that has at most `limit` tokens, cut between words if possible."""
+    """Return the longest beginning of `text` that has at most `limit` tokens; "" if not one character fits.
+
+    It is cut between words, inside a word only if the first word is too long by itself. Found by bisection, so with a
+    counter by which a longer text may have fewer tokens it may be shorter than the longest.
+    """
     if count(text) <= limit:
         return text
     high = min(len(text), max(16, limit))
@@ -168,6 +172,9 @@ def cut_to_fit(text: str, *, limit: int, count: Counter) -> str:
 
 
 def splits_word(text: str, at: int) -> bool:
-    """Return True if cutting before index `at` would split an ASCII word or number."""
+    """Return True if a cut before index `at` would be between two ASCII characters that are not white space.
+
+    These may belong to one word, number or path.
+    """
     before, after = text[at - 1], text[at]
     return before.isascii() and after.isascii() and not before.isspace() and not after.isspace()

@@ -95,7 +95,7 @@ def normal_form(form: Literal["NFC", "NFKC"], text: str) -> str:
 
 
 def _independent(form: Literal["NFC", "NFKC"], text: str) -> Iterator[str]:
-    """Split a text into pieces that are normalised as they would be together."""
+    """Yield the pieces of a text which can be normalised one by one, with the same result as for the whole text."""
     start = 0
     while len(text) - start > _LONG_TEXT:
         stop = start + max(_LONG_TEXT, 1)
@@ -341,7 +341,7 @@ def plain_characters(text: str) -> str:
 
 
 def _at_spaces(text: str) -> Iterator[str]:
-    """Split a long text before spaces, so that other threads can run between the calls for the pieces."""
+    """Yield a long text in pieces that end before spaces, so that other threads can run between the pieces."""
     start = 0
     least = max(_LONG_TEXT, 1)
     while len(text) - start > least and (stop := text.find(" ", start + least)) > 0:

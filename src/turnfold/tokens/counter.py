@@ -399,7 +399,7 @@ def _model_fields(extra: str) -> dict[str, object]:
 
 
 class UpperBoundCounter:
-    """Counts texts for an unknown model: by the rule of thumb and by o200k_base, of which the larger is returned.
+    """Counts texts for an unknown model: returns the larger of two counts, by the rule of thumb and by o200k_base.
 
     The rule of thumb is above most vocabularies on prose, and far above recent ones on Chinese; on numbers, code and
     JSON it is too low. A real tokenizer counts those well, but older vocabularies need more for Chinese.

@@ -75,7 +75,7 @@ def image_size_of_url(url: str) -> tuple[int, int] | None:
 
 
 def _decoded(encoded: str) -> bytes:
-    """Decode the beginning of a base64 text; empty if it is not base64."""
+    """Decode a base64 text, which may be cut off anywhere; empty if it is not base64."""
     try:
         plain = "".join(encoded.split()).rstrip("=").encode("ascii")
         return base64.b64decode(plain[: len(plain) // 4 * 4], validate=True)
@@ -307,11 +307,11 @@ def audio_tokens(*, seconds: float | None, size_bytes: int | None) -> int:
 
 
 def file_tokens(*, media_type: str, size_bytes: int | None, pages: int | None) -> int:
-    """Return the tokens of a document: by its pages, else by its bytes.
+    """Return the tokens of a file, by its pages if they are known, otherwise by its media type and its bytes.
 
-    If both are unknown, ten full pages are assumed.
-
-    An image or recording sent as a file costs the same as one sent directly; any other file but a PDF counts as text.
+    An image counts as much as the dearest image by the rule `GENERIC`, because its width and height are not known here.
+    A recording counts as the longest that the bytes can hold, a PDF as the pages that they suggest, any other file as
+    text. If neither pages nor bytes are known, ten full pages are assumed.
     """
     if pages is not None:
         return _checked(pages, "pages") * _PDF_TOKENS_A_PAGE

@@ -86,7 +86,7 @@ class Transcript:
         self.misplaced: dict[int, Misplaced] = {}
         """Log position of a message that is not shown, or not entirely where it was logged -> why; in log order."""
         self.partly_here: set[int] = set()
-        """Misplaced positions of which a part is still shown where it was logged."""
+        """Positions of misplaced messages that are still shown in part where they were logged."""
         self.irregular_from = -1
         """Index of the newest span that is shown differently than logged; -1 if there is none."""
         self.memo: dict[object, object] = {}
@@ -227,7 +227,10 @@ class Transcript:
             yield Piece(_placeholder(call.id), self._placeholder_cost(call.id), -1)
 
     def shrunk(self, piece: Piece, cap: int) -> Piece:
-        """Return a shown message with every part shortened to at most `cap` tokens; cached for later calls."""
+        """Return a shown message with every part that has more than `cap` tokens shortened, as by `shrink_message`.
+
+        A placeholder for a missing tool result is returned as it is. The result is cached.
+        """
         if piece.position < 0:
             return piece
         key = (piece.message, piece.position, cap)  # one position may be shown as several pieces

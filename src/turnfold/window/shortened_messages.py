@@ -306,7 +306,11 @@ def may_be_shrunk_from(shown: str, text: str) -> bool:
 def shrink_message(
     message: Message, cap: int, counter: TokenCounter, *, reference: str = ""
 ) -> Message:
-    """Return `message` with every part that costs more than `cap` tokens shortened or replaced by a note."""
+    """Return `message` with every part of more than `cap` tokens shortened; the message itself if there is none.
+
+    Text and tool arguments are shortened; an image, a recording, a file or an opaque part is replaced by a note;
+    thinking is left out, because a provider verifies it word for word. `reference` names the full message in notes.
+    """
 
     def shrink(part: Part) -> Part | None:
         return _shrink_part(part, cap, counter, reference)

@@ -409,7 +409,10 @@ def as_object(given: object) -> JsonObject | None:
 
 
 def as_items(history: object, *keys: str) -> list[object]:
-    """Return the list of messages of a history: the history itself, or the list in a call's arguments or a response."""
+    """Return the list of messages of a history: the history itself, or the list in a call's arguments or a response.
+
+    An object without such a list is returned as the only item.
+    """
     if isinstance(history, list | tuple):
         elements = enumerate(cast("Sequence[object]", history))
         return [plain(item, f"[{index}]") for index, item in elements]

@@ -84,7 +84,8 @@ def without_covered(
 def compaction_trigger(context: Context | Sequence[Message], recipient: Recipient) -> int:
     """Return the number of input tokens at which the provider is asked to compact; 0 to ask for no compaction.
 
-    Raises `InvalidOption` if the memory has `compaction="native"` and the provider cannot compact.
+    Always 0 after the provider has refused such a request (`COMPACTION_REFUSED`). Otherwise `InvalidOption` is raised
+    if the memory has `compaction="native"` and the provider has no compaction, or only above the tokens asked for.
     """
     native = context.native if isinstance(context, Context) else None
     if native is None or COMPACTION_REFUSED in recipient.refused:

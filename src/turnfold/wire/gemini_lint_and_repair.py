@@ -223,7 +223,10 @@ _DIALECT = _Gemini()
 
 
 class _Reader:
-    """Splits Gemini contents into turns of blocks, in order, as a result without an id follows its call."""
+    """Splits Gemini contents into turns of blocks.
+
+    Contents must be read in order: a tool result without an id is matched to the first unanswered call with its name.
+    """
 
     __slots__ = ("_notes", "_open", "_step")
 

@@ -111,7 +111,7 @@ def plain_object(value: object, path: str = "") -> JsonObject:
     found = object_of(plain(value, path))
     if found is None:
         raise InvalidRecord(
-            f"a message must be an object, not {type(value).__name__}",
+            f"a message must be a JSON object, not {type(value).__name__}",
             path=path,
             remedy="Give a dictionary",
         )

@@ -134,7 +134,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[_Block]:
 
 
 def _group(blocks: Iterable[_Block]) -> Iterator[list[_Block]]:
-    """Group changed blocks of lines; blocks whose surrounding unchanged lines touch form one group."""
+    """Yield the changed blocks of lines in groups; blocks whose surrounding unchanged lines touch form one group."""
     group: list[_Block] = []
     for block in blocks:
         if group and block[0] - group[-1][1] > 2 * _CONTEXT_LINES:

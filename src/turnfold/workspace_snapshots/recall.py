@@ -314,7 +314,9 @@ def _as_list(value: object, name: str) -> list[object]:
 def _turn(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LATEST_TURN:
         return value
-    raise InvalidOption(f"{value!r} is not a turn number; turns are counted from 1")
+    raise InvalidOption(
+        f"{value!r} is not a turn number: it must be a whole number from 1 to {LATEST_TURN:,}"
+    )
 
 
 def _text(value: object, name: str) -> str:

@@ -79,7 +79,7 @@ _CANDIDATE: Final = re.compile(b"".join(_CLASSES))
 
 
 def split_chunks(data: bytes) -> Iterator[bytes]:
-    """Split `data` into chunks at places that its content determines; text is never cut within a character."""
+    """Yield the chunks of `data`, cut at places that its content determines; text is never cut within a character."""
     start = 0
     for stop in _split_points(data):
         yield data[start:stop]

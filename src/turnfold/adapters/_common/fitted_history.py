@@ -128,7 +128,7 @@ def remaining_tokens(
 ) -> int:
     """Return the tokens of the budget that `added` messages leave.
 
-    Returns 0, which means no limit, if there are no such messages.
+    Returns 0, which means no limit, if there are no such messages. Raises `InvalidOption` if they leave no tokens.
     """
     if not added:
         return 0

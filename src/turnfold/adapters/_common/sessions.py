@@ -45,7 +45,7 @@ def session_of(
 
 @contextmanager
 def running_tool(conversation: str, call: str) -> Generator[None]:
-    """Mark a tool call as running, so that an agent inside the tool gets a conversation of its own."""
+    """Context manager: marks a tool call as running, so that an agent inside the tool gets its own conversation."""
     token = _TOOL_CALL.set((conversation, call))
     try:
         yield

@@ -130,7 +130,10 @@ class VisibleHistory:
     async def _change(
         self, change: Callable[[], Awaitable[tuple[TakenBackNote, int, _Result] | None]]
     ) -> _Result | None:
-        """Store the new list of hidden entries that `change` makes; retry it if another writer was first."""
+        """Store the new list of hidden entries that `change` makes, and return the result that comes with it.
+
+        Retries if another writer was first. Returns None, and stores nothing, if `change` returns None.
+        """
         store, scope, conversation = self._where
         for _ in range(_TRIES):
             changed = await change()

@@ -264,9 +264,7 @@ def own_last(
 ) -> list[Message]:
     """Return the messages, with those of this run after those of other runs on the same conversation.
 
-    Raises if none is left.
-
-    `own` has the seqs of the entries that this run added.
+    `own` has the seqs of the entries that this run added. If no message of this run is left, an error is raised.
     """
     ordered = own_groups_last(
         shown,

@@ -401,7 +401,10 @@ class TurnfoldCapability(AbstractCapability[Any]):
         return nested_conversation() or f"{_NO_CONVERSATION}{run_id}"
 
     def get_instructions(self) -> str | None:
-        """Return the instructions about the memory; constant, so that the provider's prompt cache stays valid."""
+        """Return the instructions about the memory, which never change: that keeps the provider's prompt cache valid.
+
+        Returns None if there are no instructions.
+        """
         return self._instructions or None
 
     def get_toolset(self) -> FunctionToolset[Any] | None:

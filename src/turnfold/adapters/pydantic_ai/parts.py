@@ -65,7 +65,11 @@ def _opaque(fields: JsonObject) -> OpaquePart:
 
 
 def _part_of_item(item: object) -> tuple[ContentPart, object]:
-    """Convert an item of a prompt or tool result to a part and its residue (the other fields)."""
+    """Convert an item of a prompt or tool result to a part and its residue: what `_item_of` needs to restore the item.
+
+    The residue of an item with a part of its own is a dictionary of the fields that the part has no place for; of any
+    other item it names the form in which the part holds the whole item ("json" or "opaque"); of plain text it is None.
+    """
     if isinstance(item, str):
         return TextPart(item), None
     if not isinstance(item, dict) or not item:  # an opaque part may not be empty
@@ -80,7 +84,10 @@ def _part_of_item(item: object) -> tuple[ContentPart, object]:
 
 
 def _item_of(part: ContentPart, residue: object) -> object:
-    """Restore a PydanticAI item from its message part and its residue (the other fields)."""
+    """Restore a PydanticAI item from a part and its residue, as `_part_of_item` returned them.
+
+    Raises `InvalidRecord` for a part that PydanticAI has no item for.
+    """
     if residue is None:
         return part.text if isinstance(part, TextPart) else ""
     rest = cast("JsonObject", residue)
@@ -103,7 +110,7 @@ def _item_of(part: ContentPart, residue: object) -> object:
 
 
 def _items_of(parts: Sequence[ContentPart], residues: Sequence[object]) -> list[object]:
-    """Restore PydanticAI items from their parts and residues (the other fields of each item)."""
+    """Restore PydanticAI items from their parts and the residue of each (see `_part_of_item`)."""
     return [_item_of(part, residue) for part, residue in zip(parts, residues, strict=True)]
 
 
@@ -112,7 +119,7 @@ _PART_FIELDS: dict[type[object], frozenset[str]] = {
     ImagePart: frozenset({"url", "data"}),
     FilePart: frozenset({"url", "data"}),
 }
-"""By type of part: the fields of an item that the part holds."""
+"""Type of part -> the fields of an item that the part holds."""
 
 
 def _known_part(fields: JsonObject) -> ContentPart | None:

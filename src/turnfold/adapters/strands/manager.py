@@ -88,9 +88,10 @@ class TurnfoldConversationManager(ConversationManager):
         """Do nothing: requests are fitted when they are made, and `agent.messages` stays complete."""
 
     def reduce_context(self, agent: Agent, e: Exception | None = None, **kwargs: object) -> None:
-        """Raise the model's error `e`, if there is one.
+        """Raise the error `e` again, with a note that names the remedy: a smaller `Budget`. Nothing is shortened here.
 
-        The model refused a request that was within the budget, so the budget is too large.
+        Strands calls this method when the model has refused a request as too long. Every request was fitted to the
+        budget already, so the budget is larger than what the model accepts. Without an error, nothing happens.
         """
         del agent, kwargs
         if e is not None:

@@ -128,7 +128,7 @@ def _chunk_text(piece: bytes) -> str | _Encoded:
 
 @dataclass(frozen=True, slots=True)
 class ExportedContexts:
-    """An export of a memory module that was read and verified."""
+    """The verified content of an export: contexts and summaries, as `read_export` returns it."""
 
     summaries: tuple[MemorySummary, ...]
     """All summaries, sorted by turn."""

@@ -29,9 +29,7 @@ from turnfold.memories.short_memory.ai_message_rows import (
     conversation_pieces,
     make_rows,
 )
-from turnfold.memories.short_memory.redis_session import FoundKey, SessionKey, SessionValues
-from turnfold.memories.short_memory.render import remove_label
-from turnfold.memories.short_memory.session_changes import (
+from turnfold.memories.short_memory.changed_fields import (
     apply_changes,
     as_read,
     changes_of,
@@ -39,6 +37,8 @@ from turnfold.memories.short_memory.session_changes import (
     settable_of,
     to_parts,
 )
+from turnfold.memories.short_memory.redis_session import FoundKey, SessionKey, SessionValues
+from turnfold.memories.short_memory.render import remove_label
 from turnfold.memories.short_memory.stored_state import (
     ConversationView,
     SessionNote,
@@ -380,9 +380,12 @@ class AsyncShortMemory:
             )
         mode = chosen_mode(session, check_derived(session, current), current)
         was, now = changes_of(session)
+        was_read = session.as_read is not None
         await self._notes.change_session(
             conversation_id,
-            lambda note: with_settings(note, apply_changes(note.places, was, now), mode),
+            lambda note: with_settings(
+                note, apply_changes(note.places, was, now, was_read=was_read), mode
+            ),
         )
         session.as_read = as_read(session)
         return await self.get_short_memory(conversation_id)
@@ -519,7 +522,10 @@ class AsyncShortMemory:
         return None
 
     async def _rows(self, conversation_id: str, after: int, limit: int = 0) -> list[AIMessage]:
-        """Return the turns that end after entry `after` as `ai_message` rows; with `limit`, about that many."""
+        """Return the turns that end after entry `after`, and the checkpoints after it, as `ai_message` rows.
+
+        With `limit`, reading stops soon after that many turns, counted from the first of the log.
+        """
         store, scope = self._store, self._config.scope
         entries: list[Entry] = []
         if after:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from turnfold.errors import TurnfoldError
-from turnfold.memories.short_memory.session_changes import as_read, settable_of
+from turnfold.memories.short_memory.changed_fields import as_read, settable_of
 from turnfold.memories.short_memory.stored_state import (
     ConversationView,
     SessionNote,
@@ -118,7 +118,7 @@ class SessionKey:
     async def sync(self, conversation: str, *, segment: bool = False) -> FoundKey | None:
         """Apply changes that other programs made to the key (deleted, rewritten); return the values found in Redis.
 
-        With `segment`, the cached segment is read too.
+        With `segment`, the cached segment is read too. Returns None if there is no Redis.
         """
         if self.values is None:
             return None

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord
-from turnfold.memories.short_memory.session_changes import Places
+from turnfold.memories.short_memory.changed_fields import Places
 from turnfold.memories.short_memory.values import SessionValue
 from turnfold.memory import MemoryMode
 from turnfold.records import (
@@ -89,7 +89,7 @@ def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
 
 
 def count_landing(offers: Offers) -> Offers:
-    """Return the offers (pending requests for summaries) after one summary was stored: the newest has one less."""
+    """Return the offers after one summary was stored: the newest offer has one pending request less."""
     left = [
         msgspec.structs.replace(
             group, readers=group.readers - (at == 0), landings=group.landings + 1
@@ -192,7 +192,7 @@ class ConversationView:
 
     @property
     def live(self) -> Checkpoint | None:
-        """The newest checkpoint, unless everything it covers lies before a restart."""
+        """The newest checkpoint; None if there is none, or if everything it covers lies before a restart."""
         return self.latest if self.latest and self.latest.upto > self.cleared else None
 
     @property
@@ -290,7 +290,7 @@ class ShortNotes:
     async def _change(
         self, conversation: str, note_type: type[_AnyNote], change: Callable[[_AnyNote], _AnyNote]
     ) -> tuple[_AnyNote, Written | None]:
-        """Change a stored note; return it, and the write if there was one (a `TurnNote` may be unchanged)."""
+        """Change a stored note; return it, and the write, which is None if the note is stored like this already."""
         key, result = _KEYS[note_type], note_type()
 
         async def changed(stored: Document | None) -> Document | None:

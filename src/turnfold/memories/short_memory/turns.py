@@ -461,9 +461,10 @@ class TurnWriter:
     async def _find_repeated(
         self, conversation: str, note: TurnNote, query: str, answer: str
     ) -> int | None:
-        """Return the time when this turn was stored, if it is the last turn in the log because the call is repeated.
+        """Return the time when this turn was stored, if it is the last turn in the log; otherwise None.
 
-        Returns None otherwise.
+        Then the call is a repetition of the one that stored it. A turn of the same texts counts as the same one, unless
+        a new query has been stored since.
         """
         if not note.used or note.query:
             return None

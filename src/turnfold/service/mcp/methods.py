@@ -1,7 +1,7 @@
 """Handlers of all MCP methods: each returns its result as the JSON that is sent; the prompts are here too.
 
 The two major versions of the package `mcp` register methods differently but send the same JSON, so the JSON is made
-here and `sdk` registers the methods. Rights are checked here. Of an error, only the text for callers is sent; the
+here and `server` registers the methods. Rights are checked here. Of an error, only the text for callers is sent; the
 details of a server error are only logged.
 
 There are two prompts: to resume a session, and to write a handoff note for it. Both show the state of the session (the

@@ -365,7 +365,8 @@ class ConversationKeys:
     async def check_first_write(self, scope: Scope, key: DataKey, before: State) -> None:
         """After the first write with a data key, check that the store has this key; store it again if it was lost.
 
-        `before` is the state before the write; (0, 0) if it was the first.
+        `before` is the state before the write; after a first write it is (0, 0), otherwise nothing is checked. Raises
+        `UnsafeStore` if the store has another key by now.
         """
         self.mark_used(scope, key.conversation)
         if before != (0, 0):

@@ -404,7 +404,7 @@ class EncryptedStore:
     async def get_document(
         self, scope: Scope, conversation: str, kind: str, key: str
     ) -> Document | None:
-        """Return one document, decrypted."""
+        """Return one document, decrypted; None if there is none."""
         found = await self._inner.get_document(scope, conversation, kind, key)
         data_key = await self._keys.find(scope, conversation)
         if found is None:
@@ -480,7 +480,10 @@ class EncryptedStore:
     async def _index_update(
         self, scope: Scope, key: DataKey, index: ConversationIndex | None
     ) -> tuple[ConversationIndex, IndexUpdate | None]:
-        """Return the index, or a new one if entries of the old one were replaced, and the changes to add to it."""
+        """Return the index, or a new one if entries of the old one were replaced, and the changes to add to it.
+
+        The changes are None if the conversation does not exist, or is deleted meanwhile.
+        """
         conversation = key.conversation
         if index is not None and index.seq:
             seq = index.seq
@@ -513,7 +516,7 @@ class EncryptedStore:
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]
     ) -> Captured | None:
-        """Return the beginning, head (version) and checkpoints of a conversation, decrypted.
+        """Return the opening, head (version) and checkpoints of a conversation, decrypted; None if it does not exist.
 
         `take` is called with each document.
         """

@@ -1,8 +1,8 @@
 """Search in the PostgreSQL store, and rebuild a search index that was made by other rules for words.
 
-In names, a place is a text in the search index: that of an entry, a checkpoint or a document. A search usually takes
-one round trip. Only if more texts match than can be ranked, a second one selects among them, in the order that all
-backends use (`rank` in `turnfold.search`).
+In the names of functions, a *place* is a text in the search index: that of an entry, a checkpoint or a document. A
+search usually takes one round trip. Only if more texts match than can be ranked, a second one selects among them, in
+the order that all backends use (`rank` in `turnfold.search`).
 
 Each conversation records the version of the rules for words (`TERMS_MADE_BY`) that made its index. A search first
 rebuilds older indexes of the conversation or tenant that it searches, so no result mixes two versions. It rebuilds in
@@ -166,7 +166,7 @@ class SearchQuery:
     def best_places(self, rarities: Mapping[str, int], most: int) -> Statement:
         """Return the statement that selects the `most` texts with the rarest terms, the newest among equals.
 
-        It selects those with the rarest terms, and among equals the newest; `rarities` are the weights of the terms.
+        `rarities` are the weights of the terms: the rarer a term, the more it weighs.
         """
         where, values = self._where(tuple(rarities))
         values += [list(rarities.values()), most]

@@ -46,7 +46,7 @@ from turnfold.stores.redis.cached_values import (
     make_window,
     tail_of,
 )
-from turnfold.stores.redis.engine import RedisEngine
+from turnfold.stores.redis.guarded_client import RedisEngine
 
 __all__ = ("CachedStore",)
 

@@ -31,7 +31,7 @@ from turnfold.errors import Conflict, InvalidRecord, StoreUnavailable, TurnfoldE
 from turnfold.records import Checkpoint, Document, Entry
 from turnfold.stores.log_semantics import Row, entry_row, row_entry
 from turnfold.stores.protocol import Head, Scope, State, Store, View
-from turnfold.stores.redis.engine import RedisEngine, SessionKeys
+from turnfold.stores.redis.guarded_client import RedisEngine, SessionKeys
 
 __all__ = (
     "OLDEST_FILL",
@@ -67,7 +67,7 @@ _PREFIX = "short_term_memory:session:"
 _UNKNOWN = -1
 _SEGMENT = b"segment"
 _OPENED_BYTES = 4 << 20
-"""Most bytes of cached segments of which this process keeps the decoded form."""
+"""Most bytes of cached segments whose decoded form this process keeps."""
 
 ValueT = TypeVar("ValueT", bound=msgspec.Struct)
 

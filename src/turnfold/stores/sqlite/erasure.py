@@ -8,12 +8,12 @@ remains after a deletion has a digest in place of the name and tenant, by which 
 entries (newest first), documents and checkpoints are deleted in bounded steps, and at last the row under the tenant "".
 As long as there is such a row, a deletion is unfinished, and the next process that finds it continues.
 
-Most of the time goes into the search index. A text of an entry, checkpoint or document is called a place in names. FTS5
-can remove a text from its lists immediately ("secure-delete"), which takes 0.7 ms for an entry of 35 terms, or mark it
-as deleted, which costs almost nothing, and drop it when lists are merged. Merging the whole index takes a few
-microseconds for each text in it. So a few texts are removed immediately; many texts, and long ones, are marked and then
-dropped by merging, in steps as well. A long text is removed in parts, whose terms are made by a reader, without locking
-writers out (`next_long_place`).
+Most of the time goes into the search index; in the names of functions, a *place* is a text in it, that of an entry, a
+checkpoint or a document. FTS5 can remove a text from its lists immediately ("secure-delete"), which takes 0.7 ms for an
+entry of 35 terms, or mark it as deleted, which costs almost nothing, and drop it when lists are merged. Merging the
+whole index takes a few microseconds for each text in it. So a few texts are removed immediately; many texts, and long
+ones, are marked and then dropped by merging, in steps as well. A long text is removed in parts, whose terms are made by
+a reader, without locking writers out (`next_long_place`).
 """
 
 from __future__ import annotations
@@ -203,9 +203,9 @@ def _has_long_place(connection: Connection, key: int) -> bool:
 def next_long_place(
     connection: Connection, known: index.LongPlace | None
 ) -> index.LongPlace | None:
-    """Return the long text, with its terms, of which parts are removed from the index next; None if there is none.
+    """Return the next text to remove from the index, with its terms, if it is so long that it is removed in parts.
 
-    If it is the same text as `known`, its terms are not made again.
+    Otherwise returns None. If it is the text of `known`, `known` is returned, so that its terms are made only once.
     """
     erasing = _next(connection)
     place = None if erasing is None else _long_place_of(connection, erasing)
@@ -217,7 +217,10 @@ def next_long_place(
 
 
 def _long_place_of(connection: Connection, erasing: _Erasing) -> int | None:
-    """Return the id of the long text that must be removed from the index in parts before its row is deleted."""
+    """Return the id of the next text to delete if it is so long that it is first removed from the index in parts.
+
+    Otherwise returns None.
+    """
     if erasing.mode == _SECURE or not erasing.indexed_by:
         return None
     newest = connection.execute(

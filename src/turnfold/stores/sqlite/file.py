@@ -408,7 +408,10 @@ class SqliteFile:
         return self.check_now(connection)
 
     def check_now(self, connection: Connection) -> UnsafeStore | None:
-        """Check that the database file, its -wal file and its header are still those opened; return an error if not."""
+        """Check that the database file, its -wal file and its header are still those opened.
+
+        Returns the error to raise if they are not; None if all is well.
+        """
         if self._identity is None or self.fault is not None:
             return self.fault
         self._fresh = time.monotonic() + _FRESH
@@ -504,7 +507,10 @@ class SqliteFile:
         return True
 
     def _before_opening(self) -> os.stat_result | None:
-        """Return the `os.stat` of the path; for the first connection, also create the file and set `had_log`."""
+        """Return the `os.stat` of the path; None if there is no file.
+
+        For the first connection, a missing file is created, and `had_log` is set.
+        """
         found = _stat(self._name)
         if self._identity is None:
             log = _stat(os.path.realpath(self._name) + b"-wal")

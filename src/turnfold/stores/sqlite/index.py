@@ -1,8 +1,8 @@
 """The search index of the SQLite store: an FTS5 table of hashed words, which searches fill.
 
-An indexed text, in names a place, is the text of an entry, of a checkpoint or of a document. Its id is that of the
-entry, or for checkpoints and documents (table `beside`) a number below 0. A text is indexed by the next search, not
-when it is written (`index_backfill`).
+Texts of entries, checkpoints and documents are indexed. In the names of functions and columns, an indexed text is a
+*place*: its number is the id of the entry, or a number below 0 for a checkpoint or document (table `beside`). A text is
+indexed by the next search, not when it is written (`index_backfill`).
 
 The index stores digests (hashes) instead of words, because deletion must be complete, and FTS5 may keep the beginning
 of a deleted term at the edge of a page. A few letters of a digest reveal nothing. A digest is made of the term and its
@@ -375,7 +375,7 @@ def _delete_some(connection: Connection, table: str) -> int:
 
 
 def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict[int, int]:
-    """Return {text id: number of indexed parts} of a conversation's texts of which only some parts are indexed."""
+    """Return {text id: number of indexed parts} of the texts of a conversation that are indexed only in part."""
     if not _exists(connection, index.parts):
         return {}
     first, last = sql.row_id(key, 0), sql.row_id(key, sql.LAST_SEQ)

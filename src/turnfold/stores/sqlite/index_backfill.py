@@ -2,7 +2,7 @@
 
 The terms of a step are made from a copy of the texts, without a lock. The writer only inserts them, in batches of a
 bounded number of terms, and checks that the texts have not changed meanwhile. A text (of an entry, a checkpoint or a
-document; in names, a place) with more terms than fit into a batch is indexed over several batches. Each batch is a
+document; "place" in names) with more terms than fit into a batch is indexed over several batches. Each batch is a
 commit, so if the process is killed, the next one continues after the last batch, and other writers wait for one batch
 at most.
 
@@ -305,11 +305,9 @@ class IndexBackfill:
         self._locks: WeakValueDictionary[str, _TenantLock] = WeakValueDictionary()
 
     async def for_search(self, tenant: str, conversation: str | None) -> int:
-        """Index the entries written since the last search, or a part if there are very many.
+        """Index the entries written since the last search, or a part if there are very many; return how many are left.
 
-        Returns how many are left.
-
-        Also removes a part of a retired index.
+        Those are indexed in the background. Also removes a part of a retired index.
         """
         _, left = await self._index(tenant, conversation, bounded=True)
         if await self._engine.read(oldest_retired, short=True) is not None:

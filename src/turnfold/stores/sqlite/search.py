@@ -1,9 +1,9 @@
 """Search in the SQLite store: select candidates from the index, and scan the newest entries not indexed yet.
 
-In names, a place is a text in the index: that of an entry, a checkpoint or a document. However long the log is, a
-search reads a bounded amount. For each term, the index has a list of the texts that contain it, and their number. The
-lists of rare terms are read completely; of the lists of common terms, and of their combinations, only the newest texts
-are looked at. The texts of the few hundred candidates that are ranked are read, and no others.
+In the names of functions, a *place* is a text in the index: that of an entry, a checkpoint or a document. However long
+the log is, a search reads a bounded amount. For each term, the index has a list of the texts that contain it, and their
+number. The lists of rare terms are read completely; of the lists of common terms, and of their combinations, only the
+newest texts are looked at. The texts of the few hundred candidates that are ranked are read, and no others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ("SearchMatches", "search")
 # ruff: noqa: S608 (statements are joined from constants and the names of tables; every value is bound)
 
 NEWEST = 1000
-"""Most entries without an index that one search scans."""
+"""Most entries not indexed yet that one search scans."""
 _CONVERSATIONS = 16
 """Most conversations of a tenant whose newest entries are scanned: those created last."""
 _SHORT_BODY = 2_000

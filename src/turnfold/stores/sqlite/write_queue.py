@@ -135,9 +135,9 @@ class _Single:
 SINGLE = cast("JobKind[object, object]", _Single())
 """Job kind of functions that take the connection and write in a transaction."""
 ONCE = cast("JobKind[object, object]", _Single())
-"""Like `SINGLE`, for functions that cannot run twice because they consume a stream."""
+"""Job kind of functions like those of `SINGLE` that cannot run twice, because they consume a stream."""
 BACKGROUND = cast("JobKind[object, object]", _Single())
-"""Like `SINGLE`, for functions that take long: each has a transaction of its own, without other jobs."""
+"""Job kind of functions like those of `SINGLE` that take long: each runs alone in a transaction of its own."""
 OUTSIDE = cast("JobKind[object, object]", _Single())
 """Job kind of functions without arguments that the leader runs between two transactions."""
 

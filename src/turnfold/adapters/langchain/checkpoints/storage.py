@@ -243,7 +243,7 @@ class ThreadPlace(msgspec.Struct, frozen=True):
     thread: str
     home: str
     left: tuple[str, ...] = ()
-    """Other conversations of a move that is in progress or was interrupted; to be erased."""
+    """Conversations that a move of the thread, in progress or interrupted, has left behind; they are to be erased."""
 
 
 class Threads:
@@ -472,9 +472,10 @@ class CheckpointStorage:
     async def add_writes(
         self, home: str, namespace: str, checkpoint: str, task: str, new: Sequence[Write]
     ) -> None:
-        """Store values that a task wrote after a checkpoint, together with the values it wrote before.
+        """Add `new` to the stored writes of a task: the values that it wrote after a checkpoint.
 
-        A write with an index that is stored already is ignored; writes with an index below 0 are replaced.
+        If a write with the same index is stored already, the new one is ignored; with an index below 0 it replaces the
+        stored one.
         """
 
         def merged(document: Document | None, _: Writes) -> Writes | None:
@@ -491,9 +492,10 @@ class CheckpointStorage:
         record: _Body,
         merged: Callable[[Document | None, _Body], _Body | None],
     ) -> tuple[_Body, int]:
-        """Write a document; if another writer was first, write what `merged` makes of both.
+        """Write `record` as a new document; if there is one already, write what `merged` makes of it and `record`.
 
-        Returns it with its size.
+        If `merged` returns None, the stored document stays as it is. Returns the record written last, or tried last,
+        and its size in bytes.
         """
         version = 0
         for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""Merge concurrent changes of one session, field by field.
+"""Finds the fields of a session that a caller changed, and merges them into the stored session.
 
 A caller reads a session, changes a field or two and passes the whole session back. The changed fields are found by
 comparing it with the values that were read, and only they are written to the stored session. If another writer set the
@@ -106,12 +106,20 @@ def changes_of(session: SessionValue) -> tuple[Places, Places]:
     return was, now
 
 
-def apply_changes(stored: Places, was: Places, now: Places) -> Places:
-    """Return the stored fields with the changes applied; raise `Conflict` if another writer changed one of them."""
+def apply_changes(stored: Places, was: Places, now: Places, *, was_read: bool = True) -> Places:
+    """Return the stored fields with the changes applied; raise `Conflict` if another writer changed one of them.
+
+    `was_read` is False for a session that was not read from the memory; the error then says so.
+    """
     merged = dict(stored)
     for place in {*was, *now}:
         present, wanted = stored.get(place, _ABSENT), now.get(place, _ABSENT)
         if present not in (was.get(place, _ABSENT), wanted):
+            if not was_read:
+                raise Conflict(
+                    f"{'.'.join(place)} is stored with another value, and this session was not read from the memory: "
+                    "nothing was written. Change a session that get_short_memory returned"
+                )
             raise Conflict(
                 f"{'.'.join(place)} was changed by another writer since this session was read, and nothing was "
                 "written: read the session again (get_short_memory) and repeat the change"

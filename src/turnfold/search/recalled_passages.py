@@ -1,18 +1,19 @@
 """Recalled passages: choose the search results that a model is shown under a token limit, and write them as text.
 
-Relevance: a search always finds something. A passage that nobody asked for is shown only if its score reaches a share
-of what one rare word shared by chance is worth, and of the best score: so one rare term of the message is enough,
-and several common ones are not. For a question only the best match must reach it: of what it rests on, much matches
-weakly, while most statements need nothing old. Neighbours share scores. Room that no relevant entry needs stays free.
+Relevance: a search always finds something. If the user's message is a question, every match may be shown, because much
+of what an answer needs matches only weakly. Other messages rarely need anything old: for them a match is shown only if
+its score reaches a share of what one rare word shared by chance is worth, and a share of the best score. So one rare
+term of the message is enough, and several common ones are not. Neighbours share scores. Room that no relevant entry
+needs stays free.
 
 Company: a question is shown with its answer, and a reply of a few words with what it replies to, or not at all. A model
 that reads an old question without its answer tends to answer it.
 
 Selection: the best entries are taken first, as long as they fit. The score of an entry is divided by the square root of
 its length in tokens: a long entry must be worth the shorter ones it displaces, and it matches many words by chance. A
-long entry is taken as an excerpt first, and whole if there is room when its turn comes with that length, but never more
-of it than half of the limit. Equal texts are shown once. The text that is
-really sent is counted at the end, headings included, so the limit holds whatever was estimated before.
+long entry is taken as an excerpt first; further down, by its whole length, it is taken whole if there is still room,
+but never more of it than half of the limit. Equal texts are shown once. The text that is really sent is counted at the
+end, headings included, so the limit holds whatever was estimated before.
 
 Text: the entries of each turn stand under a line with the turn and its time, so that the model sees who answered whom
 and a reader can find the place. A line with the time also stands where another day begins. The time is left out if it
@@ -359,19 +360,21 @@ def _lines(recalled: Sequence[Recalled], words: _Words) -> Iterator[str]:
 
 
 class _Floor(NamedTuple):
-    """The least score of an entry that is shown unasked."""
+    """The least score of an entry that is shown although no program asked for it with a query."""
 
     of_chance: float
-    """As a share of what one rare word shared by chance gives."""
+    """The least score as a share of the score for one rare word shared by chance."""
     of_best: float
-    """As a share of the best score."""
+    """The least score as a share of the best score."""
 
 
 _FOR_QUESTION = _Floor(0.0, 0.0)
-"""Whatever matches: 0.3 and 0.1 cost up to .04 of the evidence of MemoryBank."""
+"""For a question whatever matches is shown. With 0.3 and 0.1, up to 4 % of the evidence in the benchmark MemoryBank was
+lost."""
 _FOR_OTHERS = _Floor(0.5, 0.4)
 _MOST_BEST = 2.0
-"""Most that the best score counts for, in the same unit: a long message repeats much of its best match."""
+"""Most that the best score counts for, in units of a rare word shared by chance: a long message repeats much of its
+best match."""
 _QUESTION_MARK = late_pattern(r"[?？]")
 _QUESTION_WORD = late_pattern(
     r"^\W*(?:and |so |but |or |ok(?:ay)? |again |also )*"
@@ -404,7 +407,7 @@ def relevant_places(
     """Return the ranked entries, as (seq, score), that are worth showing although nobody asked for them.
 
     `entries` is the number of entries searched. Scores by words are compared with its logarithm; with `in_units` they
-    already are (see `fuse`). For a question weaker matches are worth it than for other messages.
+    already are (see `fuse`). For a question all matches are worth showing.
     """
     floor = _FOR_QUESTION if question else _FOR_OTHERS
     unit = 1.0 if in_units else math.log(max(entries, 1) + 1)
@@ -423,7 +426,7 @@ def is_question(message: str) -> bool:
 _COVERED = 0.7
 """Share of a query's terms from which an entry is taken for what was asked about."""
 _COVERED_PAIRS = 0.5
-"""The same for a query with Chinese: every other pair of its characters is made of two words."""
+"""Like `_COVERED`, for a query with Chinese, in which every other pair of characters belongs to two words."""
 
 
 def covers(
@@ -515,10 +518,10 @@ _ANSWERED_WITHIN = 8
 
 
 def company(entries: Mapping[int, Entry], *, after: int, before: int) -> dict[int, tuple[int, ...]]:
-    """Return the entries that each entry is shown with or not at all, by seq; 0 stands for one that cannot be shown.
+    """Return {seq: seqs of the entries without which this entry is not shown}; 0 is one that cannot be shown.
 
-    `entries` are those that may be shown; the log is searched between the positions `after` and `before`: what comes
-    before it belongs to nobody, and what comes after it is shown to the model anyway.
+    `entries` are those that may be shown. Answers and what a reply refers to are looked for between the log positions
+    `after` and `before`: the entries from `before` on are shown to the model anyway.
     """
     needed: dict[int, tuple[int, ...]] = {}
     for seq, entry in entries.items():
@@ -540,7 +543,7 @@ _LONGEST_END = 80
 
 
 def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[int]:
-    """Return the seq of the answer; 0 if it cannot be shown, nothing if it comes after the part that is searched."""
+    """Return [seq] of the answer; [0] if it cannot be shown, [] if it would come after the part that is searched."""
     for seq in range(question.seq + 1, question.seq + 1 + _ANSWERED_WITHIN):
         if seq >= before:
             return []
@@ -571,7 +574,8 @@ _DAMPED_TOKENS = 100
 _EXCERPT = 300
 """Most tokens of the excerpt as which an entry of more than twice that length is taken first."""
 _COMPANY_TOKENS = 150
-"""The same for an entry that is shown for the sake of another, as the answer to a question."""
+"""Most tokens of the excerpt as which an entry of more than twice that length is shown for the sake of another, such as
+the answer to a question."""
 _MOST_COMPANY = 4
 """Most entries that are shown for the sake of one."""
 _FEWEST_READ = 100
@@ -671,7 +675,7 @@ def _take(
 ) -> list[dict[int, _Offer | None]]:
     """Add entries that fit into `room` tokens to `taken`, best first, or longer excerpts; each with its company.
 
-    Returns the steps, each with what was held before of the entries that it added.
+    Returns one dictionary for each step: {seq of an entry that it added: the shorter offer it replaced, or None}.
     """
     steps: list[dict[int, _Offer | None]] = []
     turns = {offer.entry.turn for offer in taken.values()}
@@ -697,7 +701,7 @@ def _take(
 
 @dataclass(frozen=True, slots=True)
 class _Company:
-    """The entries without which an entry is not shown, with their lengths."""
+    """Finds, for an entry to add, the other entries without which it is not shown."""
 
     needed: Mapping[int, Sequence[int]]
     entries: Mapping[int, Entry]

@@ -535,7 +535,7 @@ def _check_url(url: str, *, cluster: bool) -> None:
 
 
 def _is_valid(url: str) -> bool:
-    """Return True if the driver accepts an address. The error of the driver might show a part of a password."""
+    """Return True if the driver accepts an address; hides the driver's error, which might show a part of a password."""
     try:
         redis.ConnectionPool.from_url(url)  # pyright: ignore[reportUnknownMemberType] (untyped options)
     except ValueError:

@@ -2,7 +2,8 @@
 
 "thanks, talk tomorrow!" has three words that a search finds somewhere in any long conversation, and asks for nothing. A
 message is a courtesy if it can be divided into the phrases below and nothing else; at least one of them must be more
-than a filling word. "Thanks, and when is the talk?" is a message like any other.
+than a filling word. "Thanks, and when is the talk?" is a message like any other. A message without words, such as an
+emoji, counts as a courtesy too.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class _Phrases(NamedTuple):
 
 
 def is_courtesy(message: str) -> bool:
-    """Return True if a message only greets, thanks, takes leave or agrees: there is nothing to recall for it."""
+    """Return True if a message only greets, thanks, takes leave or agrees, or has no words."""
     if len(message) > _LONGEST:
         return False
     units = _units(message)
