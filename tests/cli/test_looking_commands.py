@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,32 @@ def test_looking_writes_nothing(store: str, arguments: list[str]) -> None:
     before = fingerprint(store)
     assert invoke([*arguments, "--store", store]).exit_code == 0
     assert fingerprint(store) == before
+
+
+def _blank(path: Path, kind: str) -> None:
+    if kind == "a database without tables":
+        opened = sqlite3.connect(path)
+        opened.execute("PRAGMA journal_mode=WAL")
+        opened.close()
+        assert path.stat().st_size
+    else:
+        path.write_bytes({"empty": b"", "one byte": b"a", "eleven bytes": b"a" * 11}[kind])
+
+
+@pytest.mark.parametrize("arguments", [*LOOKING, ["ui"], ["top", "@last"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "kind", ["empty", "one byte", "eleven bytes", "a database without tables"]
+)
+def test_looking_at_a_file_that_is_no_store_is_refused_and_leaves_it_as_it_was(
+    tmp_path: Path, arguments: list[str], kind: str
+) -> None:
+    path = tmp_path / "e.db"
+    _blank(path, kind)
+    before = path.read_bytes()
+    refused = invoke([*arguments, "--store", str(path)])
+    assert refused.exit_code == (4 if "bytes" in kind or "byte" in kind else 3), refused.output
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["e.db"]
 
 
 def test_the_proof_sees_a_command_that_writes(tmp_path: Path) -> None:

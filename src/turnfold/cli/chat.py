@@ -46,7 +46,7 @@ from turnfold.memory import Memory, Session
 from turnfold.models import ChatModel
 from turnfold.records import Message, user
 from turnfold.runtime import drive
-from turnfold.stores import shown_address
+from turnfold.stores import is_blank, shown_address
 from turnfold.tokens import TokenCounter
 from turnfold.window import Outcome, Receipt
 
@@ -375,7 +375,7 @@ def _check_budget(model: ChatModel | None, tokens: int | None, system: str, text
 def _counter_of(address: str, name: str) -> TokenCounter | None:
     """Return the token counter of an existing session, so that its entries are not counted again by another."""
     path = file_of(address)
-    if path is not None and not path.exists():
+    if path is not None and is_blank(path):
         return None
     with open_at(address, "default") as opened:
         conversation = find_session(opened, name) if name == LAST else name

@@ -308,6 +308,10 @@ _ERRORS: Final[Mapping[str, str]] = {
     "no store at {path}. Name one with --store or TURNFOLD_STORE; `turnfold chat` and `turnfold import` create one": (
         "{path} 处没有存储。用 --store 或 TURNFOLD_STORE 指明；`turnfold chat` 和 `turnfold import` 会创建存储"
     ),
+    "the file {path} is empty, so it is no store yet. Name another with --store or TURNFOLD_STORE; `turnfold chat` and "
+    "`turnfold import` make it one": (
+        "文件 {path} 是空的，还不是存储。用 --store 或 TURNFOLD_STORE 指明另一个；`turnfold chat` 和 `turnfold import` 会把它变成存储"
+    ),
     "{name} matches several sessions: {shown}; give a longer prefix or the whole id": (
         "{name} 与多个会话相符：{shown}；请给出更长的前缀或完整的 id"
     ),
@@ -487,6 +491,7 @@ _DOCTOR: Final[Mapping[str, str]] = {
     "Reinstall splintr-rs, which ships the vocabularies": "请重新安装 splintr-rs，词表由它提供",
     "{tokens} tokens for {characters} characters": "{characters} 个字符为 {tokens} 个 token",
     "{store} does not exist yet": "{store} 尚不存在",
+    "{store} is empty": "{store} 是空的",
     "It is created with the first session": "会随第一个会话创建",
     "Its folder is not writable": "其文件夹不可写",
     "{address} does not answer": "{address} 没有应答",
