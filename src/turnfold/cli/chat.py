@@ -385,7 +385,8 @@ def _counter_of(address: str, name: str) -> TokenCounter | None:
 def _is_known(name: str) -> bool:
     from turnfold.tokens import find_model
 
-    return find_model(name) is not None
+    info = find_model(name)
+    return info is not None and info.context_window is not None
 
 
 def _answerer(memory: Memory, model: ChatModel | None, system: str, console: Console) -> Answerer:

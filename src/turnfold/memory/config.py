@@ -205,11 +205,12 @@ def with_model(config: MemoryConfig, model: str) -> MemoryConfig | None:
     info = find_model(model)
     if config.model or config.counter.name != cautious_counter().name or info is None:
         return None
-    default = config.budget == Budget(context_window=DEFAULT_WINDOW)
+    window = info.context_window
+    default = window is not None and config.budget == Budget(context_window=DEFAULT_WINDOW)
     return replace(
         config,
         model=model,
         counter=info.counter(),
-        budget=Budget(context_window=info.context_window) if default else config.budget,
+        budget=Budget(context_window=window) if default else config.budget,
         calibrating=CalibrationLog(),
     )
