@@ -39,7 +39,7 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("explain ware --list", "session total calls"),
     (
         "diff ware",
-        "before after same same_tokens rebilled first gone new sections reasons",
+        "before after same same_tokens rebilled same_tools first gone new sections reasons",
     ),
     ("replay ware --budget 900", "source entries turns counter model prices rows"),
     (

@@ -476,6 +476,46 @@ def test_diff_finds_the_first_difference(store: str, memory: Memory) -> None:
     assert (usual["before"]["call"], usual["after"]["call"]) == (made[-2].call, made[-1].call)
 
 
+def _tool(name: str) -> dict[str, object]:
+    schema = {"type": "object", "properties": {"at": {"type": "string"}}}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": "Looks up.", "parameters": schema},
+    }
+
+
+@pytest.mark.parametrize("again", [[], [_tool("find")], [_tool("look_up"), _tool("find")]])
+def test_changed_tool_schemas_leave_nothing_in_the_cache(
+    tmp_path: Path, again: list[dict[str, object]]
+) -> None:
+    store = f"sqlite:///{tmp_path / 'tools.db'}"
+    with Memory(store, model=MODEL) as memory:
+        session = memory.session("t")
+        session.user("Where is box 7?")
+        session.assistant("In hall 2.")
+        assert session.context(tools=[_tool("look_up")]).receipt.prefix_share == 1.0
+        assert session.context(tools=[_tool("look_up")]).receipt.prefix_share == 1.0
+        changed = session.context(tools=again)
+        assert (changed.receipt.shared, changed.receipt.prefix_share) == (0, 0.0)
+        assert session.context(tools=again).receipt.prefix_share == 1.0
+    with Memory(store, model=MODEL) as memory:  # another process knows the last call from its report
+        session = memory.session("t")
+        assert session.context(tools=again).receipt.prefix_share == 1.0
+    with Memory(store, model=MODEL) as memory:
+        assert memory.session("t").context(tools=[_tool("look_up")]).receipt.prefix_share == 0.0
+    told = invoke(["diff", "t", "2", "3", "--store", store]).stdout
+    tokens = invoke_json(["explain", "t", "3", "--store", store])["point"]["tokens"]
+    assert "The tool schemas changed. They stand before the messages, so none of the" in told
+    assert "reason: the tool schemas changed" in told
+    found = invoke_json(["diff", "t", "2", "3", "--store", store])
+    assert (found["same"], found["same_tools"], found["first"]) == (2, False, None)
+    assert 0 <= tokens - found["rebilled"] <= 3  # without the opening of the reply
+    rows = invoke_json(["explain", "t", "--list", "--store", store])["calls"]
+    assert [row["kept_prefix"] for row in rows] == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
+    same = invoke(["diff", "t", "1", "2", "--store", store]).stdout
+    assert "are identical; not cached: the 0 tokens after them." in same
+
+
 def test_a_stored_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'hostile.db'}"
     hostile = "\x1b[2Jgone\x1b]0;title\x07 \u202e [bold]not markup[/bold]\r back"

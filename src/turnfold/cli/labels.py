@@ -173,12 +173,16 @@ _SENTENCES: Final = (
         "共 {total:,} 次调用，这里是最新的 {shown:,} 次；用 -n 可看更多",
     ),
     (
-        "The first {messages:,} messages ({tokens:,} tokens) are identical; the {rest:,} after them are not cached.",
+        "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: the {rest:,} tokens after them.",
         "前 {messages:,} 条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。",
     ),
     (
-        "The first message ({tokens:,} tokens) is identical; the {rest:,} tokens after it are not cached.",
+        "The first message ({tokens:,} tokens) is identical; not cached: the {rest:,} tokens after it.",
         "第一条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。",
+    ),
+    (
+        "The tool schemas changed. They stand before the messages, so none of the {rest:,} tokens is cached.",
+        "工具定义变了。它们在消息之前，所以 {rest:,} token 都没有缓存可用。",
     ),
     (
         "No message at the beginning is identical: none of the {rest:,} tokens is cached.",
