@@ -41,7 +41,7 @@ SHAPES: tuple[tuple[str, str], ...] = (
         "diff ware",
         "before after same same_tokens rebilled same_tools first gone new sections reasons",
     ),
-    ("replay ware --budget 900", "source entries turns counter model prices rows"),
+    ("replay ware --budget 900", "source entries turns counter model prices rows whole made"),
     (
         "eval ware --budget 900",
         "conversations entries questions rules_from counter model prices currency rows skipped",

@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from tests.cli.seeded import LONG, MODEL, SHORT, TOKENS, invoke, invoke_json, seed
 from turnfold import Budget, Memory
 from turnfold.cli import top as top_screen
+from turnfold.budget import Shares
 from turnfold.cli.labels import CHINESE
 from turnfold.rules import RuleKind, RuleState
 from turnfold.runtime import drive
@@ -558,6 +559,64 @@ def test_replay_runs_every_budget_and_strategy(store: str) -> None:
         assert row["cost"]["date"] == found["prices"]
         assert 0 < row["cost"]["total"] <= row["cost"]["without_cache"]
     assert found["rows"][0]["folds"] > 0
+
+
+def test_replay_tells_what_the_session_itself_sent(store: str, memory: Memory) -> None:
+    made = memory.session(LONG).calls(limit=1000)
+    told = invoke(["replay", LONG, "--budget", "1500", "--store", store], width=400).stdout
+    sent, largest = sum(call.tokens for call in made), max(call.tokens for call in made)
+    assert (
+        f"The session's own {len(made)} calls sent {sent:,} tokens, the largest {largest:,} of 1,500 allowed."
+    ) in told
+    assert "it uses the defaults of a memory" in told
+    assert "tool schemas" not in told
+    found = invoke_json(["replay", LONG, "--budget", "1500", "--store", store])
+    assert found["made"]["tokens_sent"] == sent
+
+
+def test_replay_tells_how_many_tokens_of_tools_it_does_not_know(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'tools.db'}"
+    with Memory(store, model=MODEL) as memory:
+        session = memory.session("t")
+        session.user("Where is box 7?")
+        tools = session.context(tools=[_tool("look_up")]).tools
+        session.assistant("In hall 2.")
+    told = invoke(["replay", "t", "--budget", "900", "--store", store], width=400).stdout
+    assert f"Each had {tools} tokens of tool schemas, which a replay sends only with" in told
+
+
+def test_replay_says_why_it_folds_what_would_fit(store: str) -> None:
+    whole = invoke_json(["replay", LONG, "--budget", "5000", "--store", store])["whole"]
+    most = ["replay", LONG, "--store", store, "--strategy", "fold", "--strategy", "everything"]
+    tight = [*most, "--budget", str(whole + 50)]
+    rows = invoke_json(tight)["rows"]
+    assert rows[0]["folds"] > 0
+    assert rows[1]["largest"] == whole
+    told = f"All {whole:,} tokens fit into {whole + 50:,}: a fold begins at 75 % of the budget"
+    assert told in invoke(tight, width=400).stdout
+    for other in (whole - 1, 2 * whole):
+        assert "tokens fit into" not in invoke([*most, "--budget", str(other)], width=400).stdout
+
+
+def test_replay_takes_the_shares_of_the_sessions_budget(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'shares.db'}"
+    budget = Budget(max_tokens=900, shares=Shares(system=0.6))
+    with Memory(store, model=MODEL, budget=budget) as memory:
+        session = memory.session("t")
+        session.system("Be careful with box 7. " * 60)
+        session.user("Where is box 7?")
+        session.context()
+        session.assistant("In hall 2.")
+    rows = invoke_json(["replay", "t", "--budget", "900", "--store", store])["rows"]
+    assert rows[0]["tokens_sent"] > 380  # the usual share of a system message is 225 tokens
+
+
+def test_a_model_without_a_price_takes_one_line_not_a_list(store: str) -> None:
+    told = invoke(["replay", LONG, "--budget", "900", "--model", "qwen-plus", "--store", store])
+    line = next(each for each in told.stderr.splitlines() if "no costs" in each)
+    assert "no price for 'qwen-plus' among the 28 models" in line
+    assert "--prices FILE" in line
+    assert len(line) < 260
 
 
 def test_replay_reads_an_export_of_turnfold(store: str, tmp_path: Path) -> None:

@@ -192,8 +192,10 @@ PROBLEMS: Final[Mapping[str, str]] = {
 
 _ERRORS: Final[Mapping[str, str]] = {
     "no costs: {reason}": "不计费用：{reason}",
-    "no price for {model} in the prices of {date}; known: {known}. Pass a price file of your own in the same form": (
-        "{date} 的价目中没有 {model} 的价格；已有：{known}。可用 --prices 给出同样格式的价目文件"
+    "no price for {model} among the {models} models in the prices of {date}: write a price table of your own (docs: "
+    "recipes/budget.md) and name it with load_prices(FILE), or --prices FILE": (
+        "{date} 的价目（{models} 个模型）中没有 {model} 的价格：请写一份价目（格式见文档 recipes/budget.md），"
+        "用 load_prices(FILE) 或 --prices FILE 指明"
     ),
     "unknown strategy {name}; use {known}, or several joined with '+'": (
         "没有策略 {name}；可用：{known}，或用 + 连接几个"

@@ -381,6 +381,24 @@ _SENTENCES: Final = (
         "模型折叠：由 {model} 写摘要时另加的费用。",
     ),
     (
+        "All {whole:,} tokens fit into {budgets}: a fold begins at 75 % of the budget, so that there is room "
+        "for what follows. threshold=1.0 folds only what does not fit.",
+        "全部 {whole:,} token 都放得进 {budgets}：折叠在用到预算的 75% 时就开始，为后面的内容留出余地。threshold=1.0 只折叠放不下的部分。",
+    ),
+    (
+        "The session's own {calls:,} calls sent {tokens:,} tokens, the largest {largest:,} of {allowed:,} allowed.",
+        "会话自己的 {calls:,} 次调用共发送 {tokens:,} token，最大的一次 {largest:,}，允许 {allowed:,}。",
+    ),
+    (
+        "Each had {tools:,} tokens of tool schemas, which a replay sends only with --tools FILE.",
+        "每次含 {tools:,} token 的工具定义；重放只在给出 --tools FILE 时发送它们。",
+    ),
+    (
+        "A replay knows the messages and the shares of the budget, but not the session's pins, notes, state, findings "
+        "and options (recall, threshold, summarizer): it uses the defaults of a memory.",
+        "重放知道消息和预算的份额，但不知道会话的固定项、备注、状态、发现和选项（召回、折叠阈值、摘要器）：它采用记忆的默认值。",
+    ),
+    (
         "{conversations:,} conversations, {entries:,} entries, {questions:,} questions",
         "{conversations:,} 个会话，{entries:,} 条记录，{questions:,} 个问题",
     ),
