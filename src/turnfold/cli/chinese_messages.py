@@ -352,8 +352,15 @@ _ERRORS: Final[Mapping[str, str]] = {
     "reply opening": "回答开头",
     "newest turn": "最新一轮",
     "newest turn, no part above {most} tokens": "最新一轮，每段不超过 {most} token",
-    "They cannot be shortened to the system share: raise the budget, the share, or send fewer": (
-        "系统消息无法缩短到它的份额：请提高预算或份额，或少发一些"
+    "They cannot be cut further: raise the budget, raise Shares(system=...), or send fewer": (
+        "系统消息不能再缩短：请提高预算或份额 Shares(system=...)，或少发一些"
+    ),
+    "Pins are sent word for word: unpin some, raise the budget, or raise Shares(tail=...)": (
+        "固定项按原文发送：请取消一些固定项，或提高预算或份额 Shares(tail=...)"
+    ),
+    "Pins are sent word for word: nothing was pinned; pin less, unpin others, raise the budget of the memory, or raise "
+    "Shares(tail=...)": (
+        "固定项按原文发送：没有固定任何内容；请少固定一些、取消其他固定项，或提高记忆的预算或份额 Shares(tail=...)"
     ),
     "The newest turn cannot be left out or shortened further: {remedy}": "最新一轮不能省略，也不能再缩短：{remedy}",
     "give the text to pin, or --entry with the number of an entry": (
@@ -386,6 +393,10 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "mandatory parts need {needed} {unit} ({parts}) but their share of the budget of {budget} is {allowed}. {remedy}": (
         "必需的部分要 {needed} {unit}（{parts}），但预算 {budget} 中它们的份额只有 {allowed}。{remedy}"
+    ),
+    "mandatory parts need {needed} {unit} ({parts}) but their share of the budget of {budget} is {allowed}: a budget of "
+    "{least} has room for them. {remedy}": (
+        "必需的部分要 {needed} {unit}（{parts}），但预算 {budget} 中它们的份额只有 {allowed}：预算 {least} 才放得下。{remedy}"
     ),
     "raise the budget ({arithmetic})": "请提高预算（{arithmetic}）",
     "raise max_bytes ({most})": "请提高 max_bytes（{most}）",

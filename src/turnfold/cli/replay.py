@@ -29,7 +29,14 @@ from turnfold.memory import Manifest, Session
 from turnfold.records import Message
 from turnfold.runtime import drive
 from turnfold.stores import Scope, all_conversations, all_entries, import_from, open_store
-from turnfold.tokens import PriceTable, TokenCounter, cautious_counter, counter_for, load_prices, shipped_prices
+from turnfold.tokens import (
+    PriceTable,
+    TokenCounter,
+    cautious_counter,
+    counter_for,
+    load_prices,
+    shipped_prices,
+)
 
 __all__ = (
     "History",
@@ -273,7 +280,6 @@ def _whole_tokens(history: History, counter: TokenCounter, tools: Tools) -> int:
     return counter.count(messages[:last], tools=tools).tokens
 
 
-
 def has_price(model: str, table: PriceTable) -> bool:
     """Return True if a model is named and has a price; a named model without a price is reported on stderr."""
     if not model:
@@ -376,17 +382,13 @@ def _remarks(found: Replay) -> Iterator[str]:
         yield label(
             "All {whole:,} tokens fit into {budgets}: a fold begins at 75 % of the budget, so that there is room "
             "for what follows. threshold=1.0 folds only what does not fit."
-        ).format(
-            whole=found.whole, budgets=", ".join(f"{row.budget:,}" for row in early)
-        )
+        ).format(whole=found.whole, budgets=", ".join(f"{row.budget:,}" for row in early))
     made = found.made
     if made is None:
         return
     yield label(
         "The session's own {calls:,} calls sent {tokens:,} tokens, the largest {largest:,} of {allowed:,} allowed."
-    ).format(
-        calls=made.calls, tokens=made.tokens_sent, largest=made.largest, allowed=made.allowed
-    )
+    ).format(calls=made.calls, tokens=made.tokens_sent, largest=made.largest, allowed=made.allowed)
     if made.tools:
         yield label(
             "Each had {tools:,} tokens of tool schemas, which a replay sends only with --tools FILE."

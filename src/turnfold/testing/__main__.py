@@ -30,7 +30,9 @@ def main() -> int:
             f"export ANTHROPIC_BASE_URL={server.url} ANTHROPIC_API_KEY=any\n"
         )
         sys.stdout.flush()
-        sys.stderr.write("Paste a line into another shell, and run your program there. Ctrl-C ends the server.\n")
+        sys.stderr.write(
+            "Paste a line into another shell, and run your program there. Ctrl-C ends the server.\n"
+        )
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
             server.released.wait()
@@ -49,10 +51,14 @@ def _answer(body: Body) -> str:
 
 def _text(message: Any) -> str:
     """Return the text of a message of any of the three interfaces."""
-    content = message if isinstance(message, str) else message.get("content", message.get("output", ""))
+    content = (
+        message if isinstance(message, str) else message.get("content", message.get("output", ""))
+    )
     if isinstance(content, str):
         return content
-    return " ".join(str(block.get("text", "")) for block in content or () if isinstance(block, dict))
+    return " ".join(
+        str(block.get("text", "")) for block in content or () if isinstance(block, dict)
+    )
 
 
 if __name__ == "__main__":

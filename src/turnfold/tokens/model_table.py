@@ -118,9 +118,7 @@ def _older_claudes() -> Iterator[str]:
         yield from (f"claude-{tier}-4{mark}{minor}" for mark in "-." for minor in "0156")
 
 
-def _gemini(
-    encoding: str, *, factor: float = 1.0, window: int | None = 1_048_576
-) -> ModelInfo:
+def _gemini(encoding: str, *, factor: float = 1.0, window: int | None = 1_048_576) -> ModelInfo:
     return ModelInfo(
         context_window=window,
         encoding=encoding,

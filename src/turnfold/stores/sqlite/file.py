@@ -127,7 +127,9 @@ def is_blank(path: str | Path) -> bool:
         return _stat(os.fsencode(file)) is None or file.is_file()
     first = _first_bytes(file)
     # The page of the schema is a leaf of a table (13) with this number of rows.
-    return first.startswith(_MAGIC) and first[_SCHEMA_PAGE] == b"\x0d" and not any(first[_SCHEMA_ROWS])
+    return (
+        first.startswith(_MAGIC) and first[_SCHEMA_PAGE] == b"\x0d" and not any(first[_SCHEMA_ROWS])
+    )
 
 
 def is_marked(header: bytes) -> bool:
