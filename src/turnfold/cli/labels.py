@@ -353,6 +353,14 @@ _SENTENCES: Final = (
         "将会导入",
     ),
     (
+        "tokens are counted with {counter}; another store may count otherwise, --model counts for a model",
+        "token 按 {counter} 计数，可能与别的存储不同；--model 按指明的模型计数",
+    ),
+    (
+        "{faults:,} faults by the rules of its provider; `turnfold lint {file}` lists them",
+        "按其服务商的规则有 {faults:,} 处问题；`turnfold lint {file}` 会列出",
+    ),
+    (
         "{entries:,} entries from {format}: {new:,} new sessions, {continued:,} continued, {already:,} already there",
         "来自 {format} 的 {entries:,} 条记录：新会话 {new:,} 个，续写 {continued:,} 个，已有 {already:,} 个",
     ),
