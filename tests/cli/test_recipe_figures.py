@@ -15,7 +15,9 @@ RECIPES = {
     for language in ("en", "zh")
 }
 BUDGETS = (2_000, 4_000, 8_000, 16_000, 32_000)
-ROW = re.compile(r"^\| ([\d,]+)[^|]*\| ([\d.]+ USD) \| (\d+) % \| ([\d,]+) \| (\d+) \|$", re.M)
+ROW = re.compile(
+    r"^\| ([\d,]+)[^|]*\| ([\d.]+ USD) \| (\d+) % \| ([\d,]+) \| (\d+) \|$", re.MULTILINE
+)
 
 
 def _row(found: dict) -> tuple[str, ...]:

@@ -14,7 +14,10 @@ PAGES = {
     language: Path(__file__).parents[2] / "docs" / language / "concepts" / "tokens.md"
     for language in ("en", "zh")
 }
-ROW = re.compile(r"^\|(?P<first>[^|]*)\|.*\|(?P<last>[^|]*)\|$|^\|(?P<one>[^|]*)\|(?P<two>[^|]*)\|$", re.M)
+ROW = re.compile(
+    r"^\|(?P<first>[^|]*)\|.*\|(?P<last>[^|]*)\|$|^\|(?P<one>[^|]*)\|(?P<two>[^|]*)\|$",
+    re.MULTILINE,
+)
 NAMES = re.compile(r"`([a-z0-9.-]+)`")
 
 

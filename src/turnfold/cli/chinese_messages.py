@@ -312,7 +312,8 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "the file {path} is empty, so it is no store yet. Name another with --store or TURNFOLD_STORE; `turnfold chat` and "
     "`turnfold import` make it one": (
-        "文件 {path} 是空的，还不是存储。用 --store 或 TURNFOLD_STORE 指明另一个；`turnfold chat` 和 `turnfold import` 会把它变成存储"
+        "文件 {path} 是空的，还不是存储。用 --store 或 TURNFOLD_STORE 指明另一个；"
+        "`turnfold chat` 和 `turnfold import` 会把它变成存储"
     ),
     "{name} matches several sessions: {shown}; give a longer prefix or the whole id": (
         "{name} 与多个会话相符：{shown}；请给出更长的前缀或完整的 id"
@@ -394,9 +395,10 @@ _ERRORS: Final[Mapping[str, str]] = {
     "mandatory parts need {needed} {unit} ({parts}) but their share of the budget of {budget} is {allowed}. {remedy}": (
         "必需的部分要 {needed} {unit}（{parts}），但预算 {budget} 中它们的份额只有 {allowed}。{remedy}"
     ),
-    "mandatory parts need {needed} {unit} ({parts}) but their share of the budget of {budget} is {allowed}: a budget of "
-    "{least} has room for them. {remedy}": (
-        "必需的部分要 {needed} {unit}（{parts}），但预算 {budget} 中它们的份额只有 {allowed}：预算 {least} 才放得下。{remedy}"
+    "mandatory parts need {needed} {unit} ({parts}) but their share of the budget of {budget} is {allowed}: a budget "
+    "of {least} has room for them. {remedy}": (
+        "必需的部分要 {needed} {unit}（{parts}），但预算 {budget} 中它们的份额只有 {allowed}："
+        "预算 {least} 才放得下。{remedy}"
     ),
     "raise the budget ({arithmetic})": "请提高预算（{arithmetic}）",
     "raise max_bytes ({most})": "请提高 max_bytes（{most}）",

@@ -264,11 +264,11 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
         )
     elif found.same > 1:
         same = label(
-            "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: the {rest:,} tokens after them."
+            "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: {rest:,} tokens after them."
         )
     elif found.same:
         same = label(
-            "The first message ({tokens:,} tokens) is identical; not cached: the {rest:,} tokens after it."
+            "The first message ({tokens:,} tokens) is identical; not cached: {rest:,} tokens after it."
         )
     else:
         same = label(

@@ -173,11 +173,11 @@ _SENTENCES: Final = (
         "共 {total:,} 次调用，这里是最新的 {shown:,} 次；用 -n 可看更多",
     ),
     (
-        "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: the {rest:,} tokens after them.",
+        "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: {rest:,} tokens after them.",
         "前 {messages:,} 条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。",
     ),
     (
-        "The first message ({tokens:,} tokens) is identical; not cached: the {rest:,} tokens after it.",
+        "The first message ({tokens:,} tokens) is identical; not cached: {rest:,} tokens after it.",
         "第一条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。",
     ),
     (
@@ -389,9 +389,8 @@ _SENTENCES: Final = (
         "模型折叠：由 {model} 写摘要时另加的费用。",
     ),
     (
-        "All {whole:,} tokens fit into {budgets}: a fold begins at 75 % of the budget, so that there is room "
-        "for what follows. threshold=1.0 folds only what does not fit.",
-        "全部 {whole:,} token 都放得进 {budgets}：折叠在用到预算的 75% 时就开始，为后面的内容留出余地。threshold=1.0 只折叠放不下的部分。",
+        "All {whole:,} tokens fit into {budgets}, but a fold begins at 75 %, to have room for what follows.",
+        "全部 {whole:,} token 都放得进 {budgets}，但折叠在用到预算的 75% 时就开始，为后面的内容留出余地。",
     ),
     (
         "The session's own {calls:,} calls sent {tokens:,} tokens, the largest {largest:,} of {allowed:,} allowed.",
@@ -402,9 +401,8 @@ _SENTENCES: Final = (
         "每次含 {tools:,} token 的工具定义；重放只在给出 --tools FILE 时发送它们。",
     ),
     (
-        "A replay knows the messages and the shares of the budget, but not the session's pins, notes, state, findings "
-        "and options (recall, threshold, summarizer): it uses the defaults of a memory.",
-        "重放知道消息和预算的份额，但不知道会话的固定项、备注、状态、发现和选项（召回、折叠阈值、摘要器）：它采用记忆的默认值。",
+        "A replay has no pins, notes, state or findings, and the defaults of a memory (recall, threshold, summarizer).",
+        "重放没有固定项、备注、状态和发现，并采用记忆的默认值（召回、折叠阈值、摘要器）。",
     ),
     (
         "{conversations:,} conversations, {entries:,} entries, {questions:,} questions",

@@ -380,8 +380,7 @@ def _remarks(found: Replay) -> Iterator[str]:
     early = [row for row in found.rows if row.folds and found.whole <= row.budget]
     if early:
         yield label(
-            "All {whole:,} tokens fit into {budgets}: a fold begins at 75 % of the budget, so that there is room "
-            "for what follows. threshold=1.0 folds only what does not fit."
+            "All {whole:,} tokens fit into {budgets}, but a fold begins at 75 %, to have room for what follows."
         ).format(whole=found.whole, budgets=", ".join(f"{row.budget:,}" for row in early))
     made = found.made
     if made is None:
@@ -394,8 +393,7 @@ def _remarks(found: Replay) -> Iterator[str]:
             "Each had {tools:,} tokens of tool schemas, which a replay sends only with --tools FILE."
         ).format(tools=made.tools)
     yield label(
-        "A replay knows the messages and the shares of the budget, but not the session's pins, notes, state, findings "
-        "and options (recall, threshold, summarizer): it uses the defaults of a memory."
+        "A replay has no pins, notes, state or findings, and the defaults of a memory (recall, threshold, summarizer)."
     )
 
 

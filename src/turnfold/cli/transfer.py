@@ -298,7 +298,7 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def show_imported(done: Imported, file: Path, *, model: str, json: bool) -> None:
-    """Print what was imported and what was skipped, how it was counted, and how many faults `lint` finds in the file."""
+    """Print what was imported or skipped, how it was counted, and how many faults `lint` finds in the file."""
     if json:
         print(as_json(done))  # noqa: T201 (what the command is for)
         return
@@ -342,13 +342,15 @@ def show_imported(done: Imported, file: Path, *, model: str, json: bool) -> None
         console.print(Text(f"  {text}", "yellow"))
     if done.entries:
         counter = counter_for(model) if model else cautious_counter()
-        text = label("tokens are counted with {counter}; another store may count otherwise, --model counts for a model")
+        text = label(
+            "tokens are counted with {counter}; another store may count otherwise, --model counts for a model"
+        )
         console.print(Text(f"  {text.format(counter=counter.name)}", "dim"))
     if done.format != TURNFOLD and (faults := _count_faults(file)):
         text = with_singulars(
-            label("{faults:,} faults by the rules of its provider; `turnfold lint {file}` lists them").format(
-                faults=faults, file=printable(str(file))
-            )
+            label(
+                "{faults:,} faults by the rules of its provider; `turnfold lint {file}` lists them"
+            ).format(faults=faults, file=printable(str(file)))
         )
         console.print(Text(f"  {text}", "yellow"))
 

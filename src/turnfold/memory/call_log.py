@@ -191,7 +191,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Digest of the tool schemas; empty if there were none, and in reports of earlier releases."""
 
     def has_tools(self, tokens: int, digest: str) -> bool:
-        """Return True if the call sent the tool schemas with this digest; `tokens` decide if its digest is not known."""
+        """Return True if the call sent the tool schemas with this digest; `tokens` decide if it has no digest."""
         known = self.tools_digest if self.tools_digest and digest else ""
         return self.tools == tokens and known in ("", digest)
 

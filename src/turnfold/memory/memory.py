@@ -298,8 +298,12 @@ def _budget_of(model: str) -> Budget:
 
 
 def option_advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
-    """Return the right call if options of `Budget` were passed to a memory; empty if there were none."""
-    del given
+    """Return the right call if options were passed by position, or those of `Budget`; empty if there were none."""
+    if len(given) > 1:
+        model = f"model={given[1]!r}" if isinstance(given[1], str) else "budget=..., model=..."
+        return (
+            f"Memory takes one argument by position, the store: write Memory({given[0]!r}, {model})"
+        )
     moved = [each.name for each in fields(Budget) if each.init and each.name in unknown]
     if not moved:
         return ""

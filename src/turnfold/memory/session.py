@@ -173,8 +173,12 @@ METHOD_ADVICE: Final[Mapping[str, str]] = {
     "user.metadata": 'write add({"role": "user", "content": "...", "metadata": {...}})',
     "history.last": "write history()[-3:] for the last 3 entries",
     "recall.k": "write limit=",
+    "append": 'write add(message), user("..."), assistant("...") or tool("...", tool_call_id="...")',
+    "messages": "history() has what was said, context().messages what a model is sent",
+    "add_message": "write add(message)",
+    "get_messages": "history() has what was said, context().messages what a model is sent",
 }
-"""What to write for options that other libraries have, by method and option."""
+"""What to write for options and methods that other libraries have, by method and option, or by method."""
 
 
 @hinted_methods(METHOD_ADVICE)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import cast
 
 from turnfold.testing.model_replies import Body
 from turnfold.testing.model_server import ModelServer
@@ -41,7 +41,7 @@ def main() -> int:
 
 def _answer(body: Body) -> str:
     asked = body.get("messages") or body.get("input") or ()
-    messages: Sequence[Any] = [asked] if isinstance(asked, str) else asked
+    messages = [asked] if isinstance(asked, str) else cast("Sequence[object]", asked)
     newest = " ".join(_text(messages[-1]).split())[:_SHOWN] if messages else ""
     if is_chinese(newest):
         return f"（本机的模型服务器）收到 {len(messages)} 条消息，最新的是：{newest}"
@@ -49,16 +49,16 @@ def _answer(body: Body) -> str:
     return f"(the model server on your machine) I got {len(messages)} {noun}, the newest: {newest}"
 
 
-def _text(message: Any) -> str:
+def _text(message: object) -> str:
     """Return the text of a message of any of the three interfaces."""
-    content = (
-        message if isinstance(message, str) else message.get("content", message.get("output", ""))
-    )
+    if isinstance(message, str):
+        return message
+    fields = cast("Mapping[str, object]", message)
+    content = fields.get("content") or fields.get("output") or ""
     if isinstance(content, str):
         return content
-    return " ".join(
-        str(block.get("text", "")) for block in content or () if isinstance(block, dict)
-    )
+    blocks = cast("Sequence[Mapping[str, object]]", content)
+    return " ".join(str(block.get("text", "")) for block in blocks)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,15 @@
 
 Names are matched by their longest known beginning, after dropping a router's prefix (`openai/gpt-4o`), so dated
 releases need no row of their own; a version number must match whole, because the next one may count differently.
-Windows are the providers' published ones, the smallest if a name covers several. They were last compared with these
-pages in August 2026: platform.openai.com/docs/models, docs.claude.com/en/docs/about-claude/models,
-ai.google.dev/gemini-api/docs/models, alibabacloud.com/help/en/model-studio/models, api-docs.deepseek.com/quick_start/pricing,
-docs.z.ai/guides/overview/pricing, platform.moonshot.ai/docs/pricing, docs.mistral.ai/getting-started/models, and with the
-model cards of open models. A row of a whole family (`glm`, `qwen`) has no window: the next model of a family is counted
-like its sisters, but may read ten times as much. Models that are not in the table are counted with `ENVELOPE`, which is
-above every known vocabulary. In both cases the window must be given, because a guess could be wrong. `register_model`
-adds or replaces rows for the whole process, with a closer profile if more is known.
+Windows are the providers' published ones, the smallest if a name covers several. They were last compared in August 2026
+with the model cards of open models and these pages: platform.openai.com/docs/models, docs.z.ai/guides/overview/pricing,
+docs.claude.com/en/docs/about-claude/models, ai.google.dev/gemini-api/docs/models, platform.moonshot.ai/docs/pricing,
+alibabacloud.com/help/en/model-studio/models, api-docs.deepseek.com/quick_start/pricing, docs.mistral.ai.
+
+A row of a whole family (`glm`, `qwen`) has no window: the next model of a family is counted like its sisters, but may
+read ten times as much. Models that are not in the table are counted with `ENVELOPE`, which is above every known
+vocabulary. In both cases the window must be given, because a guess could be wrong. `register_model` adds or replaces
+rows for the whole process, with a closer profile if more is known.
 
 Claude's vocabularies are not public. By an independent reconstruction of its counts, Chinese costs 50 % more than in
 o200k_base; English costs 10 % more up to Opus 4.6, and 50 % more from Opus 4.7 on. A name that may be either counts as

@@ -348,10 +348,10 @@ CHINESE: Final[Mapping[str, str]] = {
     "nothing was cached, although the first {shared:,} tokens are the same as in the previous call": (
         "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同"
     ),
-    "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: the {rest:,} tokens after them.": (
+    "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: {rest:,} tokens after them.": (
         "前 {messages:,} 条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。"
     ),
-    "The first message ({tokens:,} tokens) is identical; not cached: the {rest:,} tokens after it.": (
+    "The first message ({tokens:,} tokens) is identical; not cached: {rest:,} tokens after it.": (
         "第一条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。"
     ),
     "The tool schemas changed. They stand before the messages, so none of the {rest:,} tokens is cached.": (

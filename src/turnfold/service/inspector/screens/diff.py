@@ -109,10 +109,10 @@ def _sections(
     elif found.same > 1:
         same = (
             "The first {messages:,} messages ({tokens:,} tokens) are identical; "
-            "not cached: the {rest:,} tokens after them."
+            "not cached: {rest:,} tokens after them."
         )
     elif found.same:
-        same = "The first message ({tokens:,} tokens) is identical; not cached: the {rest:,} tokens after it."
+        same = "The first message ({tokens:,} tokens) is identical; not cached: {rest:,} tokens after it."
     else:
         same = "No message at the beginning is identical: none of the {rest:,} tokens is cached."
     yield tag(
