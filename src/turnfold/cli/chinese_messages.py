@@ -174,7 +174,9 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "conversation {name} is already on line {line}": "会话 {name} 已在第 {line} 行",
     "nested too deeply to be read": "嵌套太深，无法读取",
     "the file ends inside its list: it is truncated": "文件在列表中间结束：文件不完整",
-    "the file ends inside this value, or it is not a JSON object": "文件在这个值中间结束，或它不是 JSON 对象",
+    "the file ends inside this value, or it is not a JSON object, or nested too deeply": (
+        "文件在这个值中间结束，或它不是 JSON 对象，或嵌套太深"
+    ),
     "not a ChatGPT conversation: it has no mapping": "不是 ChatGPT 的会话：没有 mapping",
     "expected a memory of mem0 with a text in `memory`": "应是 mem0 的记忆，`memory` 中有文本",
     "expected a message of LangChain, got type {kind}": "应是 LangChain 的消息，类型却是 {kind}",
@@ -225,6 +227,17 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "line {line}: {path} has no messages in the format {format}. If it is in another format, name it: one of {known}": (
         "{path}（第 {line} 行）：没有 {format} 格式的消息。若是别的格式，请指明：{known}"
+    ),
+    "line {line}: {path} cannot be imported: {problem}. Nothing was imported. Fix this line, or skip it with --skip-bad "
+    "(skip_bad=True)": (
+        "{path} 第 {line} 行无法导入：{problem}。没有导入任何内容；请改正这一行，或用 --skip-bad 跳过"
+    ),
+    "no session of user {user}: no id is {id} or begins with {prefix}, and no message or owner has this user_id": (
+        "没有用户 {user} 的会话：没有等于 {id} 或以 {prefix} 开头的 id，也没有消息或所有者带有这个 user_id"
+    ),
+    "unknown store {store}; known: {known}.": "没有这种存储：{store}；可用：{known}",
+    'unknown store {store}; known: {known}. For a file write "{file}".': (
+        "没有这种存储：{store}；可用：{known}。文件请写成 {file}"
     ),
     "unknown format {format}; use one of {known}": "没有格式 {format}，可以是：{known}",
     'time_zone={name} is no IANA time zone that this system knows: write time_zone="Asia/Shanghai" or "UTC"; where '
