@@ -344,3 +344,10 @@ def test_an_unknown_model_needs_a_budget() -> None:
     assert "context_window" not in str(caught.value)
     with Memory(model="gpt-99-ultra", budget=Budget(max_tokens=8000)) as memory:
         assert memory.budget.tokens == 8000
+
+
+def test_a_session_without_messages_has_an_empty_context() -> None:
+    with Memory() as memory:
+        assert memory.session("a").context().messages == ()
+        lines = wire.lint(wire.openai_chat.request(memory.session("a").context()).kwargs, "openai_chat")
+        assert [fault.rule for fault in lines] == ["some-message"]

@@ -139,7 +139,10 @@ class SessionStatus:
     fold_failures: int
     """Attempts to fold that failed since the last checkpoint."""
     fold_error: str
-    """Class name of the error of the last failed attempt to fold; empty if none failed."""
+    """Class name of the error of the last failed attempt to fold; empty if none failed.
+
+    Its message may quote the conversation, so it is neither stored nor logged: `session.fold()` raises it.
+    """
 
 
 def list_client_ids(given: object) -> list[str]:
@@ -410,7 +413,8 @@ class AsyncSession:
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
         without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
-        logged. No model is called unless this memory folds inline.
+        logged. No model is called unless this memory folds inline. The context of a session without messages has none;
+        no provider takes such a request.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
