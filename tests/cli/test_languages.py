@@ -243,7 +243,8 @@ WRONG = (
     "replay k --strategy foo", "replay k --model qwen-foo", "serve --port 99999", "serve --host 0.0.0.0",
     "proxy --upstream notaurl", "checkpoints k --drop zz", "import bad.jsonl", "import bad.jsonl --skip-bad",
     "import bad.jsonl --format foo", "delete --user wang --yes", "sessions --store mysql://x/y",
-    "import foo.jsonl", "import cut.json", "import cut.json --format openai", "import list.json", "context k --budget 4", "context system --budget 10",
+    "import foo.jsonl", "import cut.json", "import cut.json --format openai", "import list.json",
+    "context k --budget 4", "context system --budget 10",
 )  # fmt: skip
 
 

@@ -228,8 +228,8 @@ _ERRORS: Final[Mapping[str, str]] = {
     "line {line}: {path} has no messages in the format {format}. If it is in another format, name it: one of {known}": (
         "{path}（第 {line} 行）：没有 {format} 格式的消息。若是别的格式，请指明：{known}"
     ),
-    "line {line}: {path} cannot be imported: {problem}. Nothing was imported. Fix this line, or skip it with --skip-bad "
-    "(skip_bad=True)": (
+    "line {line}: {path} cannot be imported: {problem}. Nothing was imported. Fix this line, or skip it with "
+    "--skip-bad (skip_bad=True)": (
         "{path} 第 {line} 行无法导入：{problem}。没有导入任何内容；请改正这一行，或用 --skip-bad 跳过"
     ),
     "no session of user {user}: no id is {id} or begins with {prefix}, and no message or owner has this user_id": (
