@@ -49,10 +49,12 @@ def test_the_table_is_what_its_command_gives(tmp_path: Path) -> None:
 def test_the_price_tables_can_be_read(language: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```json\n(.*?)```", RECIPES[language].read_text("utf-8"), re.DOTALL)
     assert len(blocks) == 2
-    for block in blocks:
-        (tmp_path / "prices.json").write_text(block, encoding="utf-8")
-        table = load_prices(tmp_path / "prices.json")
-        assert table.models
+    tables = []
+    for number, block in enumerate(blocks):
+        (tmp_path / f"{number}.json").write_text(block, encoding="utf-8")
+        tables.append(load_prices(tmp_path / f"{number}.json"))
+    dollars, table = tables
+    assert dollars.models
     for name in ("qwen-flash", "deepseek-chat", "glm-4.6", "kimi-k2-thinking"):
         assert table.price(name).input > 0
     assert table.currency == "CNY"

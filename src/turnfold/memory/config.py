@@ -209,11 +209,13 @@ def with_model(config: MemoryConfig, model: str) -> MemoryConfig | None:
     if config.model or config.counter.name != cautious_counter().name or info is None:
         return None
     window = info.context_window
-    default = window is not None and config.budget == Budget(context_window=DEFAULT_WINDOW)
+    budget = config.budget
+    if window is not None and budget == Budget(context_window=DEFAULT_WINDOW):
+        budget = Budget(context_window=window)
     return replace(
         config,
         model=model,
         counter=info.counter(),
-        budget=Budget(context_window=window) if default else config.budget,
+        budget=budget,
         calibrating=CalibrationLog(),
     )

@@ -132,7 +132,11 @@ def mark_legend(words: PageLabels) -> Element:
     marks = (
         ("◆", "checkpoint", "a fold: a new summary replaces older turns"),
         ("✕", "cut", "the window moved without a fold"),
-        ("▬", "cache", "cache break: more than tail and newest turn, which change with each question, is paid for again"),
+        (
+            "▬",
+            "cache",
+            "cache break: more than tail and newest turn, which change with each question, is paid again",
+        ),
         ("╌", "line", "the budget"),
     )
     return tag(

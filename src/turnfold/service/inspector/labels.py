@@ -143,7 +143,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "by words": "词语",
     "bytes": "字节",
     "cache": "缓存",
-    "cache break: more than tail and newest turn, which change with each question, is paid for again": (
+    "cache break: more than tail and newest turn, which change with each question, is paid again": (
         "缓存中断：除了随每个问题变化的尾部和本轮，还有 token 要重新付费"
     ),
     "cache break: {tokens:,} tokens are paid for again": "缓存中断：{tokens:,} token 要重新付费",
