@@ -300,6 +300,8 @@ CHINESE: Final[Mapping[str, str]] = {
     "the inspector has no such page": "没有这个页面",
     "there is no session {name}": "没有会话 {name}",
     "no call {call} in session {name}": "会话 {name} 中没有调用 {call}",
+    "unknown parameter {name}; the parameters are: {known}": "没有参数 {name}；可用的参数：{known}",
+    "the parameter {name} has a value that is not allowed": "参数 {name} 的值不可用",
     "recalled": "召回",
     "copy this call": "复制此次调用",
     "verification": "验证",

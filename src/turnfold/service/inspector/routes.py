@@ -270,7 +270,8 @@ def _error_response(error: TurnfoldError, request: Request, *, local: bool) -> R
     `local` says that the service prints sign-in links.
     """
     problem = problem_of(error)
-    words = _words(request, "")
+    chosen = request.query_params.get("lang", "")
+    words = _words(request, chosen if chosen in LANGUAGES else "")
     if isinstance(error, AccessDenied) and problem.status == 401:
         tried = _cookie(request, COOKIE) or request.method == "POST" or request.query_params
         detail = problem.detail if tried else ""
