@@ -17,8 +17,13 @@ Advice = Callable[[tuple[object, ...], Mapping[str, object]], str]
 """From arguments by position and unknown options to an error text; empty if there is no advice for them."""
 
 
+def _no_advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+    del given, unknown
+    return ""
+
+
 def hinted(
-    name: str, advice: Advice
+    name: str, advice: Advice = _no_advice
 ) -> Callable[[Callable[_Arguments, None]], Callable[_Arguments, None]]:
     """Decorate the constructor of the class `name`: the `TypeError` for arguments it does not have says what to write.
 
@@ -61,15 +66,31 @@ def hinted_methods(advice: Mapping[str, str]) -> Callable[[_Class], _Class]:
     """Decorate a class: the `TypeError` for an option that a public method does not have says what to write.
 
     `advice` has what to write, by method and option (`history.last`); for others the options of the method are listed.
+    A name without an option (`messages`) is a method of other libraries: the `AttributeError` says what to write.
     """
+    names = {name: told for name, told in advice.items() if "." not in name}
 
     def decorate(kind: _Class) -> _Class:
+        if names:
+            type.__setattr__(kind, "__getattr__", _attribute_hint(kind.__name__, names))
         for name, method in list(vars(kind).items()):
             if isinstance(method, FunctionType) and not name.startswith("_"):
                 setattr(kind, name, _with_hints(f"{kind.__name__}.{name}", method, advice))
         return kind
 
     return decorate
+
+
+def _attribute_hint(kind: str, advice: Mapping[str, str]) -> Callable[[object, str], object]:
+    """Return a `__getattr__` that raises the `AttributeError` for a name that an object does not have."""
+
+    def refuse(holder: object, name: str) -> object:
+        told = f": {advice[name]}" if name in advice else ""
+        raise AttributeError(
+            f"{kind!r} object has no attribute {name!r}{told}", name=name, obj=holder
+        )
+
+    return refuse
 
 
 def _with_hints(name: str, method: Callable[..., Any], advice: Mapping[str, str]) -> object:

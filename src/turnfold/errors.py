@@ -128,8 +128,11 @@ class BudgetTooSmall(TurnfoldError):
         self.budget = budget
         sum_text = " + ".join(f"{name}: {cost:,}" for name, cost in parts.items())
         limit = "the budget allows" if not budget else f"their share of the budget of {budget:,} is"
+        enough = ""
+        if budget and allowed > 0:
+            enough = f": a budget of {-(-needed * budget // allowed):,} has room for them"
         super().__init__(
-            f"mandatory parts need {needed:,} {unit} ({sum_text}) but {limit} {allowed:,}. {remedy}"
+            f"mandatory parts need {needed:,} {unit} ({sum_text}) but {limit} {allowed:,}{enough}. {remedy}"
         )
 
     def within(self, budget: int) -> BudgetTooSmall:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -98,11 +99,39 @@ def test_a_pipe_without_a_width_gets_whole_lines() -> None:
     assert max(map(len, lines)) > 150
 
 
+def test_a_reader_is_shown_one_language_and_no_blanks_at_the_end_of_lines() -> None:
+    run = [sys.executable, "-m", "turnfold", "demo", "--language"]
+    for language, other in (
+        ("en", r"[\u3400-\u9fff]"),
+        ("zh", r"[A-Za-z]{3,} [A-Za-z]{2,} [A-Za-z]{2,} "),
+    ):
+        done = subprocess.run(
+            [*run, language], capture_output=True, check=True, encoding="utf-8", env=environment()
+        )
+        lines = done.stdout.splitlines()
+        assert [line for line in lines if line != line.rstrip()] == []
+        assert [
+            line for line in lines if re.search(other, line) and "turnfold demo" not in line
+        ] == []
+        assert sum("“" in line for line in lines) >= 3
+
+
+def test_the_end_says_what_the_prompts_cost() -> None:
+    rows = [
+        line for line in piped("100", "en").stdout.splitlines() if "cost of the prompts" in line
+    ]
+    cells = [float(cell) for cell in re.findall(r"\d+\.\d\d", rows[0])]
+    assert len(rows) == 1
+    assert len(cells) == 3
+    assert cells[0] < cells[2]  # sending everything costs more
+
+
 def test_every_label_can_be_chinese() -> None:
     english, chinese = piped("100", "en").stdout, piped("100", "zh").stdout
     for row in TEXTS["zh"].rows:
-        assert row.format(budget=6000) in chinese
-        assert row.format(budget=6000) not in english
+        shown = row.format(budget=6000, currency="USD")
+        assert shown in chinese
+        assert shown not in english
     assert "折叠" in chinese
     assert "FOLD" not in chinese
 

@@ -39,9 +39,9 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("explain ware --list", "session total calls"),
     (
         "diff ware",
-        "before after same same_tokens rebilled first gone new sections reasons",
+        "before after same same_tokens rebilled same_tools first gone new sections reasons",
     ),
-    ("replay ware --budget 900", "source entries turns counter model prices rows"),
+    ("replay ware --budget 900", "source entries turns counter model prices rows whole made"),
     (
         "eval ware --budget 900",
         "conversations entries questions rules_from counter model prices currency rows skipped",

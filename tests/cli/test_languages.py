@@ -242,7 +242,9 @@ def test_faults_and_repairs_are_told_in_chinese(monkeypatch: pytest.MonkeyPatch)
 WRONG = (
     "replay k --strategy foo", "replay k --model qwen-foo", "serve --port 99999", "serve --host 0.0.0.0",
     "proxy --upstream notaurl", "checkpoints k --drop zz", "import bad.jsonl", "import bad.jsonl --skip-bad",
-    "import bad.jsonl --format foo", "context k --budget 4", "context system --budget 10",
+    "import bad.jsonl --format foo", "delete --user wang --yes", "sessions --store mysql://x/y",
+    "import foo.jsonl", "import cut.json", "import cut.json --format openai", "import list.json",
+    "context k --budget 4", "context system --budget 10",
 )  # fmt: skip
 
 
@@ -262,6 +264,9 @@ def test_what_goes_wrong_is_told_in_chinese(
             session.assistant("好的。")
     lines = ('{"role":"user","content":"hi"}', "no", '{"role":"wizard","content":"x"}')
     Path("bad.jsonl").write_text("\n".join(lines), "utf-8")
+    Path("foo.jsonl").write_text('{"role":"foo","content":"x"}\n', "utf-8")
+    Path("cut.json").write_text('[{"role":"user","content":"x"', "utf-8")
+    Path("list.json").write_text('[{"role":"user","content":"x"},\n', "utf-8")
     monkeypatch.setenv("TURNFOLD_LANG", "zh")
     done = CliRunner().invoke(app, words.split(), env={"COLUMNS": "400", "NO_COLOR": "1"})
     error = done.exception  # printed by the command's own main()

@@ -165,3 +165,34 @@ def test_a_stored_session_is_repaired_by_itself(tmp_path: Path) -> None:
     assert "--mend" not in done.output
     mended = RUN.invoke(app, [*at, "--mend", str(tmp_path / "mended.json")])
     assert "\n  repaired: " in mended.output
+
+
+@pytest.mark.parametrize("option", ["--repair", "--fix"])
+def test_the_name_that_others_give_the_option_is_answered(tmp_path: Path, option: str) -> None:
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps(ORPHAN), "utf-8")
+    asked = invoke(["lint", str(path), option, "x.json"], width=200)
+    assert asked.exit_code == 2
+    assert "--mend" in asked.stderr
+    assert "--mend" not in invoke(["sessions", option], width=200).stderr  # it has no such option
+
+
+def test_an_import_says_that_lint_finds_faults(tmp_path: Path) -> None:
+    path, store = tmp_path / "talk.json", str(tmp_path / "new.db")
+    path.write_text(json.dumps(ORPHAN), "utf-8")
+    done = invoke(["import", str(path), "--store", store], width=200)
+    assert done.exit_code == 0, done.output
+    assert f"1 fault by the rules of its provider; `turnfold lint {path}` lists them" in done.stdout
+    path.write_text(json.dumps([ORPHAN[0], ORPHAN[2]]), "utf-8")
+    clean = invoke(["import", str(path), "--session", "other", "--store", store], width=200)
+    assert "fault" not in clean.stdout
+
+
+def test_an_import_says_how_it_counts(tmp_path: Path) -> None:
+    """An export has no token counts: the same conversation may have others in another store."""
+    path, store = tmp_path / "talk.json", str(tmp_path / "new.db")
+    path.write_text(json.dumps([ORPHAN[0], ORPHAN[2]]), "utf-8")
+    run = ["import", str(path), "--store", store]
+    assert "tokens are counted with cautious" in invoke(run, width=200).stdout
+    named = invoke([*run, "--session", "other", "--model", "gpt-4o"], width=200).stdout
+    assert "tokens are counted with o200k_base" in named

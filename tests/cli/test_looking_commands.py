@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.cells import cell_len
 
 from tests.cli.seeded import LONG, MODEL, SHORT, TOKENS, invoke, invoke_json, seed
 from turnfold import Budget, Memory
+from turnfold.budget import Shares
 from turnfold.cli import top as top_screen
 from turnfold.cli.labels import CHINESE
 from turnfold.rules import RuleKind, RuleState
@@ -64,6 +66,30 @@ def test_looking_writes_nothing(store: str, arguments: list[str]) -> None:
     before = fingerprint(store)
     assert invoke([*arguments, "--store", store]).exit_code == 0
     assert fingerprint(store) == before
+
+
+def _blank(path: Path, kind: str) -> None:
+    if kind == "a database without tables":
+        opened = sqlite3.connect(path)
+        opened.execute("PRAGMA journal_mode=WAL")
+        opened.close()
+        assert path.stat().st_size
+    else:
+        path.write_bytes({"empty": b"", "one byte": b"a", "eleven bytes": b"a" * 11}[kind])
+
+
+@pytest.mark.parametrize("arguments", [*LOOKING, ["ui"], ["top", "@last"]], ids=" ".join)
+@pytest.mark.parametrize("kind", ["empty", "one byte", "eleven bytes", "a database without tables"])
+def test_looking_at_a_file_that_is_no_store_is_refused_and_leaves_it_as_it_was(
+    tmp_path: Path, arguments: list[str], kind: str
+) -> None:
+    path = tmp_path / "e.db"
+    _blank(path, kind)
+    before = path.read_bytes()
+    refused = invoke([*arguments, "--store", str(path)])
+    assert refused.exit_code == (4 if "bytes" in kind or "byte" in kind else 3), refused.output
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["e.db"]
 
 
 def test_the_proof_sees_a_command_that_writes(tmp_path: Path) -> None:
@@ -449,6 +475,48 @@ def test_diff_finds_the_first_difference(store: str, memory: Memory) -> None:
     assert (usual["before"]["call"], usual["after"]["call"]) == (made[-2].call, made[-1].call)
 
 
+def _tool(name: str) -> dict[str, object]:
+    schema = {"type": "object", "properties": {"at": {"type": "string"}}}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": "Looks up.", "parameters": schema},
+    }
+
+
+@pytest.mark.parametrize("again", [[], [_tool("find")], [_tool("look_up"), _tool("find")]])
+def test_changed_tool_schemas_leave_nothing_in_the_cache(
+    tmp_path: Path, again: list[dict[str, object]]
+) -> None:
+    store = f"sqlite:///{tmp_path / 'tools.db'}"
+    with Memory(store, model=MODEL) as memory:
+        session = memory.session("t")
+        session.user("Where is box 7?")
+        session.assistant("In hall 2.")
+        assert session.context(tools=[_tool("look_up")]).receipt.prefix_share == 1.0
+        assert session.context(tools=[_tool("look_up")]).receipt.prefix_share == 1.0
+        changed = session.context(tools=again)
+        assert (changed.receipt.shared, changed.receipt.prefix_share) == (0, 0.0)
+        assert session.context(tools=again).receipt.prefix_share == 1.0
+    with Memory(
+        store, model=MODEL
+    ) as memory:  # another process knows the last call from its report
+        session = memory.session("t")
+        assert session.context(tools=again).receipt.prefix_share == 1.0
+    with Memory(store, model=MODEL) as memory:
+        assert memory.session("t").context(tools=[_tool("look_up")]).receipt.prefix_share == 0.0
+    told = invoke(["diff", "t", "2", "3", "--store", store]).stdout
+    tokens = invoke_json(["explain", "t", "3", "--store", store])["point"]["tokens"]
+    assert "The tool schemas changed. They stand before the messages, so none of the" in told
+    assert "reason: the tool schemas changed" in told
+    found = invoke_json(["diff", "t", "2", "3", "--store", store])
+    assert (found["same"], found["same_tools"], found["first"]) == (2, False, None)
+    assert 0 <= tokens - found["rebilled"] <= 3  # without the opening of the reply
+    rows = invoke_json(["explain", "t", "--list", "--store", store])["calls"]
+    assert [row["kept_prefix"] for row in rows] == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
+    same = invoke(["diff", "t", "1", "2", "--store", store]).stdout
+    assert "are identical; not cached: 0 tokens after them." in same
+
+
 def test_a_stored_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'hostile.db'}"
     hostile = "\x1b[2Jgone\x1b]0;title\x07 \u202e [bold]not markup[/bold]\r back"
@@ -491,6 +559,64 @@ def test_replay_runs_every_budget_and_strategy(store: str) -> None:
         assert row["cost"]["date"] == found["prices"]
         assert 0 < row["cost"]["total"] <= row["cost"]["without_cache"]
     assert found["rows"][0]["folds"] > 0
+
+
+def test_replay_tells_what_the_session_itself_sent(store: str, memory: Memory) -> None:
+    made = memory.session(LONG).calls(limit=1000)
+    told = invoke(["replay", LONG, "--budget", "1500", "--store", store], width=400).stdout
+    sent, largest = sum(call.tokens for call in made), max(call.tokens for call in made)
+    assert (
+        f"The session's own {len(made)} calls sent {sent:,} tokens, the largest {largest:,} of 1,500 allowed."
+    ) in told
+    assert "the defaults of a memory (recall" in told
+    assert "tool schemas" not in told
+    found = invoke_json(["replay", LONG, "--budget", "1500", "--store", store])
+    assert found["made"]["tokens_sent"] == sent
+
+
+def test_replay_tells_how_many_tokens_of_tools_it_does_not_know(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'tools.db'}"
+    with Memory(store, model=MODEL) as memory:
+        session = memory.session("t")
+        session.user("Where is box 7?")
+        tools = session.context(tools=[_tool("look_up")]).tools
+        session.assistant("In hall 2.")
+    told = invoke(["replay", "t", "--budget", "900", "--store", store], width=400).stdout
+    assert f"Each had {tools} tokens of tool schemas, which a replay sends only with" in told
+
+
+def test_replay_says_why_it_folds_what_would_fit(store: str) -> None:
+    whole = invoke_json(["replay", LONG, "--budget", "5000", "--store", store])["whole"]
+    most = ["replay", LONG, "--store", store, "--strategy", "fold", "--strategy", "everything"]
+    tight = [*most, "--budget", str(whole + 50)]
+    rows = invoke_json(tight)["rows"]
+    assert rows[0]["folds"] > 0
+    assert rows[1]["largest"] == whole
+    told = f"All {whole:,} tokens fit into {whole + 50:,}, but a fold begins at 75 %"
+    assert told in invoke(tight, width=400).stdout
+    for other in (whole - 1, 2 * whole):
+        assert "tokens fit into" not in invoke([*most, "--budget", str(other)], width=400).stdout
+
+
+def test_replay_takes_the_shares_of_the_sessions_budget(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'shares.db'}"
+    budget = Budget(max_tokens=900, shares=Shares(system=0.6))
+    with Memory(store, model=MODEL, budget=budget) as memory:
+        session = memory.session("t")
+        session.system("Be careful with box 7. " * 60)
+        session.user("Where is box 7?")
+        session.context()
+        session.assistant("In hall 2.")
+    rows = invoke_json(["replay", "t", "--budget", "900", "--store", store])["rows"]
+    assert rows[0]["tokens_sent"] > 380  # the usual share of a system message is 225 tokens
+
+
+def test_a_model_without_a_price_takes_one_line_not_a_list(store: str) -> None:
+    told = invoke(["replay", LONG, "--budget", "900", "--model", "qwen-plus", "--store", store])
+    line = next(each for each in told.stderr.splitlines() if "no costs" in each)
+    assert "no price for 'qwen-plus' among the 28 models" in line
+    assert "--prices FILE" in line
+    assert len(line) < 260
 
 
 def test_replay_reads_an_export_of_turnfold(store: str, tmp_path: Path) -> None:

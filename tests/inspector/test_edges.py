@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.inspector.reading import read_page
-from tests.inspector.seeded import inspected, store_at
+from tests.inspector.seeded import inspected, seed, store_at
 from turnfold.memory import Memory
 from turnfold.records import Snapshot
 from turnfold.service import ServiceOptions
@@ -152,3 +152,22 @@ def test_a_long_list_of_recalled_entries_is_cut(language: Language, more: str) -
     assert more in text
     seen.recalled = seen.recalled[:12]
     assert "…" not in to_html(shown(seen, "a", PageLabels(language)))
+
+
+def test_a_wrong_parameter_is_told_in_the_language_of_the_page(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    seed(store)
+    with (
+        inspected(ServiceOptions(store=store, tenant="acme")) as service,
+        service.client() as client,
+    ):
+        told = {
+            asked: read_page(client.get(f"/ui?{asked}").text).all(class_="refused")[0].text
+            for asked in ("q=1", "q=1&lang=zh", "most=x", "most=x&lang=zh")
+        }
+    assert told == {
+        "q=1": "unknown parameter q; the parameters are: name, most, sort, text",
+        "q=1&lang=zh": "没有参数 q；可用的参数：name, most, sort, text",
+        "most=x": "invalid query parameters: Expected `int`, got `str` - at `$.most`",
+        "most=x&lang=zh": "参数 most 的值不可用",
+    }

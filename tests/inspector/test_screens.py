@@ -149,6 +149,17 @@ def test_a_cache_break_is_one_only_where_it_costs_something(session: Session) ->
     assert lost_from_cache(before, replace(call, kept_prefix=1.0)) == 0
     assert lost_from_cache(before, replace(call, kept_prefix=0.98)) == 0, "less than a cache step"
     assert lost_from_cache(replace(call, tokens=1_000), after) == 0, "too short to be cached"
+    usual = replace(before, sections={"window": 2_000, "tail": 1_500, "turn": 400})
+    assert lost_from_cache(usual, after) == 0, (
+        "every new question changes the tail, and moves the turn"
+    )
+    assert lost_from_cache(usual, replace(call, kept_prefix=0.4)) == 2_400, (
+        "the window was lost too"
+    )
+    loop = replace(before, sections={"window": 3_600, "tail": 0, "turn": 400})
+    assert lost_from_cache(loop, replace(call, kept_prefix=0.9)) == 400, (
+        "nothing stands before the turn"
+    )
     drawn = to_html(timeline([before, after], PageLabels("zh"), {call.call: address()}))
     assert "缓存中断：2,000 token 要重新付费" in drawn
 

@@ -22,7 +22,7 @@ pytest.importorskip("typer", reason="the command needs the extra 'cli'")
 
 
 @contextmanager
-def ui(*words: str) -> Iterator[subprocess.Popen[str]]:
+def ui(*words: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """The command, with its address as the first line it says."""
     process = subprocess.Popen(
         [sys.executable, "-m", "turnfold", "ui", *words],
@@ -30,7 +30,7 @@ def ui(*words: str) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
     )
     try:
         yield process
@@ -67,6 +67,22 @@ def test_it_prints_its_address_and_serves_pages_only(store: str) -> None:
             assert client.get(address, headers={"host": "outside.invalid"}).status_code == 403
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(("language", "title"), [("zh", 'lang="zh'), ("en", 'lang="en')])
+def test_a_client_that_asks_for_no_language_gets_that_of_the_command(
+    store: str, language: str, title: str
+) -> None:
+    words = ("--store", store, "--port", "0", "--no-browser")
+    with ui(*words, TURNFOLD_LANG=language) as process:
+        assert process.stdout is not None
+        link = process.stdout.readline().strip()
+        address = link.partition("/open?key=")[0]
+        with httpx2.Client(trust_env=False, verify=False) as client:
+            assert client.get(link).status_code == 303
+            assert title in client.get(address).text
+            asked = client.get(address, headers={"accept-language": "zh-CN,en;q=0.5"}).text
+            assert 'lang="zh' in asked
 
 
 def test_it_makes_no_store(tmp_path: Path) -> None:

@@ -272,3 +272,28 @@ def test_the_cases_see_a_window_that_a_failure_moved(monkeypatch: pytest.MonkeyP
     found = Case(Fault.ERROR, FoldMode.MANUAL, seed=4).found()
     assert "another window than the last good one" in found
     assert any(fault.startswith("0 failures") for fault in found)
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_retries_are_those_of_one_background_fold(retries: int) -> None:
+    """A later call at which a fold is due tries again, whatever `retries` is; the error itself is raised by fold()."""
+    asked: list[int] = []
+
+    def summarize(*_: object) -> str:
+        asked.append(1)
+        raise RuntimeError("summary model is down")
+
+    with Memory(
+        model="gpt-4o", budget=Budget(max_tokens=600), summarizer=summarize, retries=retries,
+        backoff=0.0, fold="inline",
+    ) as memory:  # fmt: skip
+        session = memory.session("x")
+        for turn in range(30):
+            session.user(f"turn {turn} " + "word " * 20)
+            session.context()
+            session.assistant("ok " * 10)
+        assert len(asked) > retries + 1
+        assert session.status().fold_error == "RuntimeError"
+        with pytest.raises(SummaryFailed) as raised:
+            session.fold()
+        assert str(raised.value.__cause__) == "summary model is down"

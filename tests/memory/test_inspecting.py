@@ -22,6 +22,7 @@ from turnfold.inspect import (
     recent_calls,
     sent_items,
 )
+from turnfold.rules import StandingRule
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope, digest
 
@@ -96,6 +97,18 @@ def test_the_view_of_a_preview_is_that_of_the_call_that_follows() -> None:
     manifest = session.explain().manifest
     fates = [(f.start, f.stop, str(f.outcome), f.reason) for f in preview.fates]
     assert left_out(fates) == left_out(manifest.fates)
+
+
+def test_no_more_rules_are_named_than_were_left_out() -> None:
+    """One entry may state several rules, of which the prompt shows some in another place."""
+    rules = [
+        StandingRule(id=text, text=text, kind="decision", seq=seq)
+        for seq, text in ((2, "first"), (2, "second"), (2, "third"), (10, "fourth"))
+    ]
+    why = "no room in their share of the budget, or not clear alone"
+    reason = f"tail: 3 rules not shown, of entries 2, 2, 10: {why}; rules() lists them, and recall finds them"
+    [left] = left_out([(-1, 0, "shrunk", reason)], rules=rules, tail="")
+    assert (left.rules, [rule.seq for rule in left.named]) == (3, [2, 2, 10])
 
 
 def test_a_preview_stores_nothing_and_moves_nothing() -> None:

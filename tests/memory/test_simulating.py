@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ from turnfold.tokens import Charge, PriceTable, counter_for, shipped_prices
 from turnfold.tokens.prices import CacheRule, Price
 
 MODEL = "gpt-4o"
+BEGINNING = 1_767_603_600_000_000
+"""The time at which every replay begins."""
 
 
 def talk(turns: int, *, words: int = 30) -> list[Message]:
@@ -52,7 +55,11 @@ def test_it_is_what_a_memory_does(tmp_path: Path, strategy: str) -> None:
     mode = "inline" if strategy == "fold" else "manual"
     seen: list[tuple[int, int, int]] = []
     with Memory(
-        f"sqlite:///{tmp_path / 'own.db'}", model=MODEL, budget=budget, fold=mode
+        f"sqlite:///{tmp_path / 'own.db'}",
+        model=MODEL,
+        budget=budget,
+        fold=mode,
+        clock=partial(next, count(BEGINNING)),
     ) as memory:
         session = memory.session("own")
         for message in said:
@@ -65,6 +72,15 @@ def test_it_is_what_a_memory_does(tmp_path: Path, strategy: str) -> None:
     assert ours == seen
     assert found.folds == folds
     assert (found.entries, found.turns) == (len(said), 12)
+
+
+def test_the_time_of_day_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recalled passages show when they were said, and one minute has more tokens than another."""
+    found = []
+    for minute in (0, 11, 95):
+        monkeypatch.setattr("time.time_ns", lambda at=minute: (1_800_000_000 + 60 * at) * 10**9)
+        found.append(simulate(talk(12), budget=Budget(max_tokens=900), model=MODEL).calls)
+    assert found[0] == found[1] == found[2]
 
 
 def test_what_each_strategy_is_about() -> None:

@@ -13,6 +13,7 @@ from turnfold import Agent, AsyncMemory, Budget, Memory, system, user, wire
 from turnfold._argument_hints import hinted, hinted_methods
 from turnfold.agent import as_tool
 from turnfold.errors import InvalidOption, InvalidRecord, TurnfoldError, UnknownModel
+from turnfold.models import Anthropic, OpenAIChat
 from turnfold.runtime import drive
 from turnfold.testing import ScriptedModel
 
@@ -214,6 +215,18 @@ UNKNOWN: dict[str, tuple[Callable[[], object], str]] = {
         "budget=Budget(context_window=99, reserve_ratio=0.1)",
     ),
     "misspelt in a memory": (lambda: cast("Any", Memory)(modell="x"), "did you mean model=?"),
+    "model by position": (
+        lambda: cast("Any", Memory)("sqlite://", "gpt-4o"),
+        "write Memory('sqlite://', model='gpt-4o')",
+    ),
+    "misspelt in a client": (
+        lambda: cast("Any", OpenAIChat)("gpt-4o", baseurl="x"),
+        "OpenAIChat has no option 'baseurl': did you mean base_url=?",
+    ),
+    "misspelt in another client": (
+        lambda: cast("Any", Anthropic)("claude-sonnet-4-5", key="x"),
+        "Anthropic has no option 'key': did you mean api_key=?",
+    ),
     "unlike any option": (lambda: cast("Any", Memory)(zzz=1), "no option 'zzz'"),
 }
 
@@ -224,6 +237,34 @@ def test_an_argument_that_does_not_exist(case: str) -> None:
     with pytest.raises(TypeError) as caught:
         call()
     assert right in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("messages", "history() has what was said"),
+        ("append", "write add(message)"),
+        ("add_message", "write add(message)"),
+        ("get_messages", "history() has what was said"),
+    ],
+)
+def test_a_method_of_other_libraries_is_answered(name: str, right: str) -> None:
+    with Memory() as memory:
+        for session in (memory.session("a"), memory.session("a").awaiting):
+            with pytest.raises(AttributeError, match=f"has no attribute '{name}': ") as caught:
+                getattr(session, name)
+            assert right in str(caught.value)
+            assert not hasattr(session, "other")
+
+
+def test_a_tool_schema_that_no_provider_takes() -> None:
+    with Memory() as memory:
+        session = memory.session("a")
+        session.user("hi")
+        with pytest.raises(InvalidOption, match=r"tools\[0\] has a name alone.*\"parameters\""):
+            session.context(tools=[{"name": "a"}])
+        with pytest.raises(InvalidOption, match=r"'weather', which is neither a function nor a"):
+            Agent(memory, ScriptedModel(["hi"]), tools=cast("Any", ["weather"]))
 
 
 METHODS: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -303,3 +344,10 @@ def test_an_unknown_model_needs_a_budget() -> None:
     assert "context_window" not in str(caught.value)
     with Memory(model="gpt-99-ultra", budget=Budget(max_tokens=8000)) as memory:
         assert memory.budget.tokens == 8000
+
+
+def test_a_session_without_messages_has_an_empty_context() -> None:
+    with Memory() as memory:
+        assert memory.session("a").context().messages == ()
+        body = wire.openai_chat.request(memory.session("a").context()).kwargs
+        assert body["messages"] == [{"role": "user", "content": "…"}]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+
 import pytest
 from anthropic import Anthropic
 from openai import APIStatusError, OpenAI
@@ -27,6 +31,41 @@ def test_texts_are_the_replies_of_all_three_interfaces() -> None:
             "/v1/messages",
         ]
         assert server.seen[0].body["messages"] == ASKED
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("Three days in Beijing", "I got 1 message, the newest: Three days in Beijing"),
+        ("北京三天", "收到 1 条消息，最新的是：北京三天"),
+    ],
+)
+def test_one_command_serves_programs_without_a_key(said: str, answer: str) -> None:
+    served = subprocess.Popen(
+        [sys.executable, "-m", "turnfold.testing"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert served.stdout is not None
+        lines = [served.stdout.readline(), served.stdout.readline()]
+        named = dict(word.split("=", 1) for line in lines for word in line.split()[1:])
+        openai = OpenAI(base_url=named["OPENAI_BASE_URL"], api_key=named["OPENAI_API_KEY"])
+        asked = [{"role": "user", "content": said}]
+        chat = openai.chat.completions.create(model="gpt-4o", messages=asked)  # type: ignore[arg-type]
+        assert str(chat.choices[0].message.content).endswith(answer)
+        parts = [{"role": "user", "content": [{"type": "input_text", "text": said}]}]
+        assert openai.responses.create(model="gpt-4o", input=parts).output_text.endswith(answer)  # type: ignore[arg-type]
+        anthropic = Anthropic(
+            base_url=named["ANTHROPIC_BASE_URL"], api_key=named["ANTHROPIC_API_KEY"]
+        )
+        told = anthropic.messages.create(model="claude", max_tokens=99, messages=asked)  # type: ignore[arg-type]
+        assert told.content[0].text.endswith(answer)  # type: ignore[union-attr]
+        served.send_signal(signal.SIGINT)
+        assert served.wait(timeout=20) == 0
+    finally:
+        served.kill()
+        served.wait()
+        if served.stdout:
+            served.stdout.close()
 
 
 def test_a_function_answers_with_a_stream() -> None:

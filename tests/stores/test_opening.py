@@ -86,3 +86,9 @@ def test_a_missing_driver_names_its_extra(driver: str, call: str, extra: str) ->
     ).stdout
     assert extra in told
     assert issubclass(MissingExtra, ImportError)
+
+
+@pytest.mark.parametrize("given", ["sqlite:/chat.db", "sqlite:chat.db", "chat.db"])
+def test_a_file_without_its_slashes_is_answered_with_them(given: str) -> None:
+    with pytest.raises(InvalidOption, match=r'For a file write "sqlite:///chat\.db"'):
+        open_store(given)

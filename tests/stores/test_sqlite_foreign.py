@@ -89,6 +89,12 @@ def test_a_file_that_is_no_database_is_refused_unchanged(tmp_path: Path) -> None
     _refused(tmp_path / "notes.txt", StoreUnavailable)
 
 
+@pytest.mark.parametrize("size", [1, 3, 11, 15, 16, 100, 600])
+def test_a_file_of_a_few_bytes_is_refused_unchanged(tmp_path: Path, size: int) -> None:
+    (tmp_path / "notes.txt").write_bytes(b"a" * size)
+    _refused(tmp_path / "notes.txt", StoreUnavailable)
+
+
 def test_a_file_in_use_by_its_program_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
     path = tmp_path / "their.db"
     FOREIGN["tables"](path)

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from turnfold import Budget, Memory
 from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.records import user
 from turnfold.tokens import (
@@ -51,8 +52,13 @@ KNOWN = [
     ("Qwen/Qwen3-32B", "qwen3", 32_768),
     ("qwen2.5:7b", "qwen3", 32_768),
     ("qwen-plus", "qwen3", 131_072),
-    ("deepseek-chat", "deepseek_v3", 65_536),
-    ("deepseek-ai/DeepSeek-V3.1", "deepseek_v3", 65_536),
+    ("qwen-flash", "qwen3", 1_000_000),
+    ("qwen3-max-preview", "qwen3", 262_144),
+    ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "qwen3", 262_144),
+    ("qwen3-coder-plus", "qwen3", 1_000_000),
+    ("deepseek-chat", "deepseek_v3", 131_072),
+    ("deepseek-ai/DeepSeek-V3-0324", "deepseek_v3", 65_536),
+    ("deepseek-ai/DeepSeek-V3.1", "deepseek_v3", 131_072),
     ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "llama3", 65_536),
     ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "qwen3", 65_536),
     ("gemini-2.5-pro", "gemma3", 1_048_576),
@@ -61,7 +67,28 @@ KNOWN = [
     ("open-mistral-nemo", "mistral_v3", 131_072),
     ("zai-org/GLM-4.5-Air", "glm4", 131_072),
     ("moonshotai/Kimi-K2-Instruct", "kimi_k2", 131_072),
+    ("moonshotai/Kimi-K2-Instruct-0905", "kimi_k2", 262_144),
+    ("kimi-k2-thinking-turbo", "kimi_k2", 262_144),
 ]
+SISTERS = [
+    ("glm-4.6", 200_000),
+    ("glm-4.7-flash", 200_000),
+    ("zai-org/GLM-5", 200_000),
+    ("glm-5.1", 200_000),
+    ("glm-5.2", 1_000_000),
+    ("qwen-long", 10_000_000),
+    ("qwen3.5-plus-02-15", 1_000_000),
+    ("Qwen/Qwen3.5-397B-A17B", 262_144),
+    ("qwen3.7-max", 1_000_000),
+    ("deepseek-v4-flash", 1_000_000),
+    ("kimi-k2.5", 262_144),
+    ("moonshot-v1-8k", 8_192),
+    ("google/gemma-4-31b-it", 131_072),
+    ("mistral-medium-latest", 131_072),
+    ("gemini-flash-latest", 1_048_576),
+]
+"""Models whose vocabulary is that of a sister with a margin, and whose window is published."""
+ONLY_FAMILY = "glm-4.6v glm-9 qwen-vl-max qwen9 deepseek-coder kimi-k9 moonshot-v9 gemini-9 gemma-9 mistral-saba"
 
 
 @pytest.mark.parametrize(("name", "encoding", "window"), KNOWN, ids=[row[0] for row in KNOWN])
@@ -96,6 +123,24 @@ def test_a_sister_model_is_an_estimate_not_an_exact_count(name: str) -> None:
     """Its family is known and its vocabulary is another one."""
     assert counter_for(name).text.certainty is ESTIMATE
     assert counter_for(name).count([user("hi")]).certainty is ESTIMATE
+
+
+@pytest.mark.parametrize(("name", "window"), SISTERS, ids=[row[0] for row in SISTERS])
+def test_a_sister_model_has_its_own_window(name: str, window: int) -> None:
+    assert counter_for(name).text.certainty is ESTIMATE
+    assert context_window_for(name) == window
+
+
+@pytest.mark.parametrize("name", ONLY_FAMILY.split())
+def test_a_model_of_which_only_the_family_is_known_has_no_window(name: str) -> None:
+    """Its tokens are counted like those of its sisters; the window of an older one could be a twentieth of its own."""
+    assert counter_for(name).framing.name != "generic"
+    with pytest.raises(UnknownModel, match=f"context window of '{name}' is not known"):
+        context_window_for(name)
+    with pytest.raises(UnknownModel, match=r"budget=Budget\(max_tokens=8000\)"):
+        Memory(model=name)
+    with Memory(model=name, budget=Budget(max_tokens=8_000)) as memory:
+        assert memory.budget.max_tokens == 8_000
 
 
 @pytest.mark.parametrize(
@@ -185,4 +230,4 @@ def test_every_row_makes_a_counter(name: str) -> None:
     assert info is not None
     assert info is models._models[name]
     assert info.counter().framing is info.framing
-    assert info.context_window >= 4_096
+    assert info.context_window is None or info.context_window >= 4_096

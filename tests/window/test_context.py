@@ -278,6 +278,18 @@ class TestTooSmall:
             "but the budget allows 18. "
         )
 
+    def test_a_share_that_is_too_small_names_the_budget_that_would_do(self) -> None:
+        log = [system("be brief " * 30), user("a question")]
+        refusal = self.refused(log, max_tokens=15)
+        assert (refusal.needed, refusal.allowed, refusal.budget) == (12, 9, 15)
+        assert str(refusal) == (
+            "mandatory parts need 12 tokens (framing of 1 system message: 4 + text, each part cut to 8 tokens: 8) but "
+            "their share of the budget of 15 is 9: a budget of 20 has room for them. They cannot be cut further: raise "
+            "the budget, raise Shares(system=...), or send fewer"
+        )
+        assert self.refused(log, max_tokens=19).budget == 19
+        assert assemble(Transcript(EXACT, log), Budget(max_tokens=24)).tokens <= 24
+
     def test_too_many_messages_that_cannot_be_split(self) -> None:
         log = [system("s"), user("q"), asks("a", "b"), answers("a"), answers("b")]
         refusal = self.refused(log, max_messages=4)
@@ -301,7 +313,7 @@ class TestTooSmall:
         many = [system(f"rule {n}") for n in range(50)]
         refusal = self.refused([*many, user("q")], max_tokens=300)
         assert refusal.allowed == 180
-        assert "system share" in refusal.remedy
+        assert "Shares(system=...)" in refusal.remedy
 
     def test_fits_says_no_where_assemble_would_refuse(self) -> None:
         transcript = Transcript(EXACT, [system("a"), system("b"), user("q")])

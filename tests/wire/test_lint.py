@@ -179,6 +179,18 @@ def test_every_rule_names_where_it_is_known_from() -> None:
             assert reference.startswith(("github.com/", "Anthropic ", "OpenAI ", "Gemini "))
 
 
+@pytest.mark.parametrize(
+    ("provider", "rule"),
+    [
+        ("anthropic", "call-answered"), ("anthropic", "result-called"), ("anthropic", "cache-marks"),
+        ("openai_chat", "call-name"), ("openai_chat", "result-called"), ("openai_chat", "media-place"),
+        ("openai_responses", "call-answered"), ("gemini", "role"), ("gemini", "part-data"),
+    ],
+)  # fmt: skip
+def test_what_a_provider_documents_names_its_documentation(provider: str, rule: str) -> None:
+    assert "github.com" not in RULES[provider][rule]
+
+
 def test_a_rule_outside_the_table_cannot_be_used() -> None:
     with pytest.raises(KeyError):
         FaultCollector("anthropic").add("invented", "messages", "x")

@@ -77,6 +77,10 @@ def as_tool(given: Tool | Callable[..., object], *, remember: FindingRule | None
     """
     if isinstance(given, Tool):
         return replace(given, remember=remember) if remember else given
+    if not callable(given):
+        raise InvalidOption(
+            f"tools has {given!r}, which is neither a function nor a Tool: give the function itself, tools=[weather]"
+        )
     name = getattr(given, "__name__", type(given).__name__)
     hints = get_type_hints(given)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []

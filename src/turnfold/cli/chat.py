@@ -46,7 +46,7 @@ from turnfold.memory import Memory, Session
 from turnfold.models import ChatModel
 from turnfold.records import Message, user
 from turnfold.runtime import drive
-from turnfold.stores import shown_address
+from turnfold.stores import is_blank, shown_address
 from turnfold.tokens import TokenCounter
 from turnfold.window import Outcome, Receipt
 
@@ -378,7 +378,7 @@ def _counter_of(address: str, name: str) -> TokenCounter | None:
     Returns None if the store does not exist yet.
     """
     path = file_of(address)
-    if path is not None and not path.exists():
+    if path is not None and is_blank(path):
         return None
     with open_at(address, "default") as opened:
         conversation = find_session(opened, name) if name == LAST else name
@@ -388,7 +388,8 @@ def _counter_of(address: str, name: str) -> TokenCounter | None:
 def _is_known(name: str) -> bool:
     from turnfold.tokens import find_model
 
-    return find_model(name) is not None
+    info = find_model(name)
+    return info is not None and info.context_window is not None
 
 
 def _answerer(memory: Memory, model: ChatModel | None, system: str, console: Console) -> Answerer:

@@ -174,7 +174,9 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "conversation {name} is already on line {line}": "会话 {name} 已在第 {line} 行",
     "nested too deeply to be read": "嵌套太深，无法读取",
     "the file ends inside its list: it is truncated": "文件在列表中间结束：文件不完整",
-    "the file ends inside this value, or it is not a JSON object": "文件在这个值中间结束，或它不是 JSON 对象",
+    "the file ends inside this value, or it is not a JSON object, or nested too deeply": (
+        "文件在这个值中间结束，或它不是 JSON 对象，或嵌套太深"
+    ),
     "not a ChatGPT conversation: it has no mapping": "不是 ChatGPT 的会话：没有 mapping",
     "expected a memory of mem0 with a text in `memory`": "应是 mem0 的记忆，`memory` 中有文本",
     "expected a message of LangChain, got type {kind}": "应是 LangChain 的消息，类型却是 {kind}",
@@ -192,8 +194,10 @@ PROBLEMS: Final[Mapping[str, str]] = {
 
 _ERRORS: Final[Mapping[str, str]] = {
     "no costs: {reason}": "不计费用：{reason}",
-    "no price for {model} in the prices of {date}; known: {known}. Pass a price file of your own in the same form": (
-        "{date} 的价目中没有 {model} 的价格；已有：{known}。可用 --prices 给出同样格式的价目文件"
+    "no price for {model} among the {models} models in the prices of {date}: write a price table of your own (docs: "
+    "recipes/budget.md) and name it with load_prices(FILE), or --prices FILE": (
+        "{date} 的价目（{models} 个模型）中没有 {model} 的价格：请写一份价目（格式见文档 recipes/budget.md），"
+        "用 load_prices(FILE) 或 --prices FILE 指明"
     ),
     "unknown strategy {name}; use {known}, or several joined with '+'": (
         "没有策略 {name}；可用：{known}，或用 + 连接几个"
@@ -223,6 +227,17 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "line {line}: {path} has no messages in the format {format}. If it is in another format, name it: one of {known}": (
         "{path}（第 {line} 行）：没有 {format} 格式的消息。若是别的格式，请指明：{known}"
+    ),
+    "line {line}: {path} cannot be imported: {problem}. Nothing was imported. Fix this line, or skip it with "
+    "--skip-bad (skip_bad=True)": (
+        "{path} 第 {line} 行无法导入：{problem}。没有导入任何内容；请改正这一行，或用 --skip-bad 跳过"
+    ),
+    "no session of user {user}: no id is {id} or begins with {prefix}, and no message or owner has this user_id": (
+        "没有用户 {user} 的会话：没有等于 {id} 或以 {prefix} 开头的 id，也没有消息或所有者带有这个 user_id"
+    ),
+    "unknown store {store}; known: {known}.": "没有这种存储：{store}；可用：{known}",
+    'unknown store {store}; known: {known}. For a file write "{file}".': (
+        "没有这种存储：{store}；可用：{known}。文件请写成 {file}"
     ),
     "unknown format {format}; use one of {known}": "没有格式 {format}，可以是：{known}",
     'time_zone={name} is no IANA time zone that this system knows: write time_zone="Asia/Shanghai" or "UTC"; where '
@@ -308,6 +323,11 @@ _ERRORS: Final[Mapping[str, str]] = {
     "no store at {path}. Name one with --store or TURNFOLD_STORE; `turnfold chat` and `turnfold import` create one": (
         "{path} 处没有存储。用 --store 或 TURNFOLD_STORE 指明；`turnfold chat` 和 `turnfold import` 会创建存储"
     ),
+    "the file {path} is empty, so it is no store yet. Name another with --store or TURNFOLD_STORE; `turnfold chat` and "
+    "`turnfold import` make it one": (
+        "文件 {path} 是空的，还不是存储。用 --store 或 TURNFOLD_STORE 指明另一个；"
+        "`turnfold chat` 和 `turnfold import` 会把它变成存储"
+    ),
     "{name} matches several sessions: {shown}; give a longer prefix or the whole id": (
         "{name} 与多个会话相符：{shown}；请给出更长的前缀或完整的 id"
     ),
@@ -346,8 +366,15 @@ _ERRORS: Final[Mapping[str, str]] = {
     "reply opening": "回答开头",
     "newest turn": "最新一轮",
     "newest turn, no part above {most} tokens": "最新一轮，每段不超过 {most} token",
-    "They cannot be shortened to the system share: raise the budget, the share, or send fewer": (
-        "系统消息无法缩短到它的份额：请提高预算或份额，或少发一些"
+    "They cannot be cut further: raise the budget, raise Shares(system=...), or send fewer": (
+        "系统消息不能再缩短：请提高预算或份额 Shares(system=...)，或少发一些"
+    ),
+    "Pins are sent word for word: unpin some, raise the budget, or raise Shares(tail=...)": (
+        "固定项按原文发送：请取消一些固定项，或提高预算或份额 Shares(tail=...)"
+    ),
+    "Pins are sent word for word: nothing was pinned; pin less, unpin others, raise the budget of the memory, or raise "
+    "Shares(tail=...)": (
+        "固定项按原文发送：没有固定任何内容；请少固定一些、取消其他固定项，或提高记忆的预算或份额 Shares(tail=...)"
     ),
     "The newest turn cannot be left out or shortened further: {remedy}": "最新一轮不能省略，也不能再缩短：{remedy}",
     "give the text to pin, or --entry with the number of an entry": (
@@ -380,6 +407,11 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "mandatory parts need {needed} {unit} ({parts}) but their share of the budget of {budget} is {allowed}. {remedy}": (
         "必需的部分要 {needed} {unit}（{parts}），但预算 {budget} 中它们的份额只有 {allowed}。{remedy}"
+    ),
+    "mandatory parts need {needed} {unit} ({parts}) but their share of the budget of {budget} is {allowed}: a budget "
+    "of {least} has room for them. {remedy}": (
+        "必需的部分要 {needed} {unit}（{parts}），但预算 {budget} 中它们的份额只有 {allowed}："
+        "预算 {least} 才放得下。{remedy}"
     ),
     "raise the budget ({arithmetic})": "请提高预算（{arithmetic}）",
     "raise max_bytes ({most})": "请提高 max_bytes（{most}）",
@@ -487,6 +519,7 @@ _DOCTOR: Final[Mapping[str, str]] = {
     "Reinstall splintr-rs, which ships the vocabularies": "请重新安装 splintr-rs，词表由它提供",
     "{tokens} tokens for {characters} characters": "{characters} 个字符为 {tokens} 个 token",
     "{store} does not exist yet": "{store} 尚不存在",
+    "{store} is empty": "{store} 是空的",
     "It is created with the first session": "会随第一个会话创建",
     "Its folder is not writable": "其文件夹不可写",
     "{address} does not answer": "{address} 没有应答",

@@ -48,6 +48,16 @@ _HEADINGS: Final[Mapping[str, str]] = {
     "REQUIRED_LONG_STRING": "[必填]",
     "RICH_HELP": "查看帮助：[blue]{command_path} {help_option}[/]",
 }
+_OTHER_NAMES: Final[Mapping[str, str]] = {
+    "--db": "--store",
+    "--database": "--store",
+    "--fix": "--mend",
+    "--max-tokens": "--budget",
+    "--out": "--output",
+    "--repair": "--mend",
+    "--tokens": "--budget",
+}
+"""Option that readers try -> the option that does it, where the command has that one."""
 _USAGE_ERRORS: Final[Mapping[str, str]] = {
     "BadParameter": "参数的值不对",
     "MissingParameter": "缺少参数",
@@ -235,6 +245,7 @@ def _usage_errors() -> Generator[None]:
     try:
         yield
     except _UsageError as error:
+        _suggest_option(error)
         if not is_chinese() or getattr(error, "translated", False) or not str(error):
             raise  # a group without a command has shown its help, and its error says nothing
         kind = next(
@@ -246,3 +257,13 @@ def _usage_errors() -> Generator[None]:
         chinese = _UsageError(f"{kind}：{translated(usage.format_message())}", usage.ctx)
         vars(chinese)["translated"] = True
         raise chinese from None
+
+
+def _suggest_option(error: Exception) -> None:
+    """Let the error about an unknown option name the one that does what its name says."""
+    refused = cast("Any", error)
+    known = _OTHER_NAMES.get(getattr(refused, "option_name", ""))
+    if known is None or refused.possibilities or refused.ctx is None:
+        return
+    if any(known in each.opts for each in refused.ctx.command.params):
+        refused.possibilities = [known]

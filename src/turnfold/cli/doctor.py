@@ -35,6 +35,7 @@ from turnfold.stores import (
     ConversationInfo,
     Scope,
     Store,
+    is_blank,
     open_store,
     shown_address,
     sqlite_faults,
@@ -201,12 +202,12 @@ def _store(store: str | None, tenant: str, cache: str | None) -> Iterator[CheckR
     address = address_of(store)
     path = file_of(address)
     shown = shown_address(address)
-    if path is not None and not path.exists():
+    if path is not None and is_blank(path):
         writable = os.access(next(p for p in path.absolute().parents if p.exists()), os.W_OK)
         yield CheckResult(
             name="store",
             state=CheckState.NOTE if writable else CheckState.BAD,
-            detail=f"{shown} does not exist yet",
+            detail=f"{shown} is empty" if path.exists() else f"{shown} does not exist yet",
             remedy="It is created with the first session"
             if writable
             else "Its folder is not writable",

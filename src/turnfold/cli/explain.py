@@ -258,13 +258,17 @@ def _draw_diff(found: CallDiff, console: Console) -> Iterator[RenderableType]:
         f" · {found.before.tokens:,} -> {counted(found.after.tokens, 'tokens')} ({grown:+,})",
         overflow="fold",
     )
-    if found.same > 1:
+    if not found.same_tools:
         same = label(
-            "The first {messages:,} messages ({tokens:,} tokens) are identical; the {rest:,} after them are not cached."
+            "The tool schemas changed. They stand before the messages, so none of the {rest:,} tokens is cached."
+        )
+    elif found.same > 1:
+        same = label(
+            "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: {rest:,} tokens after them."
         )
     elif found.same:
         same = label(
-            "The first message ({tokens:,} tokens) is identical; the {rest:,} tokens after it are not cached."
+            "The first message ({tokens:,} tokens) is identical; not cached: {rest:,} tokens after it."
         )
     else:
         same = label(

@@ -173,12 +173,16 @@ _SENTENCES: Final = (
         "共 {total:,} 次调用，这里是最新的 {shown:,} 次；用 -n 可看更多",
     ),
     (
-        "The first {messages:,} messages ({tokens:,} tokens) are identical; the {rest:,} after them are not cached.",
+        "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: {rest:,} tokens after them.",
         "前 {messages:,} 条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。",
     ),
     (
-        "The first message ({tokens:,} tokens) is identical; the {rest:,} tokens after it are not cached.",
+        "The first message ({tokens:,} tokens) is identical; not cached: {rest:,} tokens after it.",
         "第一条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。",
+    ),
+    (
+        "The tool schemas changed. They stand before the messages, so none of the {rest:,} tokens is cached.",
+        "工具定义变了。它们在消息之前，所以 {rest:,} token 都没有缓存可用。",
     ),
     (
         "No message at the beginning is identical: none of the {rest:,} tokens is cached.",
@@ -349,6 +353,14 @@ _SENTENCES: Final = (
         "将会导入",
     ),
     (
+        "tokens are counted with {counter}; another store may count otherwise, --model counts for a model",
+        "token 按 {counter} 计数，可能与别的存储不同；--model 按指明的模型计数",
+    ),
+    (
+        "{faults:,} faults by the rules of its provider; `turnfold lint {file}` lists them",
+        "按其服务商的规则有 {faults:,} 处问题；`turnfold lint {file}` 会列出",
+    ),
+    (
         "{entries:,} entries from {format}: {new:,} new sessions, {continued:,} continued, {already:,} already there",
         "来自 {format} 的 {entries:,} 条记录：新会话 {new:,} 个，续写 {continued:,} 个，已有 {already:,} 个",
     ),
@@ -375,6 +387,22 @@ _SENTENCES: Final = (
     (
         "Model folds: in addition, if {model} writes the summaries.",
         "模型折叠：由 {model} 写摘要时另加的费用。",
+    ),
+    (
+        "All {whole:,} tokens fit into {budgets}, but a fold begins at 75 %, to have room for what follows.",
+        "全部 {whole:,} token 都放得进 {budgets}，但折叠在用到预算的 75% 时就开始，为后面的内容留出余地。",
+    ),
+    (
+        "The session's own {calls:,} calls sent {tokens:,} tokens, the largest {largest:,} of {allowed:,} allowed.",
+        "会话自己的 {calls:,} 次调用共发送 {tokens:,} token，最大的一次 {largest:,}，允许 {allowed:,}。",
+    ),
+    (
+        "Each had {tools:,} tokens of tool schemas, which a replay sends only with --tools FILE.",
+        "每次含 {tools:,} token 的工具定义；重放只在给出 --tools FILE 时发送它们。",
+    ),
+    (
+        "A replay has no pins, notes, state or findings, and the defaults of a memory (recall, threshold, summarizer).",
+        "重放没有固定项、备注、状态和发现，并采用记忆的默认值（召回、折叠阈值、摘要器）。",
     ),
     (
         "{conversations:,} conversations, {entries:,} entries, {questions:,} questions",

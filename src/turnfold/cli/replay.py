@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_lines
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -25,13 +25,22 @@ from turnfold.importers import (
     read_histories,
 )
 from turnfold.inspect import Cost, Simulation, simulate
+from turnfold.memory import Manifest, Session
 from turnfold.records import Message
 from turnfold.runtime import drive
 from turnfold.stores import Scope, all_conversations, all_entries, import_from, open_store
-from turnfold.tokens import PriceTable, TokenCounter, load_prices, shipped_prices
+from turnfold.tokens import (
+    PriceTable,
+    TokenCounter,
+    cautious_counter,
+    counter_for,
+    load_prices,
+    shipped_prices,
+)
 
 __all__ = (
     "History",
+    "MadeCalls",
     "Replay",
     "ReplayRow",
     "has_price",
@@ -44,6 +53,7 @@ __all__ = (
 
 
 Tools = Sequence[dict[str, object]]
+_CALLS = 500
 _EMPTY_SIZE = 64
 """Bytes of the largest file that is read to see whether it holds nothing."""
 
@@ -69,6 +79,19 @@ class ReplayRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeCalls:
+    """The calls that a stored session made, to compare a replay with them."""
+
+    calls: int
+    tokens_sent: int
+    largest: int
+    allowed: int
+    """Tokens that the newest call was allowed."""
+    tools: int
+    """Tokens of the tool schemas of the newest call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """The results of replaying one history with several budgets and strategies."""
 
@@ -80,6 +103,10 @@ class Replay:
     prices: str
     """Date of the price table; empty if no cost was computed."""
     rows: tuple[ReplayRow, ...]
+    whole: int
+    """Tokens of the last call if it sent the whole history."""
+    made: MadeCalls | None = None
+    """The calls that the session made itself; None for a file, and for a session without calls."""
 
 
 class History(NamedTuple):
@@ -90,6 +117,9 @@ class History(NamedTuple):
     model: str = ""
     """The model of the newest call; empty if it is not known."""
     counter: TokenCounter | None = None
+    made: MadeCalls | None = None
+    budget: Budget | None = None
+    """The budget of the newest call: a replay takes its shares and marks."""
 
 
 def history_of(
@@ -104,7 +134,25 @@ def history_of(
     with file_or_session(source), open_session(store, tenant, source, calls=1) as at:
         messages = [entry.message for page in log_pages(at.session) for entry in page]
         model = at.calls[-1].called_model if at.calls else ""
-        return History(at.session.id, messages, model, counter_of(at.head))
+        budget = at.budget if at.calls else None
+        return History(
+            at.session.id, messages, model, counter_of(at.head), _made_calls(at.session), budget
+        )
+
+
+def _made_calls(session: Session) -> MadeCalls | None:
+    made: list[Manifest] = []
+    while page := session.calls(after=made[-1].call if made else "", limit=_CALLS):
+        made += page
+    if not made:
+        return None
+    return MadeCalls(
+        calls=len(made),
+        tokens_sent=sum(call.tokens for call in made),
+        largest=max(call.tokens for call in made),
+        allowed=made[-1].allowed,
+        tools=made[-1].tools,
+    )
 
 
 def read_file(path: Path, format_name: str) -> dict[str, list[ImportedMessage]]:
@@ -186,7 +234,7 @@ def replay_history(
                 runs.append(
                     simulate(
                         history.messages,
-                        budget=Budget(max_tokens=budget),
+                        budget=_budget(budget, history.budget),
                         strategy=strategy,
                         model=model,
                         counter=counter,
@@ -207,7 +255,29 @@ def replay_history(
         model=model,
         prices=table.date if priced else "",
         rows=tuple(_row(run, table if priced else None, model) for run in runs),
+        whole=_whole_tokens(history, _counter(counter, model), schemas),
+        made=history.made,
     )
+
+
+def _budget(tokens: int, recorded: Budget | None) -> Budget:
+    """Return a budget of this many tokens, with the shares and marks of the session's own budget."""
+    if recorded is None:
+        return Budget(max_tokens=tokens)
+    return Budget(max_tokens=tokens, shares=recorded.shares, marks=recorded.marks)
+
+
+def _counter(counter: TokenCounter | None, model: str) -> TokenCounter:
+    return counter or (counter_for(model) if model else cautious_counter())
+
+
+def _whole_tokens(history: History, counter: TokenCounter, tools: Tools) -> int:
+    """Return the tokens of the last replayed call if it sends everything said before it."""
+    messages = history.messages
+    last = max(
+        (at for at, each in enumerate(messages) if each.role == "assistant"), default=len(messages)
+    )
+    return counter.count(messages[:last], tools=tools).tokens
 
 
 def has_price(model: str, table: PriceTable) -> bool:
@@ -301,6 +371,30 @@ def show_replay(found: Replay, *, json: bool) -> None:
         if any(row.cost and row.cost.folds.requests for row in found.rows):
             text = label("Model folds: in addition, if {model} writes the summaries.")
             console.print(Text(text.format(model=found.model), "dim", overflow="fold"))
+    for text in _remarks(found):
+        console.print(Text(text, "dim", overflow="fold"))
+
+
+def _remarks(found: Replay) -> Iterator[str]:
+    """Yield what the table does not explain: folds of what would fit, and how the session's own calls differ."""
+    early = [row for row in found.rows if row.folds and found.whole <= row.budget]
+    if early:
+        yield label(
+            "All {whole:,} tokens fit into {budgets}, but a fold begins at 75 %, to have room for what follows."
+        ).format(whole=found.whole, budgets=", ".join(f"{row.budget:,}" for row in early))
+    made = found.made
+    if made is None:
+        return
+    yield label(
+        "The session's own {calls:,} calls sent {tokens:,} tokens, the largest {largest:,} of {allowed:,} allowed."
+    ).format(calls=made.calls, tokens=made.tokens_sent, largest=made.largest, allowed=made.allowed)
+    if made.tools:
+        yield label(
+            "Each had {tools:,} tokens of tool schemas, which a replay sends only with --tools FILE."
+        ).format(tools=made.tools)
+    yield label(
+        "A replay has no pins, notes, state or findings, and the defaults of a memory (recall, threshold, summarizer)."
+    )
 
 
 def _cells(row: ReplayRow, *, priced: bool) -> list[str]:

@@ -28,7 +28,7 @@ from turnfold.cli.commands.options import (
     chosen_redactor,
 )
 from turnfold.cli.exit_codes import report_errors
-from turnfold.cli.labels import translated
+from turnfold.cli.labels import is_chinese, translated
 
 if TYPE_CHECKING:
     from turnfold.service import ExtraRoutes, LocalAccess, ServiceState
@@ -256,6 +256,7 @@ def ui(
         logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s %(message)s")
 
         local = LocalAccess(tenant)
+        local.language = "zh" if is_chinese() else "en"
 
         def on_listening(where: str) -> None:
             local.on_used = lambda: typer.echo(local.link(f"{where}{ROOT}"))

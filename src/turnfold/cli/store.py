@@ -28,6 +28,7 @@ from turnfold.stores import (
     Head,
     Scope,
     Store,
+    is_blank,
     list_sessions,
     may_hold_password,
     open_store,
@@ -118,13 +119,19 @@ def file_of(address: str) -> Path | None:
 
 
 def require_store(address: str) -> None:
-    """Raise `NotFound` if a SQLite file does not exist, because opening it would create it."""
+    """Raise `NotFound` if a SQLite file does not exist or has no tables, because opening it would create them."""
     path = file_of(address)
-    if path is not None and not path.exists():
+    if path is None or not is_blank(path):
+        return
+    if path.exists():
         raise NotFound(
-            f"no store at {shown_address(str(path))}. Name one with --store or TURNFOLD_STORE; "
-            "`turnfold chat` and `turnfold import` create one"
+            f"the file {shown_address(str(path))} is empty, so it is no store yet. Name another with --store or "
+            "TURNFOLD_STORE; `turnfold chat` and `turnfold import` make it one"
         )
+    raise NotFound(
+        f"no store at {shown_address(str(path))}. Name one with --store or TURNFOLD_STORE; "
+        "`turnfold chat` and `turnfold import` create one"
+    )
 
 
 LAST, PREVIOUS = LAST_CALL, "@prev"

@@ -17,6 +17,7 @@ from typing import IO, NamedTuple, cast
 from rich.text import Text
 
 from turnfold.cli.labels import colon, label, problem_label, with_singulars
+from turnfold.cli.lint import lint_file
 from turnfold.cli.output import Reporter, as_json, make_console, printable, progressing
 from turnfold.cli.store import (
     Opened,
@@ -26,8 +27,8 @@ from turnfold.cli.store import (
     find_session,
     open_at,
 )
-from turnfold.errors import InvalidOption, NotFound
-from turnfold.importers import PROVIDERS, Imported, import_file
+from turnfold.errors import InvalidOption, NotFound, TurnfoldError
+from turnfold.importers import PROVIDERS, TURNFOLD, Imported, import_file
 from turnfold.records import Entry, Message
 from turnfold.redaction import Redactor
 from turnfold.runtime import drive
@@ -39,7 +40,7 @@ from turnfold.stores import (
     all_entries,
     export_to,
 )
-from turnfold.tokens import counter_for
+from turnfold.tokens import cautious_counter, counter_for
 
 __all__ = (
     "EXPORTS",
@@ -54,6 +55,8 @@ __all__ = (
 
 
 EXPORTS = ("turnfold", *PROVIDERS, "markdown")
+_MOST_LINTED = 16 << 20
+"""Bytes of the largest file in which an import looks for faults: that takes about as long as importing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,8 +300,8 @@ def _remove_if_empty(path: Path) -> None:
             Path(f"{path}{end}").unlink(missing_ok=True)
 
 
-def show_imported(done: Imported, *, json: bool) -> None:
-    """Print what was imported and what was skipped."""
+def show_imported(done: Imported, file: Path, *, model: str, json: bool) -> None:
+    """Print what was imported or skipped, how it was counted, and how many faults `lint` finds in the file."""
     if json:
         print(as_json(done))  # noqa: T201 (what the command is for)
         return
@@ -340,3 +343,26 @@ def show_imported(done: Imported, *, json: bool) -> None:
     if done.bad_total > len(done.bad):
         text = label("and {more:,} more left out").format(more=done.bad_total - len(done.bad))
         console.print(Text(f"  {text}", "yellow"))
+    if done.entries:
+        counter = counter_for(model) if model else cautious_counter()
+        text = label(
+            "tokens are counted with {counter}; another store may count otherwise, --model counts for a model"
+        )
+        console.print(Text(f"  {text.format(counter=counter.name)}", "dim"))
+    if done.format != TURNFOLD and (faults := _count_faults(file)):
+        text = with_singulars(
+            label(
+                "{faults:,} faults by the rules of its provider; `turnfold lint {file}` lists them"
+            ).format(faults=faults, file=printable(str(file)))
+        )
+        console.print(Text(f"  {text}", "yellow"))
+
+
+def _count_faults(file: Path) -> int:
+    """Return the number of faults that `turnfold lint` finds in a file; 0 for one that it cannot read, or is large."""
+    if file.stat().st_size > _MOST_LINTED:
+        return 0
+    try:
+        return sum(len(each.faults) for each in lint_file(file, None))
+    except TurnfoldError:
+        return 0

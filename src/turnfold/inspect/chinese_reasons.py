@@ -59,6 +59,7 @@ REASONS: Final[Mapping[str, str]] = {
     "the set of shortened entries changed": "缩短显示的记录变了",
     "the system messages were replaced": "系统消息已替换",
     "the tail changed": "尾部变了",
+    "the tool schemas changed": "工具定义变了",
     "the window begins at {new} instead of {old}": "窗口从 {new} 开始，原来从 {old} 开始",
     "the window was cut": "窗口被裁剪",
     "checkpoint {id}": "检查点 {id}",

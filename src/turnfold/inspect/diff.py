@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from turnfold.inspect.views import CallPoint, SentItem, call_point, sent_items
-from turnfold.memory import Explanation, compare
+from turnfold.memory import Explanation, compare, same_tools
 from turnfold.records import Message
 
 __all__ = (
@@ -46,6 +46,8 @@ class CallDiff:
     same_tokens: int
     rebilled: int
     """Tokens of the second call from the first difference on, which cannot be read from the provider's cache."""
+    same_tools: bool
+    """False if the tool schemas differ: they stand before the messages, so nothing is read from the cache."""
     first: FirstDifference | None
     """The first difference; None if both calls sent the same messages."""
     gone: tuple[SentItem, ...]
@@ -64,12 +66,15 @@ def diff_calls(
     found = compare(before, after)
     same = found.shared_messages
     same_tokens = sum(item.tokens for item in new_items[:same])
+    tools = same_tools(before.manifest, after.manifest)
+    cached = same_tokens if tools else -after.manifest.tools
     return CallDiff(
         before=call_point(before.manifest, numbers.get(before.manifest.call, 0)),
         after=call_point(after.manifest, numbers.get(after.manifest.call, 0)),
         same=same,
         same_tokens=same_tokens,
-        rebilled=sum(item.tokens for item in new_items) - same_tokens,
+        rebilled=sum(item.tokens for item in new_items) - cached,
+        same_tools=tools,
         first=_first(before.messages, after.messages, old_items, new_items, same),
         gone=_only_in(old_items[same:], new_items[same:]),
         new=_only_in(new_items[same:], old_items[same:]),

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from functools import partial
+from itertools import accumulate, count, pairwise
 from statistics import fmean
 from typing import Final, NamedTuple
 
@@ -347,6 +348,8 @@ def _sized_strategy(kind: str, number: int) -> Strategy:
 
 _UNLIMITED = 1 << 40
 """The token budget of a strategy that drops nothing: more than any history has."""
+_BEGINNING = 1_767_603_600_000_000
+"""Time of the first entry of a replay, in microseconds: contexts show times, and all runs must count the same."""
 
 
 def simulate(
@@ -375,8 +378,9 @@ def simulate(
             f"no call to simulate: none of the {len(messages)} messages is an assistant's reply to another message"
         )
     summaries = FoldRecorder()
+    clock = partial(next, count(_BEGINNING))
     memory = Memory(
-        MemoryStore(counter=counted),
+        MemoryStore(counter=counted, clock=clock),
         counter=counted,
         budget=budget if plan.bounded else Budget(max_tokens=_UNLIMITED),
         strategy=plan.strategy,
@@ -384,6 +388,7 @@ def simulate(
         fold="inline" if plan.folds else "manual",
         threshold=threshold,
         keep_turns=keep_turns,
+        clock=clock,
     )
     with memory:
         run = _Run(memory.session("simulated"), counted, tools, messages, summaries)

@@ -7,6 +7,7 @@ not sent are listed with outcome and reason.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -221,13 +222,16 @@ def left_out(
 def _left_out_part(outcome: str, reason: str, rules: Sequence[StandingRule], tail: str) -> LeftOut:
     number, seqs = omitted_rules(reason)
     listed = tail.partition("<rules ")[2].partition("</rules ")[0]
-    named = tuple(
-        LeftOutRule(seq=rule.seq, text=rule.text)
-        for rule in rules
-        if rule.seq in seqs and single_line(clean_text(rule.text)) not in listed
-    )
+    # An entry may state several rules, of which the prompt shows some: no more are named than were left out.
+    room, named = Counter(seqs), list[LeftOutRule]()
+    for rule in rules:
+        if room[rule.seq] > 0 and single_line(clean_text(rule.text)) not in listed:
+            room[rule.seq] -= 1
+            named.append(LeftOutRule(seq=rule.seq, text=rule.text))
     outcome = "left out" if number else outcome
-    return LeftOut(first=0, last=-1, outcome=outcome, reason=reason, rules=number, named=named)
+    return LeftOut(
+        first=0, last=-1, outcome=outcome, reason=reason, rules=number, named=tuple(named)
+    )
 
 
 def _rows(

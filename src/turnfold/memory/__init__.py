@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         call_key,
         compare,
         numbered_call,
+        same_tools,
     )
     from turnfold.memory.config import (
         CompactionMode,
@@ -110,6 +111,7 @@ __all__ = (
     "pins_text",
     "recall_parameters",
     "recalled_text",
+    "same_tools",
     "shutdown_token_executor",
     "use_model",
     "writer_for",
@@ -117,7 +119,7 @@ __all__ = (
 
 _HOMES = {
     "turnfold.memory._sync": "Memory Session State",
-    "turnfold.memory.call_log": "LAST_CALL Difference Explanation Manifest budget_of call_key compare "
+    "turnfold.memory.call_log": "LAST_CALL Difference Explanation Manifest budget_of call_key compare same_tools "
     "numbered_call",
     "turnfold.memory.config": "CompactionMode FoldMode MemoryConfig MemoryMode RecallMode",
     "turnfold.memory.cached_conversation": "ConversationCache",

@@ -226,7 +226,8 @@ class Session:
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
         without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
-        logged. No model is called unless this memory folds inline.
+        logged. No model is called unless this memory folds inline. The context of a session without messages has none,
+        and a request written from it has a placeholder, because providers refuse a request without messages.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
@@ -453,7 +454,8 @@ class Memory:
       `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
     - `threshold`: share of the budget at which folding is due.
     - `keep_turns`: newest turns that stay as they are if the budget allows.
-    - `retries`, `backoff`: attempts after a failure, and the seconds before the first of them, doubled each time.
+    - `retries`, `backoff`: further attempts of one background fold after a failure, and the seconds before the first of
+      them, doubled each time. A later call at which a fold is due tries again, with its own attempts.
     - `stand_in`: show an extract of messages that have left the window until their summary is written.
     - `fold_lease`: seconds after which another process may take over a fold whose process died.
     - `compaction`: `"turnfold"` folds as described here. `"native"` asks the provider to compact (Anthropic and OpenAI

@@ -56,6 +56,7 @@ __all__ = (
     "newest_call",
     "numbered_call",
     "read_manifest",
+    "same_tools",
     "write_manifest",
 )
 
@@ -186,6 +187,13 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """True if the provider reported no cached tokens, although this prompt began as the one shortly before it."""
     model: str = ""
     """The memory's `model=` when the call was made; empty if it has none."""
+    tools_digest: str = ""
+    """Digest of the tool schemas; empty if there were none, and in reports of earlier releases."""
+
+    def has_tools(self, tokens: int, digest: str) -> bool:
+        """Return True if the call sent the tool schemas with this digest; `tokens` decide if it has no digest."""
+        known = self.tools_digest if self.tools_digest and digest else ""
+        return self.tools == tokens and known in ("", digest)
 
     @property
     def called_model(self) -> str:
@@ -332,6 +340,7 @@ def _manifest_of(
         recalled=prompt.recalled,
         wired=context.wired,
         model=model,
+        tools_digest=context.tools_digest,
     )
 
 
@@ -432,7 +441,14 @@ def compare(before: Explanation, after: Explanation) -> Difference:
     return Difference(shared, gone, added, sections, tuple(_reasons(first, second)))
 
 
+def same_tools(first: Manifest, second: Manifest) -> bool:
+    """Return True if two calls sent the same tool schemas, which providers put in front of the messages."""
+    return first.has_tools(second.tools, second.tools_digest)
+
+
 def _reasons(first: Manifest, second: Manifest) -> Iterable[str]:
+    if not same_tools(first, second):
+        yield "the tool schemas changed"
     if first.system != second.system:
         yield "the system messages were replaced"
     if first.checkpoint != second.checkpoint:

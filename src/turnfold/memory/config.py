@@ -149,7 +149,10 @@ class FoldPolicy:
     keep_turns: int = 8
     """Newest turns that stay verbatim if the budget allows."""
     retries: int = 3
-    """Attempts to fold after a failed one; if all fail and no extract is shown, the mode is `FULL_HISTORY` again."""
+    """Attempts of one background fold after a failed one; a later call at which a fold is due tries again.
+
+    After more failures than that, and if no extract is shown, the mode is `FULL_HISTORY` again.
+    """
     backoff: float = 1.0
     """Seconds before the second attempt to fold; twice as long before each further one."""
     lease: float = 120.0
@@ -205,11 +208,14 @@ def with_model(config: MemoryConfig, model: str) -> MemoryConfig | None:
     info = find_model(model)
     if config.model or config.counter.name != cautious_counter().name or info is None:
         return None
-    default = config.budget == Budget(context_window=DEFAULT_WINDOW)
+    window = info.context_window
+    budget = config.budget
+    if window is not None and budget == Budget(context_window=DEFAULT_WINDOW):
+        budget = Budget(context_window=window)
     return replace(
         config,
         model=model,
         counter=info.counter(),
-        budget=Budget(context_window=info.context_window) if default else config.budget,
+        budget=budget,
         calibrating=CalibrationLog(),
     )

@@ -178,7 +178,8 @@ class ContextBuilder:
             if previous is not None:
                 context.follow(previous)
             elif stored is not None:
-                context.follow_stored(stored.messages, sum(stored.costs))
+                tools = stored.manifest.has_tools(context.tools, context.tools_digest)
+                context.follow_stored(stored.messages, sum(stored.costs), same_tools=tools)
             if await self.calls.write(context, prompt, fenced=attempt < _FENCED_TRIES):
                 break
             await self.cache.refresh()

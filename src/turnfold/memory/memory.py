@@ -298,8 +298,12 @@ def _budget_of(model: str) -> Budget:
 
 
 def option_advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
-    """Return the right call if options of `Budget` were passed to a memory; empty if there were none."""
-    del given
+    """Return the right call if options were passed by position, or those of `Budget`; empty if there were none."""
+    if len(given) > 1:
+        model = f"model={given[1]!r}" if isinstance(given[1], str) else "budget=..., model=..."
+        return (
+            f"Memory takes one argument by position, the store: write Memory({given[0]!r}, {model})"
+        )
     moved = [each.name for each in fields(Budget) if each.init and each.name in unknown]
     if not moved:
         return ""
@@ -385,7 +389,8 @@ class AsyncMemory:
       `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
     - `threshold`: share of the budget at which folding is due.
     - `keep_turns`: newest turns that stay as they are if the budget allows.
-    - `retries`, `backoff`: attempts after a failure, and the seconds before the first of them, doubled each time.
+    - `retries`, `backoff`: further attempts of one background fold after a failure, and the seconds before the first of
+      them, doubled each time. A later call at which a fold is due tries again, with its own attempts.
     - `stand_in`: show an extract of messages that have left the window until their summary is written.
     - `fold_lease`: seconds after which another process may take over a fold whose process died.
     - `compaction`: `"turnfold"` folds as described here. `"native"` asks the provider to compact (Anthropic and OpenAI

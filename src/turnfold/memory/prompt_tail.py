@@ -120,12 +120,14 @@ def check_pins(
     current, share = cost(pins), budget.share("tail")
     if not new:
         if current > share:
-            raise pins_too_large({"pins": current}, share, remedy="unpin some, raise the budget")
+            error = pins_too_large({"pins": current}, share, remedy="unpin some, raise the budget")
+            raise error.within(budget.tokens)
     elif (needed := cost([*pins, new])) > share:
         others = "1 current pin" if len(pins) == 1 else f"{len(pins)} current pins"
         parts = {others: current} if current else {}
         remedy = "nothing was pinned; pin less, unpin others, raise the budget of the memory"
-        raise pins_too_large({**parts, "this pin": needed - current}, share, remedy=remedy)
+        error = pins_too_large({**parts, "this pin": needed - current}, share, remedy=remedy)
+        raise error.within(budget.tokens)
 
 
 def pins_text(pins: Iterable[str]) -> str:

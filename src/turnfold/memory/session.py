@@ -139,7 +139,10 @@ class SessionStatus:
     fold_failures: int
     """Attempts to fold that failed since the last checkpoint."""
     fold_error: str
-    """Class name of the error of the last failed attempt to fold; empty if none failed."""
+    """Class name of the error of the last failed attempt to fold; empty if none failed.
+
+    Its message may quote the conversation, so it is neither stored nor logged: `session.fold()` raises it.
+    """
 
 
 def list_client_ids(given: object) -> list[str]:
@@ -173,8 +176,12 @@ METHOD_ADVICE: Final[Mapping[str, str]] = {
     "user.metadata": 'write add({"role": "user", "content": "...", "metadata": {...}})',
     "history.last": "write history()[-3:] for the last 3 entries",
     "recall.k": "write limit=",
+    "append": 'write add(message), user("..."), assistant("...") or tool("...", tool_call_id="...")',
+    "messages": "history() has what was said, context().messages what a model is sent",
+    "add_message": "write add(message)",
+    "get_messages": "history() has what was said, context().messages what a model is sent",
 }
-"""What to write for options that other libraries have, by method and option."""
+"""What to write for options and methods that other libraries have, by method and option, or by method."""
 
 
 @hinted_methods(METHOD_ADVICE)
@@ -406,7 +413,8 @@ class AsyncSession:
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
         without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
-        logged. No model is called unless this memory folds inline.
+        logged. No model is called unless this memory folds inline. The context of a session without messages has none,
+        and a request written from it has a placeholder, because providers refuse a request without messages.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a

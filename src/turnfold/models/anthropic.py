@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from turnfold import wire
+from turnfold._argument_hints import hinted
 from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.models.client import (
     Interface,
@@ -86,6 +87,7 @@ _COUNTED = frozenset(
 class Anthropic(SdkModel):
     """Client for one Claude model, at Anthropic or at `base_url`."""
 
+    @hinted("Anthropic")
     def __init__(
         self,
         model: str,

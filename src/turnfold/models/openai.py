@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from turnfold import wire
+from turnfold._argument_hints import hinted
 from turnfold.errors import MissingExtra
 from turnfold.models.client import (
     Interface,
@@ -110,6 +111,7 @@ _CHAT_OWNED = frozenset({"messages", "model", "n", "stream", "stream_options", "
 class OpenAIChat(SdkModel):
     """Client for one model, through the Chat Completions interface of OpenAI or of a server at `base_url`."""
 
+    @hinted("OpenAIChat")
     def __init__(
         self,
         model: str,
@@ -174,6 +176,7 @@ _COUNTED = frozenset(
 class OpenAIResponses(SdkModel):
     """Client for one model, through the Responses interface of OpenAI or of a server at `base_url`."""
 
+    @hinted("OpenAIResponses")
     def __init__(
         self,
         model: str,

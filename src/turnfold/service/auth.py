@@ -370,6 +370,8 @@ class LocalAccess:
         self._key = secrets.token_urlsafe(32)
         self.on_used: Callable[[], None] | None = None
         """Called after a link was used, to show the next one."""
+        self.language = ""
+        """Language of pages for a client that asks for none, `en` or `zh`: that of the command that prints links."""
 
     def caller(self, token: str) -> Caller:
         """Return tenant and rights of the only access token of this service; raises `AccessDenied` for any other."""

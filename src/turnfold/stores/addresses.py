@@ -168,7 +168,8 @@ def open_store(
         )
     else:
         shown = shown_address(url)
-        file = "" if scheme else f' For a file write "sqlite:///{shown}".'
+        bare = re.sub(r"^sqlite:/*", "", shown, flags=re.IGNORECASE)
+        file = "" if scheme else f' For a file write "sqlite:///{bare}".'
         raise InvalidOption(f"unknown store {shown!r}; known: {_KNOWN}.{file}")
     return store if cache is None else with_cache(store, cache, blocking=blocking)
 

@@ -2,9 +2,15 @@
 
 Names are matched by their longest known beginning, after dropping a router's prefix (`openai/gpt-4o`), so dated
 releases need no row of their own; a version number must match whole, because the next one may count differently.
-Windows are the providers' published ones, the smallest if a name covers several. Models that are not in the table are
-counted with `ENVELOPE`, which is above every known vocabulary; their window must be given, because a guess could be too
-large. `register_model` adds or replaces rows for the whole process, with a closer profile if more is known.
+Windows are the providers' published ones, the smallest if a name covers several. They were last compared in August 2026
+with the model cards of open models and these pages: platform.openai.com/docs/models, docs.z.ai/guides/overview/pricing,
+docs.claude.com/en/docs/about-claude/models, ai.google.dev/gemini-api/docs/models, platform.moonshot.ai/docs/pricing,
+alibabacloud.com/help/en/model-studio/models, api-docs.deepseek.com/quick_start/pricing, docs.mistral.ai.
+
+A row of a whole family (`glm`, `qwen`) has no window: the next model of a family is counted like its sisters, but may
+read ten times as much. Models that are not in the table are counted with `ENVELOPE`, which is above every known
+vocabulary. In both cases the window must be given, because a guess could be wrong. `register_model` adds or replaces
+rows for the whole process, with a closer profile if more is known.
 
 Claude's vocabularies are not public. By an independent reconstruction of its counts, Chinese costs 50 % more than in
 o200k_base; English costs 10 % more up to Opus 4.6, and 50 % more from Opus 4.7 on. A name that may be either counts as
@@ -53,7 +59,8 @@ _KIN_FACTOR = 1.1
 class ModelInfo:
     """One row of the table of models: how tokens are counted for the model, and its context window."""
 
-    context_window: int
+    context_window: int | None
+    """Tokens that the model reads at most; None if it is not known: then a memory needs a budget of its own."""
     encoding: str | None = None
     """A vocabulary of `ENCODINGS`; None if it is not public."""
     factor: float = 1.0
@@ -64,7 +71,7 @@ class ModelInfo:
     images: ImageRule = media.GENERIC
 
     def __post_init__(self) -> None:
-        if self.context_window <= 0:
+        if self.context_window is not None and self.context_window <= 0:
             raise InvalidOption(f"context_window={self.context_window} must be at least 1 token")
         if self.encoding is not None:
             Encoding(self.encoding)  # raises for an unknown name
@@ -87,11 +94,11 @@ def _openai(
     return ModelInfo(context_window=window, encoding=encoding, framing=frame.OPENAI, images=images)
 
 
-def _open(window: int, encoding: str, framing: Framing) -> ModelInfo:
+def _open(window: int | None, encoding: str, framing: Framing) -> ModelInfo:
     return ModelInfo(context_window=window, encoding=encoding, framing=framing)
 
 
-def _kin(window: int, encoding: str, framing: Framing) -> ModelInfo:
+def _kin(window: int | None, encoding: str, framing: Framing) -> ModelInfo:
     return ModelInfo(context_window=window, encoding=encoding, factor=_KIN_FACTOR, framing=framing)
 
 
@@ -112,7 +119,7 @@ def _older_claudes() -> Iterator[str]:
         yield from (f"claude-{tier}-4{mark}{minor}" for mark in "-." for minor in "0156")
 
 
-def _gemini(encoding: str, *, factor: float = 1.0, window: int = 1_048_576) -> ModelInfo:
+def _gemini(encoding: str, *, factor: float = 1.0, window: int | None = 1_048_576) -> ModelInfo:
     return ModelInfo(
         context_window=window,
         encoding=encoding,
@@ -133,6 +140,7 @@ _models: dict[str, ModelInfo] = {
     "gpt-4-turbo": _openai(128_000, encoding="cl100k_base"),
     "gpt-4-1106": _openai(128_000, encoding="cl100k_base"),
     "gpt-4-0125": _openai(128_000, encoding="cl100k_base"),
+    "gpt-4-vision": _openai(128_000, encoding="cl100k_base"),
     "gpt-4o": _openai(128_000),
     "gpt-4o-mini": _openai(128_000, images=media.OPENAI_TILES_MINI),
     "chatgpt-4o": _openai(128_000),
@@ -158,14 +166,17 @@ _models: dict[str, ModelInfo] = {
     "claude-sonnet-4-": _claude(CLAUDE_4_7),
     "claude-haiku-4-": _claude(CLAUDE_4_7),
     **dict.fromkeys(_older_claudes(), _claude(CLAUDE_3)),
-    "gemini": _gemini("gemma3", factor=_KIN_FACTOR),
+    "gemini": _gemini("gemma3", factor=_KIN_FACTOR, window=None),
+    "gemini-flash": _gemini("gemma3", factor=_KIN_FACTOR),
+    "gemini-pro-latest": _gemini("gemma3", factor=_KIN_FACTOR),
     "gemini-1.0": _gemini("gemma2", window=30_720),
     "gemini-pro": _gemini("gemma2", window=12_288),
     "gemini-1.5": _gemini("gemma2"),
     "gemini-2.0": _gemini("gemma3"),
     "gemini-2.5": _gemini("gemma3"),
     "gemini-3": _gemini("gemma3"),
-    "gemma": _kin(8_192, "gemma3", frame.GEMMA),
+    "gemma": _kin(None, "gemma3", frame.GEMMA),
+    "gemma-4": _kin(131_072, "gemma3", frame.GEMMA),
     "gemma-2": _open(8_192, "gemma2", frame.GEMMA),
     "gemma2": _open(8_192, "gemma2", frame.GEMMA),
     "gemma-3": _open(131_072, "gemma3", frame.GEMMA),
@@ -181,28 +192,53 @@ _models: dict[str, ModelInfo] = {
     "llama3.3": _open(131_072, "llama3", frame.LLAMA),
     "meta-llama-3": _open(8_192, "llama3", frame.LLAMA),
     "meta-llama-3.1": _open(131_072, "llama3", frame.LLAMA),
-    "qwen": _kin(8_192, "qwen3", frame.QWEN),
+    "qwen": _kin(None, "qwen3", frame.QWEN),
+    "qwen-flash": _open(1_000_000, "qwen3", frame.QWEN),
+    "qwen-long": _kin(10_000_000, "qwen3", frame.QWEN),
     "qwen-plus": _open(131_072, "qwen3", frame.QWEN),
+    "qwen-plus-latest": _open(1_000_000, "qwen3", frame.QWEN),
     "qwen-max": _open(32_768, "qwen3", frame.QWEN),
     "qwen-turbo": _open(131_072, "qwen3", frame.QWEN),
     "qwen2": _open(32_768, "qwen3", frame.QWEN),
     "qwen2.5": _open(32_768, "qwen3", frame.QWEN),
     "qwen3": _open(32_768, "qwen3", frame.QWEN),
-    "deepseek": _kin(4_096, "deepseek_v3", frame.DEEPSEEK),
-    "deepseek-chat": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
-    "deepseek-reasoner": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "qwen3-max": _open(262_144, "qwen3", frame.QWEN),
+    "qwen3-next": _open(262_144, "qwen3", frame.QWEN),
+    "qwen3-coder": _open(262_144, "qwen3", frame.QWEN),
+    "qwen3-coder-plus": _open(1_000_000, "qwen3", frame.QWEN),
+    "qwen3-coder-flash": _open(1_000_000, "qwen3", frame.QWEN),
+    "qwen3-vl": _open(131_072, "qwen3", frame.QWEN),
+    "qwen3.5": _kin(262_144, "qwen3", frame.QWEN),
+    "qwen3.5-plus": _kin(1_000_000, "qwen3", frame.QWEN),
+    "qwen3.5-flash": _kin(1_000_000, "qwen3", frame.QWEN),
+    "qwen3.6": _kin(262_144, "qwen3", frame.QWEN),
+    "qwen3.6-plus": _kin(1_000_000, "qwen3", frame.QWEN),
+    "qwen3.7-max": _kin(1_000_000, "qwen3", frame.QWEN),
+    "qwen3.7-plus": _kin(1_000_000, "qwen3", frame.QWEN),
+    "deepseek": _kin(None, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-chat": _open(131_072, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-reasoner": _open(131_072, "deepseek_v3", frame.DEEPSEEK),
     "deepseek-v3": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
-    "deepseek-v3.": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-v3.": _open(131_072, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-v4": _kin(1_000_000, "deepseek_v3", frame.DEEPSEEK),
     "deepseek-r1": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
     "deepseek-r1-distill-llama": _open(65_536, "llama3", frame.DEEPSEEK),
     "deepseek-r1-distill-qwen": _open(65_536, "qwen3", frame.DEEPSEEK),
-    "mistral": _kin(32_768, "mistral_v3", frame.MISTRAL),
+    "mistral": _kin(None, "mistral_v3", frame.MISTRAL),
     "mistral-7b": ModelInfo(context_window=8_192, framing=frame.MISTRAL),
     "mistral-large": _kin(131_072, "mistral_v3", frame.MISTRAL),
+    "mistral-large-3": _kin(262_144, "mistral_v3", frame.MISTRAL),
+    "mistral-large-2512": _kin(262_144, "mistral_v3", frame.MISTRAL),
+    "mistral-medium": _kin(32_768, "mistral_v3", frame.MISTRAL),
+    "mistral-medium-3": _kin(131_072, "mistral_v3", frame.MISTRAL),
+    "mistral-medium-2505": _kin(131_072, "mistral_v3", frame.MISTRAL),
+    "mistral-medium-2508": _kin(131_072, "mistral_v3", frame.MISTRAL),
+    "mistral-medium-latest": _kin(131_072, "mistral_v3", frame.MISTRAL),
     "mistral-large-2402": _kin(32_768, "mistral_v3", frame.MISTRAL),
     "mistral-nemo": _open(131_072, "mistral_v3", frame.MISTRAL),
     "open-mistral-nemo": _open(131_072, "mistral_v3", frame.MISTRAL),
     "mistral-small": _kin(32_768, "mistral_v3", frame.MISTRAL),
+    "mistral-small-latest": _kin(131_072, "mistral_v3", frame.MISTRAL),
     "mistral-small-2501": _open(32_768, "mistral_v3", frame.MISTRAL),
     "mistral-small-2503": _open(131_072, "mistral_v3", frame.MISTRAL),
     "mistral-small-2506": _open(131_072, "mistral_v3", frame.MISTRAL),
@@ -212,12 +248,31 @@ _models: dict[str, ModelInfo] = {
     "mistral-small-3.2": _open(131_072, "mistral_v3", frame.MISTRAL),
     "ministral": _open(131_072, "mistral_v3", frame.MISTRAL),
     "codestral": _kin(32_768, "mistral_v3", frame.MISTRAL),
-    "glm": _kin(8_192, "glm4", frame.GLM),
+    "codestral-2508": _kin(256_000, "mistral_v3", frame.MISTRAL),
+    "glm": _kin(None, "glm4", frame.GLM),
     "glm-4": _open(131_072, "glm4", frame.GLM),
     "glm-4.5": _open(131_072, "glm4", frame.GLM),
-    "kimi": _kin(131_072, "kimi_k2", frame.KIMI),
+    "glm-4.6": _kin(200_000, "glm4", frame.GLM),
+    "glm-4.7": _kin(200_000, "glm4", frame.GLM),
+    "glm-5": _kin(200_000, "glm4", frame.GLM),
+    "glm-5.1": _kin(200_000, "glm4", frame.GLM),
+    "glm-5.2": _kin(1_000_000, "glm4", frame.GLM),
+    "kimi": _kin(None, "kimi_k2", frame.KIMI),
+    "kimi-latest": _kin(131_072, "kimi_k2", frame.KIMI),
+    "kimi-latest-8k": _kin(8_192, "kimi_k2", frame.KIMI),
+    "kimi-latest-32k": _kin(32_768, "kimi_k2", frame.KIMI),
     "kimi-k2": _open(131_072, "kimi_k2", frame.KIMI),
-    "moonshot": _kin(8_192, "kimi_k2", frame.KIMI),
+    "kimi-k2-0905": _open(262_144, "kimi_k2", frame.KIMI),
+    "kimi-k2-instruct-0905": _open(262_144, "kimi_k2", frame.KIMI),
+    "kimi-k2-thinking": _open(262_144, "kimi_k2", frame.KIMI),
+    "kimi-k2-turbo": _open(262_144, "kimi_k2", frame.KIMI),
+    "kimi-k2.5": _kin(262_144, "kimi_k2", frame.KIMI),
+    "kimi-k2.6": _kin(262_144, "kimi_k2", frame.KIMI),
+    "moonshot": _kin(None, "kimi_k2", frame.KIMI),
+    "moonshot-v1-8k": _kin(8_192, "kimi_k2", frame.KIMI),
+    "moonshot-v1-32k": _kin(32_768, "kimi_k2", frame.KIMI),
+    "moonshot-v1-128k": _kin(131_072, "kimi_k2", frame.KIMI),
+    "moonshot-v1-auto": _kin(131_072, "kimi_k2", frame.KIMI),
 }
 _lock = threading.Lock()
 _VENDORS = re.compile(r"^(?:[a-z]+\.)+")
@@ -258,9 +313,12 @@ def counter_named(name: str) -> TokenCounter | None:
 
 
 def context_window_for(model: str) -> int:
-    """Return the published context window of a model, in tokens; raises `UnknownModel` if it is not in the table."""
+    """Return the published context window of a model, in tokens.
+
+    Raises `UnknownModel` if the model is not in the table, or only its family is.
+    """
     info = find_model(model)
-    if info is None:
+    if info is None or info.context_window is None:
         raise UnknownModel(
             f"the context window of {model!r} is not known: add the model with "
             "turnfold.tokens.register_model"

@@ -124,8 +124,8 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         name = max((name for name in self.models if _begins(own, name)), key=len, default=None)
         if name is None:
             raise UnknownModel(
-                f"no price for {model!r} in the prices of {self.date}; known: {', '.join(self.models)}. "
-                "Pass a price file of your own in the same form"
+                f"no price for {model!r} among the {len(self.models)} models in the prices of {self.date}: write a "
+                "price table of your own (docs: recipes/budget.md) and name it with load_prices(FILE), or --prices FILE"
             )
         return self.models[name]
 

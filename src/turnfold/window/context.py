@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import blake2b
 from itertools import pairwise
 from typing import NamedTuple
+
+import msgspec
 
 from turnfold.budget import Budget
 from turnfold.records import Message, Misplaced
@@ -310,21 +313,35 @@ class Context:
         self._receipt: Receipt | None = None
 
     def follow(self, previous: Context) -> None:
-        """Set `shared` and `previous`: how many tokens at the beginning are those of the previous call's prompt."""
+        """Set `shared` and `previous`: how many tokens at the beginning are those of the previous call's prompt.
+
+        None are if the tool schemas differ, because providers put them in front of the messages.
+        """
         same = self.follow_stored(
-            previous.messages, previous.tokens - previous.tools - previous.counter.reply
+            previous.messages,
+            previous.tokens - previous.tools - previous.counter.reply,
+            same_tools=(self.tools, self.tools_digest) == (previous.tools, previous.tools_digest),
         )
         if previous.counter is self.counter:
             self._certainty = previous._certainty.beginning(same)
 
-    def follow_stored(self, messages: tuple[Message, ...], tokens: int) -> int:
+    def follow_stored(
+        self, messages: tuple[Message, ...], tokens: int, *, same_tools: bool = True
+    ) -> int:
         """Measure the prefix shared with these messages, which have `tokens` together.
 
-        Returns how many messages are shared.
+        Returns how many messages are shared, whatever tool schemas stand before them.
         """
         same = shared_messages(self.messages, messages)
-        self.shared, self.previous = sum(self.costs[:same]), tokens
+        self.shared, self.previous = (sum(self.costs[:same]) if same_tools else 0), tokens
         return same
+
+    @property
+    def tools_digest(self) -> str:
+        """A digest of the tool schemas as they are sent; empty if there are none."""
+        if not self.tool_schemas:
+            return ""
+        return blake2b(msgspec.json.encode(list(self.tool_schemas)), digest_size=8).hexdigest()
 
     def section(self, section: Section) -> tuple[Message, ...]:
         """Return the messages of one section of the context, such as the summary or the window."""

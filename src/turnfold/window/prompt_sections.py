@@ -75,7 +75,7 @@ def pins_too_large(parts: dict[str, int], allowed: int, *, remedy: str) -> Budge
         needed=sum(parts.values()),
         allowed=allowed,
         parts=parts,
-        remedy=f"Pins are sent word for word: {remedy}, or give the tail a larger share of the budget",
+        remedy=f"Pins are sent word for word: {remedy}, or raise Shares(tail=...)",
     )
 
 
@@ -413,7 +413,7 @@ def _within(
                 f"framing of {_number(len(messages), f'{name} message')}": framing,
                 f"text, each part cut to {SMALLEST_CAP} tokens": least,
             },
-            remedy=f"They cannot be shortened to the {name} share: raise the budget, the share, or send fewer",
+            remedy=f"They cannot be cut further: raise the budget, raise Shares({name}=...), or send fewer",
         )
     cap = common_cap(costs, max((share >> squeeze) - framing, least))
     sent = _counted((shrink_message(message, cap, counter) for message in messages), counter)

@@ -27,6 +27,7 @@ __all__ = (
 
 _MESSAGES = "Anthropic API reference, Create a Message, `messages`"
 _ANTHROPIC_TOOLS = "Anthropic docs, Handle tool calls"
+_CACHING = "Anthropic docs, Prompt caching"
 _THINKING = "Anthropic docs, Extended thinking"
 _CHAT = "OpenAI API reference, Create chat completion, `messages`"
 _RESPONSES = "OpenAI API reference, Create a model response, `input`"
@@ -46,16 +47,16 @@ RULES: dict[str, dict[str, str]] = {
         "call-unique": "github.com/BerriAI/litellm/issues/23510",
         "call-name": "Anthropic API reference, tool name ^[a-zA-Z0-9_-]{1,128}$",
         "call-input": "Anthropic API reference, tool_use.input is an object",
-        "call-answered": "github.com/anthropics/claude-code/issues/8210",
-        "result-called": "github.com/anthropics/claude-code/issues/18947",
+        "call-answered": _ANTHROPIC_TOOLS,
+        "result-called": _ANTHROPIC_TOOLS,
         "result-once": _ANTHROPIC_TOOLS,
         "results-first": _ANTHROPIC_TOOLS,
         "thinking-signed": "Anthropic API reference, thinking.signature",
         "thinking-last": "github.com/tailcallhq/forgecode/issues/2107",
         "thinking-order": _THINKING,
         "thinking-first": _THINKING,
-        "cache-marks": "github.com/tghamm/Anthropic.SDK/issues/50",
-        "cache-place": "github.com/UKGovernmentBEIS/inspect_ai/pull/3967",
+        "cache-marks": _CACHING,
+        "cache-place": _CACHING,
         "media-source": "Anthropic API reference, image.source and document.source",
     },
     "openai_chat": {
@@ -67,11 +68,11 @@ RULES: dict[str, dict[str, str]] = {
         "name": "OpenAI API reference, message name ^[^\\s<|\\\\/>]+$, at most 64 characters",
         "call-id": "github.com/agno-agi/agno/issues/5382 (at most 40 characters)",
         "call-unique": _CHAT,
-        "call-name": "github.com/continuedev/continue/issues/9784; ^[a-zA-Z0-9_-]{1,64}$",
+        "call-name": "OpenAI API reference, function name ^[a-zA-Z0-9_-]{1,64}$",
         "call-input": "OpenAI API reference, function.arguments is a string",
         "call-answered": "OpenAI docs, Function calling; error 'tool_call_ids did not have response messages'",
-        "result-called": "github.com/miurla/morphic/issues/136",
-        "media-place": "github.com/OpenHands/OpenHands/issues/7700",
+        "result-called": "OpenAI docs, Function calling; error 'must be a response to a preceeding message'",
+        "media-place": f"{_CHAT}: content parts of each role",
         "media-source": "OpenAI API reference, content parts image_url, input_audio, file",
     },
     "openai_responses": {
@@ -84,7 +85,7 @@ RULES: dict[str, dict[str, str]] = {
         "call-unique": _RESPONSES,
         "call-name": "OpenAI API reference, function name ^[a-zA-Z0-9_-]{1,64}$",
         "call-input": "OpenAI API reference, function_call.arguments is a string",
-        "call-answered": "github.com/openai/openai-agents-python/issues/673",
+        "call-answered": "OpenAI docs, Function calling; error 'No tool output found for function call'",
         "result-called": "github.com/leookun/cursor-byok/issues/307",
         "result-once": _RESPONSES,
         "reasoning-followed": "github.com/vercel/ai/issues/7099",
@@ -93,11 +94,11 @@ RULES: dict[str, dict[str, str]] = {
     },
     "gemini": {
         "shape": _GEMINI,
-        "role": "github.com/ShishirPatil/gorilla/pull/768",
+        "role": "Gemini API reference, Content.role",
         "some-message": "github.com/vercel/ai/issues/3775",
         "first-role": "github.com/NousResearch/hermes-agent/pull/97644",
         "empty-content": "github.com/vercel/ai/issues/3775",
-        "part-data": "github.com/genkit-ai/genkit/issues/3816; Part holds exactly one field of data",
+        "part-data": "Gemini API reference, Part: exactly one field of data",
         "call-name": "Gemini API reference, FunctionDeclaration.name",
         "call-input": "Gemini API reference, FunctionCall.args is an object",
         "call-place": _CALLING,

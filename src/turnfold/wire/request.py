@@ -249,6 +249,11 @@ def check_tools(tools: object) -> None:
     for index, tool in enumerate(cast("Iterable[object]", tools)):
         if not isinstance(tool, Mapping) and not callable(getattr(tool, "model_dump", None)):
             raise _no_schema(f"tools[{index}]", tool)
+        if isinstance(tool, Mapping) and set(cast("Mapping[str, object]", tool)) == {"name"}:
+            raise InvalidOption(
+                f"tools[{index}] has a name alone, and no provider takes that: write "
+                f'{{"type": "function", "function": {{"name": {tool["name"]!r}, "parameters": {{...}}}}}}'
+            )
 
 
 def _no_schema(path: str, given: object) -> InvalidOption:

@@ -250,6 +250,6 @@ def import_command(
             model=model,
             redactor=chosen_redactor(wanted=redact),
         )
-        show_imported(done, json=as_json)
+        show_imported(done, file, model=model, json=as_json)
     if done.bad_total or done.erased:
         raise typer.Exit(ExitCode.PROBLEMS)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.panel import Panel
@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnfold.cli.demo.labels import Texts
-from turnfold.cli.demo.replay import Fold, Sample, Shrunk, Step
+from turnfold.cli.demo.replay import Fold, Sample, Shrunk, Step, in_language
 from turnfold.inspect import with_tail_parts
 from turnfold.window import Outcome
 
@@ -224,10 +224,19 @@ class Drawing:
                 budget=self.budget,
                 share=step.fold.needed / self.budget,
             )
-            quoted = (f"“{line}”" for line in step.fold.excerpt)
-            yield _event(place, self._fold_line(step.fold), (why, *quoted))
+            own = (line for line in step.fold.excerpt if in_language(line, self.texts.language))
+            quoted = (f"“{line}”" for line in own)
+            yield self._event(place, self._fold_line(step.fold), (why, *quoted))
         for shrunk in step.shrunk:
-            yield _event(place, self._shrink_line(shrunk), ())
+            yield self._event(place, self._shrink_line(shrunk), ())
+
+    def _event(self, place: str, line: Text, more: tuple[str, ...]) -> RenderableType:
+        """Return the lines of an event; in a pipe without a table, which would fill them with blanks."""
+        if not self.plain:
+            return _event(place, line, more)
+        indent = " " * (cell_len(place) + 2)
+        details = (Text(f"{indent}{detail}", no_wrap=True, overflow="ellipsis") for detail in more)
+        return Group(Text.assemble(f"{place}  ", line, overflow="fold"), *details)
 
     def _parts(self, step: Step) -> tuple[BarPart, ...]:
         receipt = step.context.receipt

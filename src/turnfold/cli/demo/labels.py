@@ -20,6 +20,7 @@ LabelCode = Literal["en", "zh"]
 class Texts:
     """All texts of the demo in one language."""
 
+    language: LabelCode
     intro: str
     setting: str
     sections: tuple[str, str, str, str, str, str, str, str, str]
@@ -46,7 +47,7 @@ class Texts:
     result_of: str
     # the end
     compared: tuple[str, str, str, str]
-    rows: tuple[str, str, str, str, str, str, str]
+    rows: tuple[str, str, str, str, str, str, str, str]
     figures: str
     good: str
     bad: str
@@ -57,7 +58,8 @@ class Texts:
 
 
 _ENGLISH = Texts(
-    intro="An operations lead and her agent move a warehouse. 中文和英文混着说, as people do.",
+    language="en",
+    intro="An operations lead and her agent move a warehouse; they speak English and Chinese in turn, as people do.",
     setting="{messages} messages, {tokens:,} tokens, {calls} model calls of at most {budget:,} tokens "
     "({model}, counted offline), through a session on a SQLite file.",
     sections=("system", "summary", "window", "pins", "rules", "recalled", "turn", "tools", "free"),
@@ -90,13 +92,15 @@ _ENGLISH = Texts(
         "calls with a broken tool pair",
         "prefix kept, on average",
         "estimated cached share",
+        "cost of the prompts, {currency}",
         "pinned rules in the last call",
     ),
     figures="{logged:,} tokens logged · {calls} calls · {folds} folds · {violations} violations",
     good="Never over budget, no tool pair broken, {kept} of {rules} rules word for word; "
     "what is folded stays in the log.",
     bad="Something is wrong: {violations} violations, {over} calls over budget, {broken} broken tool pairs.",
-    cache_note="Cached share is an estimate: the repeated prefix from 1,024 tokens up, in steps of 128 ({model}).",
+    cache_note="Cached share is an estimate: the repeated prefix from 1,024 tokens up, in steps of 128 ({model}); "
+    "the cost follows from it, at the list prices of {date}.",
     fidelity_note="Fidelity is the share of numbers, ids, dates and prohibitions of the folded messages that the "
     "summary states; the rest is in the log and is recalled when it is asked for.",
     kept="{path} holds the log, its checkpoints and the manifest of every call (conversation {conversation}).",
@@ -104,7 +108,8 @@ _ENGLISH = Texts(
 )
 
 _CHINESE = Texts(
-    intro="运营负责人和她的智能体一起搬仓库。They switch languages, 就像平时说话一样。",
+    language="zh",
+    intro="运营负责人和她的智能体一起搬仓库；他们时而说中文、时而说英文，就像平时说话一样。",
     setting="{messages} 条消息，{tokens:,} token，{calls} 次模型调用；"
     "每次调用预算 {budget:,} token（{model}，离线计数），经由 SQLite 文件上的会话句柄。",
     sections=("系统", "摘要", "窗口", "固定项", "规则", "召回", "本轮", "工具", "空闲"),
@@ -136,12 +141,14 @@ _CHINESE = Texts(
         "拆散工具对的调用",
         "前缀平均保持",
         "估计可命中缓存",
+        "提示词的费用，{currency}",
         "最后仍在的固定规则",
     ),
     figures="记录 {logged:,} token · {calls} 次调用 · {folds} 次折叠 · 违规 {violations} 处",
     good="从不超出预算，工具调用与结果从不拆散，规则原文在场 {kept} / {rules}；折叠的内容仍在记录里。",
     bad="有问题：违规 {violations} 处，{over} 次超出预算，{broken} 对工具调用被拆散。",
-    cache_note="可命中缓存是估计值：重复的前缀，1,024 token 起，以 128 为一档（{model}）。",
+    cache_note="可命中缓存是估计值：重复的前缀，1,024 token 起，以 128 为一档（{model}）；"
+    "费用由它算出，按 {date} 的标价。",
     fidelity_note="保真度是已折叠消息中的数字、编号、日期和禁令写进摘要的比例；其余的仍在记录里，问到时会召回。",
     kept="{path} 里有这段记录、它的检查点和每次调用的清单（会话 {conversation}）。",
     onward="试试  turnfold demo --budget 4000   --language en   --keep demo.db   --json",

@@ -8,6 +8,7 @@ entries folded into a checkpoint (summary), results shortened.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Final, cast
 from urllib.parse import quote
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
 from turnfold.memory import Memory, Session
 from turnfold.records import Checkpoint, Entry, Message, as_messages
+from turnfold.text import is_chinese
 from turnfold.tokens import TokenCounter
 from turnfold.window import Context, Outcome, Rule, Section, Violation, check
 
@@ -37,6 +39,7 @@ __all__ = (
     "compare",
     "database",
     "fixed_clock",
+    "in_language",
     "load_sample",
     "newest",
     "pinned_by",
@@ -286,7 +289,10 @@ def _seqs(context: Context, outcome: Outcome) -> Iterator[int]:
 
 
 def _excerpt(checkpoint: Checkpoint, before: str) -> tuple[str, ...]:
-    """Return the first new lines of a summary: of the user, then of the assistant, then rows of tables."""
+    """Return the first new lines of a summary: of the user, then of the assistant, then rows of tables.
+
+    Of both languages equally many, so that a reader can be shown those of one language.
+    """
     known = set(before.splitlines())
     new = [line for line in checkpoint.text.splitlines() if line not in known]
 
@@ -294,7 +300,21 @@ def _excerpt(checkpoint: Checkpoint, before: str) -> tuple[str, ...]:
         speakers = (at for at, names in enumerate(_SPEAKERS) if line.startswith(names))
         return "|" in line, next(speakers, len(_SPEAKERS))
 
-    return tuple(sorted(new, key=rank)[:_EXCERPT_LINES])
+    ranked = sorted(new, key=rank)
+    both = [[line for line in ranked if in_language(line, each)] for each in ("en", "zh")]
+    return tuple(line for lines in both for line in lines[:_EXCERPT_LINES])
+
+
+_ENGLISH: Final = re.compile(r"[A-Za-z]{2,}(?: [A-Za-z]{2,}){2}")
+"""Three English words in a row."""
+_HAN: Final = re.compile(r"[\u3400-\u9fff]")
+
+
+def in_language(line: str, language: str) -> bool:
+    """Return True if a line is in Chinese alone, or for another language, if it has no Chinese character."""
+    if language == "zh":
+        return is_chinese(line) and not _ENGLISH.search(line)
+    return not _HAN.search(line)
 
 
 _SMALLEST_CACHED = 1024

@@ -35,7 +35,7 @@ from turnfold.cli.demo.replay import (
     load_sample,
     replay,
 )
-from turnfold.tokens import TokenCounter, counter_for
+from turnfold.tokens import Charge, TokenCounter, counter_for, shipped_prices
 from turnfold.window import Outcome
 
 __all__ = (
@@ -89,7 +89,7 @@ def draw_ending(end: Ending, texts: Texts) -> RenderableType:
         Text(figures, "bold"),
         _comparison(end, texts),
         Text(verdict, "green" if end.ok else "bold red"),
-        Text(texts.cache_note.format(model=end.model), "dim"),
+        Text(texts.cache_note.format(model=end.model, date=shipped_prices().date), "dim"),
         Text(texts.fidelity_note, "dim"),
         Text(texts.onward, "dim"),
     )
@@ -103,15 +103,16 @@ def _comparison(end: Ending, texts: Texts) -> Table:
     for name in (ours, sliding.format(last=compared.sliding_messages), everything):
         table.add_column(name, justify="right")
     columns = [
-        _figures(tally, end.rules)
+        _figures(tally, end.rules, end.model)
         for tally in (compared.turnfold, compared.sliding, compared.everything)
     ]
     for row, cells in zip(texts.rows, zip(*columns, strict=True), strict=True):
-        table.add_row(row.format(budget=end.budget), *cells)
+        name = row.format(budget=end.budget, currency=shipped_prices().currency)
+        table.add_row(name, *cells)
     return table
 
 
-def _figures(tally: Tally, rules: int) -> list[Text]:
+def _figures(tally: Tally, rules: int, model: str) -> list[Text]:
     fits = tally.calls_over_budget == 0
     return [
         Text(f"{tally.tokens_sent:,}"),
@@ -120,8 +121,16 @@ def _figures(tally: Tally, rules: int) -> list[Text]:
         _judged(f"{tally.calls_with_broken_pairs}", good=tally.broken_pairs == 0),
         _judged(f"{tally.mean_prefix:.0%}", good=tally.mean_prefix >= _LOW_SHARE),
         _judged(f"{tally.cached_share:.0%}", good=tally.cached_share >= _LOW_SHARE),
+        Text(f"{_prompt_cost(tally, model):.2f}"),
         _judged(f"{tally.rules_in_last_call} / {rules}", good=tally.rules_in_last_call == rules),
     ]
+
+
+def _prompt_cost(tally: Tally, model: str) -> float:
+    """Return what the prompts of all calls cost at list prices; the answers cost the same with every method."""
+    cached = round(tally.tokens_sent * tally.cached_share)
+    charge = Charge(read=cached, written=0, fresh=tally.tokens_sent - cached, output=0)
+    return shipped_prices().price(model).of(charge)
 
 
 def _judged(text: str, *, good: bool) -> Text:

@@ -12,6 +12,7 @@ from typing import Final
 from turnfold.inspect import CallPoint
 from turnfold.service.inspector.html import Element, Node, tag
 from turnfold.service.inspector.labels import PageLabels
+from turnfold.window import Section
 
 __all__ = (
     "PARTS",
@@ -72,14 +73,15 @@ def breaks_cache(before: CallPoint | None, call: CallPoint) -> bool:
 def lost_from_cache(before: CallPoint | None, call: CallPoint) -> int:
     """Return the tokens of the previous prompt that the provider cached and this call does not reuse.
 
-    Returns 0 if there are none.
-
-    A previous prompt too short to be cached, or a loss smaller than the providers' caching step, counts as 0.
+    Returns 0 if there are none, if the previous prompt was too short to be cached, and if no more is lost than with
+    every new question: then the tail changes, and what stood after it moves.
     """
     if before is None or before.tokens < _SMALLEST_CACHED:
         return 0
     lost = round(before.tokens * (1 - call.kept_prefix))
-    return lost if lost >= _CACHE_STEP else 0
+    tail = before.sections.get(Section.TAIL, 0)
+    usual = tail + before.sections.get(Section.TURN, 0) if tail else 0
+    return lost if lost >= usual + _CACHE_STEP else 0
 
 
 def budget_bar(parts: Mapping[str, int], allowed: int, words: PageLabels) -> Element:
@@ -130,7 +132,11 @@ def mark_legend(words: PageLabels) -> Element:
     marks = (
         ("◆", "checkpoint", "a fold: a new summary replaces older turns"),
         ("✕", "cut", "the window moved without a fold"),
-        ("▬", "cache", "cache break: tokens the provider had cached are paid for again"),
+        (
+            "▬",
+            "cache",
+            "cache break: more than tail and newest turn, which change with each question, is paid again",
+        ),
         ("╌", "line", "the budget"),
     )
     return tag(

@@ -143,7 +143,9 @@ CHINESE: Final[Mapping[str, str]] = {
     "by words": "词语",
     "bytes": "字节",
     "cache": "缓存",
-    "cache break: tokens the provider had cached are paid for again": "缓存中断：服务商已缓存的 token 要重新付费",
+    "cache break: more than tail and newest turn, which change with each question, is paid again": (
+        "缓存中断：除了随每个问题变化的尾部和本轮，还有 token 要重新付费"
+    ),
     "cache break: {tokens:,} tokens are paid for again": "缓存中断：{tokens:,} token 要重新付费",
     "cached": "缓存命中",
     "a fold: a new summary replaces older turns": "折叠：由新的摘要代替较早的轮次",
@@ -298,6 +300,8 @@ CHINESE: Final[Mapping[str, str]] = {
     "the inspector has no such page": "没有这个页面",
     "there is no session {name}": "没有会话 {name}",
     "no call {call} in session {name}": "会话 {name} 中没有调用 {call}",
+    "unknown parameter {name}; the parameters are: {known}": "没有参数 {name}；可用的参数：{known}",
+    "the parameter {name} has a value that is not allowed": "参数 {name} 的值不可用",
     "recalled": "召回",
     "copy this call": "复制此次调用",
     "verification": "验证",
@@ -348,11 +352,14 @@ CHINESE: Final[Mapping[str, str]] = {
     "nothing was cached, although the first {shared:,} tokens are the same as in the previous call": (
         "没有用上缓存，尽管开头的 {shared:,} token 与上一次调用相同"
     ),
-    "The first {messages:,} messages ({tokens:,} tokens) are identical; the {rest:,} after them are not cached.": (
+    "The first {messages:,} messages ({tokens:,} tokens) are identical; not cached: {rest:,} tokens after them.": (
         "前 {messages:,} 条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。"
     ),
-    "The first message ({tokens:,} tokens) is identical; the {rest:,} tokens after it are not cached.": (
+    "The first message ({tokens:,} tokens) is identical; not cached: {rest:,} tokens after it.": (
         "第一条消息（{tokens:,} token）相同；其后的 {rest:,} token 没有缓存可用。"
+    ),
+    "The tool schemas changed. They stand before the messages, so none of the {rest:,} tokens is cached.": (
+        "工具定义变了。它们在消息之前，所以 {rest:,} token 都没有缓存可用。"
     ),
     "No message at the beginning is identical: none of the {rest:,} tokens is cached.": (
         "开头没有相同的消息：{rest:,} token 都没有缓存可用。"

@@ -49,6 +49,8 @@ __all__ = (
 
 
 COOKIE: Final = "turnfold_token"
+_FALLBACK: Final = "turnfold.language"
+"""Key in the scope of a request: the language of pages for a client that asks for none."""
 _LANGUAGE: Final = "turnfold_language"
 _YEAR: Final = 365 * 24 * 3600
 _LONGEST_FORM: Final = 4_096
@@ -114,6 +116,8 @@ class _Route:
         """Handle one HTTP request of the inspector; an error is shown as a page."""
         request = Request(scope, receive)
         scope[OPERATION] = self.name
+        ring = self._state.gate.ring
+        scope[_FALLBACK] = ring.language if isinstance(ring, LocalAccess) else ""
         try:
             if scope["method"] not in self._methods:
                 raise method_not_allowed(scope["method"], ", ".join(self._methods))
@@ -266,7 +270,8 @@ def _error_response(error: TurnfoldError, request: Request, *, local: bool) -> R
     `local` says that the service prints sign-in links.
     """
     problem = problem_of(error)
-    words = _words(request, "")
+    chosen = request.query_params.get("lang", "")
+    words = _words(request, chosen if chosen in LANGUAGES else "")
     if isinstance(error, AccessDenied) and problem.status == 401:
         tried = _cookie(request, COOKIE) or request.method == "POST" or request.query_params
         detail = problem.detail if tried else ""
@@ -289,7 +294,8 @@ def _words(request: Request, chosen: str) -> PageLabels:
     if chosen and chosen not in LANGUAGES:
         raise InvalidOption(f"lang={chosen[:20]!r} is not one of {', '.join(LANGUAGES)}")
     preferred = chosen or _cookie(request, _LANGUAGE)
-    return PageLabels(language_of(preferred, request.headers.get("accept-language", "")))
+    accepted = request.headers.get("accept-language", "") or request.scope.get(_FALLBACK, "")
+    return PageLabels(language_of(preferred, accepted))
 
 
 def _cookie(request: Request, name: str) -> str:

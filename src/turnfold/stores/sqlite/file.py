@@ -53,6 +53,7 @@ __all__ = (
     "check_owner",
     "copy_into",
     "file_address",
+    "is_blank",
     "is_marked",
 )
 
@@ -64,6 +65,8 @@ MARK = 0x74666C64
 _MAGIC = b"SQLite format 3\0"
 _MARK_AT = slice(68, 72)
 """Position of the `application_id` in the header."""
+_SCHEMA_PAGE, _SCHEMA_ROWS = slice(100, 101), slice(103, 105)
+"""Positions of the kind of the first page, and of its number of rows: one for each table and index."""
 
 
 class Connect(Protocol):
@@ -88,6 +91,12 @@ def check_file_owner(path: str, connect: Connect) -> bool:
     if _has_mark(file):
         return False
     logged = _holds_bytes(file.with_name(f"{file.name}-wal"))
+    size = len(_first_bytes(file))
+    # SQLite takes a file of a few bytes for an empty database, and would write over it.
+    if 0 < size < len(_MAGIC) and not _has_log(file):
+        raise StoreUnavailable(
+            f"{path!r} is not a SQLite file ({size} bytes): give the path of a store, or of a new file"
+        )
     # A reader without locks does not see the write-ahead log, and leaves nothing beside the file.
     address = f"{file.absolute().as_uri()}?{'mode=ro' if logged else 'immutable=1'}"
     reason, sure = _check_unlocked(address, connect)
@@ -106,19 +115,45 @@ def _holds_bytes(file: Path) -> bool:
     return found is not None and stat.S_ISREG(found.st_mode) and found.st_size > 0
 
 
+def is_blank(path: str | Path) -> bool:
+    """Return True if no program stored anything in the file: it is missing, empty, or a SQLite file without a table.
+
+    Opening it as a store would write the tables of a store into it.
+    """
+    file = Path(path)
+    if _has_log(file):
+        return False
+    if not _holds_bytes(file):
+        return _stat(os.fsencode(file)) is None or file.is_file()
+    first = _first_bytes(file)
+    # The page of the schema is a leaf of a table (13) with this number of rows.
+    return (
+        first.startswith(_MAGIC) and first[_SCHEMA_PAGE] == b"\x0d" and not any(first[_SCHEMA_ROWS])
+    )
+
+
 def is_marked(header: bytes) -> bool:
     """Return True if these first bytes of a SQLite file contain the `application_id` of a store."""
     return header.startswith(_MAGIC) and header[_MARK_AT] == MARK.to_bytes(4, "big")
 
 
+def _has_log(file: Path) -> bool:
+    """Return True if there is a write-ahead log or a rollback journal beside the file: only SQLite may judge it."""
+    return any(_holds_bytes(file.with_name(f"{file.name}{end}")) for end in ("-wal", "-journal"))
+
+
 def _has_mark(file: Path) -> bool:
     """Return True if the header in the file itself, not in its write-ahead log, has the `application_id` of a store."""
+    return is_marked(_first_bytes(file))
+
+
+def _first_bytes(file: Path) -> bytes:
+    """Return the beginning of the file itself, not of its write-ahead log; b"" if it cannot be read."""
     try:
         with file.open("rb", buffering=0) as opened:
-            header = opened.read(_MARK_AT.stop)
+            return opened.read(_SCHEMA_ROWS.stop)
     except OSError:  # opening the file with the driver fails too, and reports it
-        return False
-    return is_marked(header)
+        return b""
 
 
 def _check_unlocked(address: str, connect: Connect) -> tuple[str, bool]:

@@ -104,13 +104,15 @@ def _sections(
     both: tuple[Explanation, Explanation],
     words: PageLabels,
 ) -> Iterator[Node]:
-    if found.same > 1:
+    if not found.same_tools:
+        same = "The tool schemas changed. They stand before the messages, so none of the {rest:,} tokens is cached."
+    elif found.same > 1:
         same = (
             "The first {messages:,} messages ({tokens:,} tokens) are identical; "
-            "the {rest:,} after them are not cached."
+            "not cached: {rest:,} tokens after them."
         )
     elif found.same:
-        same = "The first message ({tokens:,} tokens) is identical; the {rest:,} tokens after it are not cached."
+        same = "The first message ({tokens:,} tokens) is identical; not cached: {rest:,} tokens after it."
     else:
         same = "No message at the beginning is identical: none of the {rest:,} tokens is cached."
     yield tag(
