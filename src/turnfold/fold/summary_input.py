@@ -7,10 +7,10 @@ and finding facts takes most of the time of a fold, so the results are cached fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -249,12 +249,17 @@ class Passage:
     """What the call does with its file, if the tool takes a command for that, such as `view` or `create`."""
 
 
-class ReadCache:
-    """Cache of the sentences of texts and of the facts found in them."""
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
 
-    __slots__ = ("_hits", "_sentences")
+
+class ReadCache:
+    """Cache of the sentences of texts, of the facts found in them, and of what else was read in a sentence."""
+
+    __slots__ = ("_hits", "_once", "_sentences")
 
     def __init__(self) -> None:
+        self._once: dict[object, object] = {}
         self._sentences: dict[str, tuple[Sentence, ...]] = {}
         self._hits: dict[tuple[str, SentenceKind], tuple[FactMatch, ...]] = {}
 
@@ -271,6 +276,16 @@ class ReadCache:
         if hits is None:
             hits = self._hits[text, kind] = tuple(find_hits(text, kind))
         return hits
+
+    def once(
+        self, read: Callable[_Args, _Result], *args: _Args.args, **options: _Args.kwargs
+    ) -> _Result:
+        """Return `read(...)`, from the cache if it was called with these arguments; they must be hashable."""
+        key = (read, args, *options.items())
+        found = self._once.get(key)
+        if found is None:
+            found = self._once[key] = read(*args, **options)
+        return cast("_Result", found)
 
 
 def as_read(passage: Passage, longest: int = LONGEST_READ) -> Passage:
