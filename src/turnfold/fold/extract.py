@@ -65,6 +65,7 @@ from turnfold.fold.superseded_statements import (
     ToldSentence,
     find_changes,
     is_marked,
+    read_statement,
     restates,
 )
 from turnfold.records import Message
@@ -88,6 +89,7 @@ __all__ = (
     "MemoizedCounter",
     "extract_summary",
     "extractive_summarizer",
+    "read_for_extract",
     "sentence_key",
 )
 
@@ -569,6 +571,19 @@ def _pool(
     return candidates
 
 
+def read_for_extract(passages: Iterable[Passage], previous: str, reading: ReadCache) -> None:
+    """Read into the cache what an extract of these messages and of the `previous` summary has to read."""
+    ordered = list(map(as_read, passages))
+    chinese = _speak_chinese(ordered, previous)
+    ordered, previous = merge_repeated_calls(ordered, previous, chinese=chinese)
+    brief = [brief_call(p) if is_call(p.speaker) else p for p in ordered]
+    for each in (ordered, brief) if brief != ordered else (ordered,):
+        for candidate in _candidates(each, previous, reading, chinese=chinese):
+            read_statement(_statement(candidate), reading)
+            if candidate.role != "call":
+                reading.once(own_words, candidate.whole, candidate.hits)
+
+
 def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
     """Return the candidates with more weight for the user's only message, which is the task of what follows."""
     spoken = [at for at, c in enumerate(candidates) if c.role == "user"]
@@ -597,17 +612,15 @@ def _with_changes(
     candidates: list[_Candidate], reading: ReadCache, *, chinese: bool
 ) -> list[_Candidate]:
     """Return the candidates without those that a later one changed; a changed one that says more is marked instead."""
-    asked = [is_question(c.whole) for c in candidates]
     statements: list[ToldSentence] = []
     speaker, message = "", None
-    for c, asks in zip(candidates, asked, strict=True):
+    for c in candidates:
         if c.message != message and c.role in ("user", "assistant"):
             corrects = speaker == "assistant" and c.role == "user" and c.message >= 0
             speaker, message = c.role, c.message
         else:
             corrects = bool(statements) and statements[-1].corrects and c.message == message
-        hits = () if asks or c.role == "call" else c.hits
-        statements.append(ToldSentence(c.whole, hits, c.message, c.role, corrects))
+        statements.append(_statement(c, corrects=corrects))
     changed = find_changes(statements, reading)
     mark = CHANGED_MARKS["zh" if chinese else "en"]
     kept: list[_Candidate] = []
@@ -620,6 +633,13 @@ def _with_changes(
                 replace(c, text=mark + c.text, whole=mark + c.whole, stress=stress, joins=False)
             )
     return kept or candidates
+
+
+def _statement(candidate: _Candidate, *, corrects: bool = False) -> ToldSentence:
+    """Return a candidate as a sentence that may change others; a question and a tool call state nothing."""
+    states = candidate.role != "call" and not is_question(candidate.whole)
+    hits = candidate.hits if states else ()
+    return ToldSentence(candidate.whole, hits, candidate.message, candidate.role, corrects)
 
 
 def _with_needs(candidates: list[_Candidate], reading: ReadCache) -> list[_Candidate]:
@@ -704,9 +724,7 @@ def _candidates(
                 stress *= _ANSWER
             day = said_on(passage, sentence.text)
             prefix = prefix_of(passage.speaker, chinese=chinese, day=day)
-            yield _candidate(
-                prefix, read, message=number, speaker=passage.speaker, stress=stress
-            )
+            yield _candidate(prefix, read, message=number, speaker=passage.speaker, stress=stress)
         if sentences:
             questioner = passage.speaker if is_question(sentences[-1].text) else None
 
@@ -749,9 +767,7 @@ def _candidate(
     )
 
 
-def _read_sentence(
-    sentence: Sentence, hits: tuple[FactMatch, ...], speaker: str
-) -> _ReadSentence:
+def _read_sentence(sentence: Sentence, hits: tuple[FactMatch, ...], speaker: str) -> _ReadSentence:
     """Read what a sentence of a speaker says, which is the same in every summary that may show it."""
     whole, prose, tool = sentence.text, sentence.kind == "prose", is_tool(speaker)
     role = "call" if is_call(speaker) else "tool" if tool else role_of(speaker)

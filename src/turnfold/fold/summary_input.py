@@ -249,6 +249,8 @@ class Passage:
     """What the call does with its file, if the tool takes a command for that, such as `view` or `create`."""
 
 
+_BYTES_A_CHARACTER = 24
+"""About what the cache keeps for a character of text."""
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 
@@ -262,6 +264,12 @@ class ReadCache:
         self._once: dict[object, object] = {}
         self._sentences: dict[str, tuple[Sentence, ...]] = {}
         self._hits: dict[tuple[str, SentenceKind], tuple[FactMatch, ...]] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """Approximate memory of the cache, in bytes."""
+        # A copy: another thread may be reading.
+        return _BYTES_A_CHARACTER * sum(map(len, list(self._sentences)))
 
     def sentences(self, text: str, *, gap: str = "") -> tuple[Sentence, ...]:
         """Return the sentences of `text`; `gap` is the line in it that replaces a skipped part."""

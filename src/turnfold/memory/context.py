@@ -268,6 +268,7 @@ class ContextBuilder:
             await self.rules.outdated(window),
             window.turn_seq,
             tuple(p for each in ended for p in passages_of([each.message], first=each.seq)),
+            window.reading,
         )
 
     async def prompt_parts(self, request: ContextRequest) -> PromptParts:

@@ -139,6 +139,8 @@ class FoldRange:
     """Seq of the user message of the running turn, which contexts show even after it is folded."""
     again: tuple[Passage, ...] = ()
     """The user message of an ended turn, folded earlier, which contexts show until this fold lands."""
+    reading: ReadCache = field(default_factory=ReadCache, compare=False, repr=False)
+    """Cache of what was read in the entries of the range."""
 
     @property
     def by_caller(self) -> bool:
@@ -206,6 +208,7 @@ class Folder:
             self._previous_for_writer(fold),
             fold.limit,
             self.counted,
+            fold.reading,
             prefix=prefix,
             tools=fold.sent.tools if fold.sent and prefix else (),
             outdated=fold.outdated,
@@ -573,7 +576,7 @@ class FoldManager:
             if step is None:
                 break
             landed = step
-            fold = replace(fold, previous=step, after=step.upto)
+            fold = replace(fold, previous=step, after=step.upto, reading=ReadCache())
             if on_progress is not None:
                 on_progress(step.upto - first, fold.upto - first)
         return landed
@@ -622,7 +625,8 @@ class FoldManager:
             self._count_metrics(step, fold)
             if step is None:
                 return True  # another process was faster: its checkpoint is read next
-            fold, landed = replace(fold, previous=step, after=step.upto), True
+            fold = replace(fold, previous=step, after=step.upto, reading=ReadCache())
+            landed = True
         return landed
 
     async def _store_stand_in(self, made: Document, fold: FoldRange) -> None:
