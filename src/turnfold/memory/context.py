@@ -428,12 +428,15 @@ class ContextBuilder:
         if self.config.policy.mode is not FoldMode.INLINE or request.recall is RecallMode.OFF:
             return False
         window = await cache.window(budget)
-        if cache.frozen_tail(budget, window.turn_seq) is not None:
+        if self._in_tool_loop(window) or cache.frozen_tail(budget, window.turn_seq) is not None:
             return False
         bare = replace(request, query="", recall=RecallMode.OFF)
-        used = budget.tokens - self._room_left(bare, window, self._prompt_with(bare, Tail()))
+        prompt = await self.prompt_parts(bare)
+        used = budget.tokens - self._room_left(bare, window, prompt)
         if used < self._due_tokens(request, folded=cache.covered > cache.cleared):
             return False
+        if not window.shows_turn_within(budget.tokens // 2):
+            return False  # a huge question is shortened, whether or not there is something to fold
         context, prompt = await self._build_once(bare)
         if not await self._fold_before(request, context, prompt, ask=not self._summarizer_asked):
             return False

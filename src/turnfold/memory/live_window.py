@@ -135,6 +135,7 @@ class LiveWindow:
     """The loaded entries from an anchor (the first one shown verbatim) to the end of the log."""
 
     __slots__ = (
+        "_read_upto",
         "_system_seqs",
         "_transcript",
         "anchor",
@@ -160,6 +161,7 @@ class LiveWindow:
         """Why the entries before the anchor are not shown."""
         self.reading = ReadCache()
         """What was read in the entries, for the fold that ends the use of this window."""
+        self._read_upto = 0
         self.seq = note.anchor - 1
         """Seq of the newest entry loaded."""
         self._system_seqs = array("q")
@@ -181,10 +183,12 @@ class LiveWindow:
         """Approximate memory that the loaded messages take, in bytes."""
         return self._transcript.held_bytes + self.reading.held_bytes
 
-    @property
-    def messages(self) -> list[Message]:
-        """The loaded messages, oldest first, without system messages."""
-        return list(self._transcript.messages)
+    def unread_messages(self) -> list[Message]:
+        """Return the messages that were added since the last call, at first all of them, without system messages."""
+        transcript = self._transcript
+        unread = transcript.messages[bisect_right(transcript.numbers, self._read_upto) :]
+        self._read_upto = self.seq
+        return list(unread)
 
     @property
     def turn_seq(self) -> int:

@@ -907,17 +907,17 @@ async def own_head(session: AsyncSession) -> Head | None:
         return await session._cache.own_head()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
 
 
-async def read_ahead(session: AsyncSession, newest: Sequence[Message] = ()) -> None:
-    """Read the session's newest entries for its next fold (compaction), off the event loop; nothing is stored.
+async def read_ahead(session: AsyncSession) -> None:
+    """Read what the last context added to the window for the next fold (compaction), off the event loop.
 
-    `newest` are messages that were stored since the last context. What was read is cached with the window.
+    What was read is cached with the window; nothing is stored.
     """
     cache, rules = session._cache, session._rules  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
     window = cache.open_window(session.budget)
     if window is None:
         return
     live, reading, said = cache.shown_checkpoint, window.reading, rules.unread(window)
-    messages = [*window.messages, *newest]
+    messages = window.unread_messages()
 
     def read() -> None:
         found_rules(said, reading)

@@ -302,7 +302,7 @@ class Conversations:
         """Read what was stored last, so that the next request of the session need not read it."""
         await self._log(session.scope.tenant, session.id)
 
-    def prepare_ahead(self, session: AsyncSession, answer: Message, *, query: str) -> None:
+    def prepare_ahead(self, session: AsyncSession, *, query: str) -> None:
         """Read what the next fold needs in the background, and search for `query` if it is not empty.
 
         Entries are indexed by the first search after they were written.
@@ -310,7 +310,7 @@ class Conversations:
 
         async def prepare() -> None:
             with suppress(TurnfoldError):  # the next request does it then
-                await read_ahead(session, [answer])
+                await read_ahead(session)
                 if query:
                     await session.recall(query, limit=1)
 

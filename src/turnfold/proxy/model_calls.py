@@ -194,7 +194,7 @@ class PreparedCall:
             (m.record for m in reversed(self.given.messages) if m.record.role == "user"), answer
         )
         query = "" if answer.calls else asked.text[:_ENOUGH_WORDS]
-        self.conversations.prepare_ahead(session, answer, query=query)
+        self.conversations.prepare_ahead(session, query=query)
 
 
 async def prepare_call(
