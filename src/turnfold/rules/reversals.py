@@ -366,12 +366,21 @@ def _failing(clause: str, earlier: str) -> str:
 
 def _named_as_failing(clause: str, earlier: str) -> str:
     """Return what an earlier sentence names and a clause says does not do: an amount, its subject or its object."""
+    if not _refuses(clause):
+        return ""
     if named := _failing_amount(clause, earlier) or _failing(clause, earlier):
         return named
     refused = _REFUSED.search(clause)
     if refused and refused["old"] in earlier:
         return refused["old"]
     return ""
+
+
+@lru_cache(maxsize=512)
+def _refuses(clause: str) -> bool:
+    """Return True if a clause has words that say of something that it does not do, whatever that is."""
+    patterns = ((_FAILS, clause), (_FAILS, LEADING.sub("", clause)), (_REFUSED, clause))
+    return any(pattern.search(text) for pattern, text in patterns)
 
 
 def _failing_amount(clause: str, earlier: str) -> str:
