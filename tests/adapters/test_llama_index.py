@@ -17,7 +17,7 @@ pytest.importorskip(
     reason="the extra llama-index is not installed; it has an environment of its own",
 )
 
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import FunctionTool
 
@@ -207,6 +207,21 @@ def test_to_set_messages_goes_on_from_the_present_ones_or_starts_over() -> None:
         ours.set([third])
         assert ours.get_all() == ours.get() == [third]
         assert len(memory.session("s").history()) == 4
+
+
+def test_to_set_messages_compares_system_messages_and_forms_too() -> None:
+    with Memory("sqlite://") as memory:
+        ours, session = turnfold_memory(memory, "s"), memory.session("s")
+        rule = ChatMessage("Be brief.", role=MessageRole.SYSTEM)
+        plain, marked = ChatMessage("1"), ChatMessage("1", additional_kwargs={"own": 1})
+        ours.set([rule, plain])
+        ours.set([rule, plain, said("2")])
+        assert len(session.history()) == 3
+        ours.set([rule, marked])
+        assert ours.get_all() == [rule, marked]
+        assert len(session.history()) == 5
+        ours.set([])
+        assert ours.get_all() == []
 
 
 def test_what_makes_no_sense_is_refused() -> None:

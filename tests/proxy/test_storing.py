@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -20,6 +21,8 @@ from tests.proxy.test_histories import answered, ask, parrot, user
 from tests.proxy.test_streams import EVENTS, body, chunk
 from tests.proxy.test_transparency import CHAT, completion
 from turnfold.errors import StoreUnavailable
+from turnfold.memory import read_ahead
+from turnfold.proxy import conversations
 from turnfold.proxy.conversations import Conversations
 
 BEGIN = [user("a"), answered("re: a"), user("b")]
@@ -141,6 +144,31 @@ def test_a_client_has_the_end_of_an_answer_only_when_it_is_stored(tmp_path: Path
         other.execute("ROLLBACK")
         assert sent.result(PATIENCE)
     assert texts_of(f"sqlite:///{file}", "one") == ["a", "yes 好"]
+
+
+@pytest.mark.parametrize(("budget", "times"), [(1_000, 2), (100_000, 0)])
+def test_what_a_fold_will_read_is_read_when_an_answer_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int, times: int
+) -> None:
+    read: list[str] = []
+
+    async def noting(session: Any) -> None:
+        read.append(session.id)
+        await read_ahead(session)
+
+    monkeypatch.setattr(conversations, "read_ahead", noting)
+    calls = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+    asked = [user(f"{number}: {'trains to Lyon 去里昂的火车 ' * 12}") for number in range(8)]
+    history = [one for each in asked for one in (each, answered("yes"))][:-1]
+    calling = {"role": "assistant", "content": None, "tool_calls": calls}
+    choices = [{"index": 0, "message": calling, "finish_reason": "tool_calls"}]
+    answers = iter([json.dumps({"choices": choices}).encode(), completion("yes")])
+    store = f"sqlite:///{tmp_path}/a.db"
+    with served(lambda _: Told(next(answers)), store=store, budget=budget) as (_, http):
+        ask(http, history)
+        history.append(calling)
+        ask(http, [*history, {"role": "tool", "tool_call_id": "c1", "content": "Gate 4."}])
+    assert read == ["one"] * times
 
 
 @pytest.mark.parametrize(("budget", "waiting"), [(1_000, 0), (100_000, 16)])

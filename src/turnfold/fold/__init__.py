@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from turnfold.fold.extract import MemoizedCounter, extract_summary, extractive_summarizer
+from turnfold.fold.extract import (
+    MemoizedCounter,
+    extract_summary,
+    extractive_summarizer,
+    read_for_extract,
+)
 from turnfold.fold.fidelity import (
     Fidelity,
     SourceFacts,
@@ -55,6 +60,7 @@ __all__ = (
     "passages_of",
     "prefix_prompt",
     "prefix_shows",
+    "read_for_extract",
     "source_facts",
     "split_prefix",
     "split_to_fit",

@@ -20,7 +20,7 @@ from bisect import bisect, insort
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.fold.facts import FACT_WEIGHTS, FactMatch
@@ -65,6 +65,7 @@ from turnfold.fold.superseded_statements import (
     ToldSentence,
     find_changes,
     is_marked,
+    read_statement,
     restates,
 )
 from turnfold.records import Message
@@ -88,6 +89,7 @@ __all__ = (
     "MemoizedCounter",
     "extract_summary",
     "extractive_summarizer",
+    "read_for_extract",
     "sentence_key",
 )
 
@@ -195,6 +197,22 @@ class _Candidate:
     """A question without its numbers and ids; empty for other sentences."""
     needs: int | None = None
     """Index of the sentence that is shown before it, such as the question of a short answer."""
+
+
+class _ReadSentence(NamedTuple):
+    """What a sentence of a speaker says; see `_Candidate` for its fields."""
+
+    text: str
+    whole: str
+    joins: bool
+    facts: dict[str, float]
+    terms: frozenset[str]
+    factors: tuple[float, ...]
+    """Factors for its form, in the order in which they are applied."""
+    role: str
+    hits: tuple[FactMatch, ...]
+    prose: bool
+    pattern: str
 
 
 def _render(candidates: Iterable[tuple[_Candidate, str]], *, unchanged: bool = False) -> str:
@@ -550,8 +568,22 @@ def _pool(
     if any(passage.speaker == "tool" for passage in passages):
         candidates = _with_task(candidates)
     if passages and candidates:  # a previous summary alone stays as it is
-        candidates = _with_needs(_with_changes(candidates, chinese=chinese))
+        candidates = _with_changes(candidates, reading, chinese=chinese)
+        candidates = _with_needs(candidates, reading)
     return candidates
+
+
+def read_for_extract(passages: Iterable[Passage], previous: str, reading: ReadCache) -> None:
+    """Read into the cache what an extract of these messages and of the `previous` summary has to read."""
+    ordered = list(map(as_read, passages))
+    chinese = _speak_chinese(ordered, previous)
+    ordered, previous = merge_repeated_calls(ordered, previous, chinese=chinese)
+    brief = [brief_call(p) if is_call(p.speaker) else p for p in ordered]
+    for each in (ordered, brief) if brief != ordered else (ordered,):
+        for candidate in _candidates(each, previous, reading, chinese=chinese):
+            read_statement(_statement(candidate), reading)
+            if candidate.role != "call":
+                reading.once(own_words, candidate.whole, candidate.hits)
 
 
 def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
@@ -598,20 +630,20 @@ def _marked(candidate: _Candidate, *, chinese: bool) -> _Candidate:
     )
 
 
-def _with_changes(candidates: list[_Candidate], *, chinese: bool) -> list[_Candidate]:
+def _with_changes(
+    candidates: list[_Candidate], reading: ReadCache, *, chinese: bool
+) -> list[_Candidate]:
     """Return the candidates without those that a later one changed; a changed one that says more is marked instead."""
-    asked = [is_question(c.whole) for c in candidates]
     statements: list[ToldSentence] = []
     speaker, message = "", None
-    for c, asks in zip(candidates, asked, strict=True):
+    for c in candidates:
         if c.message != message and c.role in ("user", "assistant"):
             corrects = speaker == "assistant" and c.role == "user" and c.message >= 0
             speaker, message = c.role, c.message
         else:
             corrects = bool(statements) and statements[-1].corrects and c.message == message
-        hits = () if asks or c.role == "call" else c.hits
-        statements.append(ToldSentence(c.whole, hits, c.message, c.role, corrects))
-    changed = find_changes(statements)
+        statements.append(_statement(c, corrects=corrects))
+    changed = find_changes(statements, reading)
     kept: list[_Candidate] = []
     for at, c in enumerate(candidates):
         if at not in changed:
@@ -621,7 +653,14 @@ def _with_changes(candidates: list[_Candidate], *, chinese: bool) -> list[_Candi
     return kept or candidates
 
 
-def _with_needs(candidates: list[_Candidate]) -> list[_Candidate]:
+def _statement(candidate: _Candidate, *, corrects: bool = False) -> ToldSentence:
+    """Return a candidate as a sentence that may change others; a question and a tool call state nothing."""
+    states = candidate.role != "call" and not is_question(candidate.whole)
+    hits = candidate.hits if states else ()
+    return ToldSentence(candidate.whole, hits, candidate.message, candidate.role, corrects)
+
+
+def _with_needs(candidates: list[_Candidate], reading: ReadCache) -> list[_Candidate]:
     """Return the candidates, each with the sentences it needs before it; fragments get almost no weight."""
     pieces = [
         SummaryPiece(
@@ -629,7 +668,7 @@ def _with_needs(candidates: list[_Candidate]) -> list[_Candidate]:
             frozenset(c.facts),
             c.message,
             c.role,
-            own_words(c.whole, c.hits) if c.role != "call" else 0,
+            reading.once(own_words, c.whole, c.hits) if c.role != "call" else 0,
         )
         for c in candidates
     ]
@@ -678,12 +717,13 @@ def _candidates(
                 number += 1
             speaker, _ = split_prefix(f"{prefix}{sentence.text}", labels)
             at = line.find(sentence.text, at)
+            speaker = speaker or "summary"
+            hits = reading.hits(sentence.text, sentence.kind)
             yield _candidate(
                 prefix,
-                sentence,
-                reading.hits(sentence.text, sentence.kind),
+                reading.once(_read_sentence, sentence, hits, speaker),
                 message=-number,
-                speaker=speaker or "summary",
+                speaker=speaker,
                 spaced=line[at - 1 : at] == " ",
             )
             at += len(sentence.text)
@@ -694,15 +734,15 @@ def _candidates(
             sentences = (Sentence(passage.text, sentences[0].kind),)
         answers = questioner is not None and questioner != passage.speaker
         for place, sentence in enumerate(sentences):
-            hits = hits_of(passage, sentence, reading)
+            read = reading.once(
+                _read_sentence, sentence, hits_of(passage, sentence, reading), passage.speaker
+            )
             stress = _place_factor(place, len(sentences), passage.speaker)
             if answers and place == 0:
                 stress *= _ANSWER
             day = said_on(passage, sentence.text)
             prefix = prefix_of(passage.speaker, chinese=chinese, day=day)
-            yield _candidate(
-                prefix, sentence, hits, message=number, speaker=passage.speaker, stress=stress
-            )
+            yield _candidate(prefix, read, message=number, speaker=passage.speaker, stress=stress)
         if sentences:
             questioner = passage.speaker if is_question(sentences[-1].text) else None
 
@@ -717,26 +757,49 @@ def _place_factor(place: int, many: int, speaker: str) -> float:
 
 def _candidate(
     prefix: str,
-    sentence: Sentence,
-    hits: tuple[FactMatch, ...],
+    read: _ReadSentence,
     *,
     message: int,
     speaker: str,
     stress: float = 1.0,
     spaced: bool = True,
 ) -> _Candidate:
+    for factor in read.factors:
+        stress *= factor
+    return _Candidate(
+        prefix=prefix,
+        text=read.text,
+        whole=read.whole,
+        joins=read.joins and bool(prefix),
+        message=message,
+        facts=read.facts,
+        terms=read.terms,
+        voice=voice_of(speaker),
+        stress=stress,
+        tool=read.role in ("tool", "call"),
+        spaced=spaced,
+        role=read.role,
+        hits=read.hits,
+        prose=read.prose,
+        pattern=read.pattern,
+    )
+
+
+def _read_sentence(sentence: Sentence, hits: tuple[FactMatch, ...], speaker: str) -> _ReadSentence:
+    """Read what a sentence of a speaker says, which is the same in every summary that may show it."""
     whole, prose, tool = sentence.text, sentence.kind == "prose", is_tool(speaker)
     role = "call" if is_call(speaker) else "tool" if tool else role_of(speaker)
+    factors: list[float] = []
     if role == "tool" and sentence.kind == "code" and not is_outcome(whole):
-        stress *= _CODE
+        factors.append(_CODE)
     if is_marked(whole):
-        stress *= _CHANGED
+        factors.append(_CHANGED)
     terms = frozenset(content_terms(whole))
     rules = _rule_share(whole, hits, role_of(speaker))
     by = ""
     if is_counted_call(speaker):  # a file that was read and a file that was written are two facts
         by = f"{speaker.rpartition(' ×')[0]}\0"
-        stress *= 1.0 if only_reads(speaker) else _CHANGED_FILES
+        factors.append(1.0 if only_reads(speaker) else _CHANGED_FILES)
     facts = {
         f"{by}{hit.kind}\0{hit.key}": _EXTRACT_WEIGHTS[hit.kind]
         * (rules if hit.kind in _RULE_KINDS else 1)
@@ -749,26 +812,20 @@ def _candidate(
         if text is not whole and starts_with_label(text):
             text = whole  # of "Oh, user: pay", the rest would read as words of the user
     if rules <= _LEAST_RULE and len(terms) <= _FEW_TERMS and len(facts) == 1:
-        stress *= _EMPTY
+        factors.append(_EMPTY)
     form = form_of(sentence, text, hits, len(terms), tool=tool)
     if form.statement:
         facts[f"statement\0{' '.join(sorted(terms))}"] = form.statement
-    return _Candidate(
-        prefix=prefix,
+    return _ReadSentence(
         text=text,
         whole=whole,
         joins=prose
-        and bool(prefix)
         and _ends(whole)
         and not starts_with_label(whole)
         and whole[:1] not in _INSIDE_A_SENTENCE,
-        message=message,
         facts=facts,
         terms=terms,
-        voice=voice_of(speaker),
-        stress=stress * form.factor,
-        tool=tool or role == "call",
-        spaced=spaced,
+        factors=(*factors, form.factor),
         role=role,
         hits=hits,
         prose=prose,

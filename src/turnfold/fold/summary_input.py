@@ -7,10 +7,10 @@ and finding facts takes most of the time of a fold, so the results are cached fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -249,14 +249,27 @@ class Passage:
     """What the call does with its file, if the tool takes a command for that, such as `view` or `create`."""
 
 
-class ReadCache:
-    """Cache of the sentences of texts and of the facts found in them."""
+_BYTES_A_CHARACTER = 24
+"""About what the cache keeps for a character of text."""
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
 
-    __slots__ = ("_hits", "_sentences")
+
+class ReadCache:
+    """Cache of the sentences of texts, of the facts found in them, and of what else was read in a sentence."""
+
+    __slots__ = ("_hits", "_once", "_sentences")
 
     def __init__(self) -> None:
+        self._once: dict[object, object] = {}
         self._sentences: dict[str, tuple[Sentence, ...]] = {}
         self._hits: dict[tuple[str, SentenceKind], tuple[FactMatch, ...]] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """Approximate memory of the cache, in bytes."""
+        # A copy: another thread may be reading.
+        return _BYTES_A_CHARACTER * sum(map(len, list(self._sentences)))
 
     def sentences(self, text: str, *, gap: str = "") -> tuple[Sentence, ...]:
         """Return the sentences of `text`; `gap` is the line in it that replaces a skipped part."""
@@ -271,6 +284,16 @@ class ReadCache:
         if hits is None:
             hits = self._hits[text, kind] = tuple(find_hits(text, kind))
         return hits
+
+    def once(
+        self, read: Callable[_Args, _Result], *args: _Args.args, **options: _Args.kwargs
+    ) -> _Result:
+        """Return `read(...)`, from the cache if it was called with these arguments; they must be hashable."""
+        key = (read, args, *options.items())
+        found = self._once.get(key)
+        if found is None:
+            found = self._once[key] = read(*args, **options)
+        return cast("_Result", found)
 
 
 def as_read(passage: Passage, longest: int = LONGEST_READ) -> Passage:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from turnfold._lazy_loading import late_pattern
 from turnfold.fold.facts import ENGLISH_UNITS, FactMatch
 from turnfold.fold.sentence_scores import is_outcome
+from turnfold.fold.summary_input import ReadCache
 from turnfold.text import content_terms, single_line
 
 __all__ = (
@@ -23,12 +24,14 @@ __all__ = (
     "ToldSentence",
     "find_changes",
     "is_marked",
+    "read_statement",
     "restates",
 )
 
 
 CHANGED_MARKS = {"en": "(changed later) ", "zh": "（后有变更）"}
 """Written before a sentence of a summary that is partly outdated; by language."""
+_MARKS = tuple(mark.strip() for mark in CHANGED_MARKS.values())
 _SAME_SUBJECT = 0.5
 """Least share of a change's words, by weight, that the changed sentence must have."""
 _SAME_SUBJECT_CONFIRMED = 0.75
@@ -114,7 +117,7 @@ class _Read(NamedTuple):
 
 def is_marked(text: str) -> bool:
     """Return True if a sentence begins with the words that mark a changed statement."""
-    return text.startswith(tuple(mark.strip() for mark in CHANGED_MARKS.values()))
+    return text.startswith(_MARKS)
 
 
 def restates(text: str, rules: Iterable[tuple[str, frozenset[str]]]) -> bool:
@@ -140,9 +143,11 @@ def restates(text: str, rules: Iterable[tuple[str, frozenset[str]]]) -> bool:
     return False
 
 
-def find_changes(statements: Sequence[ToldSentence]) -> dict[int, SentenceChange]:
+def find_changes(
+    statements: Sequence[ToldSentence], reading: ReadCache
+) -> dict[int, SentenceChange]:
     """Return {index: change} of the sentences that a later sentence changed; the newest change of each counts."""
-    read = [_read(each) if _may_matter(each) else None for each in statements]
+    read = [read_statement(each, reading) for each in statements]
     places: dict[str, list[int]] = {}
     for at, each in enumerate(read):
         for name in (each.terms | each.things | _settings(each)) if each else ():
@@ -191,20 +196,23 @@ def _older_results(statements: Sequence[ToldSentence]) -> Iterator[tuple[int, Se
             yield at, SentenceChange(later, whole=True)
 
 
-def _may_matter(statement: ToldSentence) -> bool:
-    return any(hit.kind in _VALUE_KINDS for hit in statement.hits) and not is_marked(statement.text)
+def read_statement(statement: ToldSentence, reading: ReadCache) -> _Read | None:
+    """Return the subject and the values of a sentence, from the cache if it was read before; None without a value."""
+    text, hits = statement.text, statement.hits
+    if is_marked(text) or all(hit.kind not in _VALUE_KINDS for hit in hits):
+        return None
+    return reading.once(_read, text, hits, statement.role == "tool")
 
 
-def _read(statement: ToldSentence) -> _Read:
-    text = statement.text
+def _read(text: str, hits: tuple[FactMatch, ...], is_tool: bool) -> _Read:  # noqa: FBT001 (a key of the cache)
     values: dict[str, set[str]] = {}
     things: set[str] = set()
     spans: list[tuple[int, int]] = [match.span() for match in _CUE.finditer(text)]
     before = _CLAUSE.split(text[: spans[0][0]])[-1] if spans else ""
     topic = frozenset(content_terms(before))
-    changes = bool(spans) and statement.role != "tool"
+    changes = bool(spans) and not is_tool
     named = {match.start(2): f"{match[1].casefold()} {match[2]}" for match in _THING.finditer(text)}
-    for hit in statement.hits:
+    for hit in hits:
         kind = _value_kind(text, hit)
         if kind and text[hit.start] == "一" and hit.key.startswith("1|"):
             continue  # "one" of something is rarely a value: 169 元一片
@@ -216,7 +224,7 @@ def _read(statement: ToldSentence) -> _Read:
         elif hit.kind in _SUBJECT_KINDS:
             things.add(hit.key)
             spans.append((hit.start, hit.end))
-    facts = [range(hit.start, hit.end) for hit in statement.hits]
+    facts = [range(hit.start, hit.end) for hit in hits]
     things.update(name for start, name in named.items() if not any(start in fact for fact in facts))
     terms = frozenset(content_terms(_blanked(text, spans)))
     return _Read(

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         SessionStatus,
         list_client_ids,
         own_head,
+        read_ahead,
         use_model,
     )
     from turnfold.memory.summary_writers import (
@@ -109,6 +110,7 @@ __all__ = (
     "omitted_rules",
     "own_head",
     "pins_text",
+    "read_ahead",
     "recall_parameters",
     "recalled_text",
     "same_tools",
@@ -132,7 +134,8 @@ _HOMES = {
     "turnfold.memory.recall": "Recaller ScoreParts SearchResult",
     "turnfold.memory.recall_tool": "RECALL_CONTEXT RecallTool recall_parameters",
     "turnfold.memory.pins_and_state": "AsyncState",
-    "turnfold.memory.session": "AsyncSession SessionStatus list_client_ids own_head use_model",
+    "turnfold.memory.session": "AsyncSession SessionStatus list_client_ids own_head read_ahead "
+    "use_model",
     "turnfold.memory.summary_writers": "ChatWriter ExtractiveWriter ModelWriter SentPrompt Summaries "
     "SummaryRequest SummaryTask SummaryWriter writer_for",
     "turnfold.memory.prompt_tail": "pins_text recalled_text",

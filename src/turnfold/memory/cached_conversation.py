@@ -423,6 +423,11 @@ class ConversationCache:
             await self._extend(opened.window)
         return opened.window
 
+    def open_window(self, budget: Budget) -> LiveWindow | None:
+        """Return the cached window of a budget as it is; None if there is none."""
+        opened = self._windows.get(self._window_key(budget))
+        return opened.window if opened is not None else None
+
     async def _is_outrun(self, opened: _OpenWindow, budget: Budget) -> bool:
         """Return True if so much was appended to the window that another process would begin it at a later entry."""
         opened.checked = self.head.seq

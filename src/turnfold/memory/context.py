@@ -270,6 +270,7 @@ class ContextBuilder:
             await self.rules.outdated(window),
             window.turn_seq,
             tuple(p for each in ended for p in passages_of([each.message], first=each.seq)),
+            window.reading,
         )
 
     async def prompt_parts(self, request: ContextRequest) -> PromptParts:
@@ -411,8 +412,10 @@ class ContextBuilder:
 
     async def _build_folded(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context; while a fold (compaction) is due, fold and build it again, at most `_MAX_FOLDS` times."""
+        folded = await self._fold_before_recall(request)
         context, prompt = await self._build_once(request)
-        for _ in range(_MAX_FOLDS):
+        context.moved = context.moved or folded
+        for _ in range(_MAX_FOLDS - folded):
             ask = not self._summarizer_asked
             if not await self._fold_before(request, context, prompt, ask=ask):
                 break
@@ -420,6 +423,30 @@ class ContextBuilder:
             context, prompt = await self._build_once(request)
             context.moved = True  # by the fold, before this context was built
         return context, prompt
+
+    async def _fold_before_recall(self, request: ContextRequest) -> bool:
+        """Fold before the passages of a new turn are chosen, if a fold is due without them too.
+
+        They would be chosen again for the window after the fold. Returns True if the state was read again.
+        """
+        cache, budget = self.cache, request.budget
+        if self.config.policy.mode is not FoldMode.INLINE or request.recall is RecallMode.OFF:
+            return False
+        window = await cache.window(budget)
+        if self._in_tool_loop(window) or cache.frozen_tail(budget, window.turn_seq) is not None:
+            return False
+        bare = replace(request, query="", recall=RecallMode.OFF)
+        prompt = await self.prompt_parts(bare)
+        used = budget.tokens - self._room_left(bare, window, prompt)
+        if used < self._due_tokens(request, folded=cache.covered > cache.cleared):
+            return False
+        if not window.shows_turn_within(budget.tokens // 2):
+            return False  # a huge question is shortened, whether or not there is something to fold
+        context, prompt = await self._build_once(bare)
+        if not await self._fold_before(request, context, prompt, ask=not self._summarizer_asked):
+            return False
+        await cache.refresh()
+        return True
 
     async def _build_once(self, request: ContextRequest) -> tuple[Context, PromptParts]:
         """Build a context from cached state; its recalled passages match the window as it is after the build.

@@ -11,8 +11,8 @@
   the whole range is in that prompt. The token usage of the requests is stored beside the checkpoint.
 - **Lease.** The process that folds holds a lease: a note with an owner and an expiry time, so that only one process
   calls the model. If the owner dies, the lease expires and folding is due again. The lease only saves work; the
-  compare-and-swap keeps the history whole. A lease belongs to a session handle, not to its threads and tasks: these
-  fold one at a time, and the next one continues from the result of the one before.
+  compare-and-swap keeps the history whole. An extract is made without taking it. A lease belongs to a session handle,
+  not to its threads and tasks: these fold one at a time, and the next one continues from the result of the one before.
 - **Retry.** After a failure nobody tries again for a pause that doubles each time, and the last good window is used.
   After the last retry the session reports that it is back to its full history.
 - **Stand-in.** If messages have left the window and their fold is not committed yet, for whatever reason (the model is
@@ -139,6 +139,8 @@ class FoldRange:
     """Seq of the user message of the running turn, which contexts show even after it is folded."""
     again: tuple[Passage, ...] = ()
     """The user message of an ended turn, folded earlier, which contexts show until this fold is committed."""
+    reading: ReadCache = field(default_factory=ReadCache, compare=False, repr=False)
+    """Cache of what was read in the entries of the range."""
 
     @property
     def by_caller(self) -> bool:
@@ -206,6 +208,7 @@ class Folder:
             self._previous_for_writer(fold),
             fold.limit,
             self.counted,
+            fold.reading,
             prefix=prefix,
             tools=fold.sent.tools if fold.sent and prefix else (),
             outdated=fold.outdated,
@@ -552,6 +555,8 @@ class FoldManager:
                 self._finished += 1
 
     async def _step(self, fold: FoldRange) -> Checkpoint | None:
+        if isinstance(self.folder.writer, ExtractiveWriter):
+            return await self._extract_step(fold)
         if not await self._claim():
             return None
         try:
@@ -569,6 +574,17 @@ class FoldManager:
         self._count_metrics(landed, fold)
         return landed
 
+    async def _extract_step(self, fold: FoldRange) -> Checkpoint | None:
+        """Fold one step without taking the lease: an extract asks no model, and does not fail."""
+        note, _ = await self._lease.read()
+        if self._must_wait(note):
+            return None
+        landed = await self.folder.step(fold)
+        if note.failures:
+            await self._release(failures=0)
+        self._count_metrics(landed, fold)
+        return landed
+
     async def _steps(
         self, fold: FoldRange, on_progress: Callable[[int, int], None] | None
     ) -> Checkpoint | None:
@@ -579,7 +595,7 @@ class FoldManager:
             if step is None:
                 break
             landed = step
-            fold = replace(fold, previous=step, after=step.upto)
+            fold = replace(fold, previous=step, after=step.upto, reading=ReadCache())
             if on_progress is not None:
                 on_progress(step.upto - first, fold.upto - first)
         return landed
@@ -628,7 +644,8 @@ class FoldManager:
             self._count_metrics(step, fold)
             if step is None:
                 return True  # another process was faster: its checkpoint is read next
-            fold, landed = replace(fold, previous=step, after=step.upto), True
+            fold = replace(fold, previous=step, after=step.upto, reading=ReadCache())
+            landed = True
         return landed
 
     async def _store_stand_in(self, made: Document, fold: FoldRange) -> None:
@@ -686,13 +703,16 @@ class FoldManager:
         Returns False if another process holds it, or during the pause after a failed fold.
         """
         note, version = await self._lease.read()
-        if self._lease.is_taken(note, self._owner, self.policy.lease) or self._lease.is_active(
-            note.not_before, _LONGEST_PAUSE
-        ):
+        if self._must_wait(note):
             return False
         until = self._lease.end(self.policy.lease)
         claimed = msgspec.structs.replace(note, owner=self._owner, until=until)
         return await self._write_lease(claimed, version)
+
+    def _must_wait(self, note: FoldingNote) -> bool:
+        """Return True if another process holds the lease, or during the pause after a failed fold."""
+        taken = self._lease.is_taken(note, self._owner, self.policy.lease)
+        return taken or self._lease.is_active(note.not_before, _LONGEST_PAUSE)
 
     async def _release(self, *, failures: int | None) -> None:
         """Give back the lease for folding, and store this number of failures.

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
-from turnfold.fold import fold_span
+from turnfold.fold import ReadCache, fold_span
 from turnfold.memory.summary_writers import shown_summary
 from turnfold.records import Checkpoint, Message, StandIn, WindowNote, has_compaction
 from turnfold.search import telling_part
@@ -136,7 +136,18 @@ def omitted_rules(reason: str) -> tuple[int, tuple[int, ...]]:
 class LiveWindow:
     """The loaded entries from an anchor (the first one shown verbatim) to the end of the log."""
 
-    __slots__ = ("_system_seqs", "_transcript", "anchor", "caps", "counter", "opener", "reason", "seq")  # fmt: skip
+    __slots__ = (
+        "_read_upto",
+        "_system_seqs",
+        "_transcript",
+        "anchor",
+        "caps",
+        "counter",
+        "opener",
+        "reading",
+        "reason",
+        "seq",
+    )
 
     def __init__(
         self, counter: TokenCounter, note: WindowNote, *, opener: StoredMessage | None = None
@@ -150,6 +161,9 @@ class LiveWindow:
         """Seq of a shortened entry -> the most tokens of a single part of it."""
         self.reason = note.reason
         """Why the entries before the anchor are not shown."""
+        self.reading = ReadCache()
+        """What was read in the entries, for the fold that ends the use of this window."""
+        self._read_upto = 0
         self.seq = note.anchor - 1
         """Seq of the newest entry loaded."""
         self._system_seqs = array("q")
@@ -169,7 +183,14 @@ class LiveWindow:
     @property
     def held_bytes(self) -> int:
         """Approximate memory that the loaded messages take, in bytes."""
-        return self._transcript.held_bytes
+        return self._transcript.held_bytes + self.reading.held_bytes
+
+    def unread_messages(self) -> list[Message]:
+        """Return the messages that were added since the last call, at first all of them, without system messages."""
+        transcript = self._transcript
+        unread = transcript.messages[bisect_right(transcript.numbers, self._read_upto) :]
+        self._read_upto = self.seq
+        return list(unread)
 
     @property
     def turn_seq(self) -> int:

@@ -20,6 +20,7 @@ from turnfold._argument_hints import hinted_methods
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings
+from turnfold.fold import passages_of, read_for_extract
 from turnfold.memory.cached_conversation import ConversationCache, StateLock
 from turnfold.memory.call_log import (
     LAST_CALL,
@@ -52,7 +53,7 @@ from turnfold.memory.fork import copy_conversation
 from turnfold.memory.leases import AgentRuns
 from turnfold.memory.pins_and_state import AsyncState, Pins
 from turnfold.memory.recall import Recaller
-from turnfold.memory.session_rules import RuleLedger
+from turnfold.memory.session_rules import RuleLedger, found_rules
 from turnfold.records import (
     CLEARED,
     SESSION,
@@ -106,6 +107,7 @@ __all__ = (
     "SessionStatus",
     "list_client_ids",
     "own_head",
+    "read_ahead",
     "use_model",
 )
 
@@ -911,6 +913,25 @@ async def own_head(session: AsyncSession) -> Head | None:
     """Return the log's head (version); None if others changed the conversation since the session's last context."""
     async with session._lock:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
         return await session._cache.own_head()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
+
+
+async def read_ahead(session: AsyncSession) -> None:
+    """Read what the last context added to the window for the next fold (compaction), off the event loop.
+
+    What was read is cached with the window; nothing is stored.
+    """
+    cache, rules = session._cache, session._rules  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
+    window = cache.open_window(session.budget)
+    if window is None:
+        return
+    live, reading, said = cache.shown_checkpoint, window.reading, rules.unread(window)
+    messages = window.unread_messages()
+
+    def read() -> None:
+        found_rules(said, reading)
+        read_for_extract(passages_of(messages), live.text if live else "", reading)
+
+    await session.config.runtime.compute(read)
 
 
 async def use_model(session: AsyncSession, model: str) -> None:

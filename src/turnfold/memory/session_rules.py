@@ -21,6 +21,7 @@ import msgspec
 from turnfold._lazy_loading import late_pattern
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
+from turnfold.fold import ReadCache
 from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.live_window import LiveWindow
 from turnfold.memory.repeated_words import SaidWords
@@ -41,7 +42,7 @@ from turnfold.runtime import Runtime
 from turnfold.search import Recalled
 from turnfold.text import content_terms, fence, is_chinese, single_line
 
-__all__ = ("RuleLedger", "rules_as_of", "rules_without")
+__all__ = ("RuleLedger", "found_rules", "rules_as_of", "rules_without")
 
 
 _PAGE = 512
@@ -219,6 +220,10 @@ class RuleLedger:
         await self._catch_up(window)
         return tuple(rule.text for rule in self._taken_back())
 
+    def unread(self, window: LiveWindow) -> list[tuple[int, str]]:
+        """Return (seq, text) of the user's messages in the window that were not searched for rules yet."""
+        return window.user_messages(self._note().upto) if self.enabled else []
+
     def is_outdated(self, entry: Entry) -> bool:
         """Return True if an entry contains only a rule that the user later changed or withdrew."""
         said = [rule.text.strip() for rule in self._taken_back() if rule.seq == entry.seq]
@@ -345,7 +350,7 @@ class RuleLedger:
             await self._read_page(window.anchor - 1)
         upto = self._note().upto
         if self.enabled and window.anchor - 1 <= upto < window.seq:
-            await self._take(window.user_messages(upto), window.seq)
+            await self._take(window.user_messages(upto), window.seq, reading=window.reading)
 
     async def _read_page(self, last: int) -> bool:
         """Search the next page of the log, up to `last`, for rules; return True if there may be more."""
@@ -365,18 +370,21 @@ class RuleLedger:
         return entries[-1].seq < last
 
     async def _take(
-        self, said: Sequence[tuple[int, str]], upto: int, *, is_page: bool = False
+        self,
+        said: Sequence[tuple[int, str]],
+        upto: int,
+        *,
+        is_page: bool = False,
+        reading: ReadCache | None = None,
     ) -> None:
         """Search messages (seq, text) for rules, and add these to the ledger, which is then complete up to `upto`.
 
         The note is written if its rules changed or a whole page of the log was read. A few entries without rules are
-        cheaper to read again than to write about.
+        cheaper to read again than to write about. `reading` has what was found in them ahead.
         """
 
         def find() -> list[StandingRule]:
-            return [
-                rule for seq, text in said for rule in extract_rules(text, seq=seq, trust="user")
-            ]
+            return found_rules(said, reading or ReadCache())
 
         history = self.cache.history
         if sum(len(text) for _, text in said) <= _LONG_TEXT:
@@ -436,6 +444,15 @@ class RuleLedger:
                 if attempt == _MAX_TRIES:
                     raise
                 await self.cache.refresh()
+
+
+def found_rules(said: Iterable[tuple[int, str]], reading: ReadCache) -> list[StandingRule]:
+    """Return the rules in messages (seq, text) of the user, from the cache for a message that was read before."""
+    return [
+        rule
+        for seq, text in said
+        for rule in reading.once(extract_rules, text, seq=seq, trust="user")
+    ]
 
 
 def _newest(rule: StandingRule, later: Mapping[str, StandingRule]) -> StandingRule:

@@ -28,7 +28,7 @@ import msgspec
 from turnfold._caches import SizedCache
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, TurnfoldError
-from turnfold.memory import AsyncSession, MemoryConfig, SessionCache, own_head
+from turnfold.memory import AsyncSession, MemoryConfig, SessionCache, own_head, read_ahead
 from turnfold.proxy.request_bodies import GivenMessage, message_key
 from turnfold.records import (
     CLEARED,
@@ -302,15 +302,20 @@ class Conversations:
         """Read what was stored last, so that the next request of the session need not read it."""
         await self._log(session.scope.tenant, session.id)
 
-    def index_ahead(self, session: AsyncSession, query: str) -> None:
-        """Search for `query` in the background: entries are indexed by the first search after they were written."""
+    def prepare_ahead(self, session: AsyncSession, *, query: str) -> None:
+        """Read what the next fold needs in the background, and search for `query` if it is not empty.
 
-        async def search() -> None:
-            with suppress(TurnfoldError):  # the next search indexes them then
-                await session.recall(query, limit=1)
+        Entries are indexed by the first search after they were written.
+        """
+
+        async def prepare() -> None:
+            with suppress(TurnfoldError):  # the next request does it then
+                await read_ahead(session)
+                if query:
+                    await session.recall(query, limit=1)
 
         mark = log_mark(session.scope.tenant, session.id)
-        self.config.runtime.begin(f"index {mark}", search)
+        self.config.runtime.begin(f"prepare {mark}", prepare)
 
     async def place(
         self,

@@ -181,18 +181,20 @@ class PreparedCall:
     async def read_ahead(self, answer: Message | None) -> None:
         """After the `answer` was stored, do some work of the session's next request beforehand.
 
-        An answer without tool calls ends a turn. The next one begins with a search, for which the turn's entries must
-        be indexed: that is done in the background if messages are left out of requests, or soon will be.
+        If messages are left out of requests, or soon will be, the messages are read in the background for the next fold
+        (compaction). An answer without tool calls ends a turn. The next one begins with a search, for which the turn's
+        entries must be indexed: that is done then too.
         """
         session = self.placed.session
         with suppress(TurnfoldError):  # the next request reads it then
             await self.conversations.read_ahead(session)
-        if answer is None or answer.calls or 2 * self.tokens < self.allowed:
+        if answer is None or 2 * self.tokens < self.allowed:
             return
         asked = next(
             (m.record for m in reversed(self.given.messages) if m.record.role == "user"), answer
         )
-        self.conversations.index_ahead(session, asked.text[:_ENOUGH_WORDS])
+        query = "" if answer.calls else asked.text[:_ENOUGH_WORDS]
+        self.conversations.prepare_ahead(session, query=query)
 
 
 async def prepare_call(

@@ -333,6 +333,7 @@ class _Choice:
         return frozenset(found)
 
 
+@lru_cache(maxsize=4096)
 def _needs_head(rule: StandingRule, *, head_ended: bool) -> bool:
     """Return True if a rule can be understood only with the clause that it continues."""
     if rule.seq == 0 or rule.lead or rule.about:

@@ -369,12 +369,21 @@ def _failing(clause: str, earlier: str) -> str:
 
 def _named_as_failing(clause: str, earlier: str) -> str:
     """Return what an earlier sentence names and a clause says does not do: an amount, its subject or its object."""
+    if not _refuses(clause):
+        return ""
     if named := _failing_amount(clause, earlier) or _failing(clause, earlier):
         return named
     refused = _REFUSED.search(clause)
     if refused and refused["old"] in earlier:
         return refused["old"]
     return ""
+
+
+@lru_cache(maxsize=512)
+def _refuses(clause: str) -> bool:
+    """Return True if a clause has words that say of something that it does not do, whatever that is."""
+    patterns = ((_FAILS, clause), (_FAILS, LEADING.sub("", clause)), (_REFUSED, clause))
+    return any(pattern.search(text) for pattern, text in patterns)
 
 
 def _failing_amount(clause: str, earlier: str) -> str:
@@ -488,15 +497,18 @@ def chooses_again(later: str, earlier: str) -> bool:
 
 def touches_a_part(later: str, earlier: str) -> bool:
     """Return True if a sentence changes one of two things that an earlier one names, so that the other stays."""
+    if _gives_a_part(later, earlier):
+        return True
+    pairs = [*_BOTH.finditer(earlier[:300])]
+    if not pairs:
+        return False
     said = "，".join(
         clause
         for clause in clauses_of(later)
         if "还是" not in clause[1:] or len(clauses_of(later)) == 1
     )
     mine = units_of(said)
-    if _gives_a_part(later, earlier):
-        return True
-    for found in _BOTH.finditer(earlier[:300]):
+    for found in pairs:
         first, second = (
             units_of(found[f"{name}_en"] or "") if found["first_en"] else units_of(found[name])
             for name in ("first", "second")
@@ -518,14 +530,16 @@ def _gives_a_part(later: str, earlier: str) -> bool:
     clauses = clauses_of(earlier)
     if len(clauses) < 2:
         return False
-    failing = [named for each in clauses_of(later) if (named := _named_as_failing(each, earlier))]
     changed = [another_amount(later, clause) is not None for clause in clauses]
+    if not any(changed):
+        return False
+    failing = [named for each in clauses_of(later) if (named := _named_as_failing(each, earlier))]
     valued = [
         bool(amounts_of(clause) or _LATIN.search(clause))
         and not any(named in clause for named in failing)
         for clause in clauses
     ]
-    return any(changed) and any(has and not new for has, new in zip(valued, changed, strict=True))
+    return any(has and not new for has, new in zip(valued, changed, strict=True))
 
 
 @lru_cache(maxsize=512)

@@ -234,6 +234,7 @@ def _restored(base: str) -> str:
     return base
 
 
+@lru_cache(maxsize=1 << 14)
 def light_stem(word: str) -> str:
     """Return the stem of a word in lower case: the word without hyphens and common endings.
 

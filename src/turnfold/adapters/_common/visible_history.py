@@ -219,16 +219,19 @@ async def follow_history(
     *,
     key: Callable[[Message], str] = content_key,
     whole: bool = False,
+    system: bool = False,
 ) -> list[LoggedRecord]:
     """Make the visible part of the log end with the framework's messages `given`.
 
     Returns the log entry of each message.
 
     Records with the same `key` are the same message. `whole`: the records are the whole log, and not only its end.
+    `system`: system messages are among the records; without it those of the log are left alone.
     """
     visible = VisibleHistory(session)
     reach = sys.maxsize if whole else 2 * len(given) + _SLACK
-    entries = await visible.newest(reach, _is_message)
+    counts: Callable[[VisibleEntry], int] = (lambda _: 1) if system else _is_message
+    entries = await visible.newest(reach, counts)
     keys = _keys(entries, given, key)
     start, length = (0, _common_prefix(*keys)) if whole else longest_overlap(*keys)
     known = [LoggedRecord(one.entry.seq, one.entry.message) for one in entries[start:][:length]]
@@ -238,7 +241,7 @@ async def follow_history(
     if length and len(entries) >= reach:
         first = entries[start].entry.seq
         all_of_it = await visible.entries()
-        before = [one for one in all_of_it if _is_message(one) and one.entry.seq < first]
+        before = [one for one in all_of_it if counts(one) and one.entry.seq < first]
     await session.clear()
     kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
     richer = [

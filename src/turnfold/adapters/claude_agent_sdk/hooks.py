@@ -2,7 +2,9 @@
 
 The command-line program that the SDK runs owns the list of messages, so turnfold cannot build the request. Instead,
 messages and tool calls are copied to a session's log, and each user prompt gets additional context from the session:
-pins, state, findings (remembered tool results) and recalled passages. Each subagent has a session of its own.
+pins, state, findings (remembered tool results) and recalled passages. Each subagent has a session of its own. Hooks see
+one prompt or call at a time and never the list, so there is no history to align the log with (`follow_history`): what
+the program leaves out later, for example when it compacts, stays in the session.
 """
 
 from __future__ import annotations

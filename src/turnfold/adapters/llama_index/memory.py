@@ -1,7 +1,8 @@
 """A session as LlamaIndex's `BaseMemory`, and the tool `recall_context` for its agents.
 
 `put` appends messages to the log; `get` returns messages that fit the budget. A log only grows, so `reset` and `set`
-remove nothing from it: earlier messages are no longer shown, but stay in the log.
+remove nothing from it: earlier messages are no longer shown, but stay in the log. The memory is LlamaIndex's history:
+only `set` gives a list to align with the log; agents read what they send from the memory.
 
 LlamaIndex calls with and without await. With a blocking memory, awaited calls run in a thread, so that a slow disk
 blocks no other task; calls without await run in the caller's thread.
@@ -22,9 +23,11 @@ from llama_index.core.tools import BaseTool, FunctionTool
 
 from turnfold._caches import SizedCache
 from turnfold.adapters._common import (
+    GivenRecord,
     ThreadBridge,
     VisibleHistory,
     count_for,
+    follow_history,
     note_result,
     session_of,
 )
@@ -40,7 +43,7 @@ from turnfold.memory import (
     RecallTool,
     Session,
 )
-from turnfold.records import ToolCall
+from turnfold.records import Message, ToolCall, message_digest
 from turnfold.runtime import drive
 from turnfold.stores import Store
 
@@ -361,13 +364,8 @@ class TurnfoldMemory(BaseMemory):
             )
 
     async def _set(self, messages: Sequence[ChatMessage]) -> None:
-        present = [one.entry.message for one in await VisibleHistory(self._session).entries()]
-        wanted = [record_of(message) for message in messages]
-        if wanted[: len(present)] != present:
-            await self._session.clear()
-            present = []
-        if new := wanted[len(present) :]:
-            await self._session.add(new)
+        given = [GivenRecord(record_of(message), "") for message in messages]
+        await follow_history(self._session, given, key=_whole_key, whole=True, system=True)
 
     def _block_on(self, work: Coroutine[Any, None, _Result]) -> _Result:
         try:
@@ -382,6 +380,11 @@ class TurnfoldMemory(BaseMemory):
             "this memory uses an AsyncMemory: await aget, aput, achat ...; for calls without await give "
             "turnfold_memory a Memory or a Session"
         )
+
+
+def _whole_key(record: Message) -> str:
+    """Return a digest of everything in a record: a message in another form is another message."""
+    return message_digest(record, size=16).hex()
 
 
 def _refuse_serve(rules: Sequence[FindingRule]) -> None:

@@ -3,6 +3,10 @@
 A log only grows, so `pop_item` and `clear_session` remove nothing from it: popped and cleared items are no longer
 returned and no longer shown to a model, but stay in the log.
 
+The session is the SDK's history, and a run's list begins with the items that `get_items` returned. The list is not
+aligned with the log by `follow_history`, as those of LangChain and PydanticAI are: an item is only a part of an entry,
+and a list that lacks items of the log is another run's, or was cut by another component, which may hide nothing here.
+
 With a blocking memory the work is done in a thread, so that a slow disk blocks no other task of the SDK's loop.
 """
 

@@ -194,7 +194,9 @@ def _detail(words: PageLabels, english: str) -> str:
         return words("there is no session {name}", name=found[1])
     if found := re.fullmatch(r"no call (.+) in (.+): .+ lists the calls", english):
         return words("no call {call} in session {name}", call=found[1], name=found[2])
-    if found := re.fullmatch(r"invalid query parameters: .*unknown field `(.+)`; .* are: (.+)", english):
+    if found := re.fullmatch(
+        r"invalid query parameters: .*unknown field `(.+)`; .* are: (.+)", english
+    ):
         return words(
             "unknown parameter {name}; the parameters are: {known}", name=found[1], known=found[2]
         )
