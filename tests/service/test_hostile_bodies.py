@@ -261,6 +261,29 @@ def test_a_page_of_large_entries_ends_early_and_the_client_reads_on(service: Run
         assert [entry.seq for entry in session.history(limit=9)] == list(range(1, 10))
 
 
+def test_a_turn_is_read_in_pages_and_the_client_reads_on(service: Running) -> None:
+    """A turn of a tool loop may be as large as a log: all of it was read at once, up to 64 MiB."""
+    texts = [f"{number} {'wörter ' * 100_000}" for number in range(12)]
+    with service.client(timeout=PATIENCE) as client:
+        client.post("/v1/sessions/loop/user", json={"content": "before"})
+        client.post("/v1/sessions/loop/user", json={"content": "go"})
+        for text in texts:
+            client.post("/v1/sessions/loop/assistant", json={"content": text})
+        client.post("/v1/sessions/loop/user", json={"content": "after"})
+        first = client.get("/v1/sessions/loop/turns/2?limit=1000")
+        assert len(first.content) <= sessions._PAGE_BYTES + 10_000
+        assert first.json()["next"] == first.json()["entries"][-1]["seq"] == 7
+        last = client.get("/v1/sessions/loop/turns/2?limit=1000&after=13").json()
+        assert ([each["seq"] for each in last["entries"]], last["next"]) == ([14], None)
+        small = client.get("/v1/sessions/loop/turns/2?limit=1").json()
+        assert ([each["seq"] for each in small["entries"]], small["next"]) == ([2], 2)
+        for number, seqs in ((0, []), (1, [1]), (3, [15]), (4, [])):
+            page = client.get(f"/v1/sessions/loop/turns/{number}").json()
+            assert ([each["seq"] for each in page["entries"]], page["next"]) == (seqs, None)
+    with RemoteMemory(service.url) as memory:
+        assert [each.message.text for each in memory.session("loop").turn(2)] == ["go", *texts]
+
+
 def test_a_page_of_large_calls_ends_early_and_the_client_reads_on(service: Running) -> None:
     with service.client(timeout=PATIENCE) as client:
         client.post("/v1/sessions/calls/user", json={"content": "hi"})
@@ -349,7 +372,7 @@ def test_what_is_large_is_computed_in_a_thread(
             monkeypatch.setattr(place, name, watched(what, getattr(place, name)))
         said = {"role": "assistant", "content": "It is on its way. " * 10}
         send("messages", {"messages": [said] * 500})
-        assert client.get("/v1/sessions/s/turns/0").status_code == 200
+        assert client.get("/v1/sessions/s/turns/0?limit=1000").status_code == 200
         send("snapshots", {"context": "x", "files": files})
         send("snapshots", {"context": "y", "files": {**files, "a": "x" * 60_000, "b": "y"}})
         send("snapshots/diff", {"before": 1, "after": 2})
