@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from turnfold.api import AnyOperation, Nothing
 from turnfold.findings import store as findings_module
 from turnfold.records import repeated_name
 from turnfold.service import Limits, ServiceOptions
+from turnfold.service import endpoint as endpoint_module
 from turnfold.service.routes import TABLE, sessions
 from turnfold.service.routes import workspace_snapshots as snapshots
 from turnfold.workspace_snapshots import history as history_module
@@ -223,6 +225,44 @@ def test_many_parts_and_many_keys_are_refused() -> None:
         del files["f1"], files["f2"]
         assert status("snapshots", {"context": "x", "files": files}) == 200
         assert client.get("/v1/sessions/s").json()["entries"] == 1
+
+
+MANY_VALUES = {
+    "empty lists": b'{"messages": [%s]}' % b",".join([b"[]"] * 300_000),
+    "empty objects": b'{"messages": [%s]}' % b",".join([b"{}"] * 300_000),
+    "numbers": b'{"messages": [%s]}' % b",".join([b"1"] * 300_000),
+    "strings": b'{"messages": [%s]}' % b",".join([b'"a"'] * 300_000),
+    "strings side by side": b'{"messages": [%s,]}' % (b'":,"' * 400_000),
+}
+
+
+@pytest.mark.parametrize("what", MANY_VALUES)
+def test_a_body_of_very_many_values_is_not_parsed(
+    service: Running, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Two million empty lists were one call of the parser, during which no other request was answered for a second."""
+    parsed: list[object] = []
+    monkeypatch.setattr(endpoint_module, "json", SimpleNamespace(loads=parsed.append))
+    with service.client() as client:
+        sent = MANY_VALUES[what]
+        found = client.post("/v1/sessions/s/messages", content=sent, headers=JSON)
+    assert found.status_code == 413
+    assert "have more than 200,000 values" in found.json()["detail"]
+    assert parsed == []
+
+
+@pytest.mark.parametrize("text", [",[{:" * 100_000, '\\",[' * 100_000, "\\\\" * 200_000])
+def test_what_looks_like_values_in_a_text_is_none(service: Running, text: str) -> None:
+    with service.client() as client:
+        found = client.post("/v1/sessions/texts/user", json={"content": text})
+        assert found.status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b'{"c": "' + b'\\"' * 2_000_000, b'"' * 2_000_001, b'{"a": "x\\'])
+def test_strings_without_an_end_are_looked_for_once(sent: bytes) -> None:
+    """A search from each quote to the end of the body would take hours."""
+    limits = Limits(values=2_000_000, keys=1_000_000)
+    endpoint_module.check_values(sent + b"," * 3_000_000, limits)
 
 
 LARGE_BODIES = {

@@ -68,8 +68,8 @@ from turnfold.service import (
     RequestSlots,
     TokenFile,
     TokenRing,
-    check_keys,
     check_listening,
+    check_values,
     listen,
     server_config,
 )
@@ -309,9 +309,7 @@ class ProxyApp:
         """Return the parsed body of a model call; a large one is read in a thread of the tenant."""
 
         def read() -> ClientBody:
-            limits = self._options.limits
-            if content.count(b":") > limits.keys:  # as many colons as keys, and those in texts
-                check_keys(content, limits)
+            check_values(content, self._options.limits)
             return form.read(content, self._read, model=exchange.model)
 
         if len(content) <= _LARGE:
