@@ -106,3 +106,38 @@ def test_what_stands_apart_or_is_one_or_too_much_does_not(question: str, said: s
 def test_a_long_question_is_no_square_of_work() -> None:
     asked = QueryTerms(search_terms(HAN))
     assert asked._triples == set()
+
+
+@given(texts, st.lists(st.integers(0, 20), max_size=3))
+@example("Hiking the cities, runs and ran", [0, 3])
+def test_a_word_that_is_ruled_out_has_none_of_the_terms(text: str, kept: list[int]) -> None:
+    runs = terms.WORDS.findall(terms.plain_text(text))
+    every = [term for run in runs for term in terms.terms_of_words(run)]
+    asked = {every[place % len(every)] for place in kept if every}
+    for run in filter(terms.WantedTerms(asked).rules_out, runs):
+        (only,) = terms.terms_of_words(run)
+        assert only not in asked
+
+
+ENDINGS = ["", "s", "e", "y", "es", "ed", "ing", "ies", "ied", "ings", "eds", "edes", "eeds", "yed"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_no_word_is_ruled_out_that_has_a_wanted_stem(ending: str) -> None:
+    letters = "abesyinz"
+    bases = [
+        a + b + c + d for a in letters for b in letters for c in letters for d in ["", *letters]
+    ]
+    irregular = [*terms._IRREGULAR, "Children", "feet"]
+    for word in [*(base + ending for base in bases), *irregular]:
+        assert not terms.WantedTerms([terms.stem(word.casefold())]).rules_out(word)
+
+
+def test_few_words_of_a_long_text_are_split_into_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    split: list[str] = []
+    monkeypatch.setattr(held_terms, "terms_of_words", lambda run: split.append(run) or (run,))
+    text = " ".join(f"{word}{number}" for number in range(5_000) for word in "abcd")
+    held = QueryTerms(["b17", "q", "ferry"]).count_in(f"{text} Ferries")
+    assert held.counts == {"b17": 1}
+    assert held.length == 20_001
+    assert split == ["b17", "Ferries"]

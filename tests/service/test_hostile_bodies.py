@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from turnfold.api import AnyOperation, Nothing
 from turnfold.findings import store as findings_module
 from turnfold.records import repeated_name
 from turnfold.service import Limits, ServiceOptions
+from turnfold.service import endpoint as endpoint_module
 from turnfold.service.routes import TABLE, sessions
 from turnfold.service.routes import workspace_snapshots as snapshots
 from turnfold.workspace_snapshots import history as history_module
@@ -225,6 +227,44 @@ def test_many_parts_and_many_keys_are_refused() -> None:
         assert client.get("/v1/sessions/s").json()["entries"] == 1
 
 
+MANY_VALUES = {
+    "empty lists": b'{"messages": [%s]}' % b",".join([b"[]"] * 300_000),
+    "empty objects": b'{"messages": [%s]}' % b",".join([b"{}"] * 300_000),
+    "numbers": b'{"messages": [%s]}' % b",".join([b"1"] * 300_000),
+    "strings": b'{"messages": [%s]}' % b",".join([b'"a"'] * 300_000),
+    "strings side by side": b'{"messages": [%s,]}' % (b'":,"' * 400_000),
+}
+
+
+@pytest.mark.parametrize("what", MANY_VALUES)
+def test_a_body_of_very_many_values_is_not_parsed(
+    service: Running, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Two million empty lists were one call of the parser, during which no other request was answered for a second."""
+    parsed: list[object] = []
+    monkeypatch.setattr(endpoint_module, "json", SimpleNamespace(loads=parsed.append))
+    with service.client() as client:
+        sent = MANY_VALUES[what]
+        found = client.post("/v1/sessions/s/messages", content=sent, headers=JSON)
+    assert found.status_code == 413
+    assert "have more than 200,000 values" in found.json()["detail"]
+    assert parsed == []
+
+
+@pytest.mark.parametrize("text", [",[{:" * 100_000, '\\",[' * 100_000, "\\\\" * 200_000])
+def test_what_looks_like_values_in_a_text_is_none(service: Running, text: str) -> None:
+    with service.client() as client:
+        found = client.post("/v1/sessions/texts/user", json={"content": text})
+        assert found.status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b'{"c": "' + b'\\"' * 2_000_000, b'"' * 2_000_001, b'{"a": "x\\'])
+def test_strings_without_an_end_are_looked_for_once(sent: bytes) -> None:
+    """A search from each quote to the end of the body would take hours."""
+    limits = Limits(values=2_000_000, keys=1_000_000)
+    endpoint_module.check_values(sent + b"," * 3_000_000, limits)
+
+
 LARGE_BODIES = {
     "say_user", "say_assistant", "say_tool", "add", "take_snapshot", "by_client_id", "verify_erasure",
 }  # fmt: skip
@@ -259,6 +299,29 @@ def test_a_page_of_large_entries_ends_early_and_the_client_reads_on(service: Run
         session = memory.session("large")
         assert [entry.message.text for entry in session.history()] == texts
         assert [entry.seq for entry in session.history(limit=9)] == list(range(1, 10))
+
+
+def test_a_turn_is_read_in_pages_and_the_client_reads_on(service: Running) -> None:
+    """A turn of a tool loop may be as large as a log: all of it was read at once, up to 64 MiB."""
+    texts = [f"{number} {'wörter ' * 100_000}" for number in range(12)]
+    with service.client(timeout=PATIENCE) as client:
+        client.post("/v1/sessions/loop/user", json={"content": "before"})
+        client.post("/v1/sessions/loop/user", json={"content": "go"})
+        for text in texts:
+            client.post("/v1/sessions/loop/assistant", json={"content": text})
+        client.post("/v1/sessions/loop/user", json={"content": "after"})
+        first = client.get("/v1/sessions/loop/turns/2?limit=1000")
+        assert len(first.content) <= sessions._PAGE_BYTES + 10_000
+        assert first.json()["next"] == first.json()["entries"][-1]["seq"] == 7
+        last = client.get("/v1/sessions/loop/turns/2?limit=1000&after=13").json()
+        assert ([each["seq"] for each in last["entries"]], last["next"]) == ([14], None)
+        small = client.get("/v1/sessions/loop/turns/2?limit=1").json()
+        assert ([each["seq"] for each in small["entries"]], small["next"]) == ([2], 2)
+        for number, seqs in ((0, []), (1, [1]), (3, [15]), (4, [])):
+            page = client.get(f"/v1/sessions/loop/turns/{number}").json()
+            assert ([each["seq"] for each in page["entries"]], page["next"]) == (seqs, None)
+    with RemoteMemory(service.url) as memory:
+        assert [each.message.text for each in memory.session("loop").turn(2)] == ["go", *texts]
 
 
 def test_a_page_of_large_calls_ends_early_and_the_client_reads_on(service: Running) -> None:
@@ -349,7 +412,7 @@ def test_what_is_large_is_computed_in_a_thread(
             monkeypatch.setattr(place, name, watched(what, getattr(place, name)))
         said = {"role": "assistant", "content": "It is on its way. " * 10}
         send("messages", {"messages": [said] * 500})
-        assert client.get("/v1/sessions/s/turns/0").status_code == 200
+        assert client.get("/v1/sessions/s/turns/0?limit=1000").status_code == 200
         send("snapshots", {"context": "x", "files": files})
         send("snapshots", {"context": "y", "files": {**files, "a": "x" * 60_000, "b": "y"}})
         send("snapshots/diff", {"before": 1, "after": 2})

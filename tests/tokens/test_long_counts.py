@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import unicodedata
 from itertools import pairwise
 from typing import Literal
@@ -231,3 +233,38 @@ def test_the_tokenizers_cache_does_not_keep_every_long_word(
     for _ in range(25):
         encoding.count("x" * 1_000)
     assert len(cleared) == 2
+
+
+@pytest.mark.parametrize("name", sorted(ENCODINGS))
+def test_a_count_without_the_lock_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [*ADVERSARIAL.values(), *(mixture(seed, 6_000) for seed in range(6))]
+    texts += [repeated(ADVERSARIAL["prose"], 300_000)]
+    whole = [Encoding(name).count(text) for text in texts]
+    monkeypatch.setattr(tokenizer, "_without_lock", True)
+    assert [Encoding(name).count(text) for text in texts] == whole
+
+
+COUNTED_IN_A_FORK = """
+import os, signal, threading
+from turnfold.tokens import Encoding, count_without_lock
+count_without_lock()
+text, other = "Where is the parcel? " * 20_000, threading.Event()
+encoding = Encoding("o200k_base")
+encoding.count("load")
+lists, locked = encoding._encode_lists, []
+def watched(texts):
+    locked.append(len(texts[0]))
+    return lists(texts)
+encoding._encode_lists = watched
+tokens = encoding.count(text)
+assert locked and max(locked) == 65_536, locked
+child = os.fork()
+if not child:
+    signal.alarm(20)  # for a count that would never return
+    os._exit(0 if encoding.count(text) == tokens and Encoding("qwen3").count(text) else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_fork_of_a_process_that_counts_without_the_lock_counts_too() -> None:
+    subprocess.run([sys.executable, "-c", COUNTED_IN_A_FORK], check=True, timeout=60)

@@ -236,9 +236,9 @@ HISTORY = declare(
 TURN = declare(
     "turn",
     f"GET {_SESSION}/turns/{{number}}",
-    "Read the entries of one turn, folded or not; turn 0 holds those before the first user message.",
+    "Read a page of the entries of one turn, folded or not; turn 0 holds those before the first user message.",
     right=_READ,
-    query=request_bodies.FormQuery,
+    query=request_bodies.HistoryQuery,
     answer=response_bodies.EntriesPage,
 )
 BY_CLIENT_ID = declare(

@@ -9,8 +9,13 @@ import typer
 
 from turnfold.cli.commands.options import (
     AllowedHosts,
+    BurstOption,
+    ConnectionsOption,
     ListenHost,
     ListenPort,
+    QuotaBytesOption,
+    QuotaOption,
+    RateOption,
     StoreOption,
     TimeZoneOption,
     TokensFileOption,
@@ -64,6 +69,11 @@ def proxy(
     allow_host: AllowedHosts = None,
     tenant: _Tenant = "default",
     max_body: _Body = 64 * 1024 * 1024,
+    max_connections: ConnectionsOption = 1_000,
+    rate: RateOption = 0.0,
+    burst: BurstOption = 100,
+    quota: QuotaOption = 0,
+    quota_bytes: QuotaBytesOption = 0,
     timeout: _Silent = 600.0,
     drain: _Drain = 60.0,
 ) -> None:
@@ -91,7 +101,14 @@ def proxy(
                 tokens_file=tokens_file,
                 tenant=tenant,
                 allow_hosts=tuple(allow_host or ()),
-                limits=Limits(body=max_body),
+                limits=Limits(
+                    body=max_body,
+                    connections=max_connections,
+                    rate=rate,
+                    burst=burst,
+                    quota=quota,
+                    stored=quota_bytes,
+                ),
                 read_seconds=timeout,
                 drain=drain,
             )

@@ -16,9 +16,14 @@ from turnfold.cli.command_group import TranslatedGroup
 from turnfold.cli.commands.options import (
     AllowedHosts,
     AllowedOrigins,
+    BurstOption,
+    ConnectionsOption,
     ListenHost,
     ListenPort,
     NoSecretOption,
+    QuotaBytesOption,
+    QuotaOption,
+    RateOption,
     RedactOption,
     SemanticOption,
     StoreOption,
@@ -47,11 +52,6 @@ _Tenant = Annotated[str, typer.Option(help="Tenant to serve if there is no token
 _Model = Annotated[str, typer.Option(help="Model to count tokens for.")]
 _Tokens = Annotated[int | None, typer.Option(help="Default token budget of a call.")]
 _Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
-_Connections = Annotated[int, typer.Option(help="Most open connections.")]
-_Rate = Annotated[float, typer.Option(help="Requests per second and access token; 0 for no limit.")]
-_Burst = Annotated[int, typer.Option(help="Requests allowed at once before the rate applies.")]
-_Quota = Annotated[int, typer.Option(help="Tokens in all logs of a tenant; 0 for no limit.")]
-_QuotaBytes = Annotated[int, typer.Option(help="Bytes a tenant may store; 0 for no limit.")]
 _AnswerHours = Annotated[
     float, typer.Option(help="Hours an Idempotency-Key is remembered; 0 for ever.")
 ]
@@ -90,11 +90,11 @@ def serve(
     semantic: SemanticOption = False,
     redact: RedactOption = False,
     max_body: _Body = 8 * 1024 * 1024,
-    max_connections: _Connections = 1_000,
-    rate: _Rate = 0.0,
-    burst: _Burst = 100,
-    quota: _Quota = 0,
-    quota_bytes: _QuotaBytes = 0,
+    max_connections: ConnectionsOption = 1_000,
+    rate: RateOption = 0.0,
+    burst: BurstOption = 100,
+    quota: QuotaOption = 0,
+    quota_bytes: QuotaBytesOption = 0,
     answer_hours: _AnswerHours = 24.0,
     drain: _Drain = 60.0,
     audit_log: _Audit = None,

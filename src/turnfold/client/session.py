@@ -555,8 +555,13 @@ class AsyncRemoteSession:
 
     async def turn(self, number: int) -> list[Entry]:
         """Return the entries of one turn, whether folded or not; turn 0 is everything before the first user message."""
-        page = await self._sender.call(api.operations.TURN, self.id, str(number), query=_RECORD)
-        return [to_entry(each) for each in page.entries]
+
+        async def page(after: int, limit: int) -> tuple[list[Entry], int | None]:
+            query = HistoryQuery(form="record", after=after, limit=limit)
+            found = await self._sender.call(api.operations.TURN, self.id, str(number), query=query)
+            return [to_entry(each) for each in found.entries], found.next
+
+        return await read_pages(page, 0, None)
 
     async def by_client_id(self, client_ids: str | Iterable[str]) -> list[Entry]:
         """Return the entries stored under a client id, or under any of several, in log order.

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import signal
+import sys
 import traceback
 from collections.abc import (
     AsyncGenerator,
@@ -20,7 +22,7 @@ from collections.abc import (
     MutableMapping,
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -48,20 +50,30 @@ from turnfold.memory import make_config
 from turnfold.proxy.conversations import SESSION_HEADER, Conversations, session_id, split_path
 from turnfold.proxy.model_calls import AnswerPieces, PreparedCall, prepare_call
 from turnfold.proxy.options import ProxyOptions
-from turnfold.proxy.request_bodies import HELD_BY_PROVIDER, BodyFormat, ReadMessages, format_of
+from turnfold.proxy.request_bodies import (
+    HELD_BY_PROVIDER,
+    BodyFormat,
+    ClientBody,
+    ReadMessages,
+    format_of,
+)
 from turnfold.proxy.upstream import RawHeaders, Upstream, UpstreamResponse, end_to_end
 from turnfold.records import Message
 from turnfold.runtime import AsyncRuntime
 from turnfold.service import (
     LOOPBACK,
+    Quota,
+    RateLimit,
     RequestGate,
+    RequestSlots,
     TokenFile,
     TokenRing,
     check_listening,
+    check_values,
     listen,
     server_config,
 )
-from turnfold.tokens import cautious_counter
+from turnfold.tokens import cautious_counter, count_without_lock
 
 __all__ = (
     "ProxyApp",
@@ -76,6 +88,8 @@ _SWITCH: Final = "x-turnfold"
 _TOKEN: Final = "x-turnfold-token"  # noqa: S105 (the name of a header)
 _REFUSALS: Final = frozenset({400, 404, 422})
 """Status of a response that may say that an item of the request is not accepted."""
+_LARGE: Final = 64 * 1024
+"""Most bytes of a request body that is read on the event loop."""
 _LARGEST_ERROR: Final = 1 << 20
 """The most bytes of such a response that are read before it is passed on."""
 _OWN: Final = tuple(name.encode() for name in (_SWITCH, _TOKEN, SESSION_HEADER))
@@ -125,8 +139,15 @@ class ProxyApp:
         check_listening(options.host, ring, options.allow_hosts)
         own = {options.host.lower()} - {"0.0.0.0", "::"}  # noqa: S104 (compared, not bound)
         hosts = {*LOOPBACK, *own, *(host.lower() for host in options.allow_hosts)}
-        self._gate = RequestGate(ring=ring, tenant=options.tenant, hosts=frozenset(hosts))
-        self._config = make_config(
+        limits = options.limits
+        self._gate = RequestGate(
+            ring=ring,
+            tenant=options.tenant,
+            hosts=frozenset(hosts),
+            rate_limit=RateLimit(limits.rate, limits.burst),
+        )
+        self._slots = RequestSlots(limits)
+        config = make_config(
             options.store,
             AsyncRuntime(),
             blocking=False,
@@ -135,8 +156,11 @@ class ProxyApp:
             time_zone=options.time_zone,
             counter=cautious_counter(),
             threshold=1.0,  # a history that fits is sent as it is
+            index_process=True,
         )
-        self._conversations = Conversations(self._config)
+        quota = Quota(config.store, limits.quota, limits.stored)
+        self._config = replace(config, store=quota.metered())
+        self._conversations = Conversations(self._config, quota)
         self._read = ReadMessages()
 
     async def close(self) -> None:
@@ -173,7 +197,8 @@ class ProxyApp:
             )
             if not begun:  # else only the connection can be ended
                 text = str(error) if known else "an internal error, see the log of the proxy"
-                await _send_error(text, _status(error), exchange, send)
+                again = error.again if isinstance(error, LimitExceeded) else 0.0
+                await _send_error(text, _status(error), exchange, send, again=again)
 
     async def _answer(self, exchange: _Exchange, receive: Receive, send: Send) -> None:
         self._gate.check_host(exchange.headers)
@@ -225,7 +250,8 @@ class ProxyApp:
             sending = self._sending(exchange, content, answer_is_read=True)
 
         try:
-            call, note = await self._prepared(exchange, form, content, tenant, begin)
+            async with self._slots.hold(tenant, heavy=True):
+                call, note = await self._prepared(exchange, form, content, tenant, begin)
         except BaseException:
             if sending is not None:
                 await _abandon(sending)
@@ -250,7 +276,7 @@ class ProxyApp:
         if exchange.headers.get("content-encoding", "identity") != "identity":
             return None, "passed through; compressed request body"
         try:
-            body = form.read(content, self._read, model=exchange.model)
+            body = await self._body(exchange, form, content, tenant)
             name = session_id(exchange.session, exchange.headers, body.fields)
             name = name or self._options.session
             if not name:
@@ -279,6 +305,19 @@ class ProxyApp:
         conversation = quote(call.placed.session.id, safe="/~:@")
         done = "shortened" if call.changed else "unchanged"
         return call, f"{done}; conversation={conversation}; tokens={call.tokens}/{call.allowed}"
+
+    async def _body(
+        self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
+    ) -> ClientBody:
+        """Return the parsed body of a model call; a large one is read in a thread of the tenant."""
+
+        def read() -> ClientBody:
+            check_values(content, self._options.limits)
+            return form.read(content, self._read, model=exchange.model)
+
+        if len(content) <= _LARGE:
+            return read()
+        return await self._conversations.runtime(tenant).compute(read)
 
     async def _recovered(
         self, exchange: _Exchange, call: PreparedCall, response: UpstreamResponse
@@ -456,8 +495,13 @@ def _status(error: Exception) -> int:
     return 503 if isinstance(error, StoreError) else 500
 
 
-async def _send_error(text: str, status: int, exchange: _Exchange, send: Send) -> None:
-    """Send an error to the client in the provider's own format, so that the client's program shows the message."""
+async def _send_error(
+    text: str, status: int, exchange: _Exchange, send: Send, *, again: float
+) -> None:
+    """Send an error to the client in the provider's own format, so that the client's program shows the message.
+
+    `again` is the number of seconds after which a retry may succeed; 0 if it is not known.
+    """
     told = f"turnfold: {text}"
     provider = exchange.format.provider if exchange.format else ""
     kind = "invalid_request_error" if status < 500 else "api_error"
@@ -473,6 +517,8 @@ async def _send_error(text: str, status: int, exchange: _Exchange, send: Send) -
         (b"content-length", str(len(content)).encode()),
         (_SWITCH.encode(), b"refused"),
     ]
+    if again:
+        headers.append((b"retry-after", str(math.ceil(again)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content, "more_body": False})
 
@@ -503,6 +549,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 def run_proxy(options: ProxyOptions, *, on_listening: Callable[[str], None] | None = None) -> None:
     """Serve the proxy until SIGINT or SIGTERM; `on_listening` is called with its address once the socket is open."""
+    sys.setswitchinterval(
+        0.001
+    )  # as the service does: threads that compute must not keep the event loop waiting
+    count_without_lock()
     asyncio.run(_serve(options, on_listening))
 
 

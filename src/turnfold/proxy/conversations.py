@@ -41,6 +41,8 @@ from turnfold.records import (
     read_note,
     write_note,
 )
+from turnfold.runtime import LimitedRuntime
+from turnfold.service import Quota
 from turnfold.stores import Head, Scope, all_entries, log_mark
 from turnfold.tokens import CalibrationLog, counter_for
 from turnfold.wire import JsonObject, object_of, text_at
@@ -210,8 +212,11 @@ class WholeLog:
 class Conversations:
     """Finds or creates the conversation that a client's history belongs to, for all tenants and models."""
 
-    def __init__(self, config: MemoryConfig) -> None:
+    def __init__(self, config: MemoryConfig, quota: Quota | None = None) -> None:
         self.config = config
+        self._quota = quota or Quota(config.store)
+        self._runtimes: WeakValueDictionary[str, LimitedRuntime] = WeakValueDictionary()
+        """Runtimes by tenant; one exists while a session or a request uses it."""
         self._handles: SizedCache[tuple[str, str, Budget], tuple[MemoryConfig, SessionCache]]
         self._handles = SizedCache(limit=_MOST_MODELS)
         self._logs: SizedCache[tuple[str, str], _KnownLog] = SizedCache(limit=_MOST_LOGS)
@@ -233,6 +238,13 @@ class Conversations:
         for key in keys:
             self._refused.put((tenant, key), value=True)
 
+    def runtime(self, tenant: str) -> LimitedRuntime:
+        """Return the runtime of a tenant, which computes one thing at a time, so that no tenant takes all threads."""
+        runtime = self._runtimes.get(tenant)
+        if runtime is None:
+            runtime = self._runtimes[tenant] = LimitedRuntime(self.config.runtime, most=1)
+        return runtime
+
     def session(
         self, tenant: str, conversation: str, *, model: str, budget: Budget
     ) -> AsyncSession:
@@ -247,6 +259,7 @@ class Conversations:
                 budget=budget,
                 counter=counter_for(model) if model else self.config.counter,
                 calibrating=CalibrationLog(),
+                runtime=self.runtime(tenant),
             )
             known = own, SessionCache(most_bytes=_MOST_BYTES)
             self._handles.put(place, known)
@@ -361,7 +374,14 @@ class Conversations:
         keys: Sequence[str],
         system: Sequence[str],
     ) -> PlacedHistory | None:
-        """Append the new messages of a history; None if the history does not continue the log."""
+        """Append the new messages of a history; None if the history does not continue the log.
+
+        Raises `LimitExceeded` if they do not fit the quota of the tenant.
+        """
+        new = given[_overlap(log.keys, keys)[1] :]
+        if new:
+            size = sum(len(item) for one in new for item in one.items)
+            await self._quota.check(session.scope.tenant, brings=size)
         if (
             system and not log.keys
         ):  # before the first message; later, the context of a call sets it

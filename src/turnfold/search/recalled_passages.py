@@ -44,6 +44,7 @@ from turnfold.records import Entry, Message
 from turnfold.search.term_matches import Occurrence, QueryTerms, occurrences
 from turnfold.text import (
     RUN,
+    WantedTerms,
     clip,
     count_upto,
     indented,
@@ -159,6 +160,7 @@ class _TermMatcher:
 
     def __init__(self, terms: Collection[str]) -> None:
         self._terms = frozenset(terms)
+        self._wanted = WantedTerms(self._terms)
         self._of_run: dict[str, frozenset[str]] = {}
 
     def found_in(self, piece: str) -> set[str]:
@@ -167,6 +169,8 @@ class _TermMatcher:
         for run in RUN.findall(plain_text(piece)):
             of_run = self._of_run.get(run)
             if of_run is None:
+                if not is_cjk(run) and self._wanted.rules_out(run):
+                    continue
                 of_run = self._of_run[run] = self._terms.intersection(terms_of_run(run))
             found |= of_run
         return found

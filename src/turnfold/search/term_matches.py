@@ -27,6 +27,7 @@ from turnfold.text import (
     RUN,
     SIMPLIFIED,
     WORDS,
+    WantedTerms,
     found_in,
     is_character,
     is_cjk,
@@ -82,13 +83,17 @@ class _Counted(NamedTuple):
     """Number of all terms of the text, with repetitions."""
 
 
-def _counted(text: str) -> _Counted:
+def _counted(text: str, wanted: WantedTerms | None = None) -> _Counted:
+    """Count the terms of a text; `words` may lack those that are not `wanted`."""
     plain = plain_text(text)
-    runs = CHARACTERS.findall(plain)
+    runs = () if plain.isascii() else CHARACTERS.findall(plain)
     words: dict[str, int] = {}
     length = 2 * sum(map(len, runs)) - len(runs)
     found = Counter(found_in(WORDS, plain)) if len(plain) > _LONG else Counter(WORDS.findall(plain))
     for word, times in found.items():
+        if wanted is not None and wanted.rules_out(word):
+            length += times
+            continue
         for term in terms_of_words(word):
             words[term] = words.get(term, 0) + times
             length += times
@@ -105,6 +110,7 @@ class QueryTerms:
     def __init__(self, terms: Iterable[str]) -> None:
         distinct = list(dict.fromkeys(terms))
         self._words = frozenset(term for term in distinct if not is_cjk(term))
+        self._wanted = WantedTerms(self._words)
         self._characters = [term for term in distinct if is_cjk(term)]
         pairs = [term for term in self._characters if len(term) == _PAIR]
         # A pair of the same character occurs twice in three of it, which `str.count` does not see.
@@ -123,7 +129,8 @@ class QueryTerms:
 
     def count_in(self, text: str) -> TermMatches:
         """Return how often each term of the query occurs in `text`."""
-        found = _counted_again(text) if len(text) <= _CACHED_LENGTH else _counted(text)
+        short = len(text) <= _CACHED_LENGTH
+        found = _counted_again(text) if short else _counted(text, self._wanted)
         counts = self._counts(found.plain, found.runs)
         counts |= {term: found.words[term] for term in self._words if term in found.words}
         return TermMatches(counts, found.length, self._is_together(found.plain, counts))
@@ -182,12 +189,15 @@ def occurrences(text: str, terms: Collection[str]) -> list[Occurrence]:
     alone = _single_characters(wanted)
     plain, origins = _plain(text)
     cache: dict[str, frozenset[str]] = {}
+    prepared = WantedTerms(wanted)
     found = [
         Occurrence(_origin(origins, start), _origin(origins, stop), term)
         for run in RUN.finditer(plain)
         for start, stop, term in (
             _characters(run[0], run.start(), wanted, alone)
             if is_cjk(run[0])
+            else ()
+            if prepared.rules_out(run[0])
             else _words(run[0], run.start(), _terms_in(run[0], wanted, cache))
         )
     ]

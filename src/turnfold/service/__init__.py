@@ -17,9 +17,11 @@ if TYPE_CHECKING:
         check_listening,
         new_token,
     )
+    from turnfold.service.concurrency import RequestSlots
+    from turnfold.service.endpoint import check_values
     from turnfold.service.inspector.html import ROOT
     from turnfold.service.inspector.routes import inspector_beside, inspector_routes
-    from turnfold.service.limits import Limits
+    from turnfold.service.limits import Limits, Quota, RateLimit
     from turnfold.service.mcp.request_access import McpOptions, McpPermission
     from turnfold.service.mcp.server import mcp_beside, run_http, run_stdio
     from turnfold.service.server import (
@@ -42,12 +44,16 @@ __all__ = (
     "LocalAccess",
     "McpOptions",
     "McpPermission",
+    "Quota",
+    "RateLimit",
     "RequestGate",
+    "RequestSlots",
     "ServiceOptions",
     "ServiceState",
     "TokenFile",
     "TokenRing",
     "check_listening",
+    "check_values",
     "inspector_beside",
     "inspector_routes",
     "listen",
@@ -67,9 +73,11 @@ _HOMES = {
     "turnfold.service.app": "GuardedApp make_app",
     "turnfold.service.audit_log": "write_audit_log",
     "turnfold.service.auth": "LOOPBACK LocalAccess RequestGate TokenFile TokenRing check_listening new_token",
+    "turnfold.service.concurrency": "RequestSlots",
+    "turnfold.service.endpoint": "check_values",
     "turnfold.service.inspector.html": "ROOT",
     "turnfold.service.inspector.routes": "inspector_beside inspector_routes",
-    "turnfold.service.limits": "Limits",
+    "turnfold.service.limits": "Limits Quota RateLimit",
     "turnfold.service.mcp.request_access": "McpOptions McpPermission",
     "turnfold.service.mcp.server": "mcp_beside run_http run_stdio",
     "turnfold.service.server": "ExtraRoutes ServiceOptions listen make_state run serve server_config",

@@ -5,8 +5,8 @@ first served; when the queue is full, they are refused. Requests that search, ra
 because their computing slows down everybody. A request that takes too long is cancelled.
 
 The tokens of a long text are counted in a thread before the text is stored, and the count is cached for a moment, so
-that neither the store nor the session counts on the event loop (`CountedTexts`). Counting releases the interpreter
-lock (GIL).
+that neither the store nor the session counts on the event loop (`CountedTexts`). Counting long texts releases the
+interpreter lock (`count_without_lock`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final, cast
 from urllib.parse import parse_qsl, unquote
@@ -37,6 +37,7 @@ __all__ = (
     "TARGET",
     "Endpoint",
     "check_keys",
+    "check_values",
     "decode_query",
     "method_not_allowed",
     "path_params",
@@ -56,6 +57,8 @@ TARGET: Final = "turnfold.target"
 _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""Matches a string of a JSON text, also one that has no end: looking for it from each quote would take hours."""
 _NO_BODY: Final = Limits(body=1_024)
 """Limits of operations that take no body; some need no access token, and none waits for other requests."""
 _LARGE: Final = 64 * 1024
@@ -189,11 +192,38 @@ def _with_known_fields(error: Exception, kind: type) -> str:
     return f"{text}; the fields are: {', '.join(known)}" if known else f"{text}; it takes none"
 
 
+def check_values(sent: bytes, limits: Limits) -> None:
+    """Raise `LimitExceeded` if the lists and objects of a JSON text have too many values or keys.
+
+    A parser is one call, during which no other thread runs: two million empty lists take it a second.
+    """
+    if sent.count(b",") + sent.count(b"[") + sent.count(b"{") <= min(limits.values, limits.keys):
+        return  # as many values, and what looks like them in strings
+    values = keys = 0
+    for strings, (start, stop) in enumerate(_outside_strings(sent)):
+        limits.check_values(strings - limits.keys)  # each is a value or a key
+        values += sum(sent.count(sign, start, stop) for sign in (b",", b"[", b"{"))
+        keys += sent.count(b":", start, stop)
+        limits.check_values(values)
+        limits.check_keys(keys)
+
+
+def _outside_strings(sent: bytes) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of what is between the strings of a JSON text."""
+    at = 0
+    for string in _STRING.finditer(sent):
+        yield at, string.start()
+        at = string.end()
+    yield at, len(sent)
+
+
 def check_keys(sent: bytes, limits: Limits) -> None:
     """Raise `InvalidRecord` if an object in a JSON text has a key twice, `LimitExceeded` if all have too many keys.
 
-    Parsers differ in which of two equal keys they take, and each key costs much more time than its bytes.
+    Also raises `LimitExceeded` if there are too many values. Parsers differ in which of two equal keys they take, and
+    each key costs much more time than its bytes.
     """
+    check_values(sent, limits)
     keys = 0
 
     def counted(pairs: list[tuple[str, object]]) -> dict[str, object]:

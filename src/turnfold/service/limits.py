@@ -104,6 +104,8 @@ class Limits:
     """Parts (texts, images, tool calls and results) that the messages of one request may have together."""
     keys: int = 100_000
     """Keys that all objects in a request body may have together."""
+    values: int = 200_000
+    """Values that all lists and objects in a request body may have together."""
     counted: int = 256 * 1024
     """Largest body, in bytes, of operations that carry no messages and no files: contexts, pins, summaries, queries.
     Also the largest state of a session, which each change reads and writes whole."""
@@ -119,6 +121,7 @@ class Limits:
     def __post_init__(self) -> None:
         at_least_one = (
             "batch", "body", "burst", "concurrent", "connections", "heavy", "keys", "message", "parts",
+            "values",
         )  # fmt: skip
         for each in fields(self):
             least, given = int(each.name in at_least_one), getattr(self, each.name)
@@ -161,6 +164,16 @@ class Limits:
                 f"the objects in the body have more than {self.keys:,} keys; send the body in parts",
                 allowed=self.keys,
                 asked=keys,
+                status=413,
+            )
+
+    def check_values(self, values: int) -> None:
+        """Raise `LimitExceeded` if the lists and objects in a request body have too many values."""
+        if values > self.values:
+            raise LimitExceeded(
+                f"the lists and objects in the body have more than {self.values:,} values; send it in parts",
+                allowed=self.values,
+                asked=values,
                 status=413,
             )
 

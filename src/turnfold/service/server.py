@@ -58,7 +58,7 @@ from turnfold.service.operation_table import RunOperation
 from turnfold.service.routes import TABLE
 from turnfold.service.state import ServiceState
 from turnfold.stores import EncryptionKey
-from turnfold.tokens import TokenCounter, cautious_counter, counter_for
+from turnfold.tokens import TokenCounter, cautious_counter, count_without_lock, counter_for
 
 __all__ = (
     "ExtraRoutes",
@@ -279,6 +279,7 @@ def run(
 
     # Threads that compute must not keep the event loop waiting: switch threads after 1 ms instead of 5.
     sys.setswitchinterval(0.001)
+    count_without_lock()
     threading.Thread(target=warm_up, args=(options.model,), daemon=True).start()
     asyncio.run(main())
 

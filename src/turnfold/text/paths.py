@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from turnfold._lazy_loading import late_pattern
+from turnfold.text.words import found_in
 
 __all__ = (
     "is_path",
@@ -40,7 +41,7 @@ def paths_in(text: str) -> frozenset[str]:
         return frozenset()
     return frozenset(
         place
-        for run in _RUN.findall(text)
+        for run in found_in(_RUN, text)
         if len(run) <= _LONGEST and _MAY_BE_PATH.search(run)
         for part in ((run,) if run.isascii() else (run, *_LATIN.findall(run)))
         for place in _places(part)

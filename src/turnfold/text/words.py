@@ -49,6 +49,7 @@ __all__ = (
     "SEARCH_STOP_WORDS",
     "TERMS_MADE_BY",
     "WORDS",
+    "WantedTerms",
     "content_terms",
     "distinct_terms",
     "found_in",
@@ -192,6 +193,10 @@ _IRREGULAR = {
     for form in forms
 }
 _ENGLISH_WORD = late_pattern(r"[a-z]{4,}")
+_STEM = late_pattern(r"[a-z]{2,}")
+"""Matches the stem of an English word; a word that is not all English letters is its own stem."""
+_BEGINNING = 4
+"""Letters at the beginning of a word and of its stem that are compared."""
 _VOWEL = late_pattern(r"[aeiouy]")
 _SHORT = late_pattern(r"[^aeiouy]*[aeiouy][^aeiouwxys]")
 """Matches a short word without its final e, which it lost before an ending: "hik" of hiking."""
@@ -354,6 +359,33 @@ def _at_spaces(text: str) -> Iterator[str]:
 def terms_of_words(run: str) -> Sequence[str]:
     """Return the search terms of one match of `WORDS`: its words, and all its words joined."""
     return _known_words(run) if len(run) <= _LONGEST_TERM else tuple(_words(run))
+
+
+class WantedTerms:
+    """Rules out words that have none of some terms by their first letters: a long text has few others.
+
+    A stem keeps the beginning of its word, but for the last letter of the stem: "hike" of "hiking", "city" of "cities".
+    """
+
+    def __init__(self, terms: Iterable[str]) -> None:
+        self._terms = frozenset(terms)
+        wanted = [term for term in self._terms if _STEM.fullmatch(term) is not None]
+        wanted += [form for form in _IRREGULAR if stem(form) in self._terms]
+        shorter = [term[:-1] for term in wanted if term[-1] in "ey"]
+        self._beginnings = frozenset(each[:_BEGINNING] for each in (*wanted, *shorter))
+
+    def rules_out(self, run: str) -> bool:
+        """Return True if one match of `WORDS` has a single term, and it is none of these; False if it may have them."""
+        word = run.casefold()
+        if word[1:] != run[1:] or not word.isalnum() or len(word) > _LONGEST_TERM:
+            return False  # several words, or humps
+        known = self._beginnings
+        return not (
+            word[:_BEGINNING] in known
+            or word[:3] in known
+            or word[:2] in known
+            or word in self._terms
+        )
 
 
 def search_terms(query: str) -> list[str]:

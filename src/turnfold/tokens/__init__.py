@@ -51,7 +51,7 @@ from turnfold.tokens.prices import (
     load_prices,
     shipped_prices,
 )
-from turnfold.tokens.tokenizer import ENCODINGS, Encoding
+from turnfold.tokens.tokenizer import ENCODINGS, Encoding, count_without_lock
 
 __all__ = (
     "CL100K_LIKE",
@@ -88,6 +88,7 @@ __all__ = (
     "context_window_for",
     "corrected_counter",
     "correction_of",
+    "count_without_lock",
     "counter_for",
     "counter_named",
     "estimate_text",

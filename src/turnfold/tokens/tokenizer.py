@@ -8,6 +8,9 @@ control token. Otherwise a user could exceed the budget on purpose.
 
 A long text is encoded in sections (see `_count_long`): one word of 50 MB would otherwise take 3 to 5 GB of memory and
 block every other thread meanwhile. The count is the same.
+
+The library holds the interpreter lock while it encodes a text, but not while it encodes a list of texts.
+`count_without_lock` makes use of that.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from turnfold.tokens.certainty import Certainty
 __all__ = (
     "ENCODINGS",
     "Encoding",
+    "count_without_lock",
 )
 
 
@@ -55,6 +59,10 @@ _BPE_FAMILY = "BPE"
 _ID_BYTES = 4
 _loaded: dict[str, AnyTokenizer] = {}
 _loading = threading.Lock()
+_without_lock = False
+"""True if long texts are encoded without the interpreter lock."""
+_LONG_TEXT: Final = 4_096
+"""Least characters of a text for whose encoding the lock is released."""
 
 _STRETCH: Final = 65_536
 """Number of characters of a section: a text of more than two sections is encoded section by section."""
@@ -80,6 +88,7 @@ class Encoding:
         "_clear_cache",
         "_encode",
         "_encode_flat",
+        "_encode_lists",
         "_normalise",
         "_openings",
         "name",
@@ -93,6 +102,7 @@ class Encoding:
         self.name = name
         self._encode: Callable[[str], list[int]] | None = None
         self._encode_flat: Callable[[str], bytes] | None = None
+        self._encode_lists: Callable[[list[str]], tuple[bytes, bytes]] | None = None
         self._openings: tuple[str, ...] = ()
         self._bytes_of: Callable[[int], bytes] = _not_loaded
         self._clear_cache: Callable[[], object] = _nothing
@@ -115,8 +125,8 @@ class Encoding:
             for opening in self._openings:
                 if opening in text:
                     return len(encode(text))
-            flat = self._encode_flat
-            return len(encode(text)) if flat is None else len(flat(text)) // _ID_BYTES
+            flat = self._flat(text)
+            return len(encode(text)) if flat is None else len(flat) // _ID_BYTES
         except UnicodeEncodeError:
             raise InvalidRecord(
                 f"lone surrogate at character {_first_surrogate(text)} of a text to count",
@@ -174,14 +184,23 @@ class Encoding:
 
     def _ids(self, text: str) -> array[int]:
         """Return the token ids of `text`."""
-        flat = self._encode_flat
-        if flat is None or any(opening in text for opening in self._openings):
+        special = any(opening in text for opening in self._openings)
+        flat = None if special else self._flat(text)
+        if flat is None:
             return array("I", (self._encode or self._load())(text))
         ids = array("I")
-        ids.frombytes(flat(text))
+        ids.frombytes(flat)
         if sys.byteorder == "big":
             ids.byteswap()  # the tokenizer writes them little-endian
         return ids
+
+    def _flat(self, text: str) -> bytes | None:
+        """Return the token ids of `text` as bytes; None if the tokenizer does not offer that."""
+        if self._encode_flat is None:
+            return None
+        if _without_lock and len(text) >= _LONG_TEXT and self._encode_lists is not None:
+            return self._encode_lists([text])[0]
+        return self._encode_flat(text)
 
     def _limit_cache(self, characters: int) -> None:
         """Add up the characters counted, and clear the tokenizer's cache before it holds too many."""
@@ -198,6 +217,7 @@ class Encoding:
         if tokenizer.family == _BPE_FAMILY:
             self._openings = tuple(sorted({token[:2] for token in tokenizer.special_tokens()}))
             self._encode_flat = tokenizer.encode_flat
+            self._encode_lists = tokenizer.encode_batch_flat
             self._clear_cache = tokenizer.clear_cache
         self._bytes_of = tokenizer.decode_token_bytes
         self._encode = tokenizer.encode_ordinary
@@ -205,6 +225,15 @@ class Encoding:
 
     def __repr__(self) -> str:
         return f"Encoding({self.name!r})"
+
+
+def count_without_lock() -> None:
+    """Encode long texts without the interpreter lock from now on, so that other threads can run.
+
+    For a service: the library starts threads of its own, one for each processor.
+    """
+    global _without_lock
+    _without_lock = True
 
 
 def _tokenizer(name: str) -> AnyTokenizer:

@@ -12,11 +12,16 @@ __all__ = (
     "AllowedHosts",
     "AllowedOrigins",
     "BudgetOption",
+    "BurstOption",
+    "ConnectionsOption",
     "JsonOption",
     "ListenHost",
     "ListenPort",
     "ModelOption",
     "NoSecretOption",
+    "QuotaBytesOption",
+    "QuotaOption",
+    "RateOption",
     "RedactOption",
     "SemanticOption",
     "SessionArgument",
@@ -111,6 +116,13 @@ AllowedHosts = Annotated[
     list[str] | None,
     typer.Option(help="Host name to accept; '*' for any, with a token file.", metavar="NAME"),
 ]
+ConnectionsOption = Annotated[int, typer.Option(help="Most open connections.")]
+RateOption = Annotated[
+    float, typer.Option(help="Requests per second and access token; 0 for no limit.")
+]
+BurstOption = Annotated[int, typer.Option(help="Requests allowed at once before the rate applies.")]
+QuotaOption = Annotated[int, typer.Option(help="Tokens in all logs of a tenant; 0 for no limit.")]
+QuotaBytesOption = Annotated[int, typer.Option(help="Bytes a tenant may store; 0 for no limit.")]
 AllowedOrigins = Annotated[
     list[str] | None, typer.Option(help="Origin of web pages to accept.", metavar="ORIGIN")
 ]

@@ -65,7 +65,7 @@ from turnfold.memory import Manifest, SessionStatus
 from turnfold.records import Entry, Message, NewEntry, assistant, encode_message, tool, user
 from turnfold.rules import StandingRule
 from turnfold.service.operation_table import OperationRequest, OperationTable
-from turnfold.stores import Appended, Erasure
+from turnfold.stores import Appended, Erasure, Scope
 
 __all__ = ("TABLE",)
 
@@ -188,10 +188,36 @@ async def history(request: OperationRequest[Nothing, HistoryQuery]) -> EntriesPa
 
 
 @TABLE.bind(api.operations.TURN)
-async def turn(request: OperationRequest[Nothing, FormQuery]) -> EntriesPage:
-    found = await request.session.turn(request.number("number"))
-    request.state.limits.check_answer(sum(len(encode_message(each.message)) for each in found))
-    return await _entries(request, found, request.query.form)
+async def turn(request: OperationRequest[Nothing, HistoryQuery]) -> EntriesPage:
+    query, session, number = request.query, request.session, request.number("number")
+    before = await _last_before_turn(request, number)
+
+    async def read(after: int, limit: int) -> list[Entry]:
+        found = await session.history(after=after, limit=limit)
+        return [entry for entry in found if entry.turn == number]
+
+    found, more = await _bounded_page(
+        read,
+        max(query.after, before),
+        query.limit,
+        place=lambda entry: entry.seq,
+        size=lambda entry: len(encode_message(entry.message)),
+    )
+    return await _entries(request, found, query.form, following=found[-1].seq if more else None)
+
+
+async def _last_before_turn(request: OperationRequest[Any, Any], number: int) -> int:
+    """Return the seq of the last entry before a turn, found by binary search: turns grow with seq."""
+    scope, conversation = Scope(request.caller.tenant), request.params["session"]
+    before, stop = 0, (await request.state.config.store.head(scope, conversation)).seq + 1
+    while stop - before > 1:
+        middle = (before + stop) // 2
+        found = await request.session.history(after=middle - 1, limit=1)
+        if not found or found[0].turn >= number:
+            stop = middle
+        else:
+            before = middle
+    return before
 
 
 @TABLE.bind(api.operations.BY_CLIENT_ID)
