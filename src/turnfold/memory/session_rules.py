@@ -45,14 +45,14 @@ __all__ = ("RuleLedger", "rules_as_of", "rules_without")
 
 _PAGE = 512
 """Most entries before the window that one context searches for rules; the next context continues."""
-_SHARE = 20
+_SHARE = 10
 """The rules shown may take 1/20 of the budget's tokens."""
-_LEAST_TOKENS = 400
+_LEAST_TOKENS = 600
 """In a small budget the rules shown may take up to this many tokens, but at most `1/_SMALL` of the budget."""
-_SMALL = 5
+_SMALL = 3
 _PART_OF_TAIL = 7
 """The tail has room for rules of 1/7 of the budget; it gets more room for more."""
-_VITAL_TOKENS, _VITAL_PERCENT = 600, 30
+_VITAL_TOKENS, _VITAL_PERCENT = 1_200, 36
 """Rules that do harm if they are forgotten may take up to this many tokens, but at most 30 % of the budget."""
 _STORED_TOKENS = 16_000
 """Most tokens of all stored rules; rules that no longer apply are deleted first."""
