@@ -229,7 +229,7 @@ _SMALL_TALK: dict[Language, re.Pattern[str]] = {
 _DEMAND = late_pattern("不要|别|不得|不能|不许|禁止|严禁|必须|务必|一定要|只[用能要发做]|每次")
 """Matches a Chinese clause that demands something, even if the rest of the sentence is only the reason for it."""
 _FORBIDS = late_pattern(
-    "(?:请|千万|绝对|一定|都)*(?:不要|别(?!忘)|不得|不许|不准|禁止|严禁)"
+    "(?:请|千万|绝对|一定|都|以后|今后)*(?:不要|别(?!忘)|不得|不许|不准|禁止|严禁)"
     "|[^,，。我你您]{1,9}\\d[^,，。我你您]{0,6}(?:不能|不要|不得|不许|不准|禁止|严禁)(?!忘|超)"
 )
 """Matches a sentence that forbids something, at once or of a thing with a number: 订单4711不能退款."""
@@ -919,7 +919,7 @@ def _rule(
         kind = "rule"  # "change the port" forbids nothing
     if kind == "prohibition" and not negative and not _FORBIDS_OTHERWISE.search(plain):
         kind = "rule"  # neither does "pay with PayPal"
-    if kind in ("rule", "task") and act == "state" and _FORBIDS.match(plain):
+    if kind != "prohibition" and act == "state" and _FORBIDS.match(plain):
         kind = "prohibition"
     negative = negative or kind == "prohibition"
     if act == "state" and is_weak_change(plain, part.language):
