@@ -28,7 +28,7 @@ from turnfold.rules.act_classifier import (
     score,
 )
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
-from turnfold.rules.reports import may_report
+from turnfold.rules.reports import closes, may_report
 from turnfold.rules.reversals import alters
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.standing_rule import (
@@ -526,6 +526,26 @@ _NEEDS_SUBJECT = late_pattern(
 )
 """Matches a clause without its subject, or one that is the reason for another."""
 _PRONOUN = late_pattern("(?<![其吉])[他她它](?!们?的)")
+_FILES: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:(?:so|and|but|then|also|please|ok(?:ay)?|yes|could\s+you|can\s+you|would\s+you|will\s+you|just|maybe|you\s+can)\b\W*)*"
+        r"(?:(?:put|add|write|note|jot|keep|pop|get|stick|take)\s+(?:it|that|this|those|these|them|a\s+note(?:\s+of\s+(?:it|that|this))?)\b"
+        r"(?:\s+(?:one|too|as\s+well))?(?:\s+(?:down|somewhere)\b|\s+(?:on|in|to|onto|for)\s+(?:the|my|our|your)\s+(?:\w+\s+){0,2}(?:list|to-?dos?|board|tasks|reminders|agenda)\b|\s*$)"
+        r"|(?:put|write|note|jot)\s+down\s+(?:it|that|this)\b|remind\s+me(?:\s+(?:of|about)\s+(?:it|that|this))?\W*$)",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?:(?:那|就|请|也|先|你|您|再|把?(?:这|那)(?:[一]?[条个件项]?[事儿]*)|都|给我|帮我|替我|麻烦|到时候?)*)"
+        "(?:记(?:着|下来?|上|一下|一笔|住)|列(?:着|上|下来?|一下|[进到入](?:待办|清单|单子)[里上]?)|挂(?:着|上)"
+        "|加(?:上|[进到入](?:待办|清单|单子)[里上]?)|提醒我?一下|提醒我)[吧啊哦哈呀了]*\\W*$"
+    ),
+}
+"""Matches a sentence or clause that asks to note down what stands before it: "put that on the list", 先记着."""
+_POINTS_BACK: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(r"\b(?:it|that|this|them|those|these)\b", re.IGNORECASE),
+    "zh": re.compile("^(?:那|就|也|先)*[这那它他她]"),
+}
+"""Matches a task that only the sentence before it explains: "I'll do that tonight, remind me"."""
 _LONGEST_JOINT = 8
 """Most characters between two clauses of a sentence: a comma, a space, a word such as "and"."""
 
@@ -590,14 +610,22 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
     last = 0  # where the last rule ends
     for number, each in enumerate(read):
         first = True
-        for part in _parts(each, None if trust == "system" else around):
+        if trust == "user" and _is_noted(read, number):
+            parts = [_Part(0, len(each.sentence.text), each.language, "task", "state")]
+        elif trust == "user" and number and _is_note(each):
+            parts = []  # "put that on the list": what to put there stands before it
+        else:
+            parts = _parts(each, None if trust == "system" else around)
+        for part in parts:
             rule = _rule(text, each.sentence, part, seq=seq, trust=trust)
             start = text.find(rule.text, each.sentence.start + part.start)
             key = (rule.act, rule.kind, rule.text.lower())
             if key in seen:
                 continue
             seen.add(key)
+            noted = rule.kind == "task" and _has_note(rule.plain, part.language)
             goes_on = not first or _goes_on(rule.plain, part.language)
+            goes_on = goes_on or (noted and bool(_POINTS_BACK[part.language].search(rule.plain)))
             before = rules[-1] if rules and rules[-1].act != "done" else None
             if goes_on and before and 0 <= start - last <= _LONGEST_JOINT:
                 rule = msgspec.structs.replace(rule, continues=before.id, joint=text[last:start])
@@ -605,7 +633,44 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
                 rule = msgspec.structs.replace(rule, lead=_lead(text, read[:number], start, rule))
             first, last = False, start + len(rule.text)
             rules.append(rule)
+    if trust == "user" and any(closes(each.sentence.text) for each in read):
+        rules.append(_closing([each.sentence.text for each in read], seq=seq))
     return tuple(rules)
+
+
+def _closing(sentences: Sequence[str], *, seq: int) -> StandingRule:
+    """Return the report of a message that says that something is done; its other sentences tell what."""
+    said = " ".join(sentences)[:LONGEST_RULE].replace(BLANK, "").strip()
+    terms = rule_terms(said)
+    return StandingRule(
+        id=rule_id(said, seq=seq, trust="user", at=-1), text=said, kind="task", seq=seq, act="done",
+        scope=terms.scope[:24], value=terms.value[:12],
+    )  # fmt: skip
+
+
+def _is_note(each: _Read) -> bool:
+    """Return True if a sentence only asks to note down what was said before it."""
+    return _FILES[each.language].match(each.sentence.text) is not None
+
+
+def _has_note(text: str, language: Language) -> bool:
+    """Return True if the last clause of a sentence asks to note down the others: "the cat needs a chip, remind me"."""
+    start, end = _clause_spans(text, language)[-1]
+    return start > 0 and _FILES[language].match(text[start:end]) is not None
+
+
+def _is_noted(read: Sequence[_Read], number: int) -> bool:
+    """Return True if the user asks to note down a sentence, in its last clause or in the sentence after it."""
+    each = read[number]
+    text = each.sentence.text
+    if each.words < _SHORT or _is_note(each) or text[-1] in ":：" or len(text) > LONGEST_RULE:
+        return False
+    if BLANK in text and 2 * text.count(BLANK) > len(text):
+        return False
+    if _has_note(text, each.language):
+        return True
+    asks = _QUESTION[each.language].search(text)
+    return not asks and number + 1 < len(read) and _is_note(read[number + 1])
 
 
 def _lead(text: str, before: Sequence[_Read], start: int, rule: StandingRule) -> str:

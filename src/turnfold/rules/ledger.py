@@ -25,7 +25,7 @@ from turnfold.rules.act_classifier import (
 from turnfold.rules.amounts import amounts_of, gives_anew
 from turnfold.rules.clauses import share_words
 from turnfold.rules.display import rank_rules
-from turnfold.rules.reports import completes, names_another
+from turnfold.rules.reports import closed_task, closes, completes, names_another
 from turnfold.rules.reversals import (
     adopts,
     affirms,
@@ -125,6 +125,7 @@ _STOPS = late_pattern(
     re.IGNORECASE,
 )
 """Matches words that end something that was asked for."""
+_SENTENCES = late_pattern(r"(?<=[.!?。！？~])\s*")
 _LONGEST_SAID = 300
 """Most characters of a sentence whose clauses are read together."""
 _FEW = 2
@@ -219,7 +220,7 @@ def _read(
     a report if it completes a task.
     """
     targets = _targets(rule, said, active)
-    if rule.act == "done" and not targets and is_only_report:
+    if rule.act == "done" and not targets and is_only_report and not _closes(rule):
         targets = _undone(rule, said, _earlier(rule, active))
         rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
     elif rule.act == "state" and rule.kind in _REPORTS and not targets and not rule.negative:
@@ -234,6 +235,20 @@ def _completed(
     return [
         (each, "done") for each in mine if each.kind == "task" and completes(rule.plain, each.plain)
     ]
+
+
+def _closes(rule: StandingRule) -> bool:
+    """Return True if a report is a whole message that says that something is done."""
+    return any(closes(each) for each in _SENTENCES.split(rule.plain))
+
+
+def _closed(
+    rule: StandingRule, mine: Sequence[StandingRule]
+) -> list[tuple[StandingRule, RuleState]]:
+    """Return the open task that a message closes, with its new state; the clauses that go on from it too."""
+    tasks = [each for each in mine if each.kind == "task" and each.seq < rule.seq]
+    found = closed_task(rule.plain, [f"{each.lead}{each.plain}" for each in tasks])
+    return [] if found is None else [(tasks[found], "done")]
 
 
 def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
@@ -324,6 +339,8 @@ def _targets(
     if rule.act == "keep":
         return []
     if rule.act == "done":
+        if _closes(rule):
+            return _closed(rule, mine)
         if not reports_done(rule.plain, "zh") and not reports_done(rule.plain, "en"):
             return _completed(rule, mine)
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
