@@ -205,9 +205,10 @@ class RuleLedger:
         return max(budget.tokens - taken - self._tools[1] - cache.counter.reply, 0)
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
-        """Return the texts of the rules that the user changed or withdrew, up to the end of the window."""
+        """Return the texts of the rules that the user changed or withdrew, and of finished tasks, up to the window's end."""
         await self._catch_up(window)
-        return tuple(rule.text for rule in self._taken_back())
+        done = (rule for rule in self._note().rules if rule.state == "done")
+        return tuple(rule.text for rule in (*self._taken_back(), *done))
 
     def is_outdated(self, entry: Entry) -> bool:
         """Return True if an entry contains only a rule that the user later changed or withdrew."""
@@ -249,7 +250,8 @@ class RuleLedger:
             later = replacements(rules)
             ended = {rule.id: rule for rule in self._taken_back() if rule.seq}
             for rule in rules:
-                if rule.state == "superseded" and rule.seq and rule.id in later:
+                replaced = rule.state == "superseded" and rule.id in later
+                if rule.seq and (replaced or rule.state == "done"):
                     ended[rule.id] = rule
             self._changes = _ChangedRules(rules, _by_entry(ended.values()), later)
         return self._changes
@@ -464,6 +466,9 @@ def _remark(rule: StandingRule, later: Mapping[str, StandingRule], *, alone: boo
     newest = _newest(rule, later)
     is_zh = is_chinese(rule.text)
     of = "" if alone else _quoted(rule.text, is_zh=is_zh)
+    if rule.state == "done":
+        remark = f"后来已完成（记录 {rule.ended}）" if is_zh else f"done later, in entry {rule.ended}"
+        return (f"“{of}”{remark}" if is_zh else f'"{of}": {remark}') if of else remark
     if newest is rule or newest.act == "cancel":
         remark = "已作废" if is_zh else "no longer valid"
         return (f"“{of}”{remark}" if is_zh else f'"{of}" is {remark}') if of else remark

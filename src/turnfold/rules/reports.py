@@ -27,7 +27,7 @@ __all__ = (
 
 _DONE_ZH = late_pattern("了(?:[。！!~]|$)|已经|[过好完]了|搞定|收到|到了|办妥")
 _DONE_EN = late_pattern(
-    r"\b(?:i|we|he|she|they|[A-Z][\w'-]+|(?:the|my|our)\s+\w+)(?:'ve|'s|\s+ha(?:ve|s))?\s+(?:just\s+|already\s+|finally\s+|now\s+)*"
+    r"\b(?:[Ii]|[Ww]e|[Hh]e|[Ss]he|[Tt]hey|[A-Z][\w'-]+|(?:the|my|our)\s+\w+)(?:'ve|'s|\s+ha(?:ve|s))?\s+(?:just\s+|already\s+|finally\s+|now\s+|actually\s+|also\s+)*"
     r"(?:(?!need|feed|speed|agreed)\w+ed|got|bought|sent|paid|found|saw|wrote|done|made|took|met|gave|spoke|told|sold|brought|did|has|have)\b"
     r"|\b(?:is|are|was|were|been|'s|'re)\s+(?:now\s+|all\s+|already\s+|finally\s+)*(?:\w+ed|done|paid|sent|ready|here|in|back|gone|sorted|bought|written|made|taken|complete|final|through|merged)\b"
     r"|\b(?:arrived|came|went\s+out)\b",
@@ -79,6 +79,8 @@ _NOT_CLOSED = late_pattern(
     r"\b(?:not|n't|yet|still|until|once|when|if|isn't|never)\b|n't\b|[没未]|还不|等.{0,8}再|如果|要是|[?？]\W*$",
     re.IGNORECASE,
 )
+_LEAST_CLAUSE = 6
+"""Fewest characters of a clause that may be the whole task."""
 _LEAST_NAMED = 0.2
 """Share of what an open task names that a message must name, if it says no more than that something is done."""
 
@@ -123,13 +125,23 @@ def completes(report: str, task: str) -> bool:
         mine = units_of(plain)
         own = only_in_first(mine, there) - (LIGHT_WORDS - {"=call"}) - _REPORTED
         shared = mine - only_in_first(mine, there)
-        if own or not shared or (5 if zh else 3) * len(shared) < len(units_of(wanted)):
+        if own or not shared or (5 if zh else 3) * _share_of_a_clause(shared, wanted) < 1:
             continue
         nouns = nouns_of(plain) & nouns_of(wanted) if zh else shared
         whole = frozenset(units_of(clause)) <= there
         if nouns or (zh and whole):
             return True
     return False
+
+
+def _share_of_a_clause(shared: frozenset[str] | set[str], wanted: str) -> float:
+    """Return the share of a task's words that a report names, at most over its clauses: the others are reasons."""
+    most = len(shared) / max(len(units_of(wanted)), 1)
+    for clause in clauses_of(wanted):
+        mine = units_of(clause)
+        if len(mine) > 1 and len(clause) > _LEAST_CLAUSE:
+            most = max(most, len(mine - only_in_first(mine, shared)) / len(mine))
+    return most
 
 
 def _names_nothing(report: str) -> bool:
