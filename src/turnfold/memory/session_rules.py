@@ -467,7 +467,9 @@ def _remark(rule: StandingRule, later: Mapping[str, StandingRule], *, alone: boo
     is_zh = is_chinese(rule.text)
     of = "" if alone else _quoted(rule.text, is_zh=is_zh)
     if rule.state == "done":
-        remark = f"后来已完成（记录 {rule.ended}）" if is_zh else f"done later, in entry {rule.ended}"
+        remark = (
+            f"后来已完成（记录 {rule.ended}）" if is_zh else f"done later, in entry {rule.ended}"
+        )
         return (f"“{of}”{remark}" if is_zh else f'"{of}": {remark}') if of else remark
     if newest is rule or newest.act == "cancel":
         remark = "已作废" if is_zh else "no longer valid"

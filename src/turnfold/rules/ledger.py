@@ -45,6 +45,7 @@ from turnfold.rules.reversals import (
 )
 from turnfold.rules.standing_rule import RuleKind, RuleState, StandingRule, rule_id
 from turnfold.rules.subjects import (
+    actors_in,
     begins_alike,
     common_terms,
     is_fragment,
@@ -752,6 +753,8 @@ def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) 
     if sides and others and sides.isdisjoint(others):
         return 0.0  # "send the desk to my office" does not change its colour
     mine, words = subject_of(rule.plain, changes=True), _words(other)
+    if _share_only_people(rule, other, contested):
+        return 0.0
     topic = mine.topic - _NAMES_OF_MONEY if "@money" in contested else mine.topic
     own = _own(topic, words)
     covered = _covered(topic, rule, other)
@@ -774,6 +777,13 @@ def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) 
     if own or not _can_take_the_place(rule, other, covered):
         return 0.0
     return covered + bool(contested) if covered >= (_THIRD if contested else _HALF) else 0.0
+
+
+def _share_only_people(rule: StandingRule, other: StandingRule, contested: set[str]) -> bool:
+    """Return True if all that two rules have in common is who says, wants or does something."""
+    common = common_terms(_words(rule), _words(other))
+    people = actors_in(rule.plain) & actors_in(other.plain)
+    return bool(people) and not contested and common <= people
 
 
 def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> float:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import is_weak_change
 from turnfold.rules.standing_rule import StandingRule
+from turnfold.rules.subjects import actors_in
 from turnfold.text import is_chinese
 
 __all__ = ("Overrides", "overrides_of", "said_last")
@@ -167,11 +168,12 @@ def _sentences(rules: Iterable[StandingRule]) -> list[_Sentence]:
 def _sentence(rules: tuple[StandingRule, ...]) -> _Sentence:
     scope = {term for rule in rules for term in rule.scope}
     values = frozenset(value for rule in rules for value in rule.value)
+    actors = frozenset(term for rule in rules for term in actors_in(rule.plain))
     return _Sentence(
         rules,
         said=said_last(rules[0]),
         plain=" ".join(rule.plain for rule in rules),
-        words=frozenset(term for term in scope if _tells(term)),
+        words=frozenset(term for term in scope if _tells(term)) - actors,
         values=values,
         numbers=frozenset(value for value in values if value[0].isdigit()),
         classes=frozenset(term for term in scope if _is_class(term)),
@@ -186,6 +188,8 @@ def _sentence(rules: tuple[StandingRule, ...]) -> _Sentence:
 def _head(text: str) -> str:
     """Return the first word of a clause if it can be a name, or its first two characters if they are Chinese."""
     word = _HEAD.match(text)
+    if word and (word[0].lower() if word[0].isascii() else word[0]) in actors_in(text):
+        return ""
     return f"head:{word[0].lower()}" if word else ""
 
 
