@@ -23,7 +23,7 @@ from turnfold.rules.act_classifier import (
     reports_done,
 )
 from turnfold.rules.amounts import amounts_of, gives_anew
-from turnfold.rules.clauses import share_words
+from turnfold.rules.clauses import clauses_of, share_words
 from turnfold.rules.display import rank_rules
 from turnfold.rules.reports import closed_task, closes, completes, names_another
 from turnfold.rules.reversals import (
@@ -793,7 +793,26 @@ def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> 
     covered = _share(parts_of(about), parts_of(subject_of(rule.plain, changes=True).words) | named)
     if topic and parts_of(topic) <= parts_of(begins_alike(rule.plain, other.plain)):
         return max(covered, _HALF)
+    if topic and not other.negative and _names_the_valued(rule, other, topic):
+        return max(covered, _HALF)
     return covered
+
+
+def _names_the_valued(rule: StandingRule, other: StandingRule, topic: frozenset[str]) -> bool:
+    """Return True if a change names what a clause of the other rule gives a value of, whatever its other clauses say.
+
+    "The meeting moved to 2 pm" changes "the meeting is at 10, everybody comes, so keep it free".
+    """
+    contested = _contested(rule, other) - _NO_TOPIC
+    clauses = clauses_of(other.plain) if contested else ()
+    if len(clauses) < 2:
+        return False
+    for clause in clauses:
+        scope = rule_terms(clause).scope
+        about = parts_of(term for term in scope if term[0] != "@")
+        if about and not contested.isdisjoint(scope) and _share(about, parts_of(topic)) >= _HALF:
+            return True
+    return False
 
 
 def _named(rule: StandingRule, other: StandingRule) -> frozenset[str]:
