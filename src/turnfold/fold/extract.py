@@ -62,13 +62,15 @@ from turnfold.fold.summary_input import (
 )
 from turnfold.fold.superseded_statements import (
     CHANGED_MARKS,
+    QUOTED_MARKS,
     ToldSentence,
     find_changes,
     is_marked,
+    is_marked_quoted,
     restates,
 )
 from turnfold.records import Message
-from turnfold.rules import likely_rule
+from turnfold.rules import is_quoted, likely_rule
 from turnfold.text import (
     Sentence,
     best_that_fit,
@@ -675,6 +677,7 @@ def _candidates(
         if sentences and is_counted_call(passage.speaker):
             sentences = (Sentence(passage.text, sentences[0].kind),)
         answers = questioner is not None and questioner != passage.speaker
+        marks = _quote_marks(passage, sentences, chinese=chinese)
         for place, sentence in enumerate(sentences):
             hits = hits_of(passage, sentence, reading)
             stress = _place_factor(place, len(sentences), passage.speaker)
@@ -682,11 +685,22 @@ def _candidates(
                 stress *= _ANSWER
             day = said_on(passage, sentence.text)
             prefix = prefix_of(passage.speaker, chinese=chinese, day=day)
+            shown = sentence
+            if marks[place] and any(hit.kind in _RULE_KINDS for hit in hits):
+                shown = replace(sentence, text=marks[place] + sentence.text)
             yield _candidate(
-                prefix, sentence, hits, message=number, speaker=passage.speaker, stress=stress
+                prefix, shown, hits, message=number, speaker=passage.speaker, stress=stress
             )
         if sentences:
             questioner = passage.speaker if is_question(sentences[-1].text) else None
+
+
+def _quote_marks(passage: Passage, sentences: Sequence[Sentence], *, chinese: bool) -> list[str]:
+    """Return for each sentence of a passage the mark of what a user only quotes; "" for all others."""
+    if role_of(passage.speaker) != "user" or is_tool(passage.speaker):
+        return [""] * len(sentences)
+    mark = QUOTED_MARKS["zh" if chinese else "en"]
+    return [mark * each for each in is_quoted(passage.text, [each.text for each in sentences])]
 
 
 def _place_factor(place: int, many: int, speaker: str) -> float:
@@ -719,6 +733,8 @@ def _candidate(
     if is_counted_call(speaker):  # a file that was read and a file that was written are two facts
         by = f"{speaker.rpartition(' ×')[0]}\0"
         stress *= 1.0 if only_reads(speaker) else _CHANGED_FILES
+    if is_marked_quoted(whole):  # what a quoted text demands is no rule of the user
+        hits = tuple(hit for hit in hits if hit.kind not in _RULE_KINDS)
     facts = {
         f"{by}{hit.kind}\0{hit.key}": _EXTRACT_WEIGHTS[hit.kind]
         * (rules if hit.kind in _RULE_KINDS else 1)

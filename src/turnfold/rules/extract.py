@@ -54,7 +54,7 @@ _BESIDE_OTHERS = 1.1
 """Added to the needed score if the message has other sentences."""
 _AMONG_TALK = 1.0
 """Added to the needed score if the other long sentences of the message are no rules."""
-_AMONG_CHATTER = 3.0
+_AMONG_CHATTER = 2.4
 """Added to the needed score if the other long sentences are small talk."""
 _BESIDE_CHEERS = 1.5
 """Added to the needed score if a short sentence of the message is small talk: "Great!", "Thanks, Maria!"."""
@@ -526,6 +526,26 @@ _NEEDS_SUBJECT = late_pattern(
 )
 """Matches a clause without its subject, or one that is the reason for another."""
 _PRONOUN = late_pattern("(?<![其吉])[他她它](?!们?的)")
+_SURE = 3.5
+"""Least score of a sentence with a form that only what is laid down has."""
+_SURE_FORMS: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        # a choice between two things, a thing ruled out, a free hand
+        r"\b(?:i|we)'d\s+(?:much\s+)?rather\s+(?!not\s+say|die)\w+\b.*\bthan\b"
+        r"|^\W*(?:(?:and|but|so|also|please)\W+)*no\s+(?:(?:more|new|further|extra)\s+)?(?!way|need|problem|idea|one|thanks?)(?:[\w-]+\s+){1,4}(?:please|pls)\b"
+        r"|^\W*(?:(?:and|but|so|then)\W+)*(?:you\s+(?:can|may)\s+(?:now\s+)?)?(?!do\b|say\b|think\b)[a-z]+\s+(?:\w+\s+){0,3}?(?:whatever|whichever|however|whenever)\s+you\s+(?:like|want|please)\b"
+        # an amount that will do, a place where things go, an address in a network
+        r"|^\W*(?:(?:ok(?:ay)?|yes|yeah|well|i\s+think|maybe|so)\W+)*(?:\d+|a|an|one|two|three|four|five|six|seven|eight|nine|ten|twelve)\s+(?:[\w-]+\s+){1,3}(?:should|would|will)\s+(?:be\s+(?:ok(?:ay)?|enough|fine|plenty)|do)\b"
+        r"|^\W*(?:they|these|those|all\s+\w+|the\s+\w+)\s+(?:go|belong|live)\s+(?:to|in|into|under|on)\s+(?:/|the\s)"
+        r"|\b(?:\d{1,3}\.){3}\d{1,3}\b",
+        re.IGNORECASE,
+    ),
+    # what follows from a reason
+    "zh": re.compile(
+        "(?:^|[,，])所以[^,，我]{0,12}?(?:都|就|也|还)?(?:得(?![到了知意])|必须|只能|一律|务必|不能|不要|别)[^,，。]{2,}"
+        "|(?:^|[,，])(?:字|字号|字体|声音|音量|语速)[^,，。]{0,6}(?:得|要|必须|放|调)[^,，。]*(?:大|小|慢|快|高|低|以上|以下)"
+    ),
+}
 _FILES: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^\W*(?:(?:so|and|but|then|also|please|ok(?:ay)?|yes|could\s+you|can\s+you|would\s+you|will\s+you|just|maybe|you\s+can)\b\W*)*"
@@ -722,6 +742,8 @@ def _read(sentence: OwnSentence) -> _Read:
     likely = score(plain, language)
     likely = max(likely, score(_without_opening(plain, language), language))
     likely = max(likely, _clause_score(plain, language))
+    if _SURE_FORMS[language].search(_without_opening(plain, language)):
+        likely = max(likely, _SURE)
     likely -= _REPORTED if _OTHERS_SAID[language].search(text) else 0.0
     likely -= _PASSING[language] if is_passing(plain, chinese=language == "zh") else 0.0
     return _Read(

@@ -9,14 +9,14 @@ text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.text import is_program_output, plain_characters
 
-__all__ = ("BLANK", "OwnSentence", "blank_quotes", "bracketed", "own_sentences")
+__all__ = ("BLANK", "OwnSentence", "blank_quotes", "bracketed", "is_quoted", "own_sentences")
 
 
 BLANK = "\x1a"
@@ -310,6 +310,23 @@ def blank_quotes(text: str) -> str:
     if (":" in own or "：" in own) and (said := _SAID_INLINE.search(own)):
         own = _blank_after_said(own, said)
     return own
+
+
+def is_quoted(text: str, sentences: Sequence[str]) -> list[bool]:
+    """Return for each of these parts of a user's message, in order, if it is mostly quoted or pasted."""
+    if not sentences:
+        return []
+    own = blank_quotes(text[:_MOST_READ])
+    found: list[bool] = []
+    at = 0
+    for sentence in sentences:
+        start = text.find(sentence, at, _MOST_READ)
+        if start < 0:
+            found.append(False)
+            continue
+        at = start + len(sentence)
+        found.append(2 * own.count(BLANK, start, at) > len(sentence))
+    return found
 
 
 def _blank_match(match: re.Match[str]) -> str:
