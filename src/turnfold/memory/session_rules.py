@@ -46,14 +46,14 @@ __all__ = ("RuleLedger", "rules_as_of", "rules_without")
 _PAGE = 512
 """Most entries before the window that one context searches for rules; the next context continues."""
 _SHARE = 10
-"""The rules shown may take 1/20 of the budget's tokens."""
-_LEAST_TOKENS = 600
-"""In a small budget the rules shown may take up to this many tokens, but at most `1/_SMALL` of the budget."""
-_SMALL = 3
+"""The rules shown may take 1/10 of the budget's tokens."""
+_LEAST_TOKENS = 800
+"""In a small budget the rules shown may take up to this many tokens, but at most `_SMALL_PERCENT` of the budget."""
+_SMALL_PERCENT = 40
 _PART_OF_TAIL = 7
 """The tail has room for rules of 1/7 of the budget; it gets more room for more."""
-_VITAL_TOKENS, _VITAL_PERCENT = 1_200, 36
-"""Rules that do harm if they are forgotten may take up to this many tokens, but at most 30 % of the budget."""
+_VITAL_TOKENS, _VITAL_PERCENT = 1_200, 40
+"""Rules that do harm if they are forgotten may take up to this many tokens, but at most 40 % of the budget."""
 _STORED_TOKENS = 16_000
 """Most tokens of all stored rules; rules that no longer apply are deleted first."""
 _LONGEST_LINE = LONGEST_RULE + 24
@@ -169,7 +169,9 @@ class RuleLedger:
         )
         said = SaidWords.of_summary(summary)
         in_summary = said.found((rule.id, f"{rule.lead}{rule.text}") for rule in hidden if rule.seq)
-        limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL), 1)
+        limit = max(
+            budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens * _SMALL_PERCENT // 100), 1
+        )
         usual = min(limit, max(budget.tokens // _PART_OF_TAIL, 1))
         # What the system messages and tools take changes rarely, and with it the rules shown.
         free = self._free_tokens(budget, tools)
@@ -205,7 +207,7 @@ class RuleLedger:
         return max(budget.tokens - taken - self._tools[1] - cache.counter.reply, 0)
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
-        """Return the texts of the rules that the user changed or withdrew, and of finished tasks, up to the window's end."""
+        """Return the texts of rules that the user changed or withdrew, and of finished tasks, up to the window's end."""
         await self._catch_up(window)
         done = (rule for rule in self._note().rules if rule.state == "done")
         return tuple(rule.text for rule in (*self._taken_back(), *done))

@@ -486,6 +486,11 @@ _CLAUSES: dict[Language, re.Pattern[str]] = {
     "zh": re.compile(r"[,，;；]\s*"),
 }
 _CLAUSE_END = late_pattern(r"[,;:，；：、。]\s*|\s(?=(?:and|but|because|which|so|unless)\b)")
+_TOPIC_ONLY = late_pattern(
+    r"^\W*(?:(?:and|so|but|then|also)\s+)*(?:for|about|as\s+for|regarding|concerning|in|on|with|when|if)\b(?!.*\b(?:must|never|always|don't|no|only|please)\b)[^,;]*$",
+    re.IGNORECASE,
+)
+"""Matches a clause that only names what the next one is about: "for the commit messages"."""
 _HEADINGS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = (
     ("prohibition", re.compile("don'?ts|restriction|禁忌|忌口", re.IGNORECASE)),
     (
@@ -965,6 +970,8 @@ def _clauses(text: str, language: Language) -> Iterator[_Part]:
 def _needs_the_clause_before(clause: str, before: str, language: Language) -> bool:
     """Return True if a clause cannot be read alone: 别推荐, "main hall", or a pronoun for what was named before."""
     if is_fragment(clause) or _sets_off(clause, before):
+        return True
+    if language == "en" and _TOPIC_ONLY.match(before):
         return True
     if language == "zh":
         return _NEEDS_SUBJECT.search(clause) is not None

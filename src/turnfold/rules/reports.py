@@ -60,7 +60,8 @@ _ADJUNCT = late_pattern(
 )
 """Matches when, where and with whom something was done, which is not a part of what was done."""
 _DONE_VERBS = frozenset(
-    "did do done wrote write written send sent make made finish finished fix fixed found find phoned rang called fill filled".split()
+    "did do done wrote write written send sent make made finish finished fix fixed found find phoned rang called fill"
+    " filled".split()
 )
 _SUBJECT = late_pattern(
     r"^\W*(?:(?:ok(?:ay)?|good\s+news|update|done|finally)\W+)?(?:(?:the|our|my)\s+(?:client|customer|bank|doctor|boss|team|lawyer)|[A-Z][\w'’-]+)\s+(?=(?:has|have|just|already|finally|got|received|did|sent|paid|signed|bought|wrote|called|booked|took|made|found)\b)"
@@ -157,7 +158,7 @@ def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
         mine = units_of(_ABOUT.sub(" ", clause))
         zh = not clause.isascii()
         shared = mine - only_in_first(mine, there)
-        if shared and shared == mine and (6 if zh else 4) * len(shared) >= len(units_of(wanted)):
+        if shared and shared == mine and (5 if zh else 4) * _share_of_a_clause(shared, wanted) >= 1:
             return True
     return False
 
