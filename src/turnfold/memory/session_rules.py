@@ -210,7 +210,8 @@ class RuleLedger:
         """Return the texts of rules that the user changed or withdrew, and of finished tasks, up to the window's end."""
         await self._catch_up(window)
         done = (rule for rule in self._note().rules if rule.state == "done")
-        return tuple(rule.text for rule in (*self._taken_back(), *done))
+        told = (f"{rule.lead}{rule.text}" for rule in done)
+        return (*(rule.text for rule in self._taken_back()), *told)
 
     def is_outdated(self, entry: Entry) -> bool:
         """Return True if an entry contains only a rule that the user later changed or withdrew."""

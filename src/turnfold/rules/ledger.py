@@ -234,7 +234,10 @@ def _completed(
     rule: StandingRule, mine: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
     return [
-        (each, "done") for each in mine if each.kind == "task" and completes(rule.plain, each.plain)
+        (each, "done")
+        for each in mine
+        if each.kind == "task"
+        and any(completes(rule.plain, said) for said in {each.plain, _task(each)})
     ]
 
 
@@ -248,8 +251,13 @@ def _closed(
 ) -> list[tuple[StandingRule, RuleState]]:
     """Return the open task that a message closes, with its new state; the clauses that go on from it too."""
     tasks = [each for each in mine if each.kind == "task" and each.seq < rule.seq]
-    found = closed_task(rule.plain, [f"{each.lead}{each.plain}" for each in tasks])
+    found = closed_task(rule.plain, [*map(_task, tasks)])
     return [] if found is None else [(tasks[found], "done")]
+
+
+def _task(rule: StandingRule) -> str:
+    """Return a task with the sentence before it, which may say what is to be done: "I'll do that tonight"."""
+    return plain_characters(rule.lead) + rule.plain
 
 
 def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
@@ -501,7 +509,7 @@ def _is_done(rule: StandingRule, task: StandingRule) -> bool:
     """Return True if a report has enough terms in common with a task to close it."""
     if not _ONE_AT_A_TIME.isdisjoint(task.scope):
         return False  # "please call me Alexander" is no task
-    if completes(rule.plain, task.plain):
+    if any(completes(rule.plain, said) for said in {task.plain, _task(task)}):
         return True
     if names_another(rule.plain, task.plain):
         return False  # "I paid the water bill" leaves the rent to be paid
