@@ -207,7 +207,7 @@ class RuleLedger:
         return max(budget.tokens - taken - self._tools[1] - cache.counter.reply, 0)
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
-        """Return the texts of rules that the user changed or withdrew, and of finished tasks, up to the window's end."""
+        """Return the texts of rules that the user changed or withdrew and of finished tasks, up to the window's end."""
         await self._catch_up(window)
         done = (rule for rule in self._note().rules if rule.state == "done")
         told = (f"{rule.lead}{rule.text}" for rule in done)

@@ -109,6 +109,7 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         r"|ref(?:erence)?|receipt|booking|claim|file)"
         r"(?:\s+(?:number|no\.?|id|is))*\s*[:#]?\s*[A-Z]{0,6}[-#/]?\d[\w/-]*\W*$"
         r"|^\W*(?:ok(?:ay)?\W+|hmm?\W+)*let\s+me\s+(?:think|see|check|look|know|ask|guess)\b"
+        r"|^\W*(?:my|the|our)\s+[\w-]+(?:'s|\s+is|\s+has)\s+gone\s+\w+(?:\s+again)?\W*$"
         r"|^\W*i(?:'m|\s+am)\s+(?:all\s?right|alright|fine|good|ok(?:ay)?|great|well)\W*$"
         r"|^\W*(?:ok(?:ay)?\W+|so\W+)*let's\s+(?:(?:change|drop|switch)\s+(?:the\s+)?(?:subject|topic)|move\s+on)\W*$"
         r"|^\W*(?:now|next)\s+(?:the|to|for|about)\s+(?:[\w-]+\s*){1,4}\W*$"

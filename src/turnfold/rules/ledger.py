@@ -25,7 +25,7 @@ from turnfold.rules.act_classifier import (
 from turnfold.rules.amounts import amounts_of, gives_anew
 from turnfold.rules.clauses import clauses_of, share_words
 from turnfold.rules.display import rank_rules
-from turnfold.rules.reports import closed_task, closes, completes, names_another
+from turnfold.rules.reports import closed_task, closes, completes, may_report, names_another
 from turnfold.rules.reversals import (
     adopts,
     affirms,
@@ -126,6 +126,11 @@ _STOPS = late_pattern(
     re.IGNORECASE,
 )
 """Matches words that end something that was asked for."""
+_SAME_TASK = late_pattern(
+    r"\b(?:do|does|finish|handle|get|see\s+to|take\s+care\s+of)\s+(?:it|that|this|them|those)\b|^\W*[这那][件个条]?事|^(?:先|我来)?[记挂列]",
+    re.IGNORECASE,
+)
+"""Matches a task that says no more of what is to be done than the task before it."""
 _SENTENCES = late_pattern(r"(?<=[.!?。！？~])\s*")
 _LONGEST_SAID = 300
 """Most characters of a sentence whose clauses are read together."""
@@ -224,10 +229,17 @@ def _read(
     if rule.act == "done" and not targets and is_only_report and not _closes(rule):
         targets = _undone(rule, said, _earlier(rule, active))
         rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
-    elif rule.act == "state" and rule.kind in _REPORTS and not targets and not rule.negative:
+    elif _may_be_report(rule) and not targets:
         targets = _completed(rule, _earlier(rule, active))
         rule = msgspec.structs.replace(rule, act="done") if targets else rule
     return _with_act(rule, said, targets), targets
+
+
+def _may_be_report(rule: StandingRule) -> bool:
+    """Return True if what was taken for a rule may be a report: "Marco got the NDA", "I actually did those"."""
+    if rule.negative or rule.act not in ("state", "change"):
+        return False
+    return rule.kind in _REPORTS if rule.act == "state" else may_report(rule.plain)
 
 
 def _completed(
@@ -447,8 +459,10 @@ def _going_on(
         if head is None or each.id in heads:
             continue
         sets_off = each.negative != head.negative and not each.terms.isdisjoint(head.terms)
+        done = state_of[head.id] == "done" and each.kind == "task"
         if (
             sets_off
+            or (done and _SAME_TASK.search(each.plain))
             or is_fragment(each.plain)
             or _belongs(rule, each)
             or (each.negative and adopts(rule.plain, each.plain))
