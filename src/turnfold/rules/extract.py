@@ -66,6 +66,8 @@ _NEVER_LOST = 5.0
 """Subtracted from the needed score of a change that says what holds instead: without it the old value would stay."""
 _CHANGE = 0.7
 """Subtracted from the needed score of a sentence that says that it changes something."""
+_TURNED_INTO = late_pattern(r"变成[^\d〇零一二两三四五六七八九十百千万,，]{2,}了")
+"""Matches what something turned into by itself, which nobody decided: 小狗变成大狗了."""
 _OUTRIGHT = 2.0
 """The same, of a sentence that sets something anew and says what: 把预算改为五千."""
 _SETS_ANEW = late_pattern(
@@ -765,6 +767,8 @@ def _without_opening(text: str, language: Language) -> str:
 
 def _sets_value(text: str, language: Language) -> bool:
     """Return True if a sentence gives a new value, with or without the words before the sentence proper."""
+    if _TURNED_INTO.search(text):
+        return False
     return gives_new_value(text, language) or gives_new_value(
         _without_opening(text, language), language
     )
