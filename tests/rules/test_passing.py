@@ -191,3 +191,11 @@ def test_the_quoted_parts_of_a_message_are_told_from_its_own() -> None:
         True,
         False,
     ]
+
+
+def test_when_a_task_is_done_is_done_with_it() -> None:
+    found = ledger(
+        "Somebody still has to test the alarm. Let's do that before the end of the month.",
+        "we did the alarm test with Ole this morning. Tick.",
+    )
+    assert [rule.state for rule in found] == ["done", "done"]

@@ -442,6 +442,14 @@ def _with_act(
     return rule
 
 
+def _task_before(rule: StandingRule, ended: Sequence[StandingRule]) -> StandingRule | None:
+    """Return the ended task of the same message that a task only speaks of: "let's do that before Friday"."""
+    if rule.kind != "task" or not _SAME_TASK.search(rule.plain):
+        return None
+    tasks = [each for each in ended if each.seq == rule.seq and each.kind == "task"]
+    return tasks[-1] if tasks and tasks[-1].id != rule.id else None
+
+
 def _going_on(
     rule: StandingRule,
     ended: Sequence[tuple[StandingRule, RuleState]],
@@ -455,7 +463,7 @@ def _going_on(
     heads = {rule.id: rule for rule, _ in ended}
     going: list[tuple[StandingRule, RuleState]] = []
     for each in sorted(active, key=lambda rule: rule.seq):
-        head = heads.get(each.continues)
+        head = heads.get(each.continues) or _task_before(each, [*heads.values()])
         if head is None or each.id in heads:
             continue
         sets_off = each.negative != head.negative and not each.terms.isdisjoint(head.terms)
