@@ -38,8 +38,9 @@ TALK_SETS = {
     },
 }
 """Sets with talk, and how many sentences of each are read at most. Of KdConv only one half of the conversations is."""
-ASSISTANT_WEIGHT = 4
-"""How often a sentence of `assistant_*.txt` counts: these are told to an assistant, most others to anybody."""
+TIMES = {"assistant": 4, "passing": 2}
+"""How often a sentence of these files counts: they are told to an assistant, alone or amid chatter; most others to
+anybody."""
 FEATURES = {"en": english_features, "zh": chinese_features}
 MOST_FEATURES = 9000
 _OWN_VOICE = re.compile(
@@ -86,9 +87,10 @@ def sentences(language: str) -> tuple[list[tuple[str, str]], list[str]]:
         (each.text, each.kind) for each in planted("develop", each=2) if each.language == language
     ]
     other = [*read["none"], *(report for _, report in done)]
-    told = read_sentences("assistant", language)
-    known += ASSISTANT_WEIGHT * [(text, kind) for kind in KINDS for text in told[kind]]
-    other += ASSISTANT_WEIGHT * told["none"]
+    for name, times in TIMES.items():
+        told = read_sentences(name, language)
+        known += times * [(text, kind) for kind in KINDS for text in told[kind]]
+        other += times * told["none"]
     other += [text for text in TALK[language] if half_of(text) == "develop"]
     return [(_own(text), kind) for text, kind in known], [*map(_own, other), *talk(language)]
 

@@ -331,3 +331,12 @@ def test_questions_that_differ_in_a_number_do_not_fill_a_summary(question: str, 
     summary = extract_summary(talk(*asked, ("user", told), *asked), limit=400, count=tokens)
     assert told in summary
     assert summary.count(question.partition("{0}")[0]) == 3
+
+
+def test_what_a_user_only_quotes_is_marked_and_is_no_rule_of_the_summary() -> None:
+    letter = "Here is what the supplier mailed me:\n\n> You must never store the paint below 12 degrees.\n\nI disagree."
+    passages = [Passage("user", letter, 1), Passage("assistant", "Understood.", 2)]
+    whole = extract_summary(passages, limit=400, count=len)
+    assert "(quoted) You must never store the paint" in whole
+    again = extract_summary([], limit=400, count=len, previous=whole)
+    assert again == whole

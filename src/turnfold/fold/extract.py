@@ -62,14 +62,16 @@ from turnfold.fold.summary_input import (
 )
 from turnfold.fold.superseded_statements import (
     CHANGED_MARKS,
+    QUOTED_MARKS,
     ToldSentence,
     find_changes,
     is_marked,
+    is_marked_quoted,
     read_statement,
     restates,
 )
 from turnfold.records import Message
-from turnfold.rules import likely_rule
+from turnfold.rules import is_quoted, likely_rule
 from turnfold.text import (
     Sentence,
     best_that_fit,
@@ -733,18 +735,29 @@ def _candidates(
         if sentences and is_counted_call(passage.speaker):
             sentences = (Sentence(passage.text, sentences[0].kind),)
         answers = questioner is not None and questioner != passage.speaker
+        marks = _quote_marks(passage, sentences, chinese=chinese)
         for place, sentence in enumerate(sentences):
-            read = reading.once(
-                _read_sentence, sentence, hits_of(passage, sentence, reading), passage.speaker
-            )
             stress = _place_factor(place, len(sentences), passage.speaker)
             if answers and place == 0:
                 stress *= _ANSWER
             day = said_on(passage, sentence.text)
             prefix = prefix_of(passage.speaker, chinese=chinese, day=day)
+            shown = sentence
+            hits = hits_of(passage, sentence, reading)
+            if marks[place] and any(hit.kind in _RULE_KINDS for hit in hits):
+                shown = replace(sentence, text=marks[place] + sentence.text)
+            read = reading.once(_read_sentence, shown, hits, passage.speaker)
             yield _candidate(prefix, read, message=number, speaker=passage.speaker, stress=stress)
         if sentences:
             questioner = passage.speaker if is_question(sentences[-1].text) else None
+
+
+def _quote_marks(passage: Passage, sentences: Sequence[Sentence], *, chinese: bool) -> list[str]:
+    """Return for each sentence of a passage the mark of what a user only quotes; "" for all others."""
+    if role_of(passage.speaker) != "user" or is_tool(passage.speaker):
+        return [""] * len(sentences)
+    mark = QUOTED_MARKS["zh" if chinese else "en"]
+    return [mark * each for each in is_quoted(passage.text, [each.text for each in sentences])]
 
 
 def _place_factor(place: int, many: int, speaker: str) -> float:
@@ -800,6 +813,8 @@ def _read_sentence(sentence: Sentence, hits: tuple[FactMatch, ...], speaker: str
     if is_counted_call(speaker):  # a file that was read and a file that was written are two facts
         by = f"{speaker.rpartition(' ×')[0]}\0"
         factors.append(1.0 if only_reads(speaker) else _CHANGED_FILES)
+    if is_marked_quoted(whole):  # what a quoted text demands is no rule of the user
+        hits = tuple(hit for hit in hits if hit.kind not in _RULE_KINDS)
     facts = {
         f"{by}{hit.kind}\0{hit.key}": _EXTRACT_WEIGHTS[hit.kind]
         * (rules if hit.kind in _RULE_KINDS else 1)

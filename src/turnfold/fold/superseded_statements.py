@@ -20,10 +20,12 @@ from turnfold.text import content_terms, single_line
 
 __all__ = (
     "CHANGED_MARKS",
+    "QUOTED_MARKS",
     "SentenceChange",
     "ToldSentence",
     "find_changes",
     "is_marked",
+    "is_marked_quoted",
     "read_statement",
     "restates",
 )
@@ -32,6 +34,8 @@ __all__ = (
 CHANGED_MARKS = {"en": "(changed later) ", "zh": "（后有变更）"}
 """Written before a sentence of a summary that is partly outdated; by language."""
 _MARKS = tuple(mark.strip() for mark in CHANGED_MARKS.values())
+QUOTED_MARKS = {"en": "(quoted) ", "zh": "（引文）"}
+"""Written before a sentence of a summary that the user only quoted or pasted; by language."""
 _SAME_SUBJECT = 0.5
 """Least share of a change's words, by weight, that the changed sentence must have."""
 _SAME_SUBJECT_CONFIRMED = 0.75
@@ -118,6 +122,11 @@ class _Read(NamedTuple):
 def is_marked(text: str) -> bool:
     """Return True if a sentence begins with the words that mark a changed statement."""
     return text.startswith(_MARKS)
+
+
+def is_marked_quoted(text: str) -> bool:
+    """Return True if a sentence begins with the words that mark what the user only quoted."""
+    return text.startswith(tuple(mark.strip() for mark in QUOTED_MARKS.values()))
 
 
 def restates(text: str, rules: Iterable[tuple[str, frozenset[str]]]) -> bool:

@@ -47,15 +47,17 @@ __all__ = ("RuleLedger", "found_rules", "rules_as_of", "rules_without")
 
 _PAGE = 512
 """Most entries before the window that one context searches for rules; the next context continues."""
-_SHARE = 20
-"""The rules shown may take 1/20 of the budget's tokens."""
-_LEAST_TOKENS = 400
-"""In a small budget the rules shown may take up to this many tokens, but at most `1/_SMALL` of the budget."""
-_SMALL = 5
+_SHARE = 10
+"""The rules shown may take 1/10 of the budget's tokens."""
+_LEAST_TOKENS = 600
+"""In a small budget the rules shown may take up to this many tokens, but at most `_SMALL_PERCENT` of the budget."""
+_SMALL_PERCENT = 30
 _PART_OF_TAIL = 7
 """Rules of up to 1/7 of the budget fit into the tail's usual room; if rules take more, the tail gets more room."""
-_VITAL_TOKENS, _VITAL_PERCENT = 600, 30
-"""Rules that do harm if they are forgotten may take up to this many tokens, but at most 30 % of the budget."""
+_VITAL_TOKENS, _VITAL_PERCENT = 1_200, 35
+"""Rules that do harm if they are forgotten may take up to this many tokens, but at most 35 % of the budget."""
+_FROM_DIALOGUE = 20
+"""Up to 1/20 of the budget, rules take room from the dialogue; beyond that, from recalled passages."""
 _STORED_TOKENS = 16_000
 """Most tokens of all stored rules; rules that no longer apply are deleted first."""
 _LONGEST_LINE = LONGEST_RULE + 24
@@ -178,7 +180,9 @@ class RuleLedger:
         )
         said = SaidWords.of_summary(summary)
         in_summary = said.found((rule.id, f"{rule.lead}{rule.text}") for rule in hidden if rule.seq)
-        limit = max(budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens // _SMALL), 1)
+        limit = max(
+            budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens * _SMALL_PERCENT // 100), 1
+        )
         usual = min(limit, max(budget.tokens // _PART_OF_TAIL, 1))
         # What the system messages and tools take changes rarely, and with it the rules shown.
         free = await self._free_tokens(budget, tools) if hidden else 0
@@ -203,7 +207,7 @@ class RuleLedger:
             self._texts = {key: (text, left_out, tokens, _by_entry(shown))}
         text, self.left_out, tokens, self._shown = self._texts[key]
         self.extra = max(tokens - usual, 0) if most else 0
-        self.beyond_share = max(tokens - budget.tokens // _SHARE, 0)
+        self.beyond_share = max(tokens - budget.tokens // _FROM_DIALOGUE, 0)
         return text
 
     async def _free_tokens(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
@@ -216,9 +220,11 @@ class RuleLedger:
         return max(budget.tokens - taken - self._tools[1] - cache.counter.reply, 0)
 
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
-        """Return the texts of the rules that the user changed or withdrew, up to the end of the window."""
+        """Return the texts of rules that the user changed or withdrew and of finished tasks, up to the window's end."""
         await self._catch_up(window)
-        return tuple(rule.text for rule in self._taken_back())
+        done = (rule for rule in self._note().rules if rule.state == "done")
+        told = (f"{rule.lead}{rule.text}" for rule in done)
+        return (*(rule.text for rule in self._taken_back()), *told)
 
     def unread(self, window: LiveWindow) -> list[tuple[int, str]]:
         """Return (seq, text) of the user's messages in the window that were not searched for rules yet."""
@@ -264,7 +270,8 @@ class RuleLedger:
             later = replacements(rules)
             ended = {rule.id: rule for rule in self._taken_back() if rule.seq}
             for rule in rules:
-                if rule.state == "superseded" and rule.seq and rule.id in later:
+                replaced = rule.state == "superseded" and rule.id in later
+                if rule.seq and (replaced or rule.state == "done"):
                     ended[rule.id] = rule
             self._changes = _ChangedRules(rules, _by_entry(ended.values()), later)
         return self._changes
@@ -491,6 +498,11 @@ def _remark(rule: StandingRule, later: Mapping[str, StandingRule], *, alone: boo
     newest = _newest(rule, later)
     is_zh = is_chinese(rule.text)
     of = "" if alone else _quoted(rule.text, is_zh=is_zh)
+    if rule.state == "done":
+        remark = (
+            f"后来已完成（记录 {rule.ended}）" if is_zh else f"done later, in entry {rule.ended}"
+        )
+        return (f"“{of}”{remark}" if is_zh else f'"{of}": {remark}') if of else remark
     if newest is rule or newest.act == "cancel":
         remark = "已作废" if is_zh else "no longer valid"
         return (f"“{of}”{remark}" if is_zh else f'"{of}" is {remark}') if of else remark

@@ -13,6 +13,7 @@ from turnfold.rules.ledger import (
     update_ledger,
 )
 from turnfold.rules.overrides import Overrides, overrides_of
+from turnfold.rules.own_words import is_quoted
 from turnfold.rules.standing_rule import (
     LONGEST_RULE,
     RuleAct,
@@ -32,6 +33,7 @@ __all__ = (
     "RuleTrust",
     "StandingRule",
     "extract_rules",
+    "is_quoted",
     "likely_rule",
     "new_rule",
     "overrides_of",

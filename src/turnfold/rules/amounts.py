@@ -17,7 +17,7 @@ from turnfold.rules.clauses import (
     units_of,
 )
 from turnfold.rules.subjects import without_frame
-from turnfold.rules.topics import class_values
+from turnfold.rules.topics import SOMEWHAT, class_values
 
 __all__ = (
     "amounts_of",
@@ -196,6 +196,7 @@ def another_amount(clause: str, earlier: str) -> str | None:
 def amounts_of(text: str) -> dict[str, set[str]]:
     """Return the values of a text by unit or class: {"money": {"40"}, "often": {"每天"}}."""
     found: dict[str, set[str]] = {}
+    text = SOMEWHAT.sub(" ", text)
     for each in _MAIL.finditer(text):
         found.setdefault("mail", set()).add(each[0].lower())
     for each in _OFTEN.finditer(text):

@@ -418,7 +418,7 @@ def _ranked(
             of_group = [
                 each for each in rules if ranks[each.id] == (tier, group) and each.id not in past
             ]
-            usual, crowding = _in_turns(of_group, keep_oldest=(tier, group) == (0, "rule"))
+            usual, crowding = _in_turns(of_group, keep_oldest=True)
             room = limit_tokens * share // 100
             for rule in usual:
                 room -= cost(rule)

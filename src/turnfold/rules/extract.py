@@ -28,7 +28,7 @@ from turnfold.rules.act_classifier import (
     score,
 )
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
-from turnfold.rules.reports import may_report
+from turnfold.rules.reports import closes, may_report
 from turnfold.rules.reversals import alters
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.standing_rule import (
@@ -54,7 +54,7 @@ _BESIDE_OTHERS = 1.1
 """Added to the needed score if the message has other sentences."""
 _AMONG_TALK = 1.0
 """Added to the needed score if the other long sentences of the message are no rules."""
-_AMONG_CHATTER = 3.0
+_AMONG_CHATTER = 2.4
 """Added to the needed score if the other long sentences are small talk."""
 _BESIDE_CHEERS = 1.5
 """Added to the needed score if a short sentence of the message is small talk: "Great!", "Thanks, Maria!"."""
@@ -66,6 +66,8 @@ _NEVER_LOST = 5.0
 """Subtracted from the needed score of a change that says what holds instead: without it the old value would stay."""
 _CHANGE = 0.7
 """Subtracted from the needed score of a sentence that says that it changes something."""
+_TURNED_INTO = late_pattern(r"变成[^\d〇零一二两三四五六七八九十百千万,，]{2,}了")
+"""Matches what something turned into by itself, which nobody decided: 小狗变成大狗了."""
 _OUTRIGHT = 2.0
 """Subtracted from the needed score of a sentence that gives something named a new value: 把预算改为五千."""
 _SETS_ANEW = late_pattern(
@@ -109,6 +111,7 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         r"|ref(?:erence)?|receipt|booking|claim|file)"
         r"(?:\s+(?:number|no\.?|id|is))*\s*[:#]?\s*[A-Z]{0,6}[-#/]?\d[\w/-]*\W*$"
         r"|^\W*(?:ok(?:ay)?\W+|hmm?\W+)*let\s+me\s+(?:think|see|check|look|know|ask|guess)\b"
+        r"|^\W*(?:my|the|our)\s+[\w-]+(?:'s|\s+is|\s+has)\s+gone\s+\w+(?:\s+again)?\W*$"
         r"|^\W*i(?:'m|\s+am)\s+(?:all\s?right|alright|fine|good|ok(?:ay)?|great|well)\W*$"
         r"|^\W*(?:ok(?:ay)?\W+|so\W+)*let's\s+(?:(?:change|drop|switch)\s+(?:the\s+)?(?:subject|topic)|move\s+on)\W*$"
         r"|^\W*(?:now|next)\s+(?:the|to|for|about)\s+(?:[\w-]+\s*){1,4}\W*$"
@@ -229,7 +232,7 @@ _SMALL_TALK: dict[Language, re.Pattern[str]] = {
 _DEMAND = late_pattern("不要|别|不得|不能|不许|禁止|严禁|必须|务必|一定要|只[用能要发做]|每次")
 """Matches a Chinese clause that demands something, even if the rest of the sentence is only the reason for it."""
 _FORBIDS = late_pattern(
-    "(?:请|千万|绝对|一定|都)*(?:不要|别(?!忘)|不得|不许|不准|禁止|严禁)"
+    "(?:请|千万|绝对|一定|都|以后|今后)*(?:不要|别(?!忘)|不得|不许|不准|禁止|严禁)"
     "|[^,，。我你您]{1,9}\\d[^,，。我你您]{0,6}(?:不能|不要|不得|不许|不准|禁止|严禁)(?!忘|超)"
 )
 """Matches a sentence that forbids something, at once or of a thing with a number: 订单4711不能退款."""
@@ -486,6 +489,11 @@ _CLAUSES: dict[Language, re.Pattern[str]] = {
     "zh": re.compile(r"[,，;；]\s*"),
 }
 _CLAUSE_END = late_pattern(r"[,;:，；：、。]\s*|\s(?=(?:and|but|because|which|so|unless)\b)")
+_TOPIC_ONLY = late_pattern(
+    r"^\W*(?:(?:and|so|but|then|also)\s+)*(?:for|about|as\s+for|regarding|concerning|in|on|with|when|if)\b(?!.*\b(?:must|never|always|don't|no|only|please)\b)[^,;]*$",
+    re.IGNORECASE,
+)
+"""Matches a clause that only names what the next one is about: "for the commit messages"."""
 _HEADINGS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = (
     ("prohibition", re.compile("don'?ts|restriction|禁忌|忌口", re.IGNORECASE)),
     (
@@ -526,6 +534,46 @@ _NEEDS_SUBJECT = late_pattern(
 )
 """Matches a clause without its subject, or one that is the reason for another."""
 _PRONOUN = late_pattern("(?<![其吉])[他她它](?!们?的)")
+_SURE = 3.5
+"""Least score of a sentence with a form that only what is laid down has."""
+_SURE_FORMS: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        # a choice between two things, a thing ruled out, a free hand
+        r"\b(?:i|we)'d\s+(?:much\s+)?rather\s+(?!not\s+say|die)\w+\b.*\bthan\b"
+        r"|^\W*(?:(?:and|but|so|also|please)\W+)*no\s+(?:(?:more|new|further|extra)\s+)?(?!way|need|problem|idea|one|thanks?)(?:[\w-]+\s+){1,4}(?:please|pls)\b"
+        r"|^\W*(?:(?:and|but|so|then)\W+)*(?:you\s+(?:can|may)\s+(?:now\s+)?)?(?!do\b|say\b|think\b)[a-z]+\s+(?:\w+\s+){0,3}?(?:whatever|whichever|however|whenever)\s+you\s+(?:like|want|please)\b"
+        # an amount that will do, a place where things go, an address in a network
+        r"|^\W*(?:(?:ok(?:ay)?|yes|yeah|well|i\s+think|maybe|so)\W+)*(?:\d+|a|an|one|two|three|four|five|six|seven|eight|nine|ten|twelve)\s+(?:[\w-]+\s+){1,3}(?:should|would|will)\s+(?:be\s+(?:ok(?:ay)?|enough|fine|plenty)|do)\b"
+        r"|^\W*(?:they|these|those|all\s+\w+|the\s+\w+)\s+(?:go|belong|live)\s+(?:to|in|into|under|on)\s+(?:/|the\s)"
+        r"|\b(?:\d{1,3}\.){3}\d{1,3}\b",
+        re.IGNORECASE,
+    ),
+    # what follows from a reason
+    "zh": re.compile(
+        "(?:^|[,，])所以[^,，我]{0,12}?(?:都|就|也|还)?(?:得(?![到了知意])|必须|只能|一律|务必|不能|不要|别)[^,，。]{2,}"
+        "|(?:^|[,，])(?:字|字号|字体|声音|音量|语速)[^,，。]{0,6}(?:得|要|必须|放|调)[^,，。]*(?:大|小|慢|快|高|低|以上|以下)"
+    ),
+}
+_FILES: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:(?:so|and|but|then|also|please|ok(?:ay)?|yes|could\s+you|can\s+you|would\s+you|will\s+you|just|maybe|you\s+can)\b\W*)*"
+        r"(?:(?:put|add|write|note|jot|keep|pop|get|stick|take)\s+(?:it|that|this|those|these|them|a\s+note(?:\s+of\s+(?:it|that|this))?)\b"
+        r"(?:\s+(?:one|too|as\s+well))?(?:\s+(?:down|somewhere)\b|\s+(?:on|in|to|onto|for)\s+(?:the|my|our|your)\s+(?:\w+\s+){0,2}(?:list|to-?dos?|board|tasks|reminders|agenda)\b|\s*$)"
+        r"|(?:put|write|note|jot)\s+down\s+(?:it|that|this)\b|remind\s+me(?:\s+(?:of|about)\s+(?:it|that|this))?\W*$)",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?:(?:那|就|请|也|先|你|您|再|把?(?:这|那)(?:[一]?[条个件项]?[事儿]*)|都|给我|帮我|替我|麻烦|到时候?)*)"
+        "(?:记(?:着|下来?|上|一下|一笔|住)|列(?:着|上|下来?|一下|[进到入](?:待办|清单|单子)[里上]?)|挂(?:着|上)"
+        "|加(?:上|[进到入](?:待办|清单|单子)[里上]?)|提醒我?一下|提醒我)[吧啊哦哈呀了]*\\W*$"
+    ),
+}
+"""Matches a sentence or clause that asks to note down what stands before it: "put that on the list", 先记着."""
+_POINTS_BACK: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(r"\b(?:it|that|this|them|those|these)\b", re.IGNORECASE),
+    "zh": re.compile("^(?:那|就|也|先)*[这那它他她]"),
+}
+"""Matches a task that only the sentence before it explains: "I'll do that tonight, remind me"."""
 _LONGEST_JOINT = 8
 """Most characters between two clauses of a sentence: a comma, a space, a word such as "and"."""
 
@@ -590,14 +638,22 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
     last = 0  # where the last rule ends
     for number, each in enumerate(read):
         first = True
-        for part in _parts(each, None if trust == "system" else around):
+        if trust == "user" and _is_noted(read, number):
+            parts = [_Part(0, len(each.sentence.text), each.language, "task", "state")]
+        elif trust == "user" and number and _is_note(each):
+            parts = []  # "put that on the list": what to put there stands before it
+        else:
+            parts = _parts(each, None if trust == "system" else around)
+        for part in parts:
             rule = _rule(text, each.sentence, part, seq=seq, trust=trust)
             start = text.find(rule.text, each.sentence.start + part.start)
             key = (rule.act, rule.kind, rule.text.lower())
             if key in seen:
                 continue
             seen.add(key)
+            noted = rule.kind == "task" and _has_note(rule.plain, part.language)
             goes_on = not first or _goes_on(rule.plain, part.language)
+            goes_on = goes_on or (noted and bool(_POINTS_BACK[part.language].search(rule.plain)))
             before = rules[-1] if rules and rules[-1].act != "done" else None
             if goes_on and before and 0 <= start - last <= _LONGEST_JOINT:
                 rule = msgspec.structs.replace(rule, continues=before.id, joint=text[last:start])
@@ -605,7 +661,44 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
                 rule = msgspec.structs.replace(rule, lead=_lead(text, read[:number], start, rule))
             first, last = False, start + len(rule.text)
             rules.append(rule)
+    if trust == "user" and any(closes(each.sentence.text) for each in read):
+        rules.append(_closing([each.sentence.text for each in read], seq=seq))
     return tuple(rules)
+
+
+def _closing(sentences: Sequence[str], *, seq: int) -> StandingRule:
+    """Return the report of a message that says that something is done; its other sentences tell what."""
+    said = " ".join(sentences)[:LONGEST_RULE].replace(BLANK, "").strip()
+    terms = rule_terms(said)
+    return StandingRule(
+        id=rule_id(said, seq=seq, trust="user", at=-1), text=said, kind="task", seq=seq, act="done",
+        scope=terms.scope[:24], value=terms.value[:12],
+    )  # fmt: skip
+
+
+def _is_note(each: _Read) -> bool:
+    """Return True if a sentence only asks to note down what was said before it."""
+    return _FILES[each.language].match(each.sentence.text) is not None
+
+
+def _has_note(text: str, language: Language) -> bool:
+    """Return True if the last clause of a sentence asks to note down the others: "the cat needs a chip, remind me"."""
+    start, end = _clause_spans(text, language)[-1]
+    return start > 0 and _FILES[language].match(text[start:end]) is not None
+
+
+def _is_noted(read: Sequence[_Read], number: int) -> bool:
+    """Return True if the user asks to note down a sentence, in its last clause or in the sentence after it."""
+    each = read[number]
+    text = each.sentence.text
+    if each.words < _SHORT or _is_note(each) or text[-1] in ":：" or len(text) > LONGEST_RULE:
+        return False
+    if BLANK in text and 2 * text.count(BLANK) > len(text):
+        return False
+    if _has_note(text, each.language):
+        return True
+    asks = _QUESTION[each.language].search(text)
+    return not asks and number + 1 < len(read) and _is_note(read[number + 1])
 
 
 def _lead(text: str, before: Sequence[_Read], start: int, rule: StandingRule) -> str:
@@ -657,6 +750,8 @@ def _read(sentence: OwnSentence) -> _Read:
     likely = score(plain, language)
     likely = max(likely, score(_without_opening(plain, language), language))
     likely = max(likely, _clause_score(plain, language))
+    if _SURE_FORMS[language].search(_without_opening(plain, language)):
+        likely = max(likely, _SURE)
     likely -= _REPORTED if _OTHERS_SAID[language].search(text) else 0.0
     likely -= _PASSING[language] if is_passing(plain, chinese=language == "zh") else 0.0
     return _Read(
@@ -672,6 +767,8 @@ def _without_opening(text: str, language: Language) -> str:
 
 def _sets_value(text: str, language: Language) -> bool:
     """Return True if a sentence gives a new value, with or without the words before the sentence proper."""
+    if _TURNED_INTO.search(text):
+        return False
     return gives_new_value(text, language) or gives_new_value(
         _without_opening(text, language), language
     )
@@ -879,6 +976,8 @@ def _needs_the_clause_before(clause: str, before: str, language: Language) -> bo
     """Return True if a clause cannot be read alone: 别推荐, "main hall", or a pronoun for what was named before."""
     if is_fragment(clause) or _sets_off(clause, before):
         return True
+    if language == "en" and _TOPIC_ONLY.match(before):
+        return True
     if language == "zh":
         return _NEEDS_SUBJECT.search(clause) is not None
     return len(clause.split()) < 3 and not _LAYS_DOWN["en"].search(clause)
@@ -919,7 +1018,7 @@ def _rule(
         kind = "rule"  # "change the port" forbids nothing
     if kind == "prohibition" and not negative and not _FORBIDS_OTHERWISE.search(plain):
         kind = "rule"  # neither does "pay with PayPal"
-    if kind in ("rule", "task") and act == "state" and _FORBIDS.match(plain):
+    if kind != "prohibition" and act == "state" and _FORBIDS.match(plain):
         kind = "prohibition"
     negative = negative or kind == "prohibition"
     if act == "state" and is_weak_change(plain, part.language):

@@ -23,9 +23,9 @@ from turnfold.rules.act_classifier import (
     reports_done,
 )
 from turnfold.rules.amounts import amounts_of, gives_anew, only_reports
-from turnfold.rules.clauses import share_words
+from turnfold.rules.clauses import clauses_of, share_words
 from turnfold.rules.display import rank_rules
-from turnfold.rules.reports import completes, names_another
+from turnfold.rules.reports import closed_task, closes, completes, may_report, names_another
 from turnfold.rules.reversals import (
     adopts,
     affirms,
@@ -45,6 +45,7 @@ from turnfold.rules.reversals import (
 )
 from turnfold.rules.standing_rule import RuleKind, RuleState, StandingRule, rule_id
 from turnfold.rules.subjects import (
+    actors_in,
     begins_alike,
     common_terms,
     is_fragment,
@@ -125,6 +126,12 @@ _STOPS = late_pattern(
     re.IGNORECASE,
 )
 """Matches words that end something that was asked for."""
+_SAME_TASK = late_pattern(
+    r"\b(?:do|does|finish|handle|get|see\s+to|take\s+care\s+of)\s+(?:it|that|this|them|those)\b|^\W*[这那][件个条]?事|^(?:先|我来)?[记挂列]",
+    re.IGNORECASE,
+)
+"""Matches a task that says no more of what is to be done than the task before it."""
+_SENTENCES = late_pattern(r"(?<=[.!?。！？~])\s*")
 _LONGEST_SAID = 300
 """Most characters of a sentence whose clauses are read together."""
 _FEW = 2
@@ -219,21 +226,50 @@ def _read(
     report if it completes a task.
     """
     targets = _targets(rule, said, active)
-    if rule.act == "done" and not targets and is_only_report:
+    if rule.act == "done" and not targets and is_only_report and not _closes(rule):
         targets = _undone(rule, said, _earlier(rule, active))
         rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
-    elif rule.act == "state" and rule.kind in _REPORTS and not targets and not rule.negative:
+    elif _may_be_report(rule) and not targets:
         targets = _completed(rule, _earlier(rule, active))
         rule = msgspec.structs.replace(rule, act="done") if targets else rule
     return _with_act(rule, said, targets), targets
+
+
+def _may_be_report(rule: StandingRule) -> bool:
+    """Return True if what was taken for a rule may be a report: "Marco got the NDA", "I actually did those"."""
+    if rule.negative or rule.act not in ("state", "change"):
+        return False
+    return rule.kind in _REPORTS if rule.act == "state" else may_report(rule.plain)
 
 
 def _completed(
     rule: StandingRule, mine: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
     return [
-        (each, "done") for each in mine if each.kind == "task" and completes(rule.plain, each.plain)
+        (each, "done")
+        for each in mine
+        if each.kind == "task"
+        and any(completes(rule.plain, said) for said in {each.plain, _task(each)})
     ]
+
+
+def _closes(rule: StandingRule) -> bool:
+    """Return True if a report is a whole message that says that something is done."""
+    return any(closes(each) for each in _SENTENCES.split(rule.plain))
+
+
+def _closed(
+    rule: StandingRule, mine: Sequence[StandingRule]
+) -> list[tuple[StandingRule, RuleState]]:
+    """Return the open task that a message closes, with its new state; the clauses that go on from it too."""
+    tasks = [each for each in mine if each.kind == "task" and each.seq < rule.seq]
+    found = closed_task(rule.plain, [*map(_task, tasks)])
+    return [] if found is None else [(tasks[found], "done")]
+
+
+def _task(rule: StandingRule) -> str:
+    """Return a task with the sentence before it, which may say what is to be done: "I'll do that tonight"."""
+    return plain_characters(rule.lead) + rule.plain
 
 
 def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
@@ -331,6 +367,8 @@ def _targets(
     if rule.act == "keep":
         return []
     if rule.act == "done":
+        if _closes(rule):
+            return _closed(rule, mine)
         if not reports_done(rule.plain, "zh") and not reports_done(rule.plain, "en"):
             return _completed(rule, mine)
         return [(each, "done") for each in mine if each.kind == "task" and _is_done(rule, each)]
@@ -416,6 +454,14 @@ def _with_act(
     return rule
 
 
+def _task_before(rule: StandingRule, ended: Sequence[StandingRule]) -> StandingRule | None:
+    """Return the ended task of the same message that a task only speaks of: "let's do that before Friday"."""
+    if rule.kind != "task" or not _SAME_TASK.search(rule.plain):
+        return None
+    tasks = [each for each in ended if each.seq == rule.seq and each.kind == "task"]
+    return tasks[-1] if tasks and tasks[-1].id != rule.id else None
+
+
 def _going_on(
     rule: StandingRule,
     ended: Sequence[tuple[StandingRule, RuleState]],
@@ -429,12 +475,14 @@ def _going_on(
     heads = {rule.id: rule for rule, _ in ended}
     going: list[tuple[StandingRule, RuleState]] = []
     for each in sorted(active, key=lambda rule: rule.seq):
-        head = heads.get(each.continues)
+        head = heads.get(each.continues) or _task_before(each, [*heads.values()])
         if head is None or each.id in heads:
             continue
         sets_off = each.negative != head.negative and not each.terms.isdisjoint(head.terms)
+        done = state_of[head.id] == "done" and each.kind == "task"
         if (
             sets_off
+            or (done and _SAME_TASK.search(each.plain))
             or is_fragment(each.plain)
             or _belongs(rule, each)
             or (each.negative and adopts(rule.plain, each.plain))
@@ -495,7 +543,7 @@ def _is_done(rule: StandingRule, task: StandingRule) -> bool:
     """Return True if a report has enough terms in common with a task to close it."""
     if not _ONE_AT_A_TIME.isdisjoint(task.scope):
         return False  # "please call me Alexander" is no task
-    if completes(rule.plain, task.plain):
+    if any(completes(rule.plain, said) for said in {task.plain, _task(task)}):
         return True
     if names_another(rule.plain, task.plain):
         return False  # "I paid the water bill" leaves the rent to be paid
@@ -754,6 +802,8 @@ def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) 
     if sides and others and sides.isdisjoint(others):
         return 0.0  # "send the desk to my office" does not change its colour
     mine, words = subject_of(rule.plain, changes=True), _words(other)
+    if _share_only_people(rule, other, contested):
+        return 0.0
     topic = mine.topic - _NAMES_OF_MONEY if "@money" in contested else mine.topic
     own = _own(topic, words)
     covered = _covered(topic, rule, other)
@@ -778,6 +828,13 @@ def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) 
     return covered + bool(contested) if covered >= (_THIRD if contested else _HALF) else 0.0
 
 
+def _share_only_people(rule: StandingRule, other: StandingRule, contested: set[str]) -> bool:
+    """Return True if all that two rules have in common is who says, wants or does something."""
+    common = common_terms(_words(rule), _words(other))
+    people = actors_in(rule.plain) & actors_in(other.plain)
+    return bool(people) and not contested and common <= people
+
+
 def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> float:
     """Return the share of what the other rule is about that a change with this topic names."""
     words, named = _words(other), _named(rule, other)
@@ -785,7 +842,26 @@ def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> 
     covered = _share(parts_of(about), parts_of(subject_of(rule.plain, changes=True).words) | named)
     if topic and parts_of(topic) <= parts_of(begins_alike(rule.plain, other.plain)):
         return max(covered, _HALF)
+    if topic and not other.negative and _names_the_valued(rule, other, topic):
+        return max(covered, _HALF)
     return covered
+
+
+def _names_the_valued(rule: StandingRule, other: StandingRule, topic: frozenset[str]) -> bool:
+    """Return True if a change names what a clause of the other rule gives a value of, whatever its other clauses say.
+
+    "The meeting moved to 2 pm" changes "the meeting is at 10, everybody comes, so keep it free".
+    """
+    contested = _contested(rule, other) - _NO_TOPIC
+    clauses = clauses_of(other.plain) if contested else ()
+    if len(clauses) < 2:
+        return False
+    for clause in clauses:
+        scope = rule_terms(clause).scope
+        about = parts_of(term for term in scope if term[0] != "@")
+        if about and not contested.isdisjoint(scope) and _share(about, parts_of(topic)) >= _HALF:
+            return True
+    return False
 
 
 def _named(rule: StandingRule, other: StandingRule) -> frozenset[str]:

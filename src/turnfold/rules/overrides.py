@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from typing import NamedTuple
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import is_weak_change
 from turnfold.rules.standing_rule import StandingRule
+from turnfold.rules.subjects import actors_in
 from turnfold.text import is_chinese
 
 __all__ = ("Overrides", "overrides_of", "said_last")
@@ -167,11 +168,12 @@ def _sentences(rules: Iterable[StandingRule]) -> list[_Sentence]:
 def _sentence(rules: tuple[StandingRule, ...]) -> _Sentence:
     scope = {term for rule in rules for term in rule.scope}
     values = frozenset(value for rule in rules for value in rule.value)
+    actors = frozenset(term for rule in rules for term in actors_in(rule.plain))
     return _Sentence(
         rules,
         said=said_last(rules[0]),
         plain=" ".join(rule.plain for rule in rules),
-        words=frozenset(term for term in scope if _tells(term)),
+        words=frozenset(term for term in scope if _tells(term)) - actors,
         values=values,
         numbers=frozenset(value for value in values if value[0].isdigit()),
         classes=frozenset(term for term in scope if _is_class(term)),
@@ -186,6 +188,8 @@ def _sentence(rules: tuple[StandingRule, ...]) -> _Sentence:
 def _head(text: str) -> str:
     """Return the first word of a clause if it can be a name, or its first two characters if they are Chinese."""
     word = _HEAD.match(text)
+    if word and (word[0].lower() if word[0].isascii() else word[0]) in actors_in(text):
+        return ""
     return f"head:{word[0].lower()}" if word else ""
 
 
@@ -210,7 +214,8 @@ def _overrides(new: _Sentence, old: _Sentence) -> int:
     fewer, more = sorted((max(len(new.words), 1), max(len(old.words), 1)))
     share = len(words) / fewer
     # A name or identifier between Chinese words tells more than a pair of characters.
-    much = len(words) > 1 or (any(map(_is_name, words)) and not new.plain.isascii())
+    things = _things(words)
+    much = things > 1 or (any(map(_is_name, words)) and not new.plain.isascii())
     sides = new.classes & old.classes
     contested = bool(sides - _PLAIN_NUMBERS) and new.values != old.values
     numbers = bool(sides & _PLAIN_NUMBERS) and new.numbers != old.numbers
@@ -230,11 +235,19 @@ def _overrides(new: _Sentence, old: _Sentence) -> int:
     if new.changes and (
         (much and share >= _FIFTH) or (share >= _THIRD and len(words) / more >= _FIFTH)
     ):
-        return 3 if len(words) > 1 else 2
+        return 3 if things > 1 else 2
     if numbers and much and share >= _HALF:
         return 1
     opposite = new.negative != old.negative and (share >= _HALF or (much and share >= _THIRD))
     return 1 if opposite or (much and share >= _HALF) else 0
+
+
+def _things(words: Collection[str]) -> int:
+    """Return how many words there are; overlapping pairs of characters (说学, 学校) count by their characters."""
+    pairs = {word for word in words if len(word) == 2 and word > "\u2e7f"}
+    ends = {word[1] for word in pairs}
+    runs = sum(word[0] not in ends for word in pairs)
+    return len(words) - len(pairs) + (len(pairs) + runs) // 2
 
 
 def _are_numbered(new: _Sentence, old: _Sentence) -> bool:

@@ -9,14 +9,14 @@ text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.text import is_program_output, plain_characters
 
-__all__ = ("BLANK", "OwnSentence", "blank_quotes", "bracketed", "own_sentences")
+__all__ = ("BLANK", "OwnSentence", "blank_quotes", "bracketed", "is_quoted", "own_sentences")
 
 
 BLANK = "\x1a"
@@ -96,12 +96,26 @@ _PASTE_INTRO = late_pattern(
     r"(?:一下|的?内容|如下|是|这样|了|道|：)?[ \t]*[:：][ \t]*$",
     re.IGNORECASE,
 )
+_PASTE_SOURCE = late_pattern(
+    r"\b(?:e-?mails?|mailed|newsletter|letter|memo|article|readme|contributing|changelog|handbook|style\s?guide|guidelines\s+of|polic(?:y|ies)|terms|contract|manual|brochure|flyer"
+    r"|leaflet|notice|sign|poster|forum|blog|post|chat|group|thread|transcript|log|page|website|doc(?:s|ument(?:s|ation)?)?|minutes|quote|offer|review|comment|story|poem|book)\b"
+    r"|\b(?:he|she|they|[A-Z][a-z]+)\s+(?:wrote|writes|sent|posted|mailed|texted|says|said)\b"
+    r"|邮件|来信|信里|信上|文档|手册|规定|守则|须知|公告|通知|通告|告示|文章|帖子|群聊|群里|聊天|记录|合同|协议|条款|网上|公众号|朋友圈|说明书|简章|章程|攻略|教程|书里|书上|总结的|[他她]们?(?:说|写|发)|发来的?|转来的?|转的|贴[出在]|写着|写得",
+    re.IGNORECASE,
+)
+"""Matches words for where a text comes from, in a line that ends with a colon and is followed by an empty line."""
 _OWN_INTRO = late_pattern(
     r"\b(?:rules?|requirements?|constraints?|preferences?|guidelines?|conventions?|instructions?|decisions?|to-?dos?"
     r"|tasks?|reminders?|conditions?|restrictions?|things|points|don'?ts)\b"
     r"|规则|要求|注意|约定|偏好|待办|任务|原则|规范|限制|条件|几点|决定",
     re.IGNORECASE,
 )
+_OWN_HEADING = late_pattern(
+    r"\b(?:my|our|these|following|a\s+few|some|new|ground|house)\s+(?:\w+\s+){0,2}(?:rules?|requirements?|constraints?|preferences?|decisions?|to-?dos?|tasks?|wishes|conditions?|points|things)\b[^,;]*$"
+    r"|\b(?:please|you|i\s+want|we\s+agreed)\b[^,;:]*$|(?:我的|我们的?|几[点条个]|以下|这些|新的)[^,，。]{0,6}(?:规则|要求|约定|偏好|待办|任务|规范|限制|条件|决定|安排)[^,，]{0,3}$|(?:请你?|你要|你得|麻烦)[^,，。]{0,12}$",
+    re.IGNORECASE,
+)
+"""Matches a heading under which the author lays something down, whatever it names beside that."""
 _SAID_INLINE = late_pattern(
     r"\b(?:says?|said|reads?|states?|stated|wrote|writes|replied|asks?|asked|goes|error|output|message"
     r"|called)[ ]?[:：](?=[ ]?\S)"
@@ -298,6 +312,23 @@ def blank_quotes(text: str) -> str:
     return own
 
 
+def is_quoted(text: str, sentences: Sequence[str]) -> list[bool]:
+    """Return for each of these parts of a user's message, in order, if it is mostly quoted or pasted."""
+    if not sentences:
+        return []
+    own = blank_quotes(text[:_MOST_READ])
+    found: list[bool] = []
+    at = 0
+    for sentence in sentences:
+        start = text.find(sentence, at, _MOST_READ)
+        if start < 0:
+            found.append(False)
+            continue
+        at = start + len(sentence)
+        found.append(2 * own.count(BLANK, start, at) > len(sentence))
+    return found
+
+
 def _blank_match(match: re.Match[str]) -> str:
     found = match[0]
     return found[0] + _NOT_BLANK.sub(BLANK, found[1:-1]) + found[-1]
@@ -394,7 +425,10 @@ def _introduces_paste(lines: list[str], number: int) -> bool:
     if line[-1:] not in {":", "："}:
         return False
     line = line[-160:]
-    if not _PASTE_INTRO.search(line) or _OWN_INTRO.search(line):
+    apart = number + 2 < len(lines) and not lines[number + 1].strip()
+    if apart and _PASTE_SOURCE.search(line) and not _OWN_HEADING.search(line):
+        pass  # "this is from the handbook, made me laugh:", an empty line, and what the handbook says
+    elif not _PASTE_INTRO.search(line) or _OWN_INTRO.search(line):
         return False
     following = next((each for each in lines[number + 1 :] if each.strip()), "")
     delimited = any(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
@@ -16,6 +17,8 @@ from turnfold.rules.clauses import (
 )
 
 __all__ = (
+    "closed_task",
+    "closes",
     "completes",
     "may_report",
     "names_another",
@@ -24,8 +27,8 @@ __all__ = (
 
 _DONE_ZH = late_pattern("了(?:[。！!~]|$)|已经|[过好完]了|搞定|收到|到了|办妥")
 _DONE_EN = late_pattern(
-    r"\b(?:i|we|he|she|they|[A-Z][\w'-]+|(?:the|my|our)\s+\w+)(?:'ve|'s|\s+ha(?:ve|s))?\s+(?:just\s+|already\s+|finally\s+|now\s+)*"
-    r"(?:(?!need|feed|speed|agreed)\w+ed|got|bought|sent|paid|found|saw|wrote|done|made|took|met|gave|spoke|told|sold|brought|has|have)\b"
+    r"\b(?:[Ii]|[Ww]e|[Hh]e|[Ss]he|[Tt]hey|[A-Z][\w'-]+|(?:the|my|our)\s+\w+)(?:'ve|'s|\s+ha(?:ve|s))?\s+(?:just\s+|already\s+|finally\s+|now\s+|actually\s+|also\s+)*"
+    r"(?:(?!need|feed|speed|agreed)\w+ed|got|bought|sent|paid|found|saw|wrote|done|made|took|met|gave|spoke|told|sold|brought|did|has|have)\b"
     r"|\b(?:is|are|was|were|been|'s|'re)\s+(?:now\s+|all\s+|already\s+|finally\s+)*(?:\w+ed|done|paid|sent|ready|here|in|back|gone|sorted|bought|written|made|taken|complete|final|through|merged)\b"
     r"|\b(?:arrived|came|went\s+out)\b",
 )
@@ -43,9 +46,65 @@ _TASK_WORDS = late_pattern(
     re.IGNORECASE,
 )
 _NOT_NOW = late_pattern("[昨前]天的|上[次周个]的|上个月的")
+_ABOUT = late_pattern(
+    r"^\W*(?:(?:so|and|oh|ah|ok(?:ay)?|right|now|as\s+for|about|regarding|concerning|on|remember|by\s+the\s+way)\b\W*)+|的?(?:事情?|问题|那[个件条]|这[个件条])$|^(?:对了|关于|说到|那个|至于)",
+    re.IGNORECASE,
+)
+_OPEN_OBJECT = late_pattern(
+    r"\b(?:it|that|this|them|those|these|one|ones|all|both|everything|actually|finally|myself)\b|我们?|她|他|都|全|就",
+    re.IGNORECASE,
+)
+_ADJUNCT = late_pattern(
+    r"(?<=\w)\s+(?:with|while|over|during|on\s+the|at|in\s+the|this\s+\w+|last\s+\w+|yesterday|today|tonight|before|after)\b.*$",
+    re.IGNORECASE,
+)
+"""Matches when, where and with whom something was done, which is not a part of what was done."""
+_DONE_VERBS = frozenset(
+    "did do done wrote write written send sent make made finish finished fix fixed found find phoned rang called fill"
+    " filled".split()
+)
 _SUBJECT = late_pattern(
     r"^\W*(?:(?:ok(?:ay)?|good\s+news|update|done|finally)\W+)?(?:(?:the|our|my)\s+(?:client|customer|bank|doctor|boss|team|lawyer)|[A-Z][\w'’-]+)\s+(?=(?:has|have|just|already|finally|got|received|did|sent|paid|signed|bought|wrote|called|booked|took|made|found)\b)"
 )
+
+
+_CLOSES = late_pattern(
+    r"^\W*(?:tick(?:ed)?|check(?:ed)?|done)\b(?:\s+(?:and\s+dusted|that|it))?\W*$|\bcross(?:ed)?\s+(?:it|that|this)?\s*off\b|\boff\s+(?:the|my|our|your)\s+(?:to-?do\s+)?list\b"
+    r"|\b(?:that(?:'s|\s+is|\s+one's|\s+one\s+is)?|this(?:\s+one)?(?:'s|\s+is)|it's)\s+(?:now\s+|all\s+|finally\s+)?(?:done|sorted|settled|taken\s+care\s+of|dealt\s+with|out\s+of\s+the\s+way)\b"
+    r"|[划勾叉]掉了?(?:吧|啦)?[。！!~]?$|(?:^|[,，。！!])(?:全|都|已经|总算|终于)?(?:搞定|办妥|办好)(?:了|啦)?[。！!~]?$"
+    r"|(?:这|那)[一]?[个件条项][事儿]*(?:总|就|也)?(?:算|是)?(?:了了|完了|好了|结了|办好|办完|搞定|了结|解决)",
+    re.IGNORECASE,
+)
+"""Matches a sentence that says that something is done and off the list, whatever it is."""
+_NOT_CLOSED = late_pattern(
+    r"\b(?:not|n't|yet|still|until|once|when|if|isn't|never)\b|n't\b|[没未]|还不|等.{0,8}再|如果|要是|[?？]\W*$",
+    re.IGNORECASE,
+)
+_LEAST_CLAUSE = 6
+"""Fewest characters of a clause that may be the whole task."""
+_LEAST_NAMED = 0.2
+"""Share of what an open task names that a message must name, if it says no more than that something is done."""
+
+
+def closes(text: str) -> bool:
+    """Return True if a sentence says that something is done and off the list, without the thing: "tick", 搞定."""
+    return _CLOSES.search(text) is not None and not _NOT_CLOSED.search(text)
+
+
+def closed_task(report: str, tasks: Sequence[str]) -> int | None:
+    """Return the index of the open task that a message which closes one names most of; None if it names none."""
+    told = nouns_of(report) | {each for each in units_of(report) if each.isascii()}
+    best, found = 0.0, None
+    for number, task in enumerate(tasks):
+        wanted = _TASK_WORDS.sub(" ", task)
+        there = (
+            nouns_of(wanted) | {each for each in units_of(wanted) if each.isascii()}
+        ) - LIGHT_WORDS
+        shared = there - only_in_first(there, told)
+        # Of tasks that are named as much, the newest is the likeliest.
+        if shared and len(shared) / len(there) >= max(_LEAST_NAMED, best):
+            best, found = len(shared) / len(there), number
+    return found
 
 
 def may_report(text: str) -> bool:
@@ -60,16 +119,46 @@ def completes(report: str, task: str) -> bool:
     if not told:
         return False
     wanted, there = _wanted(task)
+    if any(_names_nothing(plain) for _, plain in told) and _is_about(report, there, wanted):
+        return True
     for clause, plain in told:
         zh = not clause.isascii()
         mine = units_of(plain)
         own = only_in_first(mine, there) - (LIGHT_WORDS - {"=call"}) - _REPORTED
         shared = mine - only_in_first(mine, there)
-        if own or not shared or (5 if zh else 3) * len(shared) < len(units_of(wanted)):
+        if own or not shared or (5 if zh else 3) * _share_of_a_clause(shared, wanted) < 1:
             continue
         nouns = nouns_of(plain) & nouns_of(wanted) if zh else shared
         whole = frozenset(units_of(clause)) <= there
         if nouns or (zh and whole):
+            return True
+    return False
+
+
+def _share_of_a_clause(shared: frozenset[str] | set[str], wanted: str) -> float:
+    """Return the share of a task's words that a report names, at most over its clauses: the others are reasons."""
+    most = len(shared) / max(len(units_of(wanted)), 1)
+    for clause in clauses_of(wanted):
+        mine = units_of(clause)
+        if len(mine) > 1 and len(clause) > _LEAST_CLAUSE:
+            most = max(most, len(mine - only_in_first(mine, shared)) / len(mine))
+    return most
+
+
+def _names_nothing(report: str) -> bool:
+    """Return True if a clause that says that something is done leaves open what: "I wrote that one", 我写完了."""
+    return not units_of(_OPEN_OBJECT.sub(" ", report)) - LIGHT_WORDS - _REPORTED - _DONE_VERBS
+
+
+def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
+    """Return True if a clause before the report names the thing of the task and nothing else: "about the note, ..."."""
+    for clause in clauses_of(report[:LONGEST]):
+        if (_DONE_EN if clause.isascii() else _DONE_ZH).search(clause):
+            return False
+        mine = units_of(_ABOUT.sub(" ", clause))
+        zh = not clause.isascii()
+        shared = mine - only_in_first(mine, there)
+        if shared and shared == mine and (5 if zh else 4) * _share_of_a_clause(shared, wanted) >= 1:
             return True
     return False
 
@@ -83,6 +172,8 @@ def _told_done(report: str) -> tuple[tuple[str, str], ...]:
         if _NOT_DONE.search(clause) or not (_DONE_ZH if zh else _DONE_EN).search(clause):
             continue
         found.append((clause, _REPORTING.sub(" ", clause) if zh else _without_subject(clause)))
+        if not zh and (short := _ADJUNCT.sub("", clause)) != clause and _DONE_EN.search(short):
+            found.append((short, _without_subject(short)))
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from turnfold._lazy_loading import late_pattern
@@ -19,6 +20,7 @@ from turnfold.rules.topics import rule_terms
 
 __all__ = (
     "Subject",
+    "actors_in",
     "begins_alike",
     "common_terms",
     "is_fragment",
@@ -64,6 +66,16 @@ _ANNOUNCED = late_pattern(
     "^(?:我们?|咱们?)?(?:又|刚|最近|已经)*[换改]了?(?P<topic>[^,，。了成为到用个]{2,6}?)了?$"
 )
 """Matches a clause that says that something is another one now, and not which: 我换手机号了."""
+_ACTOR = late_pattern(
+    r"(?P<zh>(?<![\u4e00-\u9fff])[\u4e00-\u9fff]{1,2}?(?:老师|经理|主任|总监|总(?![是在共之算得价结会部体])|律师|师傅|女士|先生|老板|教授|局长|校长|院长|医生|大夫|主管|同学|阿姨|大姐|大哥)"
+    r"(?![是为]|叫|变|换)"
+    r"|(?<![\u4e00-\u9fff])(?:老(?![师板公婆人家是实早远式旧样手年天虎鼠的])|小(?![时区心说孩学吃气型票费程猫狗组声票额])|阿(?![姨拉里胶]))[\u4e00-\u9fff]"
+    r"(?=[说讲问要想来去在让提跟和把给刚那病又也都不受,，]|自己|技术))"
+    r"|\b(?:Mr|Mrs|Ms|Dr)\.?\s+(?P<titled>[A-Z][\w-]+)"
+    r"|(?:^|[,.;:!?]\s+|\b(?:and|so|but|that|because)\s+)(?P<en>[A-Z][a-z]+)\s+(?:just|also|finally|still|even|now)?\s*"
+    r"(?:says?|said|wants?|wanted|asks?|asked|told|tells|thinks?|thought|called|wrote|rang|phoned|complains?|prefers?|hates?|likes?|loves|needs?|insists?|mentioned|reckons?)\b"
+)
+"""Matches who says, wants or does something; two sentences with the same speaker need not be about the same thing."""
 _STILL = late_pattern("还是(?=[^,，。]*?[把改换用订选坐去定])")
 _BEGINNING = late_pattern(r"^(?:\W|那|就|请|把|还是|我们的?|(?i:please|actually|the|our|my)\b)+")
 _ADDRESSED = late_pattern(
@@ -177,6 +189,21 @@ def named_things(text: str) -> frozenset[str]:
     """Return the values of a text that name a thing, which it may be about: the flight of "make the flight KLM"."""
     terms = rule_terms(text)
     return frozenset(terms.value) if _THINGS.intersection(terms.scope) else frozenset()
+
+
+@lru_cache(maxsize=4096)
+def actors_in(text: str) -> frozenset[str]:
+    """Return the terms of the people in a sentence who say, want or do something, and are not what it is about."""
+    found: set[str] = set()
+    for match in _ACTOR.finditer(text):
+        name = match["zh"] or match["titled"] or match["en"]
+        if name.isascii():
+            found.add(name.lower())
+        else:  # pairs of characters, and the pairs with the characters beside it
+            start, end = match.start("zh"), match.end("zh")
+            around = text[max(0, start - 1) : end + 1]
+            found.update(a + b for a, b in pairwise(around))
+    return frozenset(found)
 
 
 def parts_of(terms: Iterable[str]) -> set[str]:

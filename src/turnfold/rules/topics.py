@@ -16,7 +16,7 @@ from typing import NamedTuple
 from turnfold._lazy_loading import late_pattern
 from turnfold.text import RUN, is_cjk, plain_text, terms_of_words
 
-__all__ = ("Terms", "class_values", "facets", "rule_terms", "without_values")
+__all__ = ("SOMEWHAT", "Terms", "class_values", "facets", "rule_terms", "without_values")
 
 
 class Terms(NamedTuple):
@@ -248,7 +248,7 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
     for kind, letter in _OPTION.findall(plain):
         yield "@option", f"{kind.lower()}-{letter.lower()}"
     for found in _AMOUNT.finditer(plain):
-        if _SOMEWHAT.match(plain, found.start()):
+        if SOMEWHAT.match(plain, found.start()):
             continue
         house = found["unit"] == "号" and _STREET.search(
             plain, max(0, found.start() - 2), found.start()
@@ -265,7 +265,9 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
             yield _english(run.lower())
 
 
-_SOMEWHAT = late_pattern("一点(?![钟半前后以到之整开])")
+SOMEWHAT = late_pattern(
+    "(?<!午)(?<![早晚]上)(?<!凌晨)(?<![〇零二两三四五六七八九十百千万点周号日])一点(?![钟半前后以到之整开])"
+)
 """Matches "a little" in Chinese, which is not one o'clock: 短一点."""
 _STREET = late_pattern(r"[路街弄道巷村幢区][ ]?$")
 _PHRASES = tuple(word for word in _CLASSES if " " in word)
