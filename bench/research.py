@@ -18,6 +18,7 @@ from itertools import count
 from turnfold import Budget, Memory, Message, assistant
 from turnfold.agent import Agent, Event, Sending, ToolDone
 from turnfold.findings import FindingRule
+from turnfold.memory import RecallMode
 from turnfold.testing import ScriptedModel
 
 __all__ = ("RULES", "Library", "Outcome", "Question", "research")
@@ -167,13 +168,15 @@ def research(
     rules: Sequence[FindingRule] = (),
     budget: Budget | None = None,
     afresh: bool = True,
+    recall: RecallMode = RecallMode.AUTOMATIC,
     library: Callable[[], Library] = Library,
 ) -> Outcome:
     """Answer the questions in one conversation; `afresh` starts over before each, as document 004's `reset()` does."""
     books, events = library(), list[Event]()
     # A clock of its own: the time of a passage is part of the prompt, and so of what fits.
     clock = partial(next, count(_BEGINNING, _SECOND))
-    with Memory("sqlite://", budget=budget or Budget(max_tokens=12_000), clock=clock) as memory:
+    budget = budget or Budget(max_tokens=12_000)
+    with Memory("sqlite://", budget=budget, recall=recall, clock=clock) as memory:
         model = ScriptedModel([Researcher()], repeat=True)
         tools = [books.get_toc, books.read_page]
         agent = Agent(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -76,6 +78,27 @@ def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         del os.environ["XDG_DATA_HOME"]
     else:
         os.environ["XDG_DATA_HOME"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupted_as_in_a_terminal() -> Iterator[None]:
+    """Let SIGINT interrupt this process and those that tests start, though it is ignored in a job in the background."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def own_settings_of_the_process() -> Iterator[None]:
+    """Undo what a server that runs inside a test sets for its whole process."""
+    tokenizer = sys.modules.get("turnfold.tokens.tokenizer")
+    before, interval = getattr(tokenizer, "_without_lock", False), sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(interval)
+    if tokenizer := sys.modules.get("turnfold.tokens.tokenizer"):
+        vars(tokenizer)["_without_lock"] = before
 
 
 @pytest.fixture(scope="module")

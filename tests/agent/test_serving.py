@@ -17,6 +17,7 @@ from turnfold.agent import Agent, Event, ToolDone, as_tool
 from turnfold.agent.loop import ToolCache
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule
+from turnfold.memory import RecallMode
 from turnfold.testing import ScriptedModel
 
 WIDE = Budget(max_tokens=8_000)
@@ -323,15 +324,24 @@ def test_the_second_question_skips_get_toc_and_the_memory_is_in_what_the_model_r
 
 
 @pytest.mark.parametrize(
-    ("afresh", "tokens", "hops", "least"),
-    [(True, 12_000, 3, 0.40), (False, 2_500, 2, 0.25)],
-    ids=["afresh", "one long talk, folded"],
+    ("afresh", "tokens", "hops", "recall", "least"),
+    [
+        (True, 12_000, 3, RecallMode.AUTOMATIC, 0.40),
+        (False, 2_500, 2, RecallMode.OFF, 0.25),
+        # Recalled passages bring results back too: half of the calls are not made even without findings.
+        (False, 2_500, 2, RecallMode.AUTOMATIC, 0.10),
+    ],
+    ids=["afresh", "one long talk, folded, without recall", "one long talk, folded"],
 )
 def test_a_researcher_makes_fewer_calls_and_answers_the_same(
-    *, afresh: bool, tokens: int, hops: int, least: float
+    *, afresh: bool, tokens: int, hops: int, recall: RecallMode, least: float
 ) -> None:
     questions = Library().questions(16, hops=hops)
-    options: dict[str, Any] = {"afresh": afresh, "budget": Budget(max_tokens=tokens)}
+    options: dict[str, Any] = {
+        "afresh": afresh,
+        "budget": Budget(max_tokens=tokens),
+        "recall": recall,
+    }
     without = research(questions, **options)
     remembering = research(questions, rules=RULES, **options)
     assert without.right

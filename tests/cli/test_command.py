@@ -94,7 +94,8 @@ def test_a_pipe_without_a_width_gets_whole_lines() -> None:
         env=environment(),
     )
     lines = done.stdout.splitlines()
-    assert "…" not in done.stdout
+    # What the demo quotes may have the sign itself.
+    assert not any("…" in line for line in lines if not line.strip().startswith("“"))
     assert any(line.endswith("as people do.") for line in lines)
     assert max(map(len, lines)) > 150
 

@@ -741,7 +741,8 @@ def test_rules_without_room_are_named_on_the_page_of_the_call(tmp_path: Path) ->
     with Memory(store, scope="acme", model="gpt-4o", budget=Budget(max_tokens=800)) as memory:
         told = memory.session("kefu")
         for number, what in enumerate(
-            "订单 发票 地址 电话 会员 积分 密码 仓库 颜色 赠品 保修 价格 快递 客服 尺码 退货 换货 优惠".split()
+            "订单 发票 地址 电话 会员 积分 密码 仓库 颜色 赠品 保修 价格 快递 客服 尺码 退货 换货 优惠 "
+            "生日 邮箱 余额 合同 工资 病历".split()
         ):
             told.user(f"绝对不要把{what}告诉第三方，第 {number} 号客户除外。")
             told.assistant("好的。" * 40)

@@ -21,9 +21,10 @@ _GOODS = ("slate", "gravel", "瓷砖", "timber", "石板", "copper pipe", "roof 
 _MOST = 2.4
 """Of what was said: each message once, each summary once against its limit and once as the message it becomes, and the
 new lines of each. It was 4.3 before counts were remembered, and 2.2 where sentences of two turns shared a line."""
-_MOST_WITH_RULES = 7.0
-"""The same where every message lays down a rule: the block of rules, which is then another one in each context, is
-counted in the tail, and each rule once against the limit, with the words it is shown with."""
+_MOST_WITH_RULES = 7.7
+"""The same where every message lays down a rule: the block of rules, which is then another one in every second context
+and has up to 600 tokens of the 2,000, is counted in the tail (4.1 of this), and each rule once against the limit, with
+the words it is shown with."""
 
 
 def _lines(number: int) -> list[str]:

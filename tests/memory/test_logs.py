@@ -54,8 +54,12 @@ def quotes(_prompt: str) -> str:
     raise ValueError(f"the model refused: {CANARY}")
 
 
+def answers(_prompt: str) -> str:
+    return "Orders were asked for."
+
+
 class Unwell(MemoryStore):
-    """A store that fails when a checkpoint is committed, and says what it was given."""
+    """A store that fails when the lease for a fold is taken, and says what it was given."""
 
     async def put_document(
         self,
@@ -149,16 +153,18 @@ def test_a_summariser_that_quotes_is_not_quoted(
 def test_a_store_that_fails_in_the_background_is_told_by_its_kind(
     store: type[MemoryStore], records: list[logging.LogRecord]
 ) -> None:
-    with Memory(store(), budget=SMALL, fold="background") as memory:
+    with Memory(store(), budget=SMALL, summarizer=answers, fold="background") as memory:
         talk(memory.session(PERSON), 12)
         memory.drain()
-    assert set(events(records)) == {"folding_stopped"}
+    assert set(events(records)) == {"folding_stopped", "fold_stood_in"}
     assert leaks(records) == []
 
 
 def test_the_same_with_an_event_loop(records: list[logging.LogRecord]) -> None:
     async def run() -> None:
-        async with AsyncMemory(Strange(), budget=SMALL, fold="background") as memory:
+        async with AsyncMemory(
+            Strange(), budget=SMALL, summarizer=answers, fold="background"
+        ) as memory:
             session = memory.session(PERSON)
             for number in range(12):
                 await session.user(f"{CANARY} {number} " * 12)

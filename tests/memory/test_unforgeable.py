@@ -273,12 +273,16 @@ DAY = re.compile(r" \(\d{4}-\d\d-\d\d\)$|（\d{4}-\d\d-\d\d）$")
 """The date of a line that speaks of "last week", after the name of its speaker."""
 
 
+QUOTED = re.compile(r"\(quoted\) |（引文）")
+"""The mark before a sentence that the user only quoted."""
+
+
 def judge_line(line: str, said: dict[str, list[str]]) -> None:
     named = LINE.fullmatch(line)
     if named is None:
         # A name that was cut off, or words of nobody: whatever it is, it is under no name.
         return
-    speaker, words = _role(DAY.sub("", named[1])), named[2]
+    speaker, words = _role(DAY.sub("", named[1])), QUOTED.sub("", named[2])
     assert speaker in said, f"{speaker!r} said nothing: {line!r}"
     # Sentences of one speaker share a line, also if they were said at different times.
     for sentence in split_sentences(words):

@@ -157,8 +157,6 @@ class ContextBuilder:
     """The previous context of each budget, to measure how much of its beginning the next one repeats."""
     _sent: SentPrompt | None = field(default=None, init=False)
     """The last prompt that was built: a fold by the same model can continue it, see `summary_writers`."""
-    _summary_cost: tuple[str, int] = field(default=("", 0), init=False)
-    """The newest summary that was counted, and the tokens of its message."""
     _cut_summary: str = field(default="", init=False)
     """The last summary that a context had no room for as a whole."""
     _warned: tuple[int, ...] = field(default=(), init=False)
@@ -280,7 +278,9 @@ class ContextBuilder:
         frozen = cache.frozen_tail(budget, window.turn_seq)
         # Within a turn the tail stays the same, unless the caller gives another query or steps of the turn were folded:
         # the prompt changes before the tail then anyway, and what the running task needs may be among them.
-        rules = await self.rules.text(window, budget, request.tools, self._sent_summary(budget))
+        rules = await self.rules.text(
+            window, budget, request.tools, self._sent_summary(window, budget)
+        )
         same = frozen is not None and query in ("", frozen.query) and rules in frozen.tail
         if frozen is not None and same and not self._has_folded_steps(window, frozen.anchor):
             kept = Tail(frozen.tail, frozen.recalled, frozen.recall_room, frozen.recall_tokens)
@@ -291,17 +291,14 @@ class ContextBuilder:
                 return prompt
         return self._prompt_with(request, await self._tail(request, window, rules))
 
-    def _sent_summary(self, budget: Budget) -> str:
+    def _sent_summary(self, window: LiveWindow, budget: Budget) -> str:
         """Return the summary that contexts show, or nothing if it is shown shortened."""
         summary = PromptParts(
             checkpoint=self.cache.shown_checkpoint, stand_in=self.cache.stand_in
         ).summary
         if not summary or summary == self._cut_summary or not self.rules.enabled:
             return ""
-        if self._summary_cost[0] != summary:
-            cost = self.cache.counter.count_message(summary_message(summary))
-            self._summary_cost = (summary, cost)
-        return summary if self._summary_cost[1] <= budget.share("summary") else ""
+        return summary if window.summary_tokens(summary) <= budget.share("summary") else ""
 
     def _is_summary_cut(self, context: Context, prompt: PromptParts) -> bool:
         """Return True if a context shows its summary shortened although the rules were chosen for the whole summary.
@@ -437,7 +434,7 @@ class ContextBuilder:
             return False
         bare = replace(request, query="", recall=RecallMode.OFF)
         prompt = await self.prompt_parts(bare)
-        used = budget.tokens - self._room_left(bare, window, prompt)
+        used = budget.tokens - await self._compute(bare, self._room_left, window, prompt)
         if used < self._due_tokens(request, folded=cache.covered > cache.cleared):
             return False
         if not window.shows_turn_within(budget.tokens // 2):
@@ -633,7 +630,7 @@ class ContextBuilder:
             tokens=base + room,
             room=room,
             measure=lambda some: cost(some, first),
-            said=SaidWords.of_summary(f"{self._sent_summary(budget)}\n{rules}"),
+            said=SaidWords.of_summary(f"{self._sent_summary(window, budget)}\n{rules}"),
         )
         every = known.text(share, lambda block: cost((), block))
         if any(each not in known.whole(every) for each in whole):

@@ -35,6 +35,7 @@ from turnfold.window import (
     anchored_view,
     assemble,
     price,
+    summary_tokens,
 )
 
 __all__ = (
@@ -211,6 +212,10 @@ class LiveWindow:
             return False
         turns = self._transcript.grouper.turns
         return not turns or self._transcript.tokens_from(turns[-1]) <= tokens
+
+    def summary_tokens(self, text: str) -> int:
+        """Return the tokens of the message with this summary; they are counted once."""
+        return summary_tokens(self._transcript, text)
 
     def tokens(self, *, largest: int) -> int:
         """Return the tokens of the entries that the window shows.

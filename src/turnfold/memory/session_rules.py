@@ -180,15 +180,7 @@ class RuleLedger:
         )
         said = SaidWords.of_summary(summary)
         in_summary = said.found((rule.id, f"{rule.lead}{rule.text}") for rule in hidden if rule.seq)
-        limit = max(
-            budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens * _SMALL_PERCENT // 100), 1
-        )
-        usual = min(limit, max(budget.tokens // _PART_OF_TAIL, 1))
-        # What the system messages and tools take changes rarely, and with it the rules shown.
-        free = await self._free_tokens(budget, tools) if hidden else 0
-        most = min(_VITAL_TOKENS, budget.tokens * _VITAL_PERCENT // 100, free // 3)
-        if not window.shows_turn_within(free - budget.share("tail") - max(limit, most) + usual):
-            limit, most = usual, 0
+        usual, limit, most = await self._limits(window, budget, tools, any_hidden=bool(hidden))
         key = (hidden, in_window, in_summary, limit, most, usual)
         if key not in self._texts:
             shown, others = shown_rules(
@@ -209,6 +201,26 @@ class RuleLedger:
         self.extra = max(tokens - usual, 0) if most else 0
         self.beyond_share = max(tokens - budget.tokens // _FROM_DIALOGUE, 0)
         return text
+
+    async def _limits(
+        self,
+        window: LiveWindow,
+        budget: Budget,
+        tools: Sequence[Mapping[str, object]],
+        *,
+        any_hidden: bool,
+    ) -> tuple[int, int, int]:
+        """Return token limits: of rules in the tail's share, of all rules, of those that do harm if forgotten."""
+        limit = max(
+            budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens * _SMALL_PERCENT // 100), 1
+        )
+        usual = min(limit, max(budget.tokens // _PART_OF_TAIL, 1))
+        # What the system messages and tools take changes rarely, and with it the rules shown.
+        free = await self._free_tokens(budget, tools) if any_hidden else 0
+        most = min(_VITAL_TOKENS, budget.tokens * _VITAL_PERCENT // 100, free // 3)
+        if not window.shows_turn_within(free - budget.share("tail") - max(limit, most) + usual):
+            return usual, usual, 0
+        return usual, limit, most
 
     async def _free_tokens(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
         """Return the tokens of a budget beside system messages, tool schemas and the longest summary."""

@@ -225,6 +225,8 @@ class Conversations:
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._whole: SizedCache[tuple[str, str], WholeLog] = SizedCache(limit=_MOST_LOGS)
         """What each session showed last, if that was the whole log and nothing else."""
+        self._to_prepare: dict[tuple[str, str], tuple[AsyncSession, str]] = {}
+        """The newest answer of each session to prepare for, and the words to search for; see `prepare_ahead`."""
         self._refused: SizedCache[tuple[str, str], bool] = SizedCache(limit=_MOST_REFUSED)
 
     def refused(self, tenant: str, keys: Iterable[str]) -> frozenset[str]:
@@ -318,17 +320,21 @@ class Conversations:
     def prepare_ahead(self, session: AsyncSession, *, query: str) -> None:
         """Read what the next fold needs in the background, and search for `query` if it is not empty.
 
-        Entries are indexed by the first search after they were written.
+        Entries are indexed by the first search after they were written. If this work is still running for an earlier
+        answer of the session, it goes on with this one.
         """
+        tenant, name = session.scope.tenant, session.id
+        self._to_prepare[tenant, name] = session, query
 
         async def prepare() -> None:
-            with suppress(TurnfoldError):  # the next request does it then
-                await read_ahead(session)
-                if query:
-                    await session.recall(query, limit=1)
+            while (asked := self._to_prepare.pop((tenant, name), None)) is not None:
+                with suppress(TurnfoldError):  # the next request does it then
+                    current, words = asked
+                    await read_ahead(current)
+                    if words:
+                        await current.recall(words, limit=1)
 
-        mark = log_mark(session.scope.tenant, session.id)
-        self.config.runtime.begin(f"prepare {mark}", prepare)
+        self.config.runtime.begin(f"prepare {log_mark(tenant, name)}", prepare)
 
     async def place(
         self,

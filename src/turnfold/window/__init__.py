@@ -23,6 +23,7 @@ from turnfold.window.prompt_sections import (
     price,
     summary_fence_cost,
     summary_message,
+    summary_tokens,
 )
 from turnfold.window.shortened_messages import (
     common_cap,
@@ -90,4 +91,5 @@ __all__ = (
     "summarise",
     "summary_fence_cost",
     "summary_message",
+    "summary_tokens",
 )

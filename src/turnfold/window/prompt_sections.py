@@ -319,7 +319,7 @@ def _count_overhead(
     sections = (
         section("system", system, lambda share: _within(system, share, "system", counter, squeeze)),
         section(
-            "summary", summary, lambda share: _summary_within(summary, squeezed(share), counter)
+            "summary", summary, lambda share: _summary_within(transcript, summary, squeezed(share))
         ),
         section("tail", tail, lambda share: _tail_within(tail, share, counter)),
     )
@@ -456,14 +456,19 @@ def _tail_within(messages: Sequence[Message], share: int, counter: TokenCounter)
     return _Section(_counted(shorter, counter), found.changes)
 
 
-def _summary_within(text: str, share: int, counter: TokenCounter) -> _Section:
+def summary_tokens(transcript: Transcript, text: str) -> int:
+    """Return the tokens of the message with this summary, not shortened; they are counted once."""
+    key = ("summary tokens", text)
+    return _cached(transcript, key, lambda: transcript.counter.count_message(summary_message(text)))
+
+
+def _summary_within(transcript: Transcript, text: str, share: int) -> _Section:
     """Return the message with the summary, its text shortened to fit `share` tokens; its marks stay whole."""
     if not text:
         return _Section()
-    pieces = _counted([summary_message(text)], counter)
-    was = pieces[0].tokens
+    counter, was = transcript.counter, summary_tokens(transcript, text)
     if was <= share:
-        return _Section(pieces)
+        return _Section((Piece(summary_message(text), was, -1),))
     room = share - summary_fence_cost(counter)
     while room > 0:
         shorter = summary_message(shrink_lines(text, room, counter.count_text) or "…")
