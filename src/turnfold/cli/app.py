@@ -230,7 +230,10 @@ def chat(
 
 
 def _say_once(once: str | None, options: ChatOptions, *, as_json: bool) -> None:
-    """Send one message, and print the answer; with `as_json` as JSON, else with how to continue a new session."""
+    """Send one message and print the answer, as JSON if `as_json` is True.
+
+    Otherwise also print the command that continues a new session.
+    """
     from turnfold.cli.chat import say_once
 
     if once is None:

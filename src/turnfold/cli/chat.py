@@ -164,7 +164,7 @@ class Quotes:
 
     @property
     def receipt(self) -> None:
-        """None: nothing is sent, so there is nothing to report."""
+        """None: no model is called, so there is no context report."""
 
     def answer(self, conversation: str, text: str) -> str:
         """Store the user's message, and return the earlier messages that match it as text."""

@@ -601,7 +601,7 @@ class AsyncRemoteSession:
         )
 
     async def _named(self, call: str | int | None) -> str:
-        """Return the name of a call that is given by its name or number; the service knows which is `"@last"`."""
+        """Return the name of a call that is given by name or number; `"@last"` is left to the service."""
         if not isinstance(call, int):
             return self._call_or_last(call)
         return await numbered_call(lambda after: self.calls(after=after), call, self.id)

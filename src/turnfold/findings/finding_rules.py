@@ -219,14 +219,12 @@ class FindingRule:
             )
 
     def kept_of(self, arguments: Mapping[str, object], result: str) -> str | None:
-        """Return the text to remember for a tool result, as the option `keep` decides.
-
-        Returns None if it is not to be remembered.
+        """Return the text to remember for a tool result, as the rule's option `keep` decides; None to remember nothing.
         """
         return result if self.keep is None else self.keep(arguments, result)
 
     def relevance_of(self, result: str, given: float | None) -> float:
-        """Return the relevance of a result: the score that was passed, else the result of `score`, else `relevance`."""
+        """Return the relevance of a result: the score that the caller passed, else that of the rule."""
         if given is not None:
             return check_score(given, path="score")
         found = self.score(result)

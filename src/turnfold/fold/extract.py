@@ -202,7 +202,7 @@ class _Candidate:
 
 
 class _ReadSentence(NamedTuple):
-    """What a sentence of a speaker says; see `_Candidate` for its fields."""
+    """The facts and terms found in a sentence; see `_Candidate` for the fields."""
 
     text: str
     whole: str
@@ -345,7 +345,7 @@ class _Cover:
         return at in self._chosen
 
     def missing(self, at: int) -> list[int]:
-        """Return the indexes to choose for `at`: first the sentence that it needs, if that was not chosen yet."""
+        """Return the indexes to choose for `at`: its own, after the sentence that it needs, unless that was chosen."""
         needs = self._candidates[at].needs
         return [at] if needs is None or needs in self._chosen else [needs, at]
 
@@ -359,7 +359,7 @@ class _Cover:
 
 
 class _Room:
-    """Tracks the tokens left while sentences are chosen; a sentence that continues a line needs no speaker's name."""
+    """Tracks the tokens left while sentences are chosen; a line's speaker is counted once for all its sentences."""
 
     def __init__(
         self, candidates: Sequence[_Candidate], *, limit: int, count: Callable[[str], int]
@@ -564,7 +564,7 @@ def _pool(
     *,
     chinese: bool,
 ) -> list[_Candidate]:
-    """Return the sentences to choose from: no two alike, none outdated, each with what it needs to be understood."""
+    """Return the sentences to choose from: no duplicates, none outdated, each with those needed to understand it."""
     found = list(_candidates(passages, previous, reading, chinese=chinese))
     candidates = _without_outdated(list(_distinct(found)), without)
     if any(passage.speaker == "tool" for passage in passages):
@@ -619,7 +619,7 @@ def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> l
 
 
 def _marked(candidate: _Candidate, *, chinese: bool) -> _Candidate:
-    """Return a candidate that is marked as partly outdated."""
+    """Return the candidate with a mark that says that a part of it is outdated."""
     if is_marked(candidate.text):
         return candidate
     mark = CHANGED_MARKS["zh" if chinese else "en"]

@@ -91,7 +91,7 @@ def own_words(text: str, hits: Iterable[FactMatch]) -> int:
 
 
 def short_answers(pieces: Sequence[SummaryPiece]) -> dict[int, SentenceNeed]:
-    """Return {index: what it needs} of the sentences without a subject; other sentences are not in the result."""
+    """Return, by index, the sentences without a subject and what each needs to be understood."""
     found: dict[int, SentenceNeed] = {}
     question: int | None = None
     call: int | None = None

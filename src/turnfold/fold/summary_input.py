@@ -297,7 +297,7 @@ class ReadCache:
 
 
 def as_read(passage: Passage, longest: int = LONGEST_READ) -> Passage:
-    """Return the passage; if its text is longer than `longest` characters, a note replaces the middle of the text.
+    """Return the passage; the middle of a text longer than `longest` characters is replaced by a note.
 
     Reading takes a few microseconds per character, so 50 MB of tool output would take minutes.
     """

@@ -410,14 +410,16 @@ class _FileImport:
         return known
 
     async def _stored(self, name: str, after: int) -> list[Entry]:
-        """Read a page of stored entries to compare with the file; numbers are removed from redaction labels in them."""
+        """Read a page of stored entries to compare with the file, and remove the numbers of redaction labels in them.
+        """
         page = await self._store.read(self._scope, name, after=after, limit=_PAGE)
         if (redaction := redaction_of(self._store)) is None:
             return page
         return [replace(entry, message=redaction.unnumbered(entry.message)) for entry in page]
 
     def _comparable(self, piece: ImportedMessage) -> ImportedMessage:
-        """Return a message of the file redacted as the store would, with labels without numbers, to compare it."""
+        """Redact a message of the file as the store would, with labels without numbers, so that both can be compared.
+        """
         if (redaction := redaction_of(self._store)) is None:
             return piece
         return replace(piece, message=redaction.unnumbered(piece.message))
@@ -456,7 +458,10 @@ class _FileImport:
             )
 
     def _pieces(self, wanted: frozenset[str]) -> Iterator[Piece]:
-        """Yield the file's new conversations as pieces for `Store.restore`; of an id that occurs twice, the first."""
+        """Yield the file's new conversations as pieces for `Store.restore`.
+
+        If an id occurs twice in the file, its first conversation is taken.
+        """
         seq = turn = 0
         taking = False
         for piece in self._read():

@@ -176,7 +176,7 @@ def _check_blank(lines: int, number: int) -> None:
 
 
 def _rest_of_line(begun: str, file: IO[str], number: int) -> str:
-    """Read a line to its end; raise `InvalidExport` above a limit: a small compressed file may unpack to gigabytes."""
+    """Read a line to its end; raise `InvalidExport` above a limit, because compressed lines may unpack to gigabytes."""
     if begun.endswith("\n"):
         return begun
     line = begun + file.readline(_LONGEST_VALUE - len(begun) + 1)

@@ -135,7 +135,7 @@ class LeftOutRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A range of the log, rules, or a part of system, summary or tail that the prompt does not have, and why."""
+    """A part that the prompt lacks, and why: a range of the log, rules, or a piece of system, summary or tail."""
 
     first: int
     """First seq of the range; 0 (and -1 as the last) if it is no range of the log."""
@@ -368,7 +368,7 @@ class CallPoint:
 
     @property
     def reply(self) -> int:
-        """Tokens with which the prompt opens the model's reply: all that are in no section and no tool schema."""
+        """Tokens of the prompt that open the model's reply; they are in no section and no tool schema."""
         return self.tokens - sum(self.sections.values()) - self.tools
 
 
@@ -465,7 +465,7 @@ def with_tail_parts(sections: Mapping[str, int], tail: Mapping[str, int]) -> dic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheState:
-    """How long the beginning of the prompt, which a provider can cache, has stayed the same."""
+    """The beginning of the prompt that a provider can cache: for how long it has stayed the same."""
 
     calls: int
     """Calls since the last one that moved the window; all calls if none did."""

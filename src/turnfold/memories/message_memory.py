@@ -351,10 +351,7 @@ class MessageMemory:
             self._enforce_limits()
 
     def _check_system(self, messages: Sequence[Message]) -> None:
-        """Raise `BudgetTooSmall` if these new system messages would exceed the limits.
-
-        Otherwise the current state is saved.
-        """
+        """Raise `BudgetTooSmall` if these new system messages would exceed the limits; otherwise save the state."""
         self._limits_with(messages)
         self._try_save()
 

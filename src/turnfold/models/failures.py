@@ -252,7 +252,8 @@ def stream_cut() -> CallFailed:
 
 
 def no_answer(response: Mapping[str, object], missing: str) -> CallFailed:
-    """Return the error for a response with HTTP status 200 but no answer; some servers put an error into it."""
+    """Return the error for a response with HTTP status 200 but without an answer: some servers return errors that way.
+    """
     fields = _error_fields(response)
     if "error" in response and fields:
         return CallFailed(failure_in(fields))
@@ -277,7 +278,7 @@ def _error_text(error: BaseException) -> str:
 
 
 def _error_fields(body: object) -> dict[str, object]:
-    """Return the error object of a response body; some SDKs have already removed the object around it."""
+    """Return the error object of a response body, which some SDKs have already taken out of the object around it."""
     if not isinstance(body, Mapping):
         return {}
     fields = dict(cast("Mapping[str, object]", body))

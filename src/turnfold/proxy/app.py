@@ -271,7 +271,7 @@ class ProxyApp:
     ) -> tuple[PreparedCall | None, str]:
         """Return the prepared call and the text of `_SWITCH`; None and the reason if the request is passed through.
 
-        Calls `begin` first if the body can be sent as it came before anything is stored.
+        Calls `begin` first if the body is sent unchanged: the request then need not wait until it is stored.
         """
         if exchange.headers.get("content-encoding", "identity") != "identity":
             return None, "passed through; compressed request body"

@@ -200,7 +200,7 @@ class PlacedHistory:
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A log that the last context of a session object showed whole, and the entries that this process added since."""
+    """A log that the last context showed completely, and the entries that this process has added since."""
 
     handle: ref[AsyncSession]
     """Weak reference to the session object, so that the cache that holds it can evict it."""

@@ -667,7 +667,7 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
 
 
 def _closing(sentences: Sequence[str], *, seq: int) -> StandingRule:
-    """Return the report of a message that says that something is done; its other sentences tell what."""
+    """Return the sentence of a message that reports something as done; the other sentences say what it is."""
     said = " ".join(sentences)[:LONGEST_RULE].replace(BLANK, "").strip()
     terms = rule_terms(said)
     return StandingRule(
@@ -713,7 +713,8 @@ def _lead(text: str, before: Sequence[_Read], start: int, rule: StandingRule) ->
 
 
 def _goes_on(text: str, language: Language) -> bool:
-    """Return True if a short sentence does not name its subject: "Not as store credit"."""
+    """Return True if a short sentence leaves out its subject, because the one before names it: "Not as store credit".
+    """
     return len(text) <= _SHORT_TEXT[language] and _GOES_ON[language].match(text) is not None
 
 
@@ -984,7 +985,7 @@ def _needs_the_clause_before(clause: str, before: str, language: Language) -> bo
 
 
 def _sets_off(clause: str, before: str) -> bool:
-    """Return True if a clause only contrasts with the one before: "in white, not in grey", 退到银行卡，不要退到余额."""
+    """Return True if a clause only adds a contrast to the one before: "in white, not in grey", 退到银行卡，不要退到余额."""
     refused = _REFUSES.match(clause)
     if refused is None:
         return False

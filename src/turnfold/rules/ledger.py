@@ -261,7 +261,7 @@ def _closes(rule: StandingRule) -> bool:
 def _closed(
     rule: StandingRule, mine: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
-    """Return the open task that a message closes, with its new state; the clauses that go on from it too."""
+    """Return the open task that a message closes, with its new state, and the clauses that continue the task."""
     tasks = [each for each in mine if each.kind == "task" and each.seq < rule.seq]
     found = closed_task(rule.plain, [*map(_task, tasks)])
     return [] if found is None else [(tasks[found], "done")]
@@ -320,10 +320,10 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
 
 
 def _moved(rule: StandingRule, after: StandingRule) -> bool:
-    """Return True if the later rule surely gives another value for the same thing.
+    """Return True if the later rule certainly gives another value for the same thing.
 
-    It was added by the program and has another value, or it gives another value for an attribute that has one value at
-    a time, such as where the user lives.
+    It was added by the program with another value, or it changes an attribute that has one value at a time, such as
+    where the user lives.
     """
     if after.added:
         return rule.value != after.value
@@ -494,7 +494,7 @@ def _going_on(
 
 
 def _belongs(rule: StandingRule, each: StandingRule) -> bool:
-    """Return True if a clause gives a side of what the clause before it names, which the new rule gives anew."""
+    """Return True if a clause adds to what the clause before it names, and the new rule changes that."""
     return _SIDE.match(each.plain) is not None and (
         bool(_contested(rule, each)) or not facets(rule.plain).isdisjoint(facets(each.plain))
     )

@@ -198,7 +198,7 @@ def _is_name(word: str) -> bool:
 
 
 def _tells(term: str) -> bool:
-    """Return True if a term is a word, and not a class or a single Chinese character."""
+    """Return True if a term is a whole word, not a class of values or a single Chinese character."""
     return term[0] != "@" and len(term) > 1
 
 

@@ -204,7 +204,7 @@ _BOTH = late_pattern(
 
 
 def affirms(text: str) -> bool:
-    """Return True if a sentence permits something, or wants it after all."""
+    """Return True if a sentence permits something, or asks for it after an earlier refusal."""
     return bool(_affirmed(text))
 
 
@@ -323,7 +323,7 @@ def _resembles(first: str, second: str) -> bool:
 
 
 def takes_the_place(later: str, earlier: str) -> bool:
-    """Return True if a sentence says why what an earlier one chose does not do, and what takes its place.
+    """Return True if a sentence rejects what an earlier one chose, and names what replaces it.
 
     "The Ibis is full, we're staying at the Novotel"; 虹桥没直飞，从浦东走吧.
     """
@@ -368,7 +368,7 @@ def _failing(clause: str, earlier: str) -> str:
 
 
 def _named_as_failing(clause: str, earlier: str) -> str:
-    """Return what an earlier sentence names and a clause says does not do: an amount, its subject or its object."""
+    """Return what an earlier sentence names and a clause rejects: an amount, its subject or its object."""
     if not _refuses(clause):
         return ""
     if named := _failing_amount(clause, earlier) or _failing(clause, earlier):
@@ -381,7 +381,7 @@ def _named_as_failing(clause: str, earlier: str) -> str:
 
 @lru_cache(maxsize=512)
 def _refuses(clause: str) -> bool:
-    """Return True if a clause has words that say of something that it does not do, whatever that is."""
+    """Return True if a clause has words that reject something, whatever it is."""
     patterns = ((_FAILS, clause), (_FAILS, LEADING.sub("", clause)), (_REFUSED, clause))
     return any(pattern.search(text) for pattern, text in patterns)
 
@@ -412,7 +412,7 @@ def _begins_with_the_same(clause: str, earlier: str) -> bool:
 
 
 def _gives_another(clause: str, named: str, earlier: str) -> bool:
-    """Return True if a clause gives what takes the place of the named words."""
+    """Return True if a clause names a replacement for the rejected words."""
     word = rf"(?<![\w.]){re.escape(named)}(?!\w)" if named.isascii() else re.escape(named)
     if re.search(word, clause, re.IGNORECASE) or _NO_NAME.search(clause):
         return False
@@ -462,7 +462,7 @@ def _starts_with_value(earlier: str, named: str) -> bool:
 
 
 def drops(later: str, earlier: str) -> bool:
-    """Return True if a sentence says that what an earlier one asks for is no longer done: 中央空调不装了."""
+    """Return True if a sentence says that something requested earlier will not be done: 中央空调不装了."""
     there = units_of(earlier)
     for clause in clauses_of(later):
         found = _DROPS.search(clause)
@@ -544,7 +544,7 @@ def _gives_a_part(later: str, earlier: str) -> bool:
 
 @lru_cache(maxsize=512)
 def alters(text: str) -> bool:
-    """Return True if a sentence has a form with which something said before is undone, whatever that was."""
+    """Return True if a sentence has a form that undoes an earlier statement, whatever it said."""
     if len(text) > LONGEST or _ASKS.search(text):
         return False
     clauses = clauses_of(text)

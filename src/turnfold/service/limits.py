@@ -456,7 +456,7 @@ class Quota:
         self._check_bytes(used.bytes, size)
 
     def _recorded(self, tenant: str) -> Iterator[_TenantUsage]:
-        """Yield the usages that a write must be added to: the cached usage, and that of a running scan."""
+        """Yield the totals to which a write must be added: the cached ones, and those of a running scan."""
         known = self._used.get(tenant)
         if known is not None:
             yield known
@@ -472,7 +472,7 @@ class Quota:
             used.stale = True
 
     def shrank(self, tenant: str, conversation: str) -> None:
-        """Note that a part of a conversation was erased: all of it counts until a scan has measured it again.
+        """Note that a part of a conversation was erased; its size is subtracted by the next scan.
 
         A scan runs before a request is refused.
         """

@@ -65,7 +65,7 @@ class CertaintyCache(NamedTuple):
         return CertaintyCache(*(min(messages, length) for length in self))
 
     def extended(self, messages: tuple[Message, ...], counter: TokenCounter) -> CertaintyCache:
-        """Check the messages that were not checked yet, and return the result for all of `messages`."""
+        """Check the messages that were not checked yet, and return a cache for all of `messages`."""
         checked, exact, bounded = self
         for message in messages[checked:]:
             if bounded < checked:
@@ -137,7 +137,7 @@ class Omission(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A change that a provider's format required in a context: the rule, its first place and the number of places."""
+    """A kind of change that a provider's format required in a context: the rule, its first place, how often."""
 
     action: str
     """What was done: converted, left out, moved or added."""
@@ -313,9 +313,9 @@ class Context:
         self._receipt: Receipt | None = None
 
     def follow(self, previous: Context) -> None:
-        """Set `shared` and `previous`: how many tokens at the beginning are those of the previous call's prompt.
+        """Compare this prompt with the previous call's, and set `shared` to the tokens that both have at the beginning.
 
-        None are if the tool schemas differ, because providers put them in front of the messages.
+        If the tool schemas differ, none are shared, because providers put them in front of the messages.
         """
         same = self.follow_stored(
             previous.messages,
@@ -328,9 +328,9 @@ class Context:
     def follow_stored(
         self, messages: tuple[Message, ...], tokens: int, *, same_tools: bool = True
     ) -> int:
-        """Measure the prefix shared with these messages, which have `tokens` together.
+        """Measure the prefix shared with the previous call's messages, which have `tokens` in all.
 
-        Returns how many messages are shared, whatever tool schemas stand before them.
+        Returns how many messages are shared, without regard to the tool schemas before them.
         """
         same = shared_messages(self.messages, messages)
         self.shared, self.previous = (sum(self.costs[:same]) if same_tools else 0), tokens
@@ -352,7 +352,8 @@ class Context:
     def tail_parts(self) -> dict[str, int]:
         """Return the tokens of the tail by the label of each block: `pinned`, `rules`, `state`, `recalled`, and so on.
 
-        They add up to the tokens of the section: what joins and frames the blocks is counted with the largest.
+        They add up to the tokens of the section: the tokens that join and frame the blocks are counted with the largest
+        block.
         """
         parts: dict[str, int] = {}
         for message in self.section(Section.TAIL):

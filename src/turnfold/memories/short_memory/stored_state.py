@@ -64,7 +64,8 @@ _MAX_LANDINGS: Final = 3
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Queries that requested a summary while the same checkpoint was current, and the newest entries they have read."""
+    """Pending requests for a summary, made while the same checkpoint was current, and the newest entries they had read.
+    """
 
     live: str
     seen: int

@@ -248,7 +248,7 @@ def table(heads: Sequence[Node], rows: Iterable[Sequence[Node]], *, class_: str 
 
 
 def _are_figures(cells: Sequence[Node]) -> bool:
-    """Return True for a column of numbers, some of which may be missing."""
+    """Return True if a column contains numbers; some may be missing."""
     given = [_text(cell) for cell in cells if cell not in (None, "", "-")]
     return bool(given) and all(map(_FIGURE.fullmatch, given))
 

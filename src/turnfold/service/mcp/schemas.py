@@ -257,7 +257,7 @@ class SessionsAnswer(_Answer, kw_only=True):
 
 
 class SessionStanding(_Answer, kw_only=True):
-    """The state of a session, and the size of its next context."""
+    """The status of a session, and the size of its next context."""
 
     session: str
     mode: str

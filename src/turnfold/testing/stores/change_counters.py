@@ -150,10 +150,7 @@ async def _summarise(store: Store, scope: Scope, number: int) -> tuple[State, St
 async def _looked(
     store: Store, scope: Scope, change: Coroutine[object, None, object]
 ) -> tuple[State, State]:
-    """Make a change.
-
-    Returns the version (generation and epoch) of the conversation before and after it, read from the store.
-    """
+    """Make a change, and return the conversation's version (generation and epoch) before and after it."""
     before = (await store.head(scope, TALK)).state
     await change
     return before, (await store.head(scope, TALK)).state
