@@ -85,7 +85,8 @@ def drive(coroutine: Coroutine[object, None, _Result]) -> _Result:
 
 
 class Runtime(Protocol):
-    """What differs with and without an event loop: locks, model calls with a time-out, background work."""
+    """The operations that work differently with and without an event loop: locks, model calls with a time-out, threads.
+    """
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Return a new lock; it is not reentrant."""
@@ -304,7 +305,7 @@ class AsyncRuntime:
     async def compute(self, work: Callable[[], _Result]) -> _Result:
         """Run a long computation in a thread; a cancelled task ends only after the function has returned.
 
-        The threads only compute: those of the event loop may all be waiting for a model that does not answer.
+        It has threads of its own, because the event loop's default threads may all be waiting for a slow model.
         """
         if self._threads is None:
             self._threads = ThreadPoolExecutor(
@@ -336,7 +337,7 @@ class AsyncRuntime:
         await asyncio.sleep(seconds)
 
     async def complete(self, work: Callable[[], Coroutine[object, None, _Result]]) -> _Result:
-        """Await the work in a task of its own; if the calling task is cancelled, that takes effect afterwards."""
+        """Await the work in a task of its own; if the calling task is cancelled, it ends when the work has ended."""
         task = asyncio.get_running_loop().create_task(work())
         try:
             return await asyncio.shield(task)
@@ -392,7 +393,7 @@ class AsyncRuntime:
 class LimitedRuntime:
     """A runtime that shares everything with another runtime, but computes at most `most` functions at once.
 
-    A service has one for each tenant: what one of them has to compute does not take all threads from the others.
+    A service has one for each tenant, so that the computations of one tenant cannot take all threads from the others.
     """
 
     def __init__(self, inner: Runtime, *, most: int) -> None:

@@ -222,8 +222,8 @@ def the_fence_has_a_fixed_mark(patch: Patch) -> None:
 
 
 def the_summary_is_cut_with_its_fence(patch: Patch) -> None:
-    def careless(text: str, share: int, counter: TokenCounter) -> object:
-        sections = module("prompt_sections")
+    def careless(transcript: Transcript, text: str, share: int) -> object:
+        sections, counter = module("prompt_sections"), transcript.counter
         message = sections.summary_message(text)
         cut = sections.shrink_message(message, share // 3, counter) if text else message
         pieces = (Piece(cut, counter.count_message(cut), -1),) if text else ()

@@ -210,7 +210,7 @@ def _foreign_error(status: int) -> TurnfoldError:
 
 
 def _rebuild(kind: type[TurnfoldError], detail: str, fields: Mapping[str, object]) -> TurnfoldError:
-    """Make an error with this message; its constructor is not called, because it would compose another message."""
+    """Make an error with this message, without calling its constructor, which would write another message."""
     error = kind.__new__(kind)
     Exception.__init__(error, detail)
     vars(error).update(fields)

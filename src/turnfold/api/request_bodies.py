@@ -356,9 +356,10 @@ class ForkBody(Body):
 
 
 class EraseBody(Body):
-    """What to erase: a session, all sessions of a user, or the whole tenant, whose name must be sent to confirm it.
+    """What to erase: a session, all sessions of a user, or a tenant, whose name must be sent as confirmation.
 
-    Sessions of a user: the id is the user's or begins with it and a slash, or the user is their `user_id`; and forks.
+    A session is the user's if its id is the user's id or begins with it and a slash, or if its `user_id` is the user's.
+    Forks of these sessions are erased too.
     """
 
     kind: Literal["session", "user", "tenant"]
@@ -431,34 +432,34 @@ class NoQuery(Body):
 
 
 class FormQuery(Body):
-    """Query parameter: how messages are written in the response."""
+    """Query parameter: the JSON form in which messages are written in the response."""
 
     form: Form = "chat"
 
 
 class HistoryQuery(FormQuery):
-    """Which page of the log to return, and how messages are written."""
+    """Query parameters: the page of the log to return, and the JSON form of its messages."""
 
     after: Count = 0
     limit: Limit = 100
 
 
 class NumberPageQuery(Body):
-    """Which page of a list ordered by number to return."""
+    """Query parameters: the page to return of a list that is ordered by number."""
 
     after: Count = 0
     limit: Limit = 100
 
 
 class NamePageQuery(Body):
-    """Which page of a list ordered by name to return."""
+    """Query parameters: the page to return of a list that is ordered by name."""
 
     after: _Key = ""
     limit: Limit = 100
 
 
 class SessionsQuery(NamePageQuery):
-    """Which page of the sessions, ordered by id, to return."""
+    """Query parameters: the page of the sessions to return, in the order of their ids."""
 
     prefix: _Key = ""
     """Only sessions whose id starts with this."""
@@ -467,7 +468,7 @@ class SessionsQuery(NamePageQuery):
 
 
 class EraseQuery(Body):
-    """Query parameter: why a log entry is erased."""
+    """Query parameter: the reason why a log entry is erased."""
 
     reason: str = ""
     """Stored with the placeholder that stays, and shown to models; at most 200 characters."""

@@ -44,7 +44,7 @@ class SessionForm(msgspec.Struct, kw_only=True):
 
 
 class AsReadForm(Body):
-    """The values that a session had when the client read it; only fields changed since then are written."""
+    """The values that a session had when the client read it, so that only fields changed since then are written."""
 
     settable: list[tuple[tuple[str, ...], object]]
     derived: list[tuple[tuple[str, ...], object]]

@@ -101,7 +101,7 @@ class SnapshotDiffBody(Body):
 
 
 class Sides(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Value of one state name in the earlier and in the later snapshot; a snapshot without a value has no side."""
+    """Value of one state name in the earlier and the later snapshot; a side is missing if the snapshot has no value."""
 
     before: object = msgspec.UNSET
     after: object = msgspec.UNSET

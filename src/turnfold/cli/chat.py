@@ -94,8 +94,8 @@ def pick_model(
 def _require_key(model: str, name: str, environment: Mapping[str, str]) -> None:
     """Raise `InvalidOption` if the provider's SDK has no credentials, before anything is typed.
 
-    An SDK may find other credentials than the key `name`: they are named by a variable with the same beginning, or lie
-    in the folder of Anthropic's profiles.
+    An SDK may find credentials other than the key `name`: in a variable whose name begins the same, or in the folder of
+    Anthropic's profiles.
     """
     provider = name.partition("_")[0]
     credentials = ("KEY", "TOKEN", "PROFILE", "CONFIG_DIR", "ID")
@@ -186,9 +186,9 @@ def _new_id() -> str:
 
 
 def _unanswered(session: Session, text: str) -> str:
-    """Return the client id of the newest message if it is this text, sent by a chat whose model then failed.
+    """Return the client id of the newest message if it is the same text and the model failed to answer it.
 
-    To send it again continues that turn instead of storing the text a second time. Empty if there is none.
+    Sending it again then continues that turn instead of storing the text a second time. Empty if there is none.
     """
     newest = session.history(after=max(session.status().entries - 1, 0), limit=1)
     if not newest or newest[0].message != user(text) or not newest[0].client_id.startswith(_CLIENT):
@@ -373,7 +373,7 @@ def _check_budget(model: ChatModel | None, tokens: int | None, system: str, text
 
 
 def _counter_of(address: str, name: str) -> TokenCounter | None:
-    """Return the token counter that counted an existing session, so that no other one counts its entries again.
+    """Return the token counter by which an existing session was counted, so that its entries are not counted again.
 
     Returns None if the store does not exist yet.
     """
@@ -404,7 +404,7 @@ def _answerer(memory: Memory, model: ChatModel | None, system: str, console: Con
 
 
 def _one_turn(console: Console, answerer: Answerer, conversation: str, line: str) -> bool:
-    """Print the answer to a message; return False if there is none because the model failed."""
+    """Print the answer to a message; return False if the model failed and there is no answer."""
     try:
         answer = answerer.answer(conversation, line)
     except StoreError:
@@ -458,7 +458,7 @@ class ChatCommands:
         }
 
     def run(self, line: str) -> bool:
-        """Run a line if it is a slash command, and return True; False for a message, which may begin with `//`."""
+        """Run a line that is a slash command and return True; return False for a message, which may begin with `//`."""
         word, _, rest = line.partition(" ")
         if not _COMMAND.fullmatch(word):
             return False

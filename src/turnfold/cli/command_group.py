@@ -90,7 +90,8 @@ class TranslatedGroup(TyperGroup):
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: Any) -> Any:  # noqa: ANN401 (passed through)
-        """Return the command that the arguments name; a name for undoing a fold gets an answer of its own."""
+        """Return the command that the arguments name; a name such as "undo" gets an error that names the right command.
+        """
         if args and args[0] in _UNDO:
             raise _UsageError(
                 f"No such command {args[0]!r}. To undo a fold, `turnfold checkpoints SESSION` lists the summaries and "
@@ -149,7 +150,7 @@ def _name_values(command: Any) -> None:  # noqa: ANN401 (the package does not ex
 
 
 def _take_key_file(command: Any, options: Any) -> None:  # noqa: ANN401 (as above)
-    """Let a command that opens a store accept --encryption-key-file after its name too."""
+    """Let a command that opens a store also accept --encryption-key-file after the name of the command."""
     names = [each.name for each in command.params]
     if "store" not in names or _KEY_FILE in names:
         return
@@ -260,7 +261,7 @@ def _usage_errors() -> Generator[None]:
 
 
 def _suggest_option(error: Exception) -> None:
-    """Let the error about an unknown option name the one that does what its name says."""
+    """Let the error about an unknown option name the option that does the same here."""
     refused = cast("Any", error)
     known = _OTHER_NAMES.get(getattr(refused, "option_name", ""))
     if known is None or refused.possibilities or refused.ctx is None:

@@ -113,7 +113,7 @@ def curve_legend(*, plain: bool) -> str:
 
 
 def height_of(share: float, *, plain: bool) -> str:
-    """Return the character of a sparkline for a share between 0 and 1."""
+    """Return the block character that shows a share between 0 and 1 in a sparkline."""
     heights = _ASCII_HEIGHTS if plain else _HEIGHTS
     return heights[min(int(share * len(heights)), len(heights) - 1)]
 
@@ -212,7 +212,7 @@ def figures(tokens: int, allowed: int, certainty: str) -> str:
 
 
 def left_out_line(left: LeftOut) -> str:
-    """Return one line about entries, rules or a part of the prompt that are not in it, and why."""
+    """Return one line about entries, rules or a prompt section that were left out, and the reason."""
     if left.entries:
         span = f"{left.first}" if left.entries == 1 else f"{left.first}-{left.last}"
         return f"{label(left.outcome)} {span}{colon()}{reason_label(left.reason)}"

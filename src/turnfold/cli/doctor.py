@@ -65,7 +65,7 @@ _EXTRA = "extra "
 
 
 class CheckState(StrEnum):
-    """Whether a check of `turnfold doctor` found all well, something to know, or a problem."""
+    """Outcome of a check of `turnfold doctor`: all well, a note, or a problem."""
 
     OK = "ok"
     NOTE = "note"
@@ -265,7 +265,8 @@ def _folds(store: Store, scope: Scope) -> Iterator[CheckResult]:
 
 
 def _pages(path: Path) -> Iterator[CheckResult]:
-    """Yield a result about the structure of a SQLite file: reading the entries finds no damage in its other pages."""
+    """Yield a result about the structure of a SQLite file, because reading entries does not find damage in other pages.
+    """
     try:
         faults = drive(sqlite_faults(path))
     except StoreError as error:

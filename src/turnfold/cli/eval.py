@@ -194,7 +194,7 @@ def _cells(row: EvaluationRow) -> list[str]:
 
 
 def _survival(found: Evaluation, console: Console) -> Iterator[RenderableType]:
-    """Draw bars of the shares of rules and hard facts ("atoms") that calls still send, from fold to fold."""
+    """Draw bars of the shares of rules and hard facts that calls still send after each fold."""
     plain = is_plain(console)
     rows: list[tuple[str, str, str, str, str]] = []
     for row in found.rows:

@@ -119,7 +119,7 @@ def report_file_errors() -> Generator[None]:
 
 
 def _file_error(error: OSError) -> str:
-    """Return what is wrong with a file or folder, in a sentence."""
+    """Return a sentence that says what is wrong with a file or folder."""
     named = error.filename2 or error.filename
     reason = error.strerror or str(error) or type(error).__name__
     if not isinstance(named, str):

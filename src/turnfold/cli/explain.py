@@ -83,7 +83,7 @@ def list_calls(store: str | None, tenant: str, session: str, *, most: int) -> Ca
 def explain_call(
     store: str | None, tenant: str, session: str, call: str | None, *, full: bool = False
 ) -> CallView:
-    """Return the messages of a call, by default of the newest; with `full`, each message has its whole text."""
+    """Return the messages of a call, by default the newest; with `full`, the texts are not shortened."""
     with open_session(store, tenant, session, calls=2) as at:
         explained = at.session.explain(find_call(at, call or LAST))
         numbers = drive(call_numbers(at.session.awaiting))

@@ -493,7 +493,7 @@ def translated(text: str) -> str:
 
 
 def problem_label(text: str) -> str:
-    """Return what `turnfold lint` or `turnfold import` reports about a file, in the language of the locale."""
+    """Translate a problem that `turnfold lint` or `turnfold import` found in a file to the language of the locale."""
     return _chinese(text, _FILE_REPORTS) if is_chinese() else text
 
 
@@ -542,7 +542,7 @@ def _patterns(reports: bool) -> tuple[tuple[re.Pattern[str], str], ...]:  # noqa
 
 
 def known_label(word: str) -> str:
-    """Return the label of a word that comes from data, such as a section name; the word itself if it has no label."""
+    """Return the label of a word from stored data, such as a section name; the word itself if it has no label."""
     return CHINESE.get(word, word) if is_chinese() else word
 
 

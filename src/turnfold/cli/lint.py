@@ -42,7 +42,7 @@ _BODIES = ("messages", "contents", "input")
 
 
 class Linted:
-    """The faults of a history, and the repaired history."""
+    """The faults found in a history, and the repaired history."""
 
     __slots__ = ("changes", "conversation", "faults", "mended", "provider")
 

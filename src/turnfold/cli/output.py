@@ -68,7 +68,7 @@ def is_uncut(console: Console) -> bool:
 
 
 def is_plain(console: Console) -> bool:
-    """Return True if the console has no colours, so that letters are used instead."""
+    """Return True if the console has no colours, so that letters must be used instead."""
     return console.color_system is None or console.options.ascii_only
 
 
@@ -165,7 +165,7 @@ def _uncut_lines(
     widths: Sequence[int],
     named: int,
 ) -> Text:
-    """Return a table as lines of different lengths, without the blanks that rich puts at the end of short lines."""
+    """Return a table as lines of different lengths, without the trailing blanks that rich adds to short lines."""
     right = [_is_numeric(at, body, named) for at in range(len(heads))]
     lines = [
         [Text(label(head)) for head in heads],
@@ -186,7 +186,8 @@ def _uncut_lines(
 def tables(
     console: Console, heads: Sequence[str], rows: Sequence[Sequence[str | Text]], *, keys: int
 ) -> Iterator[Table | Text]:
-    """Yield a table, or several that fit the width and show all columns, each with the first `keys` columns."""
+    """Yield one table, or several narrower ones that together show all columns; each repeats the first `keys` columns.
+    """
     yield from _halves(console, heads, rows, keys, range(keys, len(heads)))
 
 

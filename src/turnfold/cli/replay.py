@@ -110,7 +110,7 @@ class Replay:
 
 
 class History(NamedTuple):
-    """The messages to replay, and how they were counted; a file does not say that."""
+    """The messages to replay, and the model or counter with which a stored session was counted."""
 
     name: str
     messages: list[Message]
@@ -272,7 +272,7 @@ def _counter(counter: TokenCounter | None, model: str) -> TokenCounter:
 
 
 def _whole_tokens(history: History, counter: TokenCounter, tools: Tools) -> int:
-    """Return the tokens of the last replayed call if it sends everything said before it."""
+    """Return the tokens of the last replayed call if that call sends the whole history."""
     messages = history.messages
     last = max(
         (at for at, each in enumerate(messages) if each.role == "assistant"), default=len(messages)
@@ -281,7 +281,7 @@ def _whole_tokens(history: History, counter: TokenCounter, tools: Tools) -> int:
 
 
 def has_price(model: str, table: PriceTable) -> bool:
-    """Return True if a model is named and has a price; a named model without a price is reported on stderr."""
+    """Return True if a model is named and its price is known; warn on stderr if the price is not known."""
     if not model:
         return False
     try:
@@ -376,7 +376,8 @@ def show_replay(found: Replay, *, json: bool) -> None:
 
 
 def _remarks(found: Replay) -> Iterator[str]:
-    """Yield what the table does not explain: folds of what would fit, and how the session's own calls differ."""
+    """Yield remarks below the table: folds of a history that would fit, and differences from the session's own calls.
+    """
     early = [row for row in found.rows if row.folds and found.whole <= row.budget]
     if early:
         yield label(

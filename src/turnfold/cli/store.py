@@ -173,11 +173,9 @@ def open_at(
 ) -> Generator[Opened]:
     """Context manager: opens the store of a command, and closes it at the end.
 
-    A store that does not exist is created if `make` is True; otherwise an error is raised.
-
-    Encrypted conversations are decrypted with the key that was configured. If there is none, reading them raises
-    `WrongKey`; with `refuse=False` they are read in their encrypted form. With `decrypt=False` they always are, even if
-    there is a key.
+    A store that does not exist is created if `make` is True; otherwise an error is raised. Encrypted conversations are
+    decrypted with the configured key. Without a key, reading them raises `WrongKey`; with `refuse=False` they are read
+    in their encrypted form. With `decrypt=False` they are always read in that form.
     """
     address = address_of(store)
     if not make:
@@ -216,7 +214,7 @@ def open_session(
 
 @contextmanager
 def file_or_session(source: str) -> Generator[None]:
-    """Context manager for a command that takes a file or a session: its `NotFound` says that it is neither."""
+    """Context manager: if neither a file nor a session has the given name, the error says both."""
     try:
         yield
     except NotFound as error:
@@ -260,9 +258,9 @@ def _budget(memory: Memory, calls: list[Manifest], tokens: int | None, model: st
 
 
 def counter_of(head: Head) -> TokenCounter:
-    """Return the token counter that counted the entries of a session.
+    """Return the token counter by which the entries of a session were counted.
 
-    Returns a cautious counter if that one is not known here.
+    Returns a cautious counter if that one is not available here.
     """
     known = counter_named(head.counter) if head.counter else cautious_counter()
     if known is None:

@@ -149,9 +149,9 @@ def _export_exactly(
 
 @contextmanager
 def output_file(output: Path | None) -> Generator[IO[str]]:
-    """Context manager for a text file to write, which becomes `output` if the block succeeds; stdout for None.
+    """Context manager for a text file that becomes `output` only if the block succeeds; stdout if `output` is None.
 
-    Only its owner can read the file.
+    The file can be read only by its owner.
     """
     if output is None:
         yield sys.stdout
@@ -359,7 +359,7 @@ def show_imported(done: Imported, file: Path, *, model: str, json: bool) -> None
 
 
 def _count_faults(file: Path) -> int:
-    """Return the number of faults that `turnfold lint` finds in a file; 0 for one that it cannot read, or is large."""
+    """Return the number of faults that `turnfold lint` finds in a file; 0 if it cannot read the file or it is large."""
     if file.stat().st_size > _MOST_LINTED:
         return 0
     try:

@@ -112,7 +112,7 @@ def check_language(language: str) -> Language:
 
 
 def language_of(texts: Iterable[str]) -> Language:
-    """Return `"zh"` if there are at least as many Chinese characters as Latin words, else `"en"`."""
+    """Return `"zh"` if a text has at least as many Chinese characters as Latin words, else `"en"`."""
     han = latin = 0
     for text in islice(texts, _SAMPLES):
         han += len(_HAN.findall(text[:_SAMPLE]))
@@ -158,7 +158,10 @@ def cut_text(text: str, limit: int, count: Callable[[str], int], *, mark: str) -
 
 
 def _most_that_fit(number: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number from 1 to `number` for which `fits` is true, found by bisection; 0 if there is none."""
+    """Return the largest number from 1 to `number` for which `fits` is true; 0 if there is none.
+
+    It is found by bisection, so `fits` must stay false from the first number that does not fit.
+    """
     low, high = 0, number
     while low < high:
         middle = (low + high) // 2

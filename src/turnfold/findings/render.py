@@ -114,7 +114,7 @@ def findings_text(
 
 
 def shown_whole(findings: Sequence[Finding], block: str) -> list[Finding]:
-    """Return the findings whose whole content is in `block`, a text made by `findings_text`."""
+    """Return the findings whose whole content is in `block`, a text that `findings_text` made."""
     return [
         each
         for each in findings
@@ -203,7 +203,7 @@ class _Page:
                 self.shown.append((slot.item, text))
 
     def _allocate(self, items: Sequence[FindingItem], room: int) -> list[_Slot]:
-        """Divide the room among the results, best first: as many as fit are shown whole, the others are cut."""
+        """Divide the room among the results, best first: as many as fit are shown whole, the others are shortened."""
         most = room // 2 if len(items) > 1 else room
         slots: list[_Slot] = []
         waiting: list[_Slot] = []

@@ -89,7 +89,7 @@ class FindingOwner(Protocol):
         ...
 
     def wrote(self, written: Written | None) -> None:
-        """Apply this process's own write to the cached state; pass None if the state after the write is unknown."""
+        """Apply this process's own write to the cached state; pass None if the resulting state is unknown."""
         ...
 
 
@@ -106,7 +106,7 @@ class _FindingStorage:
         return await _retry(lambda: self._put(key, finding), lambda: self._reload(key))
 
     async def mark(self, ran: Mapping[str, int]) -> None:
-        """Record in the findings note at which log position (seq) tools ran; these runs make results stale."""
+        """Record in the findings note at which log position (seq) tools ran, because runs can make results stale."""
         await _retry(lambda: self._put_note(ran), self._reload_note)
 
     async def make_room(self, *, most: int, now: int) -> None:
@@ -116,7 +116,7 @@ class _FindingStorage:
             await self.drop(finding.key)
 
     async def invalidate(self, key: str, content: str) -> None:
-        """Delete the stored result of a call if it differs from `content`, a newer result that is not stored."""
+        """Delete the stored result of a call if it differs from `content`, a newer result that is not kept."""
         cached, _ = self.owner.findings.by_key.get(key, (None, 0))
         if cached is not None and cached.content != content:
             await self.drop(key)
@@ -298,11 +298,10 @@ class AsyncFindings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The finding rules of this session object, by tool name.
+        """The finding rules of this session object (which tool results are remembered), by tool name.
 
-        Results of other tools are remembered only by `note`.
-
-        A rule for `get_toc` is also that of the tool of an MCP server, `mcp__rules__get_toc`.
+        Results of other tools are remembered only by `note`. A rule for `get_toc` also applies to the tool of an MCP
+        server, `mcp__rules__get_toc`.
         """
         return MappingProxyType(self._rules)
 
@@ -382,7 +381,7 @@ class AsyncFindings:
         return next((found for found in await self.list() if found.key == key), None)
 
     async def _redacted(self, call: ToolCall, content: str) -> tuple[ToolCall, str]:
-        """Return a call and its result after redaction: without the data that this memory must not store."""
+        """Return a call and its result with secrets replaced, if this memory redacts what it stores."""
         owner = self._owner
         redaction = redaction_of(owner.store)
         if redaction is None:
@@ -404,7 +403,7 @@ class AsyncFindings:
         return await self.get(called.name, arguments)
 
     async def ran(self, tool: str) -> None:
-        """Mark results as stale that a run of this tool invalidates; to be called before the run and after it."""
+        """Mark the results that a run of this tool makes stale; call it before the run and after it."""
         async with self._lock:
             await self._owner.refresh()
             await self._note_run(tool)
@@ -453,7 +452,7 @@ class AsyncFindings:
         return await self._drop(lambda _: True)
 
     async def _note_run(self, tool: str) -> None:
-        """Record at which log position a tool ran, if a rule or a finding says that this makes results stale."""
+        """Record at which log position a tool ran, if that makes results stale according to a rule or a finding."""
         owner = self._owner
         stale = {name for rule in self._rules.values() for name in rule.invalidated_by}
         stale.update(name for each in owner.findings.all() for name in each.invalidated_by)

@@ -149,10 +149,9 @@ def with_chunk(
 ) -> list[ContentChunk]:
     """Return the chunks and one more, most relevant first (newest first among equals).
 
-    At most `most` chunks are returned, and none with a relevance below `least`.
-
-    The same content of the same source is kept once, with the better score. Of a page or table only the newest version
-    is kept, whatever its score; search results are excerpts, of which one source may have several.
+    At most `most` chunks are returned, and none with a relevance below `least`. If a source has the same content twice,
+    the better score is kept. Of a page or table only the newest version is kept, whatever its score; search results are
+    excerpts, of which one source may have several.
     """
     best = max(
         (each.relevance_score for each in chunks if _same_content(each, chunk)),
@@ -278,7 +277,7 @@ class AgentMemory:
     def add_chunk(self, chunk: ContentChunk) -> None:
         """Add a chunk; the least relevant chunks beyond `max_chunks` are dropped (添加内容片段).
 
-        The same content of a source is kept once, with the better score; of a page only the newest version is kept.
+        If a source has the same content twice, the better score is kept; of a page only the newest version is kept.
         Chunks below `min_relevance` are not kept. An invalid chunk raises `InvalidRecord`, and nothing changes.
         """
         self._add([check_chunk(chunk)])

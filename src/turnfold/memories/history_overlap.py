@@ -13,17 +13,16 @@ __all__ = ("count_known", "count_known_in_order", "digest_of")
 
 
 def digest_of(message: Message) -> bytes:
-    """Return the digest by which a passed message is recognised as one that is stored already."""
+    """Return the digest of a message, by which a message that is stored already is recognised."""
     return message_digest(message, size=12)
 
 
 def count_known(known: Sequence[bytes], passed: Sequence[bytes]) -> int:
     """Return how many messages at the beginning of `passed` are in `known`.
 
-    Both are lists of message digests, in order.
-
-    If both begin with the same message they are compared in order, skipping known messages that other writers added.
-    Otherwise `passed` is taken for the newer part of the history: its longest overlap with the end of `known` counts.
+    Both are lists of message digests, in order. If both begin with the same message, they are compared in order, and
+    known messages that other writers added are skipped. Otherwise `passed` is taken for the newer part of the history,
+    and its longest overlap with the end of `known` counts.
     """
     if not known or not passed or known[0] == passed[0]:
         return count_known_in_order(known, passed)

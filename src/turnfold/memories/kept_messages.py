@@ -22,7 +22,7 @@ _MIN_RELEASED = 64
 
 
 class KeptMessages:
-    """The messages that a memory has in the process, its anchor (the first of them), and the anchors of its windows."""
+    """The messages that a memory keeps in the process, with its first message and the first one of each window."""
 
     __slots__ = ("anchor", "complete", "seq", "transcript", "windows")
 
@@ -85,11 +85,11 @@ class KeptMessages:
             self._rebuild(self._orphaned_results())
 
     def has_unshown(self) -> bool:
-        """Return True if there are messages that no window can show: results without a call, empty messages."""
+        """Return True if some messages cannot be shown in any window: tool results without a call, empty messages."""
         return next(self._unshown(), None) is not None
 
     def release_unshown(self) -> None:
-        """Release the messages that no window can show: results without a call, empty messages."""
+        """Release the messages that cannot be shown in any window: tool results without a call, empty messages."""
         self._rebuild(set(self._unshown()))
 
     def first_needed(self) -> int:

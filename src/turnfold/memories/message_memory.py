@@ -220,8 +220,8 @@ class MessageMemory:
     ) -> Context:
         """Return the messages to send within a budget as a `Context`, with its receipt (context report).
 
-        With `to` (a module of `turnfold.wire`, or a model's client) `max_bytes` limits the request body of that
-        provider, `tools` included.
+        With `to` (a module of `turnfold.wire`, or a model's client), `max_bytes` limits the request body of that
+        provider, including `tools`.
         """
         log, budget = self._current(), self._budget(max_tokens, max_bytes)
         key = budget.tokens, max_bytes
@@ -356,7 +356,7 @@ class MessageMemory:
         self._try_save()
 
     def _mark(self) -> tuple[object, ...]:
-        """Return the part of the state that is saved; if it is no longer equal to `_saved`, it must be saved again.
+        """Return the part of the state that is saved, to compare it with `_saved`, the last saved one.
 
         It changes when messages are removed or summarised, or when the limits change.
         """
@@ -503,7 +503,7 @@ def _limited_summarizer(
 def _messages_summarizer(
     summarizer: Summarizer | Summaries, count: Callable[[str], int]
 ) -> Summarizer:
-    """Return any accepted summarizer as a function of messages.
+    """Convert any accepted summarizer to a function of messages.
 
     Raises `InvalidOption` if it cannot be called like that.
     """

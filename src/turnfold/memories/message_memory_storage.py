@@ -55,7 +55,7 @@ _PAGE: Final = 1000
 
 
 class _State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The stored state of a `MessageMemory` apart from its messages: which messages it has, where windows begin."""
+    """The stored state of a `MessageMemory`: which messages it keeps, and where its windows begin."""
 
     v: int = 1
     seq: int = 0
@@ -98,9 +98,9 @@ class MessageFile:
             raise
 
     def refresh(self, log: KeptMessages) -> tuple[KeptMessages, Iterator[LoggedMessage]]:
-        """Return the messages in the memory, and the new messages to add.
+        """Return the messages in the memory, and the new messages to add to it.
 
-        If another handle changed more than that, all of them are loaded again.
+        All messages are loaded again if another handle did more than append.
         """
         if self._closed:
             return log, iter(())

@@ -140,9 +140,10 @@ class SummaryTokenMemory(TokenMemory):
         *,
         on_unreadable: Callable[[InvalidRecord], None] | None = None,
     ) -> list[Message]:
-        """Return the system message, the summary of messages that no longer fit, and the newest, within `max_tokens`.
+        """Return the system message, the summary of messages that no longer fit, and the newest messages.
 
-        `storage` is used as in `TokenMemory.get_history`; the summary is stored too, with the last message it covers.
+        The result has at most `max_tokens`. `storage` is used as in `TokenMemory.get_history`; the summary is stored
+        too, with the number of the last message it covers.
         """
         transcript = await self._load(
             raw_messages, preserve_system=preserve_system, on_unreadable=on_unreadable
@@ -229,7 +230,7 @@ class SummaryTokenMemory(TokenMemory):
         return max(self.summary_reserve_tokens, _MIN_SUMMARY_MESSAGE)
 
     def _fold_edge(self, view: SpanView, whole: int) -> int:
-        """Return the index of the first span (messages that stay together) that is not summarised now."""
+        """Return the index of the first span (messages that stay together) that stays out of the summary for now."""
         reserve = self._reserved_tokens() if self.current_summary else self.summary_reserve_tokens
         if view.start >= view.last or view.tokens(view.start) <= whole - reserve:
             return view.start
@@ -344,7 +345,7 @@ class SummaryTokenMemory(TokenMemory):
 
 
 def _past_late_results(transcript: Transcript, start: int) -> int:
-    """Return `start` moved behind tool results whose calls are before it, and which cannot be shown alone."""
+    """Return `start`, moved behind tool results whose calls are before it: they cannot be shown without their calls."""
     for position in transcript.misplaced:
         if any(home < start for home in transcript.homes_of(position)):
             start = max(start, transcript.span_at(position))

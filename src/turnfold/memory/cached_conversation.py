@@ -199,9 +199,9 @@ class ConversationCache:
 
     @property
     def covered(self) -> int:
-        """Last log position that a window need not show, because it is folded, cleared or in the temporary extract.
+        """Last log position that need not be shown word for word, because it is summarised, in an extract, or cleared.
 
-        0 if no position is.
+        It is 0 if there is none.
         """
         return max(self.folded, self.stand_in.upto if self.stand_in else 0)
 
@@ -429,7 +429,7 @@ class ConversationCache:
         return opened.window if opened is not None else None
 
     async def _is_outrun(self, opened: _OpenWindow, budget: Budget) -> bool:
-        """Return True if so much was appended to the window that another process would begin it at a later entry."""
+        """Return True if so much was appended that the window would begin at a later entry if it was loaded now."""
         opened.checked = self.head.seq
         anchor, most = opened.window.anchor, _MAX_UNREAD_BUDGETS * budget.tokens
         if opened.tokens_before[0] != anchor:
@@ -554,9 +554,8 @@ class ConversationCache:
     async def _newest_window(self, budget: Budget, first: int) -> LiveWindow | None:
         """Load a window of the newest entries that the budget can show.
 
-        Returns None if the window would begin at `first` anyway.
-
-        A huge entry counts only as many tokens as a window would show of it.
+        Returns None if the window would begin at `first` anyway. Entries too large for the budget are counted as if
+        shortened.
         """
         largest, used, start, seq = _largest(budget), 0, 0, self.head.seq
         while seq >= first:

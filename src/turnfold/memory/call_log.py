@@ -191,7 +191,10 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Digest of the tool schemas; empty if there were none, and in reports of earlier releases."""
 
     def has_tools(self, tokens: int, digest: str) -> bool:
-        """Return True if the call sent the tool schemas with this digest; `tokens` decide if it has no digest."""
+        """Return True if the call sent the tool schemas with this digest.
+
+        A call that was stored without a digest is compared by `tokens`, the size of the schemas.
+        """
         known = self.tools_digest if self.tools_digest and digest else ""
         return self.tools == tokens and known in ("", digest)
 
@@ -669,7 +672,7 @@ class CallLog:
 
 
 def _has_missed(manifest: Manifest, usage: Usage) -> bool:
-    """Return True if the provider's prompt cache served nothing, although the call before began like this one."""
+    """Return True if the provider's cache served nothing for a prompt that begins like the one before."""
     stable = manifest.shared >= _LEAST_CACHED and manifest.prefix_share >= _STABLE_SHARE
     return stable and usage.input >= _LEAST_CACHED and usage.cached == 0
 

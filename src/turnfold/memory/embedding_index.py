@@ -122,7 +122,7 @@ class Meanings:
     ) -> list[NearEntry]:
         """Return the entries between two seqs that are nearest in meaning, best first.
 
-        The entry `without` is left out, and brings its neighbours no nearer.
+        The entry `without` is left out, and does not raise the scores of its neighbours.
         """
         vectors = await self._load()
         if not vectors or not query.strip():
@@ -226,7 +226,7 @@ class Meanings:
                 return vectors
 
     async def _newest_vectors(self, before: int) -> list[Rows]:
-        """Return the vectors of the newest entries, which do not fill a block yet; empty if they could fill one."""
+        """Return the vectors of the newest entries, too few to fill a block; empty if there are enough for a block."""
         config = self.config
         stored = await self._indexed()
         head = await config.store.head(config.scope, self.conversation)

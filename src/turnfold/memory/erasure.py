@@ -94,7 +94,7 @@ class ErasedConversation:
 class ErasureReceipt:
     """Report of an erasure: counts and digests of the erased data, without its ids and texts.
 
-    Only `forks` has ids, of conversations that were not erased.
+    Only the list `forks` contains ids: those of conversations that were not erased.
     """
 
     kind: ErasureKind
@@ -403,7 +403,7 @@ async def _namespaces(store: Store, scope: Scope) -> list[tuple[AdapterHomes, st
 
 
 def _users_in(path: str) -> set[str]:
-    """Return the users that a namespace may belong to: its beginnings, its labels and their beginnings."""
+    """Return the ids of all users that a LangGraph namespace may belong to, taken from its path and its labels."""
     labels = [label.replace("%2F", "/").replace("%25", "%") for label in path.split("/")]
     return {part for name in ("/".join(labels), *labels) for part in (name, *_parents(name))}
 
@@ -438,7 +438,7 @@ class _OwnerNote(msgspec.Struct):
 async def _begin_alike(
     store: Store, scope: Scope, names: Iterable[str], others: Iterable[str]
 ) -> list[str]:
-    """Return the conversations of `names` whose first entries and their times equal those of one of `others`."""
+    """Return the conversations of `names` that begin with the same entries, at the same times, as one of `others`."""
     beginnings = {await _beginning(store, scope, name) for name in others} - {()}
     if not beginnings:
         return []

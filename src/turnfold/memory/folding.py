@@ -144,10 +144,7 @@ class FoldRange:
 
     @property
     def by_caller(self) -> bool:
-        """True if the calling program wrote the previous summary.
-
-        Then no part of it counts as an annex (list of lost facts).
-        """
+        """True if the calling program wrote the previous summary, which then has no annex (list of facts it lacks)."""
         return self.previous is not None and self.previous.model == CALLER
 
     @property
@@ -575,7 +572,7 @@ class FoldManager:
         return landed
 
     async def _extract_step(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold one step without taking the lease: an extract asks no model, and does not fail."""
+        """Fold one step without taking the lease, because making an extract calls no model and cannot fail."""
         note, _ = await self._lease.read()
         if self._must_wait(note):
             return None

@@ -187,7 +187,10 @@ class LiveWindow:
         return self._transcript.held_bytes + self.reading.held_bytes
 
     def unread_messages(self) -> list[Message]:
-        """Return the messages that were added since the last call, at first all of them, without system messages."""
+        """Return the messages that were added since the last call, without system messages.
+
+        The first call returns all messages.
+        """
         transcript = self._transcript
         unread = transcript.messages[bisect_right(transcript.numbers, self._read_upto) :]
         self._read_upto = self.seq
@@ -239,7 +242,7 @@ class LiveWindow:
 
     @property
     def newest_steps(self) -> list[str]:
-        """What the model said and called in the newest two of its messages, each text cut to its beginning."""
+        """The texts and tool calls of the model's newest two messages, each cut to its beginning."""
         said = [each for each in self._transcript.messages[-_NEWEST:] if each.role == "assistant"]
         return [
             text[:_STEP_CHARACTERS]
@@ -249,12 +252,12 @@ class LiveWindow:
 
     @property
     def uses_tools(self) -> bool:
-        """True if one of the newest messages is the result of a tool, so that the agent seems to use tools."""
+        """True if one of the newest messages is a tool result, which shows that the agent uses tools."""
         return any(message.role == "tool" for message in self._transcript.messages[-_NEWEST:])
 
     @property
     def longest_loop(self) -> int:
-        """Most tokens that a turn of the window with tool calls took after its question; 0 if none called a tool."""
+        """Most tokens that the answers and tool results of one turn took; 0 if no turn of the window called a tool."""
         transcript = self._transcript
         first = transcript.span_at(self._position_of(self.anchor))
         turns = [turn for turn in transcript.grouper.turns if turn >= first]
@@ -426,7 +429,7 @@ class LiveWindow:
         return Anchor(position, caps, prompt.summary, 0, self.reason)
 
     def _move(self, anchor: Anchor, opener: int) -> None:
-        """Let this window begin at the anchor (first entry) of a context that was built, and drop older messages."""
+        """Let this window begin at the anchor (first entry) of a new context, and drop the older messages."""
         position, start = anchor.position, self._seq_of(anchor.position)
         self.caps = {self._seq_of(at): cap for at, cap in anchor.caps}
         # The anchor never moves back, as it would if only the user message before it can be shown.

@@ -52,7 +52,7 @@ _RECALLED = FenceNote(
 
 
 def pinned_at(pins: Iterable[tuple[str, PinNote]], turn: int) -> list[str]:
-    """Return the pinned texts as they were when entry `turn` began its turn.
+    """Return the pinned texts as they were when the turn began whose first entry is `turn`.
 
     Later changes are shown from the next turn on.
     """

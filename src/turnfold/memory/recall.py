@@ -121,7 +121,7 @@ class Recaller:
     ) -> list[Recalled]:
         """Return the entries that match a query: at most `limit`, or with `tokens` as many as fit.
 
-        The user's newest message is left out if the query is its text: it finds nothing but the question itself.
+        If the query is the text of the user's newest message, that message itself is not returned.
         """
         if limit < 1:
             raise InvalidOption(f"limit={limit} must be at least 1")
@@ -357,7 +357,10 @@ class Recaller:
         close: Mapping[int, float],
         entries: int,
     ) -> float:
-        """Return how much matches by words count beside matches by meaning, 0 to 1; reads the best matches to judge."""
+        """Return the weight, 0 to 1, of matches by words compared with matches by meaning.
+
+        It is judged by the texts of the best matches.
+        """
         telling = [term for term in terms if not is_character(term)]
         if not hits or not telling:
             return 1.0

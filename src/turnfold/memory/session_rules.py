@@ -210,7 +210,7 @@ class RuleLedger:
         *,
         any_hidden: bool,
     ) -> tuple[int, int, int]:
-        """Return token limits: of rules in the tail's share, of all rules, of those that do harm if forgotten."""
+        """Return three token limits for rules: in the tail's share, in all, and for rules that do harm if forgotten."""
         limit = max(
             budget.tokens // _SHARE, min(_LEAST_TOKENS, budget.tokens * _SMALL_PERCENT // 100), 1
         )
@@ -223,7 +223,7 @@ class RuleLedger:
         return usual, limit, most
 
     async def _free_tokens(self, budget: Budget, tools: Sequence[Mapping[str, object]]) -> int:
-        """Return the tokens of a budget beside system messages, tool schemas and the longest summary."""
+        """Return the tokens of a budget that system messages, tool schemas and the longest summary leave free."""
         cache = self.cache
         taken = sum(entry.tokens for entry in cache.system) + budget.share("summary")
         if self._tools[0] != tools:
@@ -364,7 +364,7 @@ class RuleLedger:
         return self._read[2]
 
     async def _catch_up(self, window: LiveWindow) -> None:
-        """Search a page of the messages before the window for rules, if any is left; then those in the window."""
+        """Search messages for rules: first a page of those before the window, if any is left, then the whole window."""
         if self._note().upto + 1 < window.anchor:
             await self._read_page(window.anchor - 1)
         upto = self._note().upto
@@ -398,8 +398,8 @@ class RuleLedger:
     ) -> None:
         """Search messages (seq, text) for rules, and add these to the ledger, which is then complete up to `upto`.
 
-        The note is written if its rules changed or a whole page of the log was read. A few entries without rules are
-        cheaper to read again than to write about. `reading` has what was found in them ahead.
+        The note is written if its rules changed or a whole page of the log was read; searching a few entries again is
+        cheaper than writing. `reading` has the rules that were found in these messages earlier.
         """
 
         def find() -> list[StandingRule]:

@@ -385,7 +385,10 @@ class ChatWriter(ModelWriter):
 
 
 def _needs_breakpoints(sent: SentPrompt, model: ChatModel) -> bool | None:
-    """Return True if the provider caches only up to marked breakpoints; None if it does and this prompt has no mark."""
+    """Return True if the provider caches only up to marked breakpoints.
+
+    Returns None if it does, but this prompt has no marked breakpoint.
+    """
     written = _request_of(model, sent)
     if written is None:
         return True  # an unknown client: a prefix that ends at a breakpoint is cached by every provider

@@ -192,9 +192,9 @@ def _starts(numbers: ArrayLike) -> NDArray[np.intp]:
 
 
 def _closeness(products: Rows) -> Rows:
-    """Scale dot products (similarities): the mean becomes 0, the highest one to expect by chance becomes 1.
+    """Rescale similarities (dot products) so that the mean becomes 0 and the highest one to expect by chance becomes 1.
 
-    That is sqrt(2 log(n)) standard deviations above the mean of n entries. Products below the mean become 0.
+    The latter is sqrt(2 log(n)) standard deviations above the mean of n entries. Similarities below the mean become 0.
     """
     spread = float(products.std()) if len(products) else 0.0
     if spread < _MIN_SPREAD:

@@ -105,7 +105,10 @@ def _slots(base: type) -> Iterable[str]:
 
 
 def _class_fields(value: object, found: dict[str, object]) -> tuple[str, ...]:
-    """Return the names of fields that may be class attributes: role and content, or type and the field it names."""
+    """Return the names of the fields of an object that may be defined as attributes of its class.
+
+    These are role and content, or type and the field that the type names.
+    """
     if getattr(value, "role", None) is not None:
         return ("role", "content")
     kind = found.get("type") or getattr(value, "type", None)
@@ -526,7 +529,7 @@ def _thinking_block(part: ThinkingPart) -> Block:
 
 
 def _arguments(text: str) -> object:
-    """Return tool arguments as a JSON value; as text, if writing that value would not give the same text again."""
+    """Return tool arguments as a JSON value, or as text if encoding the value again would not give the same text."""
     try:
         value = thaw(text)
         same = not isinstance(value, str) and freeze(value, path="") == text

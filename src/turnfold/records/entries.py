@@ -191,7 +191,8 @@ _OTHER_KEYS = frozenset(
 def _require_content(given: object, message: Message, path: str) -> None:
     """Raise `InvalidRecord` for a dictionary whose content is under a key that is not read as content.
 
-    A model's answer may consist of fields that turnfold keeps and does not read, such as `audio`; results may be empty.
+    A model's answer may consist of fields that turnfold stores without reading them, such as `audio`; a tool result may
+    be empty.
     """
     if not isinstance(given, Mapping) or "content" in given:
         return

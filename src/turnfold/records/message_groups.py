@@ -29,7 +29,7 @@ __all__ = (
 
 
 class Misplaced(StrEnum):
-    """Why a message, or a tool result in it, is not shown where it was logged."""
+    """Reason why a message, or one of its tool results, is not shown at its place in the log."""
 
     LATE = "late"
     """The call of this result is in an earlier span: the result is shown there."""
@@ -42,7 +42,7 @@ class Misplaced(StrEnum):
 
 
 class Placement:
-    """To which span (messages that stay together) a message belongs, and which of its tool results belong elsewhere."""
+    """The span (messages that stay together) of a message, and which of its tool results belong to other spans."""
 
     __slots__ = ("late", "opens", "span", "unplaced")
 

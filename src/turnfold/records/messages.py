@@ -133,7 +133,8 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All the text of the message and of the tool results in it, joined; each of several results begins a line."""
+        """All text of the message and of its tool results, joined; the text of each tool result begins on a new line.
+        """
         if len(self.parts) == 1 and type(self.parts[0]) is TextPart:
             return self.parts[0].text
         texts: list[str] = []
@@ -403,7 +404,8 @@ def _check_field(name: str, value: object, path: str) -> None:
 
 
 def _check_round_trip(part: _Modelled, path: str) -> None:
-    """Raise `InvalidRecord` if a part differs after writing and reading it, as its fields contradict each other."""
+    """Raise `InvalidRecord` if a part changes when it is encoded and decoded, because its fields contradict each other.
+    """
     if isinstance(part, ToolResult):  # its content is checked part by part
         part = msgspec.structs.replace(part, content=())
     for again in _read_again(part, path):

@@ -103,7 +103,7 @@ class CalibrationNote(_Note, frozen=True, forbid_unknown_fields=True):
 
 
 class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
-    """Note of entries removed from the history that a framework is shown; they stay in the log."""
+    """Note of the log entries that a framework's history no longer has; they stay in the log and are not shown."""
 
     stretches: tuple[tuple[int, int], ...] = ()
     """(first, last) seqs of entries removed entirely, in order."""
@@ -214,10 +214,10 @@ class _StandInText(_Note, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """An extract shown in place of a summary while the fold of the entries it covers is slow, failing or abandoned.
+    """An extract (selected sentences) that contexts show while the summary of the same entries is not finished.
 
-    It covers the log up to `upto`, including what the live checkpoint covered when it was made. It is not a
-    checkpoint: the summarizer still reads every entry it covers, and the summary replaces the extract.
+    It covers the log up to `upto`, including the entries that the newest checkpoint covered when it was made. It is not
+    a checkpoint: the summarizer still reads every entry it covers, and the summary replaces the extract.
     """
 
     key: str

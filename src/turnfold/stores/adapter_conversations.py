@@ -72,7 +72,7 @@ def short_name(name: str) -> str:
 def document_name(name: str) -> str:
     """Return the name itself, or its digest if it is too long, unprintable, or looks like a digest.
 
-    So a name that somebody chose cannot equal the digest of another name.
+    Therefore no chosen name can equal the digest of another name.
     """
     return name_digest(name) if name.startswith("digest:") else short_name(name)
 
@@ -184,9 +184,10 @@ async def adapters_in(
     conversations: Iterable[str],
     adapters: Iterable[AdapterHomes] = ADAPTER_HOMES,
 ) -> tuple[AdapterHomes, ...]:
-    """Return the adapters with their default names, and also with the other names that they have in the store.
+    """Return the adapters with data in the store, with the names they use there.
 
-    `conversations` are the ids of all conversations: other names are found by the index conversations among them.
+    These are all default names, and other names whose index conversation is among `conversations`, the ids of all
+    conversations.
     """
     adapters = tuple(adapters)
     found = dict.fromkeys(adapters)
@@ -272,9 +273,10 @@ async def _index_documents(
 
 
 async def _is_owned(store: Store, scope: Scope, adapter: AdapterHomes, home: str) -> bool:
-    """Return True if a conversation is a home of this adapter: not an index, nor of an adapter with a longer name.
+    """Return True if a conversation stores data of this adapter, and is not its index.
 
-    `a:b:c:<digits>` is a home of `b:c` if the adapter is named `a`, and of `c` if it is named `a:b`.
+    Adapter names may contain colons: `a:b:c:<digits>` belongs to `b:c` if the adapter is named `a`, and to `c` if it is
+    named `a:b`.
     """
     if adapter.is_index(home) and await store.documents(scope, home, adapter.kind, limit=1):
         return False

@@ -116,7 +116,7 @@ def _shown_user(scheme: str, user: str) -> str:
 
 
 def _shown_options(options: str) -> str:
-    """Return the ? or # part of an address if no option in it can contain a secret, else a placeholder."""
+    """Return the query or fragment of an address if no option in it can be a secret, otherwise a placeholder."""
     if options.strip("?#") == "":
         return options
     shown: list[str] = []

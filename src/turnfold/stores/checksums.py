@@ -53,9 +53,9 @@ def damaged(what: str, mark: LogMark) -> InvalidRecord:
 
 
 def entry_checksum(place: int, fields: tuple[str, int, int, bytes]) -> int:
-    """Return the checksum of an entry (stored message), made of its fields (client id, created, turn, body).
+    """Return the checksum of an entry's fields (client id, created, turn, body) and of its place.
 
-    `place` is the entry's key in its table, so that a row moved to another place fails the check.
+    `place` is the entry's key in its table, so that a row that was moved to another key fails the check.
     """
     client_id, created, turn, body = fields
     # Arithmetic instead of text, for speed: this runs for every entry that is written.
@@ -110,7 +110,8 @@ def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
 
 
 def _text_checksum(text: str) -> int:
-    """Return the checksum of a text: the upper half of a row's checksum, for searches, which read only the text."""
+    """Return the checksum of a text alone, which is the upper half of its row's checksum: searches read only the text.
+    """
     return crc32(text.encode()) & 0x7FFFFFFF
 
 

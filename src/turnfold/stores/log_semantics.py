@@ -169,7 +169,7 @@ def plan_append(
     epoch: int,
     expect: int | None,
 ) -> list[Row] | Stored:
-    """Return the rows that an append must write or, if the batch is a retry, the entry stored for its first message.
+    """Return the rows that an append must write, or the stored entry of its first message if it is a retry.
 
     `known` are the stored entries with one of the batch's client ids. Raises `IdReused` if they are not a stored copy
     of the batch, `Conflict` if `expect` is not the newest seq.
@@ -320,7 +320,8 @@ def split_checkpoints(
 def check_seen(seen: tuple[int, int], found: int) -> None:
     """Raise `Conflict` if the entry (seq, epoch) that a writer has read is no longer in the store.
 
-    `found` is the epoch of the stored entry, or -1 if there is none. Epoch 0 is not compared.
+    `found` is the stored entry's epoch (random number of its write), or -1 if there is no entry. Epoch 0 is not
+    compared.
     """
     seq, epoch = seen
     if epoch and epoch != found:
@@ -331,9 +332,9 @@ def check_seen(seen: tuple[int, int], found: int) -> None:
 
 
 def check_erasure(row: Row | None, seq: int, message: Message) -> bytes:
-    """Return `message`, which replaces the erased message of `row`, encoded.
+    """Return the encoded `message` that replaces an erased one.
 
-    Raises if there is no row or the role differs.
+    Raises an error if there is no such row or the roles differ.
     """
     if row is None:
         raise NotFound(f"there is no entry {seq} to erase: history() lists the entries")
@@ -346,7 +347,7 @@ def check_erasure(row: Row | None, seq: int, message: Message) -> bytes:
 
 
 def check_version(expect: int | None, version: int, kind: str, key: str) -> None:
-    """Raise `Conflict` if a document's version is not `expect`; with `expect=None` every version is right."""
+    """Raise `Conflict` if a document's version is not `expect`; `expect=None` accepts every version."""
     if expect is not None and expect != version:
         raise Conflict(
             f"document {kind}/{key} has changed since it was read: it is at version {version}, not {expect}; read it "

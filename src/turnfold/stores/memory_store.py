@@ -595,7 +595,7 @@ class _SearchedConversation(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """An entry, checkpoint or document that a search compares with its filters, and the values that are compared."""
+    """A text that a search compares with its filters: that of an entry, checkpoint or document, with its position."""
 
     candidate: Candidate
     arrival: int

@@ -91,7 +91,7 @@ def _file_id(path: str) -> _FileId | None:
 
 
 def _after_fork() -> None:
-    """Run in every forked child: record which files the parent had open, and keep the inherited stores from finalizing.
+    """In a forked child, record which files its parent had open, and keep inherited stores from being finalized.
 
     A finalizer would close connections that the parent still uses.
     """

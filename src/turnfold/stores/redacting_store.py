@@ -199,7 +199,8 @@ class Redaction:
         return (await self.apply(scope, conversation, change))[0]
 
     def unnumbered(self, message: Message) -> Message:
-        """Return a message with labels without numbers (`[redacted: email]`), to compare it with another message."""
+        """Return a message whose labels have no numbers (`[redacted: email]`), so that it can be compared with another.
+        """
         counts: Counter[str] = Counter()
         made = redact_message(message, self._redact(_without_number, counts))
         made = redact_message(made, lambda text: _NUMBERED.sub(r"\1]", text))
@@ -208,7 +209,8 @@ class Redaction:
     def numbered(self, numbers: dict[tuple[str, str], int] | None) -> Callable[[_T], _T]:
         """Return a function that redacts the parts of a restored conversation: entries, documents, checkpoints.
 
-        `numbers` collects the numbers of the values, in the order in which they occur; None: labels without numbers.
+        `numbers` collects the numbers of the values, in the order in which they occur; if it is None, labels get no
+        numbers.
         """
         highest: Counter[str] = Counter()
 

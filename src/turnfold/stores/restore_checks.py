@@ -48,7 +48,7 @@ class RepeatedId(IdReused):
 
 
 class PieceOrder:
-    """Checks that the parts of restored conversations are valid and in order, and counts them."""
+    """Checks that the parts of restored conversations (documents, entries, ...) are valid and in order; counts them."""
 
     def __init__(self) -> None:
         self.opening: ConversationOpening | None = None

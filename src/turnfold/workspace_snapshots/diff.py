@@ -65,7 +65,10 @@ class SnapshotDiff:
 def compare_contents(
     path: str, before: _Content | None, after: _Content | None
 ) -> ItemChange | None:
-    """Return the change of one file or context; None if it is unchanged. A side that is None does not exist."""
+    """Return the change of one file or context; None if it is unchanged.
+
+    A side is None if the file does not exist there.
+    """
     if before == after and type(before) is type(after):
         return None
     change: _Change = "added" if before is None else "removed" if after is None else "changed"
@@ -134,7 +137,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[_Block]:
 
 
 def _group(blocks: Iterable[_Block]) -> Iterator[list[_Block]]:
-    """Yield the changed blocks of lines in groups; blocks whose surrounding unchanged lines touch form one group."""
+    """Yield the changed blocks of lines in groups; blocks are in one group if their surrounding lines touch."""
     group: list[_Block] = []
     for block in blocks:
         if group and block[0] - group[-1][1] > 2 * _CONTEXT_LINES:

@@ -252,7 +252,7 @@ async def _own_summary(stored: StoredSnapshot) -> str:
 
 
 def check_snapshot_page(after: int, limit: int) -> None:
-    """Raise `InvalidOption` if a list of snapshots is to begin after a negative turn, or to have no item."""
+    """Raise `InvalidOption` if a page of snapshots is to begin after a negative turn, or has a limit below 1."""
     if after < 0:
         raise InvalidOption(f"after={after} must not be negative")
     if limit < 1:
@@ -287,7 +287,7 @@ def _rebuild(
 def _changed_items(
     old: Iterable[ListedItem], new: Iterable[ListedItem], path: str
 ) -> tuple[list[ListedItem], list[ListedItem]]:
-    """Return the items of each snapshot that the other does not have, or only those of the file `path`."""
+    """Return the items of each snapshot that differ from the other one; with `path`, only that file."""
     old = [item for item in old if not path or item.place == ("file", path)]
     new = [item for item in new if not path or item.place == ("file", path)]
     same = {item.identity for item in old} & {item.identity for item in new}

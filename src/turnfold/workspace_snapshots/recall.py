@@ -188,9 +188,10 @@ def _missing_lines(part: SnapshotPart, first: int, last: int) -> str:
 
 
 def best_line(text: str, terms: Sequence[str]) -> tuple[int, bool]:
-    """Find the line that has the most terms; return the line number (from 1) at which to begin showing the text.
+    """Find the line that has the most of the search terms.
 
-    The second value is True if any line has one of the terms.
+    Returns the number of the line (from 1) at which to begin showing the text, and True if any line has one of the
+    terms.
     """
     wanted = frozenset(terms)
     stems = tuple({term[:_STEM_LENGTH] for term in wanted})
@@ -375,7 +376,7 @@ class RecalledContext:
 
 @dataclass(slots=True)
 class _Found:
-    """The texts and remarks that one recall has collected so far, and the snapshots they come from."""
+    """The texts and remarks collected so far in one recall, and the snapshots they come from."""
 
     parts: list[SnapshotPart] = field(default_factory=list[SnapshotPart])
     remarks: list[str] = field(default_factory=list[str])
@@ -466,7 +467,8 @@ class WorkspaceRecall:
         return list(turns)
 
     async def _turns_of_id(self, name: str) -> list[int]:
-        """Return the turn of the snapshot with this id; for any other id, the turns whose snapshots link to it."""
+        """Return the turn of the snapshot with this id; if there is none, the turns of snapshots that link to the id.
+        """
         named = _ID.fullmatch(name)
         stored = await self.storage.stored(int(named[1])) if named else None
         if stored is not None and stored.head.id == name:
@@ -537,7 +539,7 @@ def _selected_items(
     turn: int,
     tokens: int,
 ) -> tuple[list[ListedItem], list[ListedItem]]:
-    """Return the requested items of a snapshot, and those of them whose text is shown."""
+    """Return the requested items of a snapshot, and which of them are shown with their text."""
     wanted = _requested_items(items, request)
     texts = [item for item in wanted if item.text]
     large = sum(item.size for item in texts if item.kind == "file") > tokens * _BYTES_PER_TOKEN

@@ -216,7 +216,7 @@ class Drawing:
         return drawn.append(after)
 
     def events(self, step: Step) -> Iterator[RenderableType]:
-        """Yield sentences about what this call folded (compacted) or shortened."""
+        """Yield sentences about the history that this call folded (compacted) and the messages it shortened."""
         place = self.texts.at_call.format(call=step.number)
         if step.fold is not None:
             why = self.texts.why.format(
@@ -231,7 +231,7 @@ class Drawing:
             yield self._event(place, self._shrink_line(shrunk), ())
 
     def _event(self, place: str, line: Text, more: tuple[str, ...]) -> RenderableType:
-        """Return the lines of an event; in a pipe without a table, which would fill them with blanks."""
+        """Return the lines that describe an event; without a table where output goes to a pipe."""
         if not self.plain:
             return _event(place, line, more)
         indent = " " * (cell_len(place) + 2)

@@ -250,7 +250,7 @@ class _PreviousCall:
         )
 
     def _unfolded(self, context: Context) -> int:
-        """Return the tokens that the call would have had if nothing had been folded or cut."""
+        """Return the tokens that the call would have if nothing had been folded or cut."""
         sections = context.receipt.sections
         changed = (Section.SUMMARY, Section.WINDOW, Section.TURN)
         cost = context.tokens - sum(sections[part] for part in changed)
@@ -291,7 +291,7 @@ def _seqs(context: Context, outcome: Outcome) -> Iterator[int]:
 def _excerpt(checkpoint: Checkpoint, before: str) -> tuple[str, ...]:
     """Return the first new lines of a summary: of the user, then of the assistant, then rows of tables.
 
-    Of both languages equally many, so that a reader can be shown those of one language.
+    There are equally many in both languages, so that a reader of either one has some to read.
     """
     known = set(before.splitlines())
     new = [line for line in checkpoint.text.splitlines() if line not in known]
@@ -311,7 +311,7 @@ _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 
 
 def in_language(line: str, language: str) -> bool:
-    """Return True if a line is in Chinese alone, or for another language, if it has no Chinese character."""
+    """Return True if a line is in the given language: Chinese lines have no other words, other lines no Chinese."""
     if language == "zh":
         return is_chinese(line) and not _ENGLISH.search(line)
     return not _HAN.search(line)

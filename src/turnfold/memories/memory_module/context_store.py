@@ -81,7 +81,10 @@ class SummaryHistory:
         self._folds: dict[tuple[int, int], tuple[_Source, str]] = {}
 
     def text(self, summaries: Sequence[tuple[int, str]], *, tokens: int) -> str:
-        """Return one line per turn in at most `tokens` tokens; `summaries` has (turn, text) pairs, oldest first."""
+        """Return one line per turn in at most `tokens` tokens.
+
+        `summaries` has (turn, text) pairs, oldest first.
+        """
         if tokens < MIN_SUMMARY_TOKENS:
             raise InvalidOption(
                 f"{tokens} tokens are too few for the summaries; give at least {MIN_SUMMARY_TOKENS}, or a larger budget"
@@ -156,7 +159,7 @@ _MAX_TOKEN_LENGTH = 16
 def text_to_read(
     text: str, before: str | None, *, tokens: int, count: Callable[[str], int]
 ) -> tuple[str, Reading]:
-    """Return the text of a context that a summariser gets, and if it is the "whole" text, its "changes" or a "part".
+    """Return the text of a context that a summariser gets, and its extent: "whole", "changes" or "part".
 
     `before` is the context of the turn before, to find the changes; None if there is none.
     """
@@ -429,7 +432,7 @@ class AsyncContextMemoryStore:
         self._checked_turn = max(self._checked_turn, newest)
 
     async def _extract_between(self, first: int, stop: int) -> None:
-        """Make extracts of the contexts of turns from `first` to before `stop`, which have no summary."""
+        """Make extracts of the contexts that have no summary, from turn `first` up to but not including turn `stop`."""
         after = first - 1
         while True:
             page = await self._storage.page(after=after, limit=1)

@@ -174,7 +174,8 @@ class AsyncMemoryModule:
         self._phase = self._make_phase()
 
     async def attach(self, conversation: str) -> AsyncMemoryModule:
-        """Return the module of a conversation that an agent runs; an unnamed module takes the name of the first."""
+        """Return the module of a conversation that an agent runs; a module without a name takes that of the first one.
+        """
         async with self._attaching:
             if self._naming == "open":
                 await self._move_to(conversation)
@@ -192,7 +193,7 @@ class AsyncMemoryModule:
         return self.within(conversation)
 
     async def _move_to(self, conversation: str) -> None:
-        """Become the module of `conversation`, and move the contexts there that were stored without a name."""
+        """Become the module of `conversation`; contexts that were stored before the module had a name move there."""
         config, unnamed = self._config, self._conversation
         if conversation == unnamed:
             return
@@ -275,9 +276,10 @@ class AsyncMemoryModule:
     ) -> ThinkingResult:
         """Store the full context of a turn, let the model think about it, store its summary; return all summaries.
 
-        Without `turn` it is the turn after the newest. The stored result is returned if the turn was processed before,
-        or if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
-        `problems`, never in a summary. The context is linked to the one before it and to those recalled since.
+        By default it is the turn after the newest. The stored result is returned if the turn was processed before, or
+        if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
+        `problems`, never in a summary. The context is linked to the context before it and to the contexts recalled
+        since then.
         """
         pending, self._pending = self._pending, None
         self._shown = pending
@@ -299,7 +301,7 @@ class AsyncMemoryModule:
         """Recall contexts: `{"turn_numbers": [2]}`, `{"keywords": ["..."]}`, `{"context_ids": ["ctx_2_..."]}`.
 
         With `path` only that file is returned, with `lines` (first and last) only those lines. The result has at most
-        `tokens`. It is in the prompt of the next thinking phase, and in `notes` until the phase after that.
+        `tokens`. The prompt of the next thinking phase shows it, and `notes` has it until the phase after that.
         """
         parsed = parse_request(request)
         recalled = await self.look_up(parsed, tokens=tokens)

@@ -96,7 +96,7 @@ class _Thoughts:
 
     @property
     def thoughts(self) -> tuple[str, ...]:
-        """The thoughts of all rounds that had one, in order."""
+        """The thoughts of all rounds in which the model had one, in order."""
         return tuple(each.thought for each in self.rounds if each.thought)
 
     @property

@@ -130,8 +130,8 @@ def _microseconds(time: datetime) -> int:
 def conversation_pieces(rows: Iterable[object]) -> list[tuple[list[Piece], int, int]]:
     """Return each conversation of a table as pieces for `Store.restore`, with its numbers of turns and checkpoints.
 
-    The rows may come in any order; they are sorted by time, and rows of the same time stay in their order. The
-    documented checkpoint text contains the newest turns, so it covers every turn before it.
+    The rows may come in any order; they are sorted by time, and rows of the same time keep their order. The documented
+    checkpoint text contains the newest turns, so a checkpoint covers every turn before it.
     """
     read = [_read_row(row, at) for at, row in enumerate(rows)]
     read.sort(key=lambda row: (row.conversation_id, _microseconds(row.create_time)))
@@ -197,7 +197,7 @@ def _pieces(conversation: str, rows: Sequence[AIMessage]) -> tuple[list[Piece], 
 
 
 def _digest(previous: Checkpoint | None, entries: Sequence[Entry]) -> str:
-    """Return the digest that a checkpoint over these entries must have, as if a fold (compaction) had made it."""
+    """Return the digest of a checkpoint over these entries, the same that a fold (compaction) would have stored."""
     digest = blake2b((previous.digest if previous else "").encode(), digest_size=16)
     for entry in entries:
         digest.update(b"%d:" % entry.seq + encode_message(entry.message))

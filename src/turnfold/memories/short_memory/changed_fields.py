@@ -66,7 +66,7 @@ def settable_of(session: SessionValue) -> Places:
 
 
 def to_parts(settable: Places) -> tuple[FlowContext, GlobalState, UserProfile]:
-    """Return the three parts of a session value that applications may set, with these fields set."""
+    """Return the three parts of a session value that applications may set, with these fields filled in."""
     parts: dict[str, dict[str, object]] = {
         "flow_context": {},
         "global_state": {},
@@ -85,7 +85,7 @@ def to_parts(settable: Places) -> tuple[FlowContext, GlobalState, UserProfile]:
 
 
 def as_read(session: SessionValue) -> AsRead:
-    """Return a copy of a session value's present contents, to find out later which fields were changed."""
+    """Return a copy of a session value's contents, from which changed fields are recognised later."""
     context = session.message_context
     return AsRead(
         settable_of(session), _derived_of(session), _mode_of(session), context.checkpoint_message_id

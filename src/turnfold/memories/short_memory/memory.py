@@ -118,7 +118,7 @@ class QueryDefaults:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query of a memory with its result, which is used to fill the Redis cache afterwards."""
+    """A query to a memory with its result, from which the Redis cache is filled afterwards."""
 
     log: LogEnd
     limits: QueryDefaults
@@ -297,7 +297,7 @@ class AsyncShortMemory:
     ) -> MemoryWriteResult:
         """Store a turn, question and answer together, and wait until it is stored.
 
-        Without `user_query` the turn answers the stored query that has no answer yet. A retry stores nothing twice if
+        Without `user_query` the turn answers the stored query that has no answer yet. A retry stores nothing again if
         it has a `client_id` or answers a stored query.
         """
         if isinstance(conversation_id, MemoryWriteRequest):
@@ -437,7 +437,7 @@ class AsyncShortMemory:
     async def import_session_value(self, value: str | bytes) -> SessionValue:
         """Import a session value (JSON) that another program stored in Redis.
 
-        Its owner is taken over, and the fields that are not set here yet.
+        Its owner is taken over, and so are the fields that are not set here yet.
         """
         session = SessionValue.from_json(value)
         conversation = session.meta.conversation_id
@@ -502,9 +502,10 @@ class AsyncShortMemory:
         return session
 
     async def _write_key(self, conversation_id: str) -> SessionValue | None:
-        """Write the session value to Redis after a change in the store; errors are ignored: the next read tries again.
+        """Write the session value to Redis after a change in the store.
 
-        If few entries are unread, they are cached for the next query too. Returns None without Redis or after an error.
+        Errors are ignored, because the next read tries again. If few entries are unread, they are cached for the next
+        query too. Returns None without Redis or after an error.
         """
         if self._key.values is None:
             return None
@@ -544,7 +545,8 @@ class AsyncShortMemory:
         return list(make_rows(conversation_id, entries, shown))
 
     async def _rules_text(self, view: ConversationView, window: int) -> str:
-        """Return the user's rules from the entries that the summary covers, as text; no turn shows these any more."""
+        """Return the user's rules from entries that the summary covers, as text, because no shown turn contains them.
+        """
         if view.live is None:
             return ""
         known = self._rules.get(view.conversation, view.head.state, window)
@@ -584,7 +586,7 @@ class AsyncShortMemory:
         return log, False
 
     async def _fill_cache(self, query: _Query, after: ConversationView) -> None:
-        """Write to Redis what a query has read (session value, notes, entries), unless it is there already."""
+        """Write to Redis what a query has read (session value, notes, entries), unless Redis has it already."""
         log, limits, found = query.log, query.limits, query.found
         view, window = log.view, limits.model_context_window
         usual = limits.recent_turns == self._defaults.recent_turns
@@ -612,9 +614,10 @@ class AsyncShortMemory:
     async def _note_query(
         self, view: ConversationView, query: str, *, seen: int
     ) -> ConversationView | None:
-        """Store a query until its answer is written; if it requests a summary, also store `seen`, the newest entry.
+        """Store a query until its answer is written.
 
-        Returns the view after this change, or None if something else changed since `view`.
+        If it requests a summary, `seen`, the newest entry, is stored too. Returns the view after this change, or None
+        if anything else changed since `view`.
         """
         if not query and not seen:
             return view

@@ -42,7 +42,7 @@ _SECOND = 1_000_000
 
 
 class FoundKey(Protocol):
-    """The data in Redis for one session: the session value, the conversation's version, the cached segment."""
+    """The data found in Redis for one session: its value, the version it was made from, the cached segment."""
 
     @property
     def value(self) -> bytes | None:
@@ -56,7 +56,7 @@ class FoundKey(Protocol):
 
     @property
     def known(self) -> bool:
-        """True if this store wrote this value, or a value under the same key that another program has overwritten."""
+        """True if this store wrote the value, or wrote one that another program has overwritten since."""
         ...
 
     @property

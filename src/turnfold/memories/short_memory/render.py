@@ -109,7 +109,7 @@ def fit_history(
 ) -> tuple[str, Sequence[TurnText]]:
     """Render a summary and as many of the newest turns as fit `room` tokens; return the text and these turns.
 
-    `hidden(shown)` returns how many turns are not shown if `shown` turns are. The newest turn and the summary are
+    `hidden(shown)` returns the number of turns left out if `shown` turns are shown. The newest turn and the summary are
     always included, shortened if needed.
     """
     whole = render_history(summary=summary, turns=turns, hidden=hidden(len(turns)))

@@ -90,7 +90,7 @@ def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
 
 
 def count_landing(offers: Offers) -> Offers:
-    """Return the offers after one summary was stored: the newest offer has one pending request less."""
+    """Return the offers (pending requests for summaries) after a summary was stored, which answers one request."""
     left = [
         msgspec.structs.replace(
             group, readers=group.readers - (at == 0), landings=group.landings + 1
@@ -101,9 +101,9 @@ def count_landing(offers: Offers) -> Offers:
 
 
 def newest_seen(offers: Offers, *, covered: int, newest: int) -> int:
-    """Return the seq of the newest entry that a summary without `upto` may cover.
+    """Return the seq of the newest entry that a summary may cover if its caller does not say it (`upto`).
 
-    Returns `covered` if there is no newer one.
+    Returns `covered` if no newer entry may be covered.
     """
     waiting = [group.seen for group in offers if group.seen > covered]
     if waiting:
@@ -259,7 +259,10 @@ class ShortNotes:
     async def change_turn_since(
         self, view: ConversationView, change: Callable[[TurnNote], TurnNote]
     ) -> ConversationView | None:
-        """Change the stored turn note and return the view after that; None if anything else changed since `view`."""
+        """Change the stored turn note and return the view after that.
+
+        Returns None if anything else changed since `view`.
+        """
         changed = change(view.turn)
         if changed == view.turn:
             return view
@@ -291,7 +294,7 @@ class ShortNotes:
     async def _change(
         self, conversation: str, note_type: type[_AnyNote], change: Callable[[_AnyNote], _AnyNote]
     ) -> tuple[_AnyNote, Written | None]:
-        """Change a stored note; return it, and the write, which is None if the note is stored like this already."""
+        """Change a stored note; return the note and the write, which is None if the stored note was the same."""
         key, result = _KEYS[note_type], note_type()
 
         async def changed(stored: Document | None) -> Document | None:
@@ -363,7 +366,8 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
 
 
 def _current(note: _AnyNote, start: int) -> _AnyNote:
-    """Return the note, or what a later restart (version `start`) left of it: the owner, or the pending requests."""
+    """Return the note as a later restart (version `start`) left it: with only the owner, or only the pending requests.
+    """
     if note.start == start:
         return note
     if isinstance(note, SessionNote):

@@ -127,7 +127,7 @@ class ShortFold:
         self.meter.observe("summary_fidelity", made.fidelity)
 
     async def _record(self, made: Checkpoint | None, bound: int) -> None:
-        """Store that one requested summary was written, and the checkpoint that it became, if any."""
+        """Store that one requested summary was written, and the checkpoint made from it, if any."""
 
         def recorded(note: TurnNote) -> TurnNote:
             changes: dict[str, object] = {"offers": count_landing(note.offers)}
@@ -157,10 +157,10 @@ class ShortFold:
         return turn[0].seq - 1
 
     async def _end_of_oldest(self, view: ConversationView, bound: int, *, requested: bool) -> int:
-        """Return the last entry of the oldest turn that no summary covers; 0 if it lies after `bound`.
+        """Return the last entry of the oldest turn that no summary covers; 0 if that is after `bound`.
 
-        If a query requested a summary, return the end of the oldest half of the turns: if only one turn were folded,
-        the next query would request a summary again.
+        If a query requested a summary, return the end of the oldest half of the turns: if only one turn was folded, the
+        next query would request a summary again.
         """
         first = view.covered + 1
         if first > view.head.seq:
@@ -195,7 +195,7 @@ def check_summary(summary: str | None, recent_turns: int) -> None:
 
 
 def _newest_covered(view: ConversationView, note: TurnNote, upto: int | None) -> int:
-    """Return the newest entry from which the summary can have been made: `upto`, or what earlier queries had read."""
+    """Return the newest entry that the summary may cover: `upto`, or the newest that earlier queries had read."""
     if upto is None:
         return newest_seen(note.offers, covered=view.covered, newest=view.head.seq)
     if not 0 <= upto <= view.head.seq:

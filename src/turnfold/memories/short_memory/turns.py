@@ -96,9 +96,10 @@ class LogEnd:
             self.added = len(self.entries)
 
     async def extend(self, known: Sequence[Entry]) -> bool:
-        """Use cached entries, and read the entries added since; return False if the cached ones may be out of date.
+        """Use cached entries and read those added since; return False if the cached ones may be out of date.
 
-        A change of an entry gives it and all later entries a new epoch, so comparing the newest is enough.
+        A change of an entry gives it and all later entries a new epoch (random number of the write), so comparing the
+        newest entry is enough.
         """
         head, cleared = self.view.head.seq, self.view.cleared
         newest = known[-1] if known else None
@@ -122,7 +123,7 @@ class LogEnd:
         return self._turns[2]
 
     def newest_within(self, tokens: int, turns: int) -> list[Entry]:
-        """Return the entries, of those read, that a query with a window of `tokens` and `turns` recent turns needs."""
+        """Return those read entries that a query needs for a window of `tokens` and for its newest `turns` turns."""
         total = self.view.head.tokens
         after = self.shown_after
         starts = [entry.seq for entry in self.entries if entry.message.role == "user"]
@@ -205,7 +206,8 @@ class _History:
 
 
 def cached_count(count: Count) -> Count:
-    """Return a function like `count` that caches the counts of short texts: each query counts the same turns."""
+    """Return a function like `count` that caches the counts of short texts, because each query counts the same turns.
+    """
     counts = lru_cache(_MAX_COUNTS)(count)
     return lambda text: counts(text) if len(text) <= _SHORT_TEXT else count(text)
 
@@ -245,7 +247,7 @@ async def read_history(
 
 
 async def _unread_turns(log: LogEnd, turns: list[TurnText]) -> int:
-    """Return the number of turns before these turns that no summary covers."""
+    """Return the number of turns before the oldest of these that no summary covers."""
     covered = log.view.covered
     if not turns or turns[0].first <= covered + 1:
         return 0
@@ -461,10 +463,10 @@ class TurnWriter:
     async def _find_repeated(
         self, conversation: str, note: TurnNote, query: str, answer: str
     ) -> int | None:
-        """Return the time when this turn was stored, if it is the last turn in the log; otherwise None.
+        """Return the time when this turn was stored if it is the last turn of the log, else None.
 
-        Then the call is a repetition of the one that stored it. A turn of the same texts counts as the same one, unless
-        a new query has been stored since.
+        The call then repeats the one that stored the turn. A turn with the same texts counts as the same one, unless a
+        new query has been stored since.
         """
         if not note.used or note.query:
             return None

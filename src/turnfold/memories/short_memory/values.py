@@ -121,7 +121,7 @@ class UserProfile(_Part, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class AsRead:
-    """Contents of a session value when it was loaded, to find out which fields were changed since."""
+    """Contents of a session value when it was loaded, to find out which fields were changed later."""
 
     settable: Mapping[tuple[str, ...], object]
     """Fields that the application may set, by path."""

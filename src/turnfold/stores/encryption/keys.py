@@ -363,10 +363,10 @@ class ConversationKeys:
         return await self._store.capture(scope, conversation, lambda _: None) is not None
 
     async def check_first_write(self, scope: Scope, key: DataKey, before: State) -> None:
-        """After the first write with a data key, check that the store has this key; store it again if it was lost.
+        """After the first write with a data key, check that the store still has this key; store it again if not.
 
-        `before` is the state before the write; after a first write it is (0, 0), otherwise nothing is checked. Raises
-        `UnsafeStore` if the store has another key by now.
+        `before` is the conversation's state before the write: (0, 0) for the first one. Other writes are not checked.
+        Raises `UnsafeStore` if the store has another key by now.
         """
         self.mark_used(scope, key.conversation)
         if before != (0, 0):

@@ -346,7 +346,7 @@ class _KeylessStore:
             raise _refusal(scope, conversation, needed)
 
     async def _check_write(self, scope: Scope, conversation: str) -> None:
-        """Raise `WrongKey` before a write to a store that is encrypted, whatever the conversation."""
+        """Raise `WrongKey` if the store is encrypted, before anything is written to any of its conversations."""
         if (scope.tenant, conversation) in self._writable:
             return
         check_conversation(conversation)
@@ -373,7 +373,7 @@ class _KeylessStore:
 
     @asynccontextmanager
     async def _checked_in_order(self, scope: Scope, conversation: str) -> AsyncGenerator[None]:
-        """Context manager for an append: checks that it is allowed without a key; callers enter in call order."""
+        """Context manager that checks whether an append is allowed without a key; callers are checked in call order."""
         place = (scope.tenant, conversation)
         if self.blocking:  # a blocking caller waits for every append
             await self._check_write(scope, conversation)

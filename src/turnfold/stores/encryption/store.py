@@ -192,7 +192,7 @@ class EncryptedStore:
 
     @contextmanager
     def _counted(self, pairs: Sequence[tuple[Message, Message]]) -> Generator[None]:
-        """Context manager: the token counter counts these (encrypted, plain) messages from their plain form."""
+        """Context manager: while it is open, the token counter counts these encrypted messages by their plain form."""
         for sealed, plain in pairs:
             self._counter.remember(sealed, plain)
         try:
@@ -204,7 +204,7 @@ class EncryptedStore:
     async def _same_stored(
         self, scope: Scope, key: DataKey, entries: Sequence[NewEntry]
     ) -> list[NewEntry] | None:
-        """Return the stored, encrypted entries of a batch; None unless all of it is stored with the same content."""
+        """Return the stored entries of a batch, encrypted; None if any is missing or has other content."""
         ids = [one.client_id for one in entries]
         found = await self._inner.find(scope, key.conversation, ids)
         known = {entry.client_id: entry for entry in found}
@@ -278,7 +278,7 @@ class EncryptedStore:
     ) -> list[Entry]:
         """Return the entries decrypted with `key`.
 
-        If `key` is None, the key that was created since it was looked up is used.
+        If `key` is None, the conversation's key is looked up again, because it may have been created since.
         """
         if not entries:
             return []

@@ -147,7 +147,7 @@ class SearchQuery:
         )
 
     def holding(self) -> Statement:
-        """Return the statement that counts, for each search term, the texts that contain it."""
+        """Return the statement that counts the texts that contain each search term."""
         return Statement(
             "SELECT split_part(held, ':', 2), count(*) FROM turnfold_term AS term, unnest(term.terms) AS held "
             "WHERE term.tenant = $1 AND term.terms && $2::text[] AND ($3::text IS NULL OR term.conversation = $3) "
@@ -242,7 +242,7 @@ _STEP = 1000
 
 
 def _find_stale(place: ConversationKey, *, everywhere: bool) -> Statement:
-    """Return the statement that selects a conversation whose index was made of words split by an older release."""
+    """Return the statement that selects a conversation whose index was made by the word rules of an older release."""
     return Statement(
         "SELECT coalesce(long_name, conversation) FROM turnfold_conversation WHERE tenant = $1 "
         "AND ($2::text IS NULL OR conversation = $2) AND (indexed_by < $3 OR indexed_by > $3) AND NOT erased LIMIT 1",

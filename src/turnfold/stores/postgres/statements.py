@@ -248,8 +248,8 @@ def find_head(place: ConversationKey) -> Statement:
 def find_erased(place: ConversationKey) -> Statement:
     """Return the statement that selects the row of a deleted conversation, which has a digest as its name.
 
-    A writer executes it after `lock_head`, if the row it locked is missing or new: only then it sees a deletion that
-    ended while it waited for the row. In that case its insert is rolled back.
+    A writer executes it after `lock_head` if the locked row is missing or new: it then also sees a deletion that ended
+    while the writer waited. In that case the writer's insert is rolled back.
     """
     return Statement(
         f"SELECT erased, {_HEAD} FROM turnfold_conversation WHERE {_ERASED}",
@@ -490,9 +490,9 @@ def rows_of_tail(place: ConversationKey, tokens: int, messages: int) -> Statemen
 
 
 def _binary_search(name: str, condition: str) -> str:
-    """Return a WITH query called `name` whose greatest `low` is the first seq for which a condition holds.
+    """Return a WITH query called `name`, whose greatest `low` is the first seq for which a condition holds.
 
-    The condition must hold for all later seqs too.
+    If the condition holds for a seq, it must hold for all later ones.
     """
     # LIMIT 1 keeps the probe a separate lookup; in a join the planner might read all rows for it.
     return f"""{name} (low, high) AS (

@@ -635,9 +635,10 @@ class PostgresStore:
     async def _lock(
         self, link: Link, place: ConversationKey, statement: Statement, *, create: bool = False
     ) -> tuple[Head, Rows]:
-        """Lock a conversation against other writers; return its head (newest seq, version) and the rows of `statement`.
+        """Lock a conversation against other writers.
 
-        With `create`, a missing conversation is created. Raises `ConversationDeleted` for a deleted one.
+        Returns its head (newest seq, version) and the rows that `statement` selects. With `create`, a missing
+        conversation is created. Raises `ConversationDeleted` for a deleted one.
         """
         creation = [sql.make_conversation(place, now=self._clock())] if create else []
         *_, found, rows = await link.ask(*creation, sql.lock_head(place), statement)
@@ -654,7 +655,10 @@ def _erased_head(head: Head, old: Row, new: Row, checkpoint: str) -> Head:
 
 
 def _entry_changes(place: ConversationKey, rows: Sequence[Row], new: Row) -> list[Statement]:
-    """Return the statements that replace the last entry of `rows` by `new`; the others have the names of its tools."""
+    """Return the statements that replace the last entry of `rows` by `new`.
+
+    The other rows are the tool calls, from which the names of its tools are taken.
+    """
     tools = ToolNames(after=rows[0].seq - 1)
     for row in rows[:-1]:
         tools.of(decode_message(row.body))

@@ -75,7 +75,7 @@ class TimeLimits:
 
     @staticmethod
     def silence(seconds: float | None) -> float | None:
-        """Return the seconds that the client waits for a response due within `seconds`; None means no limit."""
+        """Return how long the client waits for a response that is due within `seconds`; None means no limit."""
         return None if seconds is None else seconds + min(seconds, _LONGEST_GRACE)
 
 
@@ -212,7 +212,10 @@ def hang_up(connection: Connection) -> None:
 
 
 def is_idle(connection: Connection) -> bool:
-    """Return True if an unused connection of the pool still works; if it is closed, the server has sent something."""
+    """Return True if an unused connection of the pool still works.
+
+    If the server has sent anything to it, it was closed.
+    """
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(connection.pgconn.socket, selectors.EVENT_READ)

@@ -406,7 +406,7 @@ async def _roll_back(transaction: _Transaction[Any], connection: Connection) -> 
 
 
 def _limit(setting: str, seconds: float | None) -> str:
-    """Return the SQL that sets a time limit; empty if `seconds` is None: the limit set on the server applies."""
+    """Return the SQL that sets a time limit; empty if `seconds` is None, so that the server's own limit applies."""
     return "" if seconds is None else setting.format(ceil(seconds * 1000))
 
 

@@ -371,7 +371,7 @@ class CachedStore:
     async def _has_own_costs(
         self, scope: Scope, conversation: str, head: Head, started: float
     ) -> bool:
-        """Return True if token counts at `head` may be cached: made by the store's own counter, and just read."""
+        """Return True if the token counts read at `head` may be cached, because this store's own counter made them."""
         if self._counter is None and await self._unchanged(scope, conversation, head, started):
             self._counter = head.counter
         return head.counter == self._counter and self._monotonic() - started <= OLDEST_FILL

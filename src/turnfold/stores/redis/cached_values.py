@@ -178,7 +178,7 @@ def entries_of(rows: Sequence[Row]) -> list[Entry] | None:
 def make_window(
     head: Head, entries: Sequence[Entry], *, tokens: int, messages: int
 ) -> CachedWindow | None:
-    """Return the newest entries as a value to cache; None if they do not end at `head`, because the log has changed."""
+    """Return the newest entries as a value to cache; None if they do not end at `head`: the log has changed since."""
     covered = [entry for entry in entries if entry.seq <= head.seq]
     if not covered or not _ends_at(head, covered[-1]):
         return None

@@ -95,7 +95,7 @@ class Breaker:
             self.state = "open"
 
     def abandoned(self) -> None:
-        """Record that a caller was cancelled before the response; if it was the probe, the next caller may probe."""
+        """Record that a caller was cancelled before Redis responded; if it was the probe, another caller may probe."""
         with self._lock:
             if self.state == "probing":
                 self.state = "open"
@@ -466,14 +466,14 @@ class _LoopClient:
         self._end: AsyncGenerator[None, None] | None = None
 
     async def tie_to_loop(self) -> None:
-        """Start the generator that closes the client when the event loop ends."""
+        """Start the generator that closes the client when its event loop ends."""
         self._end = _close_at_end(self.driver)
         await anext(self._end)
 
     async def start(self) -> None:
-        """Ask a Redis cluster for its layout, once; concurrent callers wait for the same answer.
+        """Ask a Redis cluster for its layout, once; concurrent callers wait for the same response.
 
-        A cancelled caller does not stop it, because the driver would leave connections open.
+        The request goes on if its caller is cancelled, because the driver would leave connections open.
         """
         if self._starting is None or (self._starting.done() and not _succeeded(self._starting)):
             self._starting = asyncio.create_task(self._learn_layout())
@@ -492,7 +492,10 @@ class _LoopClient:
                 self._idle.set()
 
     async def close(self) -> None:
-        """Wait until the running calls have ended, then close the client: a call after that would open it again."""
+        """Wait until running calls have ended, then close the client.
+
+        A call after that would open the client again.
+        """
         await self._idle.wait()
         if self._starting is not None:
             await asyncio.wait([self._starting])

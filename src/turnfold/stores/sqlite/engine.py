@@ -122,7 +122,7 @@ class SqliteEngine(Writer):
         )
 
     async def submit(self, kind: JobKind[Item, Result], item: Item) -> Result:
-        """Like `write`, for a job of a kind: waiting jobs of the same kind are executed together."""
+        """Like `write`, for a job that can be grouped: waiting jobs of the same kind are executed together."""
         self.process.check()
         self._check_open()
         return await self._submit(kind, item)
@@ -185,7 +185,8 @@ class SqliteEngine(Writer):
         return await asyncio.get_running_loop().run_in_executor(self._long_pool(), self._read, work)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Return the result of long work, run outside the event loop; it may call `read_here` and `write_here`."""
+        """Return the result of long work, which runs outside the event loop and may call `read_here` and `write_here`.
+        """
         self.process.check()
         self._check_open()
         if self.blocking:
@@ -273,7 +274,7 @@ class SqliteEngine(Writer):
                     threads.shutdown(wait=False)
 
     async def _run_between(self, work: Callable[[], None]) -> None:
-        """Run `work` while no write transaction is open, and before any write queued later."""
+        """Run `work` between two write transactions, before any write that is queued later."""
         await self._submit(cast("JobKind[Callable[[], None], None]", OUTSIDE), work)
 
     def _close(self) -> None:

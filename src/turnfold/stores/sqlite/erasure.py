@@ -203,7 +203,7 @@ def _has_long_place(connection: Connection, key: int) -> bool:
 def next_long_place(
     connection: Connection, known: index.LongPlace | None
 ) -> index.LongPlace | None:
-    """Return the next text to remove from the index, with its terms, if it is so long that it is removed in parts.
+    """Return the next text to remove from the index, with its terms, if it is too long to be removed at once.
 
     Otherwise returns None. If it is the text of `known`, `known` is returned, so that its terms are made only once.
     """
@@ -217,10 +217,7 @@ def next_long_place(
 
 
 def _long_place_of(connection: Connection, erasing: _Erasing) -> int | None:
-    """Return the id of the next text to delete if it is so long that it is first removed from the index in parts.
-
-    Otherwise returns None.
-    """
+    """Return the id of the next text to delete if it is too long to be removed from the index at once; else None."""
     if erasing.mode == _SECURE or not erasing.indexed_by:
         return None
     newest = connection.execute(
@@ -245,7 +242,7 @@ def _long_place_of(connection: Connection, erasing: _Erasing) -> int | None:
 
 
 def _erase_part(connection: Connection, erasing: _Erasing, long: index.LongPlace | None) -> bool:
-    """Remove a part of a long text from the index; return False if the next text to remove is not long."""
+    """Remove a part of a long text from the index; return False if the next text can be removed at once."""
     place = _long_place_of(connection, erasing)
     if place is None:
         return False

@@ -157,9 +157,9 @@ def _first_bytes(file: Path) -> bytes:
 
 
 def _check_unlocked(address: str, connect: Connect) -> tuple[str, bool]:
-    """Read the file without locks.
+    """Check the file's owner without taking locks.
 
-    Returns the reason to refuse it ("" if there is none), and True if that is certain.
+    Returns the reason to refuse it ("" if there is none), and whether that is certain.
     """
     try:
         with closing(connect(address, only=True, keep_log=True)) as connection:
@@ -224,7 +224,7 @@ _FIRST_WRITE_SECONDS = 1.0
 
 
 class FirstWrite:
-    """Records in a file's header that the first data was written, so that a missing write-ahead log is noticed later.
+    """Records in a file's header that it has data, so that a missing write-ahead log is noticed later.
 
     `is_done` is True if nothing needs to be recorded any more; `check` sets it to False for a file without
     conversations.
@@ -521,11 +521,10 @@ class SqliteFile:
         )
 
     def _identify(self, driver: apsw.Connection, before: os.stat_result | None) -> bool:
-        """Store which file (inode, device) the first connection opened.
+        """Remember the identity (inode, device) of the file that the first connection opened.
 
-        Sets `fault` if a later one opened another file.
-
-        Returns False if the file was replaced while the first connection opened it: it must be opened again.
+        Sets `fault` if a later connection opened another file. Returns False if the file was replaced while the first
+        connection opened it, so that it must be opened again.
         """
         found = _stat(self._name)
         if self._identity is not None:

@@ -133,7 +133,7 @@ class SqliteAppends:
     def _plan(
         self, connection: Connection, item: AppendJob, now: int, written: list[tuple[object, ...]]
     ) -> Appended:
-        """Return the result of appending a batch; its rows are added to `written`, for the caller to insert."""
+        """Return the result of appending a batch, and add the rows that the caller must insert to `written`."""
         record = self._heads.get(connection, item.tenant, item.conversation)
         if record.head.seq and record.head.counter != item.batch.counter:
             raise TryAlone
@@ -157,7 +157,7 @@ def _move(
 ) -> None:
     """Set the cached head (newest seq, totals) to the last row of a batch.
 
-    Writes the conversation's row only if needed.
+    The conversation's row is written only if needed.
     """
     head, counter = record.head, item.batch.counter
     moved = (last.seq, last.running, last.turn, head.checkpoint)

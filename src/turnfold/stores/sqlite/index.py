@@ -387,7 +387,7 @@ def partly_indexed(connection: Connection, index: IndexTables, key: int) -> dict
 
 
 def set_parts_indexed(connection: Connection, index: IndexTables, place: int, done: int) -> None:
-    """Record how many parts of a long text are in the search index; `done` is 0 if no part or all parts are."""
+    """Record how many parts of a long text are indexed; 0 stands for none, and also for all of them."""
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {index.parts} (place INTEGER PRIMARY KEY, done INTEGER NOT NULL) STRICT"
     )
@@ -416,7 +416,10 @@ def entry_texts(
 def findable_entries(
     connection: Connection, key: int, raw: Iterable[tuple[object, ...]], *, after: int
 ) -> Iterator[tuple[int, Row | None, Findable | None]]:
-    """Yield (seq, row, searchable text) of the entries `raw`, which follow `after`; row and text None if damaged."""
+    """Yield (seq, row, searchable text) for each entry of `raw`; `after` is the seq before the first of them.
+
+    Row and text are None for a damaged entry.
+    """
 
     def earlier() -> list[Message | None]:
         before = sql.raw_rows(connection, key, after=max(after - CALL_REACH, 0), upto=after)
@@ -445,7 +448,10 @@ def _decode(
 
 
 def beside_texts(connection: Connection, key: int, which: str, *values: object) -> Iterator[Place]:
-    """Yield (id, searchable text) of checkpoints and documents, None for a damaged text; `which` is a SQL condition."""
+    """Yield (id, searchable text) of checkpoints and documents; the text is None if damaged.
+
+    `which` is a SQL condition.
+    """
     for row in connection.execute(f"{_TEXTS} {which}", (key, *values)):
         place, text, checksum = cast("tuple[int, str, int | None]", row)
         sound = is_sound_text(text, checksum)
@@ -474,7 +480,7 @@ def remove_text(connection: Connection, tenant: str, key: int, kind: str, name: 
 def _indexed_texts(
     connection: Connection, key: int, which: str, *values: object
 ) -> Sequence[Place]:
-    """Return the checkpoints and documents that are indexed, at least in part; `which` is a SQL condition."""
+    """Return the checkpoints and documents that match the SQL condition `which` and are indexed, at least in part."""
     partly = partly_indexed(connection, live_index(connection), key)
     where = f"AND (beside.indexed OR beside.id IN (SELECT value FROM json_each(?))) {which}"  # noqa: S608 (constants)
     return list(
@@ -530,7 +536,7 @@ def remove_entries(
 def replace_entry(
     connection: Connection, tenant: str, key: int, seq: int, change: Callable[[], None]
 ) -> None:
-    """Call `change`, which replaces the body of one entry, and index the new text if the entry was indexed."""
+    """Replace the body of an entry by calling `change`, and index the new text if the old one was indexed."""
     place = sql.row_id(key, seq)
     indexed = _is_indexed(connection, key, seq)
     if indexed or place in partly_indexed(connection, live_index(connection), key):

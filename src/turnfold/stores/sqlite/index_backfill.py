@@ -96,7 +96,7 @@ def _has_unindexed(connection: Connection, tenant: str, conversation: str | None
 
 
 def _tenant_unindexed(connection: Connection) -> str | None:
-    """Return a tenant that has texts which are not indexed yet; None if there is none."""
+    """Return a tenant with texts that are not indexed yet; None if there is none."""
     return sql.scalar(connection, "SELECT tenant FROM conversation WHERE unindexed LIMIT 1")
 
 
@@ -170,7 +170,8 @@ def write_batch(
 ) -> int:
     """Write a batch of a plan, without texts that have changed meanwhile; return the number of texts indexed.
 
-    If the steps came without their terms, nothing is written where a text has changed; the next step reads it anew.
+    If the steps have no terms, only ready rows, nothing is written where a text has changed; the next step reads it
+    again.
     """
     if live_index(connection) != target.live:
         return 0
@@ -305,9 +306,9 @@ class IndexBackfill:
         self._locks: WeakValueDictionary[str, _TenantLock] = WeakValueDictionary()
 
     async def for_search(self, tenant: str, conversation: str | None) -> int:
-        """Index the entries written since the last search, or a part if there are very many; return how many are left.
+        """Index the entries written since the last search, or some if there are very many; return how many are left.
 
-        Those are indexed in the background. Also removes a part of a retired index.
+        The others are indexed in the background. Also removes a part of a replaced index.
         """
         _, left = await self._index(tenant, conversation, bounded=True)
         if await self._engine.read(oldest_retired, short=True) is not None:
@@ -363,7 +364,7 @@ class IndexBackfill:
         return done, 0
 
     def close(self) -> None:
-        """End the process that makes terms, if there is one."""
+        """End the process that makes the terms of long texts, if there is one."""
         if self._process is not None:
             self._process.close()
 

@@ -1,4 +1,4 @@
-"""What is to be added to the search index of the SQLite store, in batches of bounded size; it writes nothing."""
+"""Plans what to add to the search index of the SQLite store, in batches of bounded size; writes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH_REPEATS = 12
 
 
 class IndexStep(NamedTuple):
-    """Index terms of one conversation that are written in one transaction."""
+    """The terms of one conversation that one transaction adds to the index."""
 
     key: int
     after: int
@@ -40,7 +40,7 @@ class IndexStep(NamedTuple):
     """True if nothing else of the conversation waited when the step was planned."""
 
     def without_terms(self) -> IndexStep:
-        """Return the step without the terms of its parts, which are in the rows that are written."""
+        """Return the step without the terms of its parts, because the rows to write already contain them."""
         return self._replace(parts=[part._replace(terms=[], marks=[]) for part in self.parts])
 
     def with_versions(self, versions: Mapping[int, tuple[object, ...]]) -> IndexStep:

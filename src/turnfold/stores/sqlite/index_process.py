@@ -44,7 +44,7 @@ class IndexProcess:
         self._failed = False
 
     def batches(self, tenant: str, waiting: Sequence[WaitingTexts]) -> _Answer | None:
-        """Return the batches that index these texts, without their terms; None if the process is of no use."""
+        """Return the batches that index these texts, without their terms; None if the process cannot make them."""
         own = {each.key: each.versions for each in waiting}
         sent = [each._replace(versions=dict.fromkeys(each.versions, ())) for each in waiting]
         if not self._lock.acquire(blocking=False):

@@ -278,7 +278,7 @@ class _CandidateSelection:
     """Primary keys of deleted conversations that are still in the index."""
 
     def places(self) -> Collection[int]:
-        """Return the ids of at most `MOST_CANDIDATES` texts: those with the rarest terms, newest first among equals."""
+        """Return the ids of at most `MOST_CANDIDATES` texts to rank: those with the rarest terms, then the newest."""
         scores: dict[int, int] = {}
         if self.within.includes(ENTRY):
             self._score(scores, self._entries)
@@ -374,7 +374,8 @@ class _CandidateSelection:
         return sql.row_id(record.key, first), sql.row_id(record.key, stop - 1)
 
     def _texts(self, query: str, _limit: int) -> Iterable[int]:
-        """Return the ids of all checkpoints and documents that match an FTS5 query: there are few of them."""
+        """Return the ids of all checkpoints and documents that match an FTS5 query; they are few, so none is left out.
+        """
         table, kinds = self.index.postings, self.within.kinds
         values: list[object] = []
         conditions = self._times("coalesce(document.created, checkpoint.created)", values)

@@ -252,8 +252,8 @@ def new_row(key: int, generation: int, row: Row) -> tuple[object, ...]:
 def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) -> None:
     """Insert entries, passed as columns that `new_row` made; the next search indexes them.
 
-    If an entry cannot be inserted, those before it stay inserted until the caller rolls back. That is the effect of OR
-    FAIL, without which SQLite would copy every page beforehand to be able to undo the statement.
+    If an entry cannot be inserted, those before it stay inserted until the caller rolls back: with OR FAIL, SQLite need
+    not copy every page beforehand to be able to undo the statement.
     """
     start = 0
     while start < len(new):
@@ -265,7 +265,10 @@ def insert_entries(connection: Connection, new: Sequence[tuple[object, ...]]) ->
 
 @cache
 def _insert_statement(many: int) -> str:
-    """Return one INSERT for `many` rows; between several statements, other threads could take the interpreter lock."""
+    """Return one INSERT statement for `many` rows.
+
+    With several statements, other threads could take the interpreter lock between two of them.
+    """
     return f"{_INSERT_ENTRY} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * many)}"
 
 

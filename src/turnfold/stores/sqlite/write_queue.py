@@ -76,7 +76,10 @@ class Connection(Protocol):
         ...
 
     def data_version(self) -> int:
-        """Return a number that changes with each commit; commits of others count from the next transaction on."""
+        """Return a number that changes with each commit.
+
+        Commits of other connections are counted from the next transaction on.
+        """
         ...
 
     def total_changes(self) -> int:
@@ -174,10 +177,7 @@ class Job:
 
 
 class WriterTurn:
-    """The time for which one function call is the leader, which runs the queued jobs.
-
-    The call sets `ended` when it ends.
-    """
+    """One function call's time as the leader, the caller that runs the queued jobs; `ended` is set at its end."""
 
     __slots__ = ("ended", "following", "frame", "thread")
 
@@ -217,7 +217,7 @@ class WriterTurns:
         return True
 
     def holds(self, turn: WriterTurn) -> bool:
-        """Return True if the call of this turn is still the leader: no other call has become it since."""
+        """Return True if the call is still the leader, because no other call has become the leader since."""
         return self._last() is turn
 
     def is_free(self) -> bool:

@@ -80,7 +80,7 @@ class Writer:
             self._run_alone(job)
 
     def _run_together(self, jobs: list[Job], *, only: bool) -> bool:
-        """Run the first jobs of a transaction together; return False if they were undone and must run one by one."""
+        """Run the first jobs of a transaction together; return False if they were undone and must be run one by one."""
         if not jobs:
             return True
         kind = jobs[0].kind
