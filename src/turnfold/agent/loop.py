@@ -414,8 +414,7 @@ async def _stored_answer(session: AsyncSession, asked: Entry) -> Message | None:
 
 
 async def _is_interrupted(session: AsyncSession) -> bool:
-    """Return True if the newest message of a session is no answer, because a run was interrupted or is still at work.
-    """
+    """Return True if the newest message of a session is no answer: a run was interrupted, or still works."""
     status = await session.status()
     newest = await session.history(after=max(status.entries - 1, 0), limit=1)
     return bool(newest) and (newest[0].message.role != "assistant" or bool(newest[0].message.calls))

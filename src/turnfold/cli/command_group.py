@@ -90,8 +90,7 @@ class TranslatedGroup(TyperGroup):
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: Any) -> Any:  # noqa: ANN401 (passed through)
-        """Return the command that the arguments name; a name such as "undo" gets an error that names the right command.
-        """
+        """Return the command that the arguments name; the error for a name such as "undo" names the right one."""
         if args and args[0] in _UNDO:
             raise _UsageError(
                 f"No such command {args[0]!r}. To undo a fold, `turnfold checkpoints SESSION` lists the summaries and "

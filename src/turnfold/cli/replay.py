@@ -376,8 +376,7 @@ def show_replay(found: Replay, *, json: bool) -> None:
 
 
 def _remarks(found: Replay) -> Iterator[str]:
-    """Yield remarks below the table: folds of a history that would fit, and differences from the session's own calls.
-    """
+    """Yield remarks below the table: folds of a history that would fit, differences from the session's own calls."""
     early = [row for row in found.rows if row.folds and found.whole <= row.budget]
     if early:
         yield label(

@@ -162,8 +162,7 @@ def _show_access(local: LocalAccess, address: str) -> None:
 
 
 def _mcp_beside(*, wanted: bool) -> Sequence[Callable[[ServiceState], ExtraRoutes]]:
-    """Return the functions that make the MCP routes; none if MCP was not requested, because `mcp` may not be installed.
-    """
+    """Return the functions that make the MCP routes; none if MCP was not requested: `mcp` may be missing."""
     if not wanted:
         return ()
     from turnfold.service import mcp_beside

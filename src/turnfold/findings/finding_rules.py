@@ -219,7 +219,9 @@ class FindingRule:
             )
 
     def kept_of(self, arguments: Mapping[str, object], result: str) -> str | None:
-        """Return the text to remember for a tool result, as the rule's option `keep` decides; None to remember nothing.
+        """Return the text to remember for a tool result, as the rule's option `keep` decides.
+
+        Returns None if nothing is to be remembered.
         """
         return result if self.keep is None else self.keep(arguments, result)
 

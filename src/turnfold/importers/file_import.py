@@ -410,16 +410,14 @@ class _FileImport:
         return known
 
     async def _stored(self, name: str, after: int) -> list[Entry]:
-        """Read a page of stored entries to compare with the file, and remove the numbers of redaction labels in them.
-        """
+        """Read a page of stored entries to compare with the file, without the numbers of redaction labels."""
         page = await self._store.read(self._scope, name, after=after, limit=_PAGE)
         if (redaction := redaction_of(self._store)) is None:
             return page
         return [replace(entry, message=redaction.unnumbered(entry.message)) for entry in page]
 
     def _comparable(self, piece: ImportedMessage) -> ImportedMessage:
-        """Redact a message of the file as the store would, with labels without numbers, so that both can be compared.
-        """
+        """Redact a message of the file as the store would, with labels without numbers, to compare both."""
         if (redaction := redaction_of(self._store)) is None:
             return piece
         return replace(piece, message=redaction.unnumbered(piece.message))

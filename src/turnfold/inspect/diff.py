@@ -1,5 +1,4 @@
-"""Comparison of two calls: messages removed and added, and the first that differs, where a provider's cache hit ends.
-"""
+"""Comparison of two calls: messages removed and added, and the first difference, where a provider's cache hit ends."""
 
 from __future__ import annotations
 

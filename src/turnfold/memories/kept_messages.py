@@ -55,8 +55,7 @@ class KeptMessages:
         return sum(piece.tokens for piece in self.pieces())
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the messages in the memory with their tokens, in the order they were added; placeholders are left out.
-        """
+        """Yield the messages in the memory with their tokens, in the order they were added, without placeholders."""
         transcript = self.transcript
         opening = [*transcript.system]
         if self.anchor.summary:

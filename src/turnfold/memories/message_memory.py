@@ -351,7 +351,10 @@ class MessageMemory:
             self._enforce_limits()
 
     def _check_system(self, messages: Sequence[Message]) -> None:
-        """Raise `BudgetTooSmall` if these new system messages would exceed the limits; otherwise save the state."""
+        """Raise `BudgetTooSmall` if these new system messages would exceed the limits.
+
+        Otherwise the current state is saved.
+        """
         self._limits_with(messages)
         self._try_save()
 

@@ -82,8 +82,7 @@ class TokenMemory:
 
     @property
     def counter(self) -> TokenCounter:
-        """Counter of single messages: the `model_driver` (a model's client) if it can count tokens, else a tokenizer.
-        """
+        """Counter of single messages: the `model_driver` (a model's client) if it can count, else a tokenizer."""
         return self._driver or self._local
 
     @property

@@ -403,7 +403,10 @@ async def _namespaces(store: Store, scope: Scope) -> list[tuple[AdapterHomes, st
 
 
 def _users_in(path: str) -> set[str]:
-    """Return the ids of all users that a LangGraph namespace may belong to, taken from its path and its labels."""
+    """Return the ids of all users that a LangGraph namespace may belong to.
+
+    These are the whole path, each label, and what is before a slash in either.
+    """
     labels = [label.replace("%2F", "/").replace("%25", "%") for label in path.split("/")]
     return {part for name in ("/".join(labels), *labels) for part in (name, *_parents(name))}
 

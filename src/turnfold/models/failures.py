@@ -252,8 +252,7 @@ def stream_cut() -> CallFailed:
 
 
 def no_answer(response: Mapping[str, object], missing: str) -> CallFailed:
-    """Return the error for a response with HTTP status 200 but without an answer: some servers return errors that way.
-    """
+    """Return the error for a response with HTTP status 200 but no answer: some servers send errors that way."""
     fields = _error_fields(response)
     if "error" in response and fields:
         return CallFailed(failure_in(fields))

@@ -136,8 +136,7 @@ def _merge(result: JsonObject, delta: JsonObject) -> None:
 
 
 def _merged_name(known: str, value: str, key: str) -> str:
-    """Return an id, role or type after the next chunk, in which a server may repeat it, omit it or send a piece of it.
-    """
+    """Return an id, role or type after the next chunk, which may repeat it, omit it or have a piece of it."""
     if not value or value == known:
         return known
     return known + value if key == "name" and known else value

@@ -240,7 +240,7 @@ class _Choice:
         return wanted
 
     def demands(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
-        """Return the binding rules that the summary shows; as it is marked as data, a model may ignore them there."""
+        """Return the binding rules that the summary already shows: a model may ignore a summary, which is only data."""
         return [rule for rule in rules if rule.id in self.said and _rank(rule) in _BINDING]
 
     def unsaid(self, rules: Iterable[StandingRule]) -> list[StandingRule]:

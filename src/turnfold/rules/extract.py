@@ -713,8 +713,7 @@ def _lead(text: str, before: Sequence[_Read], start: int, rule: StandingRule) ->
 
 
 def _goes_on(text: str, language: Language) -> bool:
-    """Return True if a short sentence leaves out its subject, because the one before names it: "Not as store credit".
-    """
+    """Return True if a short sentence leaves its subject to the one before: "Not as store credit"."""
     return len(text) <= _SHORT_TEXT[language] and _GOES_ON[language].match(text) is not None
 
 
@@ -985,7 +984,7 @@ def _needs_the_clause_before(clause: str, before: str, language: Language) -> bo
 
 
 def _sets_off(clause: str, before: str) -> bool:
-    """Return True if a clause only adds a contrast to the one before: "in white, not in grey", 退到银行卡，不要退到余额."""
+    """Return True if a clause only adds a contrast to the one before: "in white, not in grey"."""
     refused = _REFUSES.match(clause)
     if refused is None:
         return False

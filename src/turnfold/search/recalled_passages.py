@@ -547,8 +547,7 @@ _LONGEST_END = 80
 
 
 def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[int]:
-    """Return [seq] of the answer to an entry; [0] if it cannot be shown, [] if it would be outside the searched part.
-    """
+    """Return [seq] of the answer to an entry; [0] if it cannot be shown, [] if it is not in the searched part."""
     for seq in range(question.seq + 1, question.seq + 1 + _ANSWERED_WITHIN):
         if seq >= before:
             return []

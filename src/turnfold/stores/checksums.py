@@ -110,8 +110,7 @@ def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
 
 
 def _text_checksum(text: str) -> int:
-    """Return the checksum of a text alone, which is the upper half of its row's checksum: searches read only the text.
-    """
+    """Return the checksum of a text, the upper half of its row's checksum: searches read only the text."""
     return crc32(text.encode()) & 0x7FFFFFFF
 
 

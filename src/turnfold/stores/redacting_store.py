@@ -199,8 +199,7 @@ class Redaction:
         return (await self.apply(scope, conversation, change))[0]
 
     def unnumbered(self, message: Message) -> Message:
-        """Return a message whose labels have no numbers (`[redacted: email]`), so that it can be compared with another.
-        """
+        """Return a message whose labels have no numbers (`[redacted: email]`), to compare it with another."""
         counts: Counter[str] = Counter()
         made = redact_message(message, self._redact(_without_number, counts))
         made = redact_message(made, lambda text: _NUMBERED.sub(r"\1]", text))

@@ -120,8 +120,7 @@ class Calibration:
 
     @property
     def _repeats(self) -> float:
-        """Return the effective number of reports minus one: recent reports weigh more; 0 if one outweighs all others.
-        """
+        """Return the effective number of reports (recent ones weigh more) minus one; 0 if one outweighs the others."""
         if self.observations < 2:
             return 0.0
         repeats = self.counted**2 / self.counted_squares - 1

@@ -310,8 +310,7 @@ def _shown(
 
 
 def _live_caps(view: SpanView, first: int, head: Piece | None) -> tuple[tuple[int, int], ...]:
-    """Return the caps (most tokens of a part) that apply: those of messages from `first` on, and of the message `head`.
-    """
+    """Return the caps (most tokens of a part) of the messages from `first` on, and of the message `head`."""
     if not view.caps:
         return ()
     shown = {head.position} if head is not None else set[int]()

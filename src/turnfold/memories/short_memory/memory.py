@@ -545,8 +545,7 @@ class AsyncShortMemory:
         return list(make_rows(conversation_id, entries, shown))
 
     async def _rules_text(self, view: ConversationView, window: int) -> str:
-        """Return the user's rules from entries that the summary covers, as text, because no shown turn contains them.
-        """
+        """Return the user's rules from entries that the summary covers, as text: no shown turn contains them."""
         if view.live is None:
             return ""
         known = self._rules.get(view.conversation, view.head.state, window)

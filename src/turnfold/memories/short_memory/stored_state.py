@@ -64,8 +64,7 @@ _MAX_LANDINGS: Final = 3
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pending requests for a summary, made while the same checkpoint was current, and the newest entries they had read.
-    """
+    """Pending requests for a summary, made at the same checkpoint, and the newest entries they had read."""
 
     live: str
     seen: int
@@ -366,8 +365,7 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
 
 
 def _current(note: _AnyNote, start: int) -> _AnyNote:
-    """Return the note as a later restart (version `start`) left it: with only the owner, or only the pending requests.
-    """
+    """Return the note as a later restart (version `start`) left it: only the owner, or only the pending requests."""
     if note.start == start:
         return note
     if isinstance(note, SessionNote):

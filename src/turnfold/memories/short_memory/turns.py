@@ -206,8 +206,7 @@ class _History:
 
 
 def cached_count(count: Count) -> Count:
-    """Return a function like `count` that caches the counts of short texts, because each query counts the same turns.
-    """
+    """Return a function like `count` that caches the counts of short texts, as queries count the same turns."""
     counts = lru_cache(_MAX_COUNTS)(count)
     return lambda text: counts(text) if len(text) <= _SHORT_TEXT else count(text)
 
