@@ -187,7 +187,7 @@ def chat(
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(help="A server with OpenAI's chat API.", metavar="URL"),
+        typer.Option(help="Base URL of a server with OpenAI's chat API.", metavar="URL"),
     ] = None,
     store: Annotated[
         str | None,
@@ -197,7 +197,7 @@ def chat(
         ),
     ] = None,
     session: Annotated[
-        str | None, typer.Option(help="The session, as the argument.", metavar="ID")
+        str | None, typer.Option(help="The same as the argument SESSION.", metavar="ID")
     ] = None,
     system: Annotated[str, typer.Option(help="Instructions to the model.")] = "",
     budget: Annotated[

@@ -55,7 +55,7 @@ _Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
 _AnswerHours = Annotated[
     float, typer.Option(help="Hours an Idempotency-Key is remembered; 0 for ever.")
 ]
-_Drain = Annotated[float, typer.Option(help="Seconds running work gets to finish at shutdown.")]
+_Drain = Annotated[float, typer.Option(help="Seconds that running work has to finish at shutdown.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", help="Log each request, without content.")]
 _Audit = Annotated[
     Path | None,

@@ -42,7 +42,8 @@ def add(app: typer.Typer) -> None:
 
 def audit(
     sessions: Annotated[
-        list[str] | None, typer.Argument(help="Sessions. Default: every one of the tenant.")
+        list[str] | None,
+        typer.Argument(help="Sessions to audit. Default: all sessions of the tenant."),
     ] = None,
     *,
     store: StoreOption = None,
@@ -157,9 +158,11 @@ def rotate_keys(
 
 
 def export_command(
-    sessions: Annotated[list[str] | None, typer.Argument(help="Sessions, by id or prefix.")] = None,
+    sessions: Annotated[
+        list[str] | None, typer.Argument(help="Sessions to export, by id or prefix.")
+    ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Every session of the tenant.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All sessions of the tenant.")] = False,
     format_name: Annotated[
         str,
         typer.Option(
@@ -169,11 +172,11 @@ def export_command(
     ] = "turnfold",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Default: the standard output.", metavar="FILE"),
+        typer.Option(
+            "--output", "-o", help="File to write. Default: the standard output.", metavar="FILE"
+        ),
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="Model for which the format of a provider is written.")
-    ] = "",
+    model: Annotated[str, typer.Option(help="Model that the exported requests are for.")] = "",
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -197,7 +200,8 @@ def export_command(
 
 def import_command(
     file: Annotated[
-        Path, typer.Argument(help="The file; .gz, and ChatGPT's .zip, are read as they are.")
+        Path,
+        typer.Argument(help="File to import; a .gz file, or ChatGPT's .zip, need not be unpacked."),
     ],
     *,
     format_name: Annotated[

@@ -34,7 +34,7 @@ def pin(
     ] = "",
     *,
     entry: Annotated[
-        int, typer.Option(help="Entry whose words to show, instead of a text.", min=0)
+        int, typer.Option(help="Number of the entry to show, if no text is given.", min=0)
     ] = 0,
     key: Annotated[str, typer.Option(help="Name of the pin. Default: made from the text.")] = "",
     store: StoreOption = None,
@@ -86,9 +86,9 @@ def delete(
     every: Annotated[bool, typer.Option("--all", help="Erase all sessions of the tenant.")] = False,
     verify: Annotated[
         Path | None,
-        typer.Option(help="Check the receipt in this file instead.", metavar="PATH"),
+        typer.Option(help="Erase nothing; check the erasure receipt in this file.", metavar="PATH"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -125,7 +125,10 @@ def fold(
         typer.Option(help="Summary to use: a text, @FILE, or - for standard input."),
     ] = None,
     keep_turns: Annotated[
-        int | None, typer.Option(help="Newest turns to keep verbatim. Default: 8.", min=0)
+        int | None,
+        typer.Option(
+            help="Number of newest turns that stay out of the summary. Default: 8.", min=0
+        ),
     ] = None,
     budget: BudgetOption = None,
     model: ModelOption = None,
