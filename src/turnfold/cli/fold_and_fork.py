@@ -110,7 +110,7 @@ def make_fork(
 def list_checkpoints(
     store: str | None, tenant: str, session: str, *, drop: str | None, dropped: bool
 ) -> ListedCheckpoints:
-    """Return the checkpoints of a session.
+    """Return the checkpoints (summaries) of a session.
 
     With `dropped`, returns the dropped ones; with `drop`, drops that checkpoint and returns those it dropped.
     """
@@ -128,7 +128,7 @@ def list_checkpoints(
 
 
 def show_checkpoints(listed: ListedCheckpoints, *, json: bool) -> None:
-    """Print checkpoints, oldest first."""
+    """Print checkpoints (summaries), oldest first."""
     if json:
         print(as_json(listed))  # noqa: T201 (what the command is for)
         return
@@ -171,7 +171,7 @@ def _print_legend(console: Console) -> None:
 
 
 def show_fold(made: MadeFold, *, json: bool) -> None:
-    """Print the checkpoint that a fold made."""
+    """Print the checkpoint (summary) that a fold made."""
     if json:
         print(as_json(made))  # noqa: T201 (what the command is for)
         return

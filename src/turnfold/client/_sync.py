@@ -167,7 +167,7 @@ class RemoteFindings:
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
-        """Delete all findings of the conversation; return the number deleted."""
+        """Delete all findings (remembered tool results) of the conversation; return the number deleted."""
         return drive(self._awaiting.clear())
 
 
@@ -413,7 +413,7 @@ class RemoteSession:
         return drive(self._awaiting.record_usage(usage, call=call))
 
     def status(self) -> SessionStatus:
-        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint (summary), and the state of folding."""
         return drive(self._awaiting.status())
 
     def clear(self) -> int:

@@ -227,7 +227,7 @@ class AsyncRemoteFindings:
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody(query_only=True))
 
     async def clear(self) -> int:
-        """Delete all findings of the conversation; return the number deleted."""
+        """Delete all findings (remembered tool results) of the conversation; return the number deleted."""
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody())
 
     async def _count(self, operation: Operation[_Body, NoQuery, CountAnswer], body: _Body) -> int:
@@ -623,7 +623,7 @@ class AsyncRemoteSession:
         return await self._sender.call(api.operations.RECORD_USAGE, self.id, name, body=body)
 
     async def status(self) -> SessionStatus:
-        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint (summary), and the state of folding."""
         return await self._sender.call(api.operations.STATUS, self.id)
 
     async def clear(self) -> int:

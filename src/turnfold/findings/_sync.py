@@ -79,7 +79,7 @@ class Findings:
         return drive(self._awaiting.list())
 
     def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as fenced text (marked as data) in at most `tokens`.
+        """Return the valid findings (remembered tool results) as fenced text (marked as data) in at most `tokens`.
 
         Those about `question` come first.
 
@@ -102,5 +102,5 @@ class Findings:
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
-        """Delete all findings of the conversation; return the number deleted."""
+        """Delete all findings (remembered tool results) of the conversation; return the number deleted."""
         return drive(self._awaiting.clear())

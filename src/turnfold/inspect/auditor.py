@@ -70,7 +70,7 @@ class AuditFault:
 
 @dataclass(frozen=True, slots=True)
 class _StoredState:
-    """Log, checkpoints and session notes (stored state) of a conversation, as read from the store."""
+    """Log, checkpoints (summaries) and session notes (stored state) of a conversation, as read from the store."""
 
     entries: Sequence[Entry]
     checkpoints: Sequence[Checkpoint]

@@ -228,7 +228,7 @@ class Simulation:
 
     @property
     def folds(self) -> int:
-        """Number of folds, each of which stored a checkpoint."""
+        """Number of folds, each of which stored a checkpoint (summary)."""
         return sum(call.fold_landed for call in self.calls)
 
     @property

@@ -283,7 +283,7 @@ class Session:
         return drive(self._awaiting.checkpoints(dropped=dropped))
 
     def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
-        """Drop the checkpoint with this id and all later ones; return the dropped checkpoints, oldest first.
+        """Drop the checkpoint (summary) with this id and all later ones; return the dropped checkpoints, oldest first.
 
         The conversation returns to the checkpoint before it, or to none: later contexts show the entries themselves, or
         fold them again. The commit of a running fold is refused. Dropped checkpoints are kept for audit
@@ -393,7 +393,7 @@ class Session:
         return drive(self._awaiting.record_usage(usage, call=call))
 
     def status(self) -> SessionStatus:
-        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint (summary), and the state of folding."""
         return drive(self._awaiting.status())
 
     def clear(self) -> int:

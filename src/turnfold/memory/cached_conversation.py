@@ -141,7 +141,7 @@ class _Write(NamedTuple):
 
     @property
     def after(self) -> State:
-        """Generation and epoch of the conversation after the write."""
+        """Generation and epoch (random number of the write) of the conversation after the write."""
         return self.done.head.state if isinstance(self.done, Appended) else self.done.after
 
 

@@ -611,7 +611,7 @@ class CallLog:
         )
 
     async def explain(self, call: str) -> Explanation:
-        """Rebuild the messages of an earlier call from its manifest and the log.
+        """Rebuild the messages of an earlier call from its manifest (report) and the log.
 
         Raises `NotFound` if there is no such call.
         """

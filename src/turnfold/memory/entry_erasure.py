@@ -149,7 +149,7 @@ def _without(document: Document, entry: Entry) -> Document | None:
 
 
 def _without_tail(document: Document, seq: int) -> Document:
-    """Return a call's manifest without its tail, which may quote the entry.
+    """Return a call's manifest without its tail (pins, rules, recalled passages), which may quote the entry.
 
     The manifest is unchanged if the call was made before the entry.
     """

@@ -126,7 +126,7 @@ _CALLS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStatus:
-    """Numbers of entries, turns and tokens of a session, its live checkpoint, and the state of folding."""
+    """Numbers of entries, turns and tokens of a session, its live checkpoint (summary), and the state of folding."""
 
     conversation: str
     mode: MemoryMode
@@ -550,7 +550,7 @@ class AsyncSession:
         return await self._store.checkpoints(self._scope, self.id)
 
     async def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
-        """Drop the checkpoint with this id and all later ones; return the dropped checkpoints, oldest first.
+        """Drop the checkpoint (summary) with this id and all later ones; return the dropped checkpoints, oldest first.
 
         The conversation returns to the checkpoint before it, or to none: later contexts show the entries themselves, or
         fold them again. The commit of a running fold is refused. Dropped checkpoints are kept for audit
@@ -738,7 +738,7 @@ class AsyncSession:
         tracer.model_call(name, self.id, attributes, began=manifest.created, ended=ended)
 
     async def status(self) -> SessionStatus:
-        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint (summary), and the state of folding."""
         async with self._lock:
             cache = self._cache
             await cache.refresh()

@@ -152,12 +152,12 @@ def checkpoint_checksum(checkpoint: Checkpoint) -> int:
 
 
 def record_checksum(record: bytes) -> int:
-    """Return the checksum of a checkpoint that is stored as bytes in one column (PostgreSQL)."""
+    """Return the checksum of a checkpoint (summary) that is stored as bytes in one column (PostgreSQL)."""
     return crc32(record)
 
 
 def checked_checkpoint(found: Sequence[object], mark: LogMark) -> Checkpoint:
-    """Return a checkpoint from its columns, which are its fields and the checksum.
+    """Return a checkpoint (summary) from its columns, which are its fields and the checksum.
 
     Raises `InvalidRecord` if it is damaged.
     """

@@ -215,11 +215,11 @@ class ShortMemory:
         return drive(self._awaiting.import_session_value(value))
 
     def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first, including those before a restart."""
+        """Return all checkpoints (summaries), oldest first, including those before a restart."""
         return drive(self._awaiting.checkpoint_history(conversation_id))
 
     def delete_short_memory(self, conversation_id: str) -> Erasure:
-        """Erase a conversation permanently, with its checkpoints, notes and cached values."""
+        """Erase a conversation permanently, with its checkpoints (summaries), notes and cached values."""
         return drive(self._awaiting.delete_short_memory(conversation_id))
 
     def close(self) -> None:

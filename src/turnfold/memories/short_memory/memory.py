@@ -456,11 +456,11 @@ class AsyncShortMemory:
         return await self._read_session(conversation)
 
     async def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first, including those before a restart."""
+        """Return all checkpoints (summaries), oldest first, including those before a restart."""
         return await self._store.checkpoints(self._config.scope, conversation_id)
 
     async def delete_short_memory(self, conversation_id: str) -> Erasure:
-        """Erase a conversation permanently, with its checkpoints, notes and cached values."""
+        """Erase a conversation permanently, with its checkpoints (summaries), notes and cached values."""
         return await self._config.store.delete(self._config.scope, conversation_id)
 
     async def close(self) -> None:

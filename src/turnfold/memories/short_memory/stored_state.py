@@ -170,7 +170,7 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationView:
-    """The notes, head (newest seq, version) and newest checkpoint of a conversation, read at one instant."""
+    """The notes, head (newest seq, version) and newest checkpoint (summary) of a conversation, read at one instant."""
 
     conversation: str
     head: Head
@@ -192,7 +192,7 @@ class ConversationView:
 
     @property
     def live(self) -> Checkpoint | None:
-        """The newest checkpoint; None if there is none, or if everything it covers lies before a restart."""
+        """The newest checkpoint (summary); None if there is none, or if everything it covers lies before a restart."""
         return self.latest if self.latest and self.latest.upto > self.cleared else None
 
     @property

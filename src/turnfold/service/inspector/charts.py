@@ -128,7 +128,7 @@ def legend(parts: Mapping[str, int], words: PageLabels, *, free: int | None = No
 
 
 def mark_legend(words: PageLabels) -> Element:
-    """Return the legend of a timeline's symbols: checkpoints, cuts and cache breaks."""
+    """Return the legend of a timeline's symbols: checkpoints (summaries), cuts and cache breaks."""
     marks = (
         ("◆", "checkpoint", "a fold: a new summary replaces older turns"),
         ("✕", "cut", "the window moved without a fold"),

@@ -188,7 +188,7 @@ def moment(microseconds: int) -> Element:
 
 
 def checkpoint_link(session: str, checkpoint: str, words: PageLabels) -> Node:
-    """Return a link to a checkpoint, named by the last entry it covers; a dash if there is no checkpoint."""
+    """Return a link to a checkpoint (summary), named by the last entry it covers; a dash if there is no checkpoint."""
     if not checkpoint:
         return "-"
     upto = checkpoint.partition("-")[0]
