@@ -140,7 +140,8 @@ class AgentReply:
 class ToolRun:
     """One run of a tool; its result is always a `ToolOutcome`, because errors of the tool are caught.
 
-    Only KeyboardInterrupt, SystemExit and a cancellation of the waiting task are raised. The runtime sets a time limit.
+    KeyboardInterrupt, SystemExit and a cancellation of the waiting task are raised nevertheless. The runtime sets a
+    time limit.
     """
 
     def __init__(self, tool: Tool, arguments: str) -> None:

@@ -147,7 +147,7 @@ def demo(
         bool, typer.Option("--json", help="Print every call and the totals as JSON, nothing else.")
     ] = False,
 ) -> None:
-    """Replay a long conversation call by call and watch what is sent, folded and kept.
+    """Replay a long conversation call by call, and show what is sent, folded and kept.
 
     Needs no network, no key and no server.
     """

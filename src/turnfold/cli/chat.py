@@ -516,7 +516,7 @@ class ChatCommands:
 
     def _recall(self, text: str) -> None:
         if not text:
-            raise InvalidOption("/recall needs words: /recall spare key")
+            raise InvalidOption("/recall needs words to search for, for example: /recall spare key")
         for hit in self._session.recall(text):
             self._quote(hit.seq, hit.message)
 

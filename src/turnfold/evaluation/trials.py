@@ -343,7 +343,7 @@ class _RulesAt(NamedTuple):
 
 
 class _Reference:
-    """What contexts of a conversation should keep: the user's rules at each call, and the hard facts."""
+    """The user's rules at each call and the hard facts of a conversation, which contexts should keep."""
 
     def __init__(self, conversation: EvalConversation, counter: TokenCounter) -> None:
         self.conversation, self.counter = conversation, counter

@@ -338,7 +338,7 @@ def _rank(finding: Finding) -> tuple[bool, float, int, str]:
 def rank_for_question(
     findings: Sequence[Finding], question: str
 ) -> tuple[list[Finding], list[Finding]]:
-    """Sort findings for a question; return all of them, and those that share a term with the question.
+    """Sort findings (remembered tool results) for a question; also return those that share a term with the question.
 
     Tables of contents come first. A tool's score was for an earlier question, so the terms shared with the current
     question count as much as that score, relative to the best match.

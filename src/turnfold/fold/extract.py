@@ -602,7 +602,7 @@ def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
 def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> list[_Candidate]:
     """Return the candidates without sentences that repeat a rule in `without`; all candidates if none would be left.
 
-    A sentence that says more than an outdated rule that it has in it, word for word, is marked as changed.
+    A sentence that contains an outdated rule word for word and says more than it is marked as changed.
     """
     rules = [(sentence_key(rule), frozenset(content_terms(rule))) for rule in without]
     if not rules:

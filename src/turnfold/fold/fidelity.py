@@ -270,7 +270,7 @@ def without_annex(summary: str) -> str:
 def _graded_facts(
     source: Sequence[Passage], reading: ReadCache, outdated: frozenset[str]
 ) -> list[tuple[Fact, float]]:
-    """Return each distinct fact as it was first stated, with its weight; facts of `outdated` sentences are left out."""
+    """Return each distinct fact as first stated, with its weight; facts of `outdated` sentences are left out."""
     first: dict[tuple[str, str], Fact] = {}
     voices: dict[tuple[str, str], float] = {}
     mentions: dict[tuple[str, str], int] = {}

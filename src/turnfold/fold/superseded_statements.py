@@ -358,7 +358,7 @@ def _is_pair(term: str) -> bool:
 def _is_confirmed(
     at: int, statements: Sequence[ToldSentence], read: Sequence[_Read | None]
 ) -> bool:
-    """Return True if the user's message before, or the answer after, has the same value and speaks of a change."""
+    """Return True if the user's message before, or the answer after, states the same value as a change."""
     step = {"user": 1, "assistant": -1}.get(statements[at].role, 0)
     new, message = read[at], statements[at].message
     if new is None or not step or message < 0:
@@ -410,7 +410,7 @@ def _leaves_nothing(
 
 
 def _other_facts(statements: Sequence[ToldSentence], before: int, at: int) -> bool:
-    """Return True if a changed sentence has facts beside the changed values that the change does not repeat."""
+    """Return True if a changed sentence states facts that the change neither changes nor repeats."""
     told = {(hit.kind, hit.key) for hit in statements[at].hits}
     kinds = {_value_kind(statements[at].text, hit) for hit in statements[at].hits} - {""}
     text = statements[before].text

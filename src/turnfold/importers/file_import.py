@@ -98,7 +98,7 @@ class _StoredMatch:
                 self.differs = entry.seq
 
     async def finish(self) -> None:
-        """After the last message of the file, look in the remaining entries for the rests of incomplete answers."""
+        """After the last message of the file, search the remaining stored entries for parts of incomplete answers."""
         foreign = 0
         while self._missing and not self.differs and (entry := await self._next()) is not None:
             if entry.client_id and entry.client_id in self._missing:

@@ -220,7 +220,7 @@ class _Scan:
         self._list = False
 
     def skip_opening(self) -> None:
-        """Skip the opening bracket of a JSON list, if the file is one."""
+        """Skip the opening bracket if the file is a JSON list."""
         self._skip()
         if self._text[self._at : self._at + 1] == "[":
             self._list = True

@@ -586,7 +586,7 @@ class Memory:
 
     @property
     def recall(self) -> RecallMode:
-        """When a context recalls earlier entries, if the call names no mode."""
+        """The recall mode (when contexts show earlier entries) of calls that name none."""
         return self._awaiting.recall
 
     def session(self, conversation: str) -> Session:

@@ -219,10 +219,11 @@ class ContextBuilder:
         return (await self._build(request))[0]
 
     async def _build_and_save_window(self, request: ContextRequest) -> tuple[Context, PromptParts]:
-        """Build a context and store where its window begins, for all processes.
+        """Build a context and store where its window begins, so that all processes use the same window.
 
-        If processes that write all the time are first again and again, this context is used without storing that: its
-        call is written only if the history is still the same, and the next context starts from what the others stored.
+        If other processes keep storing theirs first, this context is used without storing its window: its call is
+        recorded only if the history is still the same, and the next context begins with the window that the others
+        stored.
         """
         tries, budget = 1, request.budget
         while True:

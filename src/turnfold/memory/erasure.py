@@ -362,11 +362,10 @@ def _add(digest: blake2b, part: bytes) -> None:
 
 
 async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list[str], list[str]]:
-    """Return two lists of conversation ids: those to erase, and those that only may contain copies of them.
+    """Return two lists of conversation ids: those to erase, and others that may contain copies of the erased ones.
 
     The first list has the user's conversations and their forks. The second has conversations that are not known to be
-    forks: with the same beginning as an erased one, or with an id below that of an erased one (`a/b` is below `a`).
-
+    forks, but have the same beginning as an erased one, or an id below that of an erased one (`a/b` is below `a`).
     Forks come first: after an interruption they can only be found while their originals still exist.
     """
     mine, others = list[str](), list[str]()

@@ -354,12 +354,10 @@ class LiveWindow:
         threshold: float,
         keep_turns: int,
     ) -> int:
-        """Return the last log position to fold, if folding is due.
+        """Return the position of the last entry to fold now, if folding is due.
 
-        Returns the position before the window if nothing is worth folding.
-
-        Folding is due when a context without recalled passages has `due_tokens` or more. `due_tokens` is at most the
-        share `threshold` of the budget.
+        Otherwise, or if nothing is worth folding, returns the position before the window. Folding is due when a context
+        without recalled passages has `due_tokens` or more, which are at most the share `threshold` of the budget.
         """
         marks = budget.marks
         room = self._room(budget, prompt, low=min(marks.low, marks.folded))

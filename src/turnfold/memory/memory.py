@@ -537,7 +537,7 @@ class AsyncMemory:
 
     @property
     def recall(self) -> RecallMode:
-        """When a context recalls earlier entries, if the call names no mode."""
+        """The recall mode (when contexts show earlier entries) of calls that name none."""
         return self._config.recall
 
     def session(self, conversation: str) -> AsyncSession:

@@ -280,7 +280,7 @@ class Recaller:
         after: int,
         before: int | None,
     ) -> tuple[list[tuple[int, float]], dict[int, Entry]]:
-        """Return (seq, score) of the matches and their neighbours, best first, and the entries of the best of them."""
+        """Return (seq, score) of the matches and their neighbours, best first, and the entries read for them."""
         mean = head.tokens / max(head.seq, 1)
 
         def rank(positions: Mapping[int, float] | None = None) -> list[tuple[int, float]]:

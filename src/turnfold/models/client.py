@@ -464,7 +464,7 @@ async def _read_stream(call: Awaitable[object], on_event: _OnEvent) -> None:
 
 
 def _body(arguments: JsonObject) -> JsonObject:
-    """Return the arguments of an SDK's call that become the request body; the others configure the call."""
+    """Return the arguments of an SDK's call that form the request body; the others configure the call itself."""
     body = {key: value for key, value in arguments.items() if key not in _NOT_IN_BODY}
     return {**body, **object_at(arguments, "extra_body")}
 

@@ -327,7 +327,7 @@ Sleep = Callable[[float], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often to retry, and how long to wait before each retry."""
+    """Settings for retries: how many, and how long to wait before each."""
 
     retries: int = 2
     """The most retries after the first attempt."""

@@ -164,7 +164,7 @@ class Message:
     def model_dump(self) -> dict[str, object]:
         """Return the message as an OpenAI-style dictionary, from which an equal message can be made.
 
-        Only `origin` and the provider of a part are not in it, because they are never sent.
+        Only `origin` and the providers of parts are left out, because they are never sent.
         """
         return message_fields(
             self.role, self.parts, name=self.name, extra=self.extra, labels=self.labels

@@ -305,7 +305,7 @@ def act_of(text: str, language: Language) -> RuleAct:
 
 
 def gives_new_value(text: str, language: Language) -> bool:
-    """Return True if a sentence changes something and says what holds instead; losing it would leave the old value."""
+    """Return True if a sentence changes something and gives the new value, which must not be lost."""
     found = _NEW_VALUE[language].search(_FORBIDDEN_MOVE.sub("never", text))
     return found is not None and not _NO_VALUE[language].search(text)
 

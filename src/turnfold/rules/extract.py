@@ -601,7 +601,7 @@ class _Read(NamedTuple):
 
     @property
     def talk(self) -> float:
-        """How certain it is that the sentence is not a rule, 0 to 1; 0 for a short sentence."""
+        """Certainty, 0 to 1, that the sentence is not a rule; 0 for a short sentence."""
         return max(0.0, min(1.0, -self.score / 2)) if self.words >= _SHORT else 0.0
 
 
@@ -775,9 +775,9 @@ def _sets_value(text: str, language: Language) -> bool:
 
 
 def _clause_score(text: str, language: Language) -> float:
-    """Return the score of the best clause of a sentence that lays something down, whatever stands beside it.
+    """Return the score of the clause that most clearly demands something or gives a value, whatever stands beside it.
 
-    Such a clause demands something or gives a value; the others are its reasons, and may come before or after it.
+    The other clauses are its reasons, and may come before or after it.
     """
     text = _without_opening(text, language)
     clauses = [text[start:end] for start, end in _clause_spans(text, language)]
@@ -882,7 +882,7 @@ def _kind(text: str, language: Language) -> RuleKind:
 
 
 def _changed(text: str, language: Language) -> str:
-    """Return a sentence without the clauses that say that something stays as it is; "" if it has no other clause."""
+    """Return a sentence without clauses that leave something unchanged; "" if it has no other clause."""
     if not says_it_stays(text, language):
         return text
     kept: list[str] = []

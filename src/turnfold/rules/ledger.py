@@ -254,7 +254,7 @@ def _completed(
 
 
 def _closes(rule: StandingRule) -> bool:
-    """Return True if a report is a whole message that says that something is done."""
+    """Return True if a report that something is done is the whole message."""
     return any(closes(each) for each in _SENTENCES.split(rule.plain))
 
 
@@ -591,7 +591,7 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _attributes(rule: StandingRule, other: StandingRule) -> frozenset[str]:
-    """Return the attributes that both rules give and that have one value at a time."""
+    """Return the attributes that both rules state and that can have only one value at a time."""
     if rule.kind == "prohibition":
         return frozenset()  # "never change my address" gives no other address
     one = _ONE_AT_A_TIME.intersection(rule.scope, other.scope)

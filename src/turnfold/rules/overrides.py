@@ -60,7 +60,7 @@ _TO_VALUE = late_pattern(
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Which rules may be overridden by which later rules, by their ids."""
+    """Later rules that may override earlier ones: ids of the later rules, by the id of the earlier."""
 
     later: Mapping[str, Sequence[StandingRule]]
     """Later rules about the same thing, newest first."""
@@ -88,7 +88,7 @@ class _Sentence:
 
 
 class SaidAt(NamedTuple):
-    """When a rule was laid down: after which log entry, and whether by hand."""
+    """The time when a rule was stated: after which log entry, and whether it was added by hand."""
 
     entry: int
     by_hand: bool

@@ -108,7 +108,7 @@ def closed_task(report: str, tasks: Sequence[str]) -> int | None:
 
 
 def may_report(text: str) -> bool:
-    """Return True if a sentence has the form of a report that something is done, whatever it is."""
+    """Return True if a sentence has the form of a report that something is done."""
     done = _DONE_EN if text.isascii() else _DONE_ZH
     return len(text) <= LONGEST and done.search(text) is not None and not _NOT_DONE.search(text)
 
@@ -165,7 +165,7 @@ def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _told_done(report: str) -> tuple[tuple[str, str], ...]:
-    """Return the clauses that say that something is done, each also without the words of a report."""
+    """Return the clauses that report something as done, each also without the words of the report itself."""
     found: list[tuple[str, str]] = []
     for clause in clauses_of(report):
         zh = not clause.isascii()

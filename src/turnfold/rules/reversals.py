@@ -271,7 +271,7 @@ def _lifted(later: str, earlier: str) -> float:
 
 
 def releases(later: str, earlier: str) -> bool:
-    """Return True if a sentence says that what an earlier one asks for does not matter: 电梯无所谓了."""
+    """Return True if a sentence says that an earlier request does not matter any more: 电梯无所谓了."""
     for clause in clauses_of(later):
         if _RELEASES.search(clause):
             mine = units_of(_RELEASES.sub(" ", clause))
@@ -290,7 +290,7 @@ def takes_all_back(text: str) -> bool:
 
 
 def corrects(later: str, earlier: str) -> bool:
-    """Return True if a sentence says that what an earlier one states is wrong, and what is right."""
+    """Return True if a sentence says that an earlier statement is wrong, and gives the right one."""
     later = later[:LONGEST]
     if found := _NOT_BUT.search(later):
         old = found["old"] or found["old_zh"]
@@ -317,7 +317,7 @@ def corrects(later: str, earlier: str) -> bool:
 
 
 def _resembles(first: str, second: str) -> bool:
-    """Return True if a sentence repeats most of another one, as one that corrects a part of it does."""
+    """Return True if a sentence repeats most words of another one, as a correction of a part does."""
     mine, theirs = units_of(first), units_of(second)
     return bool(mine) and 3 * len(mine - only_in_first(mine, theirs)) >= 2 * len(mine)
 
@@ -457,7 +457,7 @@ def _raw(text: str) -> set[str]:
 
 
 def _starts_with_value(earlier: str, named: str) -> bool:
-    """Return True if the words with which a sentence begins are all that it names, and so no topic of it."""
+    """Return True if a sentence names nothing but the value with which it begins, so that it has no topic."""
     return not units_of(earlier.replace(named, "", 1)) - LIGHT_VERBS
 
 
@@ -560,7 +560,7 @@ def alters(text: str) -> bool:
 
 
 def speaks_of_once(text: str) -> bool:
-    """Return True if a sentence speaks of one occasion only: "this time", 破例."""
+    """Return True if a sentence is about a single occasion only: "this time", 破例."""
     return _ONCE.search(text) is not None
 
 

@@ -84,7 +84,7 @@ def name_digest(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdapterHomes:
-    """How an adapter names its homes (conversations with its data), its index conversation and the index documents."""
+    """An adapter's naming scheme for its homes (conversations with its data), its index and index documents."""
 
     name: str
     """Prefix of the ids of all its conversations; a program can give an adapter another name."""

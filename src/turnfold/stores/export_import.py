@@ -52,7 +52,7 @@ _IN_MEMORY = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an export or import has come, for its `progress` callback."""
+    """The progress of an export or import, as its `progress` callback gets it."""
 
     what: str
     """The current step: `exporting` (counts entries), or `checking` and then `restoring` (count bytes of the file)."""

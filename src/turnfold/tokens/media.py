@@ -150,7 +150,7 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRule:
-    """How a provider counts the tokens of an image."""
+    """A provider's rule for counting the tokens of an image."""
 
     name: str
     origin: str

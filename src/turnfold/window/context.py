@@ -40,7 +40,7 @@ __all__ = (
 
 
 class CertaintyCache(NamedTuple):
-    """How certain the token counts of a prompt's first messages are, carried over from call to call.
+    """The certainty of the token counts of a prompt's first messages, kept from call to call.
 
     A sum is as certain as its weakest term, so two lengths are enough: how many messages from the beginning are counted
     exactly, and how many exactly or as an upper bound. The next call repeats most of them, so it checks only the rest.
@@ -55,7 +55,7 @@ class CertaintyCache(NamedTuple):
 
     @property
     def certainty(self) -> Certainty:
-        """How certain the token count of all checked messages together is: exact, an upper bound, or an estimate."""
+        """The certainty of the token count of all checked messages: exact, an upper bound, or an estimate."""
         if self.exact == self.checked:
             return Certainty.EXACT
         return Certainty.BOUND if self.bounded == self.checked else Certainty.ESTIMATE
@@ -107,7 +107,7 @@ _SECTIONS = tuple(Section)
 
 
 class Outcome(StrEnum):
-    """What happened to a message that is not sent as it was logged: left out, shortened, moved, added."""
+    """Reasons why a message is not sent as it was logged: it was left out, shortened, moved or added."""
 
     FOLDED = "folded"
     """Left out; the summary covers it."""
@@ -151,7 +151,7 @@ class Changed(NamedTuple):
 
 
 class Wired(NamedTuple):
-    """How a context was encoded for a provider: the changes it needed, and the size of the request body."""
+    """The result of encoding a context for a provider: the changes it needed, and the size of the request body."""
 
     provider: str
     changes: tuple[Changed, ...] = ()
@@ -175,7 +175,7 @@ class NativeCompaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Where a window begins, with its summary and shortened messages; stored, so that processes agree."""
+    """The beginning of a window, with its summary and shortened messages; stored, so that processes agree."""
 
     position: int = 0
     """Log position of the first message shown verbatim, not counting the user message that opened its turn."""

@@ -283,7 +283,7 @@ class Summarizer(Protocol):
 
 
 def oldest_first(view: SpanView, room: Room) -> Choice:
-    """Strategy: if not all spans (message groups) fit, leave out the oldest, down to the budget's low mark."""
+    """Strategy: if not all messages fit, leave out the oldest until only the budget's share `low` is used."""
     if view.start > view.last or view.fits(view.start, room):
         return view.choice()
     shorter = _with_smaller_caps(view, room)

@@ -81,7 +81,7 @@ class WireTurn:
 
 
 class Dialect(Protocol):
-    """How a provider writes tool calls and results, and its rules for them."""
+    """A provider's way of writing tool calls and results, and its rules for them."""
 
     adjacent: bool
     """True if results must directly follow their calls."""

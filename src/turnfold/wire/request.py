@@ -48,7 +48,7 @@ _MAX_REASONS = 32
 
 
 class Action(StrEnum):
-    """What was done to a part of a message so that a provider accepts it."""
+    """Kinds of changes to a part of a message that make a provider accept it."""
 
     CONVERTED = "converted"
     """Sent in another form."""

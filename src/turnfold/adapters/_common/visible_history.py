@@ -48,7 +48,7 @@ class VisibleEntry(NamedTuple):
 
 
 class Retraction(NamedTuple):
-    """Which part of a log is hidden: everything up to `cleared`, and the later entries that were retracted."""
+    """The hidden part of a log: everything up to `cleared`, and the later entries that were retracted."""
 
     cleared: int
     note: TakenBackNote

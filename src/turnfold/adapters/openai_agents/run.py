@@ -455,7 +455,7 @@ class TurnfoldHooks(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """Only call the same hook of the user's own hooks."""
+        """Call the same hook of the user's own hooks; turnfold does nothing here."""
         await self._theirs.on_llm_start(context, agent, system_prompt, input_items)
 
     async def on_llm_end(
@@ -511,19 +511,19 @@ class TurnfoldHooks(RunHooks[Any]):
             cast("ToolContext[Any]", context).run_config = own
 
     async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
-        """Only call the same hook of the user's own hooks."""
+        """Call the same hook of the user's own hooks; turnfold does nothing here."""
         await self._theirs.on_agent_start(context, agent)
 
     async def on_agent_end(
         self, context: AgentHookContext[Any], agent: Agent[Any], output: object
     ) -> None:
-        """Only call the same hook of the user's own hooks."""
+        """Call the same hook of the user's own hooks; turnfold does nothing here."""
         await self._theirs.on_agent_end(context, agent, output)
 
     async def on_handoff(
         self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]
     ) -> None:
-        """Only call the same hook of the user's own hooks."""
+        """Call the same hook of the user's own hooks; turnfold does nothing here."""
         await self._theirs.on_handoff(context, from_agent, to_agent)
 
 

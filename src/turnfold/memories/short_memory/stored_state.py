@@ -192,12 +192,12 @@ class ConversationView:
 
     @property
     def live(self) -> Checkpoint | None:
-        """The newest checkpoint (summary); None if there is none, or if everything it covers lies before a restart."""
+        """The newest checkpoint (summary); None if there is none, or if it covers only what was before a restart."""
         return self.latest if self.latest and self.latest.upto > self.cleared else None
 
     @property
     def covered(self) -> int:
-        """Seq of the last entry that a summary covers or that lies before a restart."""
+        """Seq of the last entry that a summary covers, or that was written before a restart."""
         return max(self.cleared, self.latest.upto if self.latest else 0)
 
     @property

@@ -109,7 +109,7 @@ class GlobalState(_Part, kw_only=True):
 
 
 class UserProfile(_Part, kw_only=True):
-    """What the application knows about the user."""
+    """Facts that the application knows about the user."""
 
     user_id: str = ""
     name: str = ""

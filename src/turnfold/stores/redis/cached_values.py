@@ -400,7 +400,10 @@ class SealedValues:
     async def read_session(
         self, scope: Scope, conversation: str, *, segment: bool = False
     ) -> SessionValueRead:
-        """Return the session value in Redis and if this store wrote it; with `segment`, the cached segment too."""
+        """Return the session value in Redis and whether this store wrote it.
+
+        With `segment`, the cached segment (notes and newest entries) is returned too.
+        """
         secret = await self._get_secret()
         if not secret:
             return SessionValueRead()
