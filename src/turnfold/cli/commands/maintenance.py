@@ -52,7 +52,7 @@ def audit(
 ) -> None:
     """Audit stored sessions: account for every entry; exit code 1 if one is lost or duplicated."""
     with report_errors():
-        from turnfold.cli.audit import audit_sessions, show_audit
+        from turnfold.cli.maintenance import audit_sessions, show_audit
 
         found = audit_sessions(store, tenant, sessions or [])
         show_audit(found, json=as_json)
@@ -99,7 +99,7 @@ def status(
 ) -> None:
     """Show size, settings, schema and warnings; exit code 1 if there are warnings."""
     with report_errors():
-        from turnfold.cli.db import database_status, show_status
+        from turnfold.cli.maintenance import database_status, show_status
 
         found = database_status(store, tenant)
         show_status(found, json=as_json)
@@ -112,7 +112,7 @@ def migrate(
 ) -> None:
     """Migrate the store's schema to this release; opening the store does the same."""
     with report_errors():
-        from turnfold.cli.db import migrate_store
+        from turnfold.cli.maintenance import migrate_store
         from turnfold.cli.output import as_json as to_json
 
         done = migrate_store(store, tenant)
@@ -131,7 +131,7 @@ def backup(
 ) -> None:
     """Back up a SQLite store while it is in use."""
     with report_errors():
-        from turnfold.cli.db import back_up
+        from turnfold.cli.maintenance import back_up
         from turnfold.cli.output import as_json as to_json
 
         done = back_up(store, tenant, target)
@@ -146,7 +146,7 @@ def rotate_keys(
 ) -> None:
     """Encrypt the keys of a tenant's conversations again, with the first key of --encryption-key-file."""
     with report_errors():
-        from turnfold.cli.db import rotate_keys as rotate
+        from turnfold.cli.maintenance import rotate_keys as rotate
         from turnfold.cli.output import as_json as to_json
 
         done = rotate(store, tenant)

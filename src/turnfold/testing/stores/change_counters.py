@@ -18,7 +18,6 @@ from turnfold.errors import ConversationDeleted, StoreError
 from turnfold.stores import Appended, Scope, State, Store, Written
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import settings_for
-from turnfold.testing.stores.restore import pieces_of
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,
@@ -28,6 +27,7 @@ from turnfold.testing.stores.values import (
     checkpoint,
     document,
     entries_with_ids,
+    pieces_of,
     user_entries,
 )
 
