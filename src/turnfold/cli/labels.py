@@ -508,7 +508,7 @@ def _chinese(text: str, table: Mapping[str, str]) -> str:
 
 
 def _nested(name: str, value: str, table: Mapping[str, str]) -> str:
-    """Return the value of a placeholder; a sentence inside a sentence is translated too."""
+    """Return the value for a placeholder; a value that is itself a known sentence is translated too."""
     if name in ("reason", "remedy"):
         return _chinese(value, table)
     if name == "problem":

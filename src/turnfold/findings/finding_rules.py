@@ -356,9 +356,9 @@ def rank_for_question(
 
 
 def newer_finding(known: Finding | None, new: Finding) -> Finding:
-    """Choose between two results of the same call: the one whose call is later in the log, whatever its score.
+    """Choose between two results of the same call: the one that is later in the log, whatever their scores.
 
-    An unchanged result keeps the higher of the two scores.
+    If both results are equal, the higher score is kept.
     """
     if known is None:
         return new

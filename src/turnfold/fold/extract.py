@@ -576,7 +576,7 @@ def _pool(
 
 
 def read_for_extract(passages: Iterable[Passage], previous: str, reading: ReadCache) -> None:
-    """Read into the cache what an extract of these messages and of the `previous` summary has to read."""
+    """Fill the cache with the sentences and facts that an extract of these messages and `previous` needs."""
     ordered = list(map(as_read, passages))
     chinese = _speak_chinese(ordered, previous)
     ordered, previous = merge_repeated_calls(ordered, previous, chinese=chinese)
@@ -589,7 +589,7 @@ def read_for_extract(passages: Iterable[Passage], previous: str, reading: ReadCa
 
 
 def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates with more weight for the user's only message, which is the task of what follows."""
+    """Return the candidates; those of the user's only message, which states the task, get more weight."""
     spoken = [at for at, c in enumerate(candidates) if c.role == "user"]
     told = {candidates[at].message for at in spoken if candidates[at].message >= 0}
     if len(told) + any(candidates[at].message < 0 for at in spoken) != 1:
@@ -753,7 +753,7 @@ def _candidates(
 
 
 def _quote_marks(passage: Passage, sentences: Sequence[Sentence], *, chinese: bool) -> list[str]:
-    """Return for each sentence of a passage the mark of what a user only quotes; "" for all others."""
+    """Return for each sentence of a passage the mark for text that a user only quotes; "" for other sentences."""
     if role_of(passage.speaker) != "user" or is_tool(passage.speaker):
         return [""] * len(sentences)
     mark = QUOTED_MARKS["zh" if chinese else "en"]
@@ -799,7 +799,7 @@ def _candidate(
 
 
 def _read_sentence(sentence: Sentence, hits: tuple[FactMatch, ...], speaker: str) -> _ReadSentence:
-    """Read what a sentence of a speaker says, which is the same in every summary that may show it."""
+    """Find the facts and terms of a speaker's sentence, which are the same in every summary that may show it."""
     whole, prose, tool = sentence.text, sentence.kind == "prose", is_tool(speaker)
     role = "call" if is_call(speaker) else "tool" if tool else role_of(speaker)
     factors: list[float] = []

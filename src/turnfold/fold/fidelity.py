@@ -143,7 +143,7 @@ class _StatedFacts:
         return bool(year) and rest in self._yearless
 
     def _has_rule(self, key: str) -> bool:
-        """Return True if the summary has a rule with most of the same words that requires, or forbids, as this one."""
+        """Return True if the summary has a rule with mostly the same words that also requires, or also forbids."""
         polarity, _, words = key.partition(":")
         terms = words.split()
         shared: dict[tuple[int, int], int] = {}

@@ -82,7 +82,7 @@ _NOT_NAMES = frozenset(
 
 
 class ToldSentence(NamedTuple):
-    """A sentence that may change others, or be changed."""
+    """A sentence that may update an earlier statement, or be updated by a later one."""
 
     text: str
     hits: tuple[FactMatch, ...]
@@ -125,7 +125,7 @@ def is_marked(text: str) -> bool:
 
 
 def is_marked_quoted(text: str) -> bool:
-    """Return True if a sentence begins with the words that mark what the user only quoted."""
+    """Return True if a sentence begins with the words that mark text which the user only quoted."""
     return text.startswith(tuple(mark.strip() for mark in QUOTED_MARKS.values()))
 
 
@@ -335,7 +335,7 @@ def _changes(new: _Read, old: _Read, weights: dict[str, float], *, least: float 
 
 
 def _name_others(new: frozenset[str], old: frozenset[str]) -> bool:
-    """Return True if both sentences name things of one sort (tickets, releases, files), but different ones."""
+    """Return True if both sentences name things of one kind (tickets, releases, files), but different things."""
     return not {_sort_of(thing) for thing in new}.isdisjoint(_sort_of(thing) for thing in old)
 
 

@@ -180,7 +180,7 @@ _PROGRESS_STEP = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The result of an import: what was written, what was skipped, and what was found unchanged."""
+    """The result of an import: items written, skipped and found unchanged."""
 
     format: str
     conversations: tuple[str, ...] = ()

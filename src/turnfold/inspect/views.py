@@ -201,9 +201,9 @@ def fidelity_of_all(checkpoint: Checkpoint, entries: Iterable[Entry]) -> float:
 def left_out(
     fates: Iterable[_Range], *, rules: Sequence[StandingRule] = (), tail: str = ""
 ) -> tuple[LeftOut, ...]:
-    """Return what is not in the prompt: ranges of the log, oldest first, then rules and parts that were shortened.
+    """Return the parts that the prompt lacks: ranges of the log, oldest first, then rules and shortened parts.
 
-    `rules` are the rules that were active; those that the text of the `tail` lists were not left out.
+    `rules` are the active rules; those that the `tail` lists were not left out.
     """
     fates = sorted(fates)
     entries = (
@@ -428,10 +428,10 @@ def call_view(
     *,
     rules: Sequence[StandingRule] = (),
 ) -> CallView:
-    """Return the messages of a call, and what was left out of the log.
+    """Return the messages of a call, and the parts of the log that were left out.
 
-    `numbers` are the call numbers, by call id; `rules` all rules of the session, also ended ones, to name those that
-    had no room.
+    `numbers` are the call numbers, by call id; `rules` are all rules of the session, also ended ones, to name those for
+    which there was no room.
     """
     manifest, numbers = explained.manifest, numbers or {}
     active = [rule for rule in rules if rule.state == "active" or rule.ended > manifest.seq]

@@ -613,7 +613,7 @@ class Memory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search the messages of this scope (tenant) or of one conversation, or what `within` selects.
+        """Search the messages of this scope (tenant) or of one conversation; `within` restricts the search by filters.
 
         Returns the best matches first.
         """

@@ -223,7 +223,7 @@ class ConversationCache:
         return sum(opened.window.held_bytes for opened in list(self._windows.values()))
 
     async def refresh(self) -> None:
-        """Ask the store if the conversation changed, and read what changed into the cache."""
+        """Ask the store if the conversation changed, and read the changes into the cache."""
         for _ in range(_MAX_TRIES - 1):
             with suppress(_HistoryChanged):
                 return await self._refresh()

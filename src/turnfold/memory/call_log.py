@@ -502,7 +502,7 @@ class CallLog:
         return call if mark is self._mark else self.last
 
     def reset(self) -> None:
-        """Drop the cached call numbers and message digests; what is stored stays."""
+        """Drop the cached call numbers and message digests; the stored ones are kept."""
         self._numbers, self._digests = {}, MessageDigests()
 
     async def write(self, context: Context, prompt: PromptParts, *, fenced: bool) -> bool:

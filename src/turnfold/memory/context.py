@@ -509,10 +509,10 @@ class ContextBuilder:
         )
 
     def _due_tokens(self, request: ContextRequest, *, folded: bool) -> int:
-        """Return the number of tokens, without recalled passages, from which on a context makes a fold due.
+        """Return the number of tokens, without recalled passages, at which a context makes a fold due.
 
-        Once something is `folded`, this is less, because room is kept free for recalled passages. Rules take of that
-        room what they need beyond their share: they must not push the newest turns out.
+        Once something is `folded`, this number is lower, because room is kept free for recalled passages. Rules that
+        need more than their share take it from this room, so that they do not push the newest turns out.
         """
         budget = request.budget
         due = int(self.config.policy.threshold * budget.tokens)

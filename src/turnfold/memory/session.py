@@ -916,9 +916,9 @@ async def own_head(session: AsyncSession) -> Head | None:
 
 
 async def read_ahead(session: AsyncSession) -> None:
-    """Read what the last context added to the window for the next fold (compaction), off the event loop.
+    """Read the messages that the last context added to the window for the next fold, off the event loop.
 
-    What was read is cached with the window; nothing is stored.
+    The result is cached with the window; nothing is stored.
     """
     cache, rules = session._cache, session._rules  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
     window = cache.open_window(session.budget)
@@ -937,7 +937,7 @@ async def read_ahead(session: AsyncSession) -> None:
 async def use_model(session: AsyncSession, model: str) -> None:
     """Count tokens as `model` does from now on, if the memory was given neither a model nor a counter.
 
-    A budget that was not given either becomes that of the model. A model that is not known changes nothing.
+    If the memory was given no budget either, the budget becomes that of the model. An unknown model changes nothing.
     """
     if model and model != session.config.model:
         given = session._given_config  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)

@@ -93,7 +93,7 @@ class RulesNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class _ChangedRules:
-    """The rules of the user's messages that no longer hold, and what replaced them."""
+    """The rules of the user's messages that do not hold any more, and the rules that replaced them."""
 
     of: Sequence[StandingRule] = ()
     """The rules of the ledger in which these rules were found."""

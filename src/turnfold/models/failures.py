@@ -123,7 +123,7 @@ _CONNECTION_ERRORS = frozenset({"TransportError", "SSEError", "OSError", "Timeou
 
 
 class FailureClass(StrEnum):
-    """Classes of failures, by what a caller can do about them."""
+    """Classes of failures of model calls, by the reaction they allow: send less, try again, or change something."""
 
     TOO_LONG = "too long"
     """The prompt is too long: send less."""
@@ -159,7 +159,7 @@ class CallFailed(Exception):
 
 
 def classify(failure: Failure) -> FailureClass:
-    """Return the class of a failure: what a caller can do about it."""
+    """Return the class of a failure, which says how a caller can react."""
     if failure.status == 429:
         if _ONE_REQUEST_TOO_LARGE.search(failure.message):
             return FailureClass.TOO_LONG

@@ -269,9 +269,9 @@ class ProxyApp:
         tenant: str,
         begin: Callable[[], None],
     ) -> tuple[PreparedCall | None, str]:
-        """Return the prepared call and the text of `_SWITCH`; None and the reason if the request is passed through.
+        """Return the prepared call and the text for the response header; None and the reason if it is passed through.
 
-        Calls `begin` first if the body is sent unchanged: the request then need not wait until it is stored.
+        Calls `begin`, which starts to send the request, before anything is stored if the body can be sent unchanged.
         """
         if exchange.headers.get("content-encoding", "identity") != "identity":
             return None, "passed through; compressed request body"

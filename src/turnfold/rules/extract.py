@@ -677,7 +677,7 @@ def _closing(sentences: Sequence[str], *, seq: int) -> StandingRule:
 
 
 def _is_note(each: _Read) -> bool:
-    """Return True if a sentence only asks to note down what was said before it."""
+    """Return True if a sentence only asks to note down the sentence before it."""
     return _FILES[each.language].match(each.sentence.text) is not None
 
 
@@ -804,7 +804,7 @@ def _clause_spans(text: str, language: Language) -> list[tuple[int, int]]:
 
 
 def _is_no_rule(text: str, language: Language) -> bool:
-    """Return True if the form of a sentence is not that of a rule.
+    """Return True if a sentence has a form that rules never have.
 
     Such forms are the wish of somebody else, a past event, and a request for one thing now.
     """
@@ -814,7 +814,7 @@ def _is_no_rule(text: str, language: Language) -> bool:
 
 
 def _demanded(text: str, language: Language) -> str:
-    """Return what lasts in a question: an instruction ("could you always ...?"), or a fact about the user before it.
+    """Return the lasting part of a question: an instruction ("could you always ...?"), or a fact stated before it.
 
     Returns "" for a plain question.
     """
@@ -973,7 +973,7 @@ def _clauses(text: str, language: Language) -> Iterator[_Part]:
 
 
 def _needs_the_clause_before(clause: str, before: str, language: Language) -> bool:
-    """Return True if a clause cannot be read alone: 别推荐, "main hall", or a pronoun for what was named before."""
+    """Return True if a clause cannot be understood alone: 别推荐, "main hall", or a pronoun for a thing named before."""
     if is_fragment(clause) or _sets_off(clause, before):
         return True
     if language == "en" and _TOPIC_ONLY.match(before):

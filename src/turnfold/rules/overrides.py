@@ -95,12 +95,12 @@ class SaidAt(NamedTuple):
 
 
 def said_last(rule: StandingRule) -> SaidAt:
-    """Return a key that sorts rules by when they were laid down; what was added by hand after an entry follows it."""
+    """Return a key that sorts rules by when they were stated; those added by hand come after the entry before."""
     return SaidAt(rule.said_at, rule.seq == 0)
 
 
 def overrides_of(rules: Iterable[StandingRule]) -> Overrides:
-    """Return which of these rules may be overridden by later ones among them."""
+    """Return which of these rules may be overridden by later ones."""
     sentences = _sentences(rules)
     holders: defaultdict[str, list[int]] = defaultdict(list)
     for at, sentence in enumerate(sentences):
@@ -266,7 +266,7 @@ def _goes_on_from(new: _Sentence, old: _Sentence) -> bool:
 
 
 def _names_another_day(new: _Sentence, old: _Sentence) -> bool:
-    """Return True if a change gives another day and does not say of what: "so it is on 23 and 24 May now"."""
+    """Return True if a change gives another day, but not for which thing: "so it is on 23 and 24 May now"."""
     bare = new.changes and len(new.words) <= _BARE and not new.may_replace
     return bare and bool(new.classes & old.classes & _DATES) and new.values != old.values
 

@@ -228,7 +228,7 @@ def _meant(clause: str) -> frozenset[str]:
 
 
 def _forbidden(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the units of the clause that forbids something, and of what it forbids."""
+    """Return the units (words, characters) of the clause that forbids something, and of the forbidden thing."""
     for clause in clauses_of(text):
         if found := _FORBIDDEN.search(clause):
             told = found["zh"] or found["en"]
@@ -237,12 +237,12 @@ def _forbidden(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def lifts(later: str, earlier: str) -> bool:
-    """Return True if a sentence permits, or wants after all, what an earlier one forbids or does not need."""
+    """Return True if a sentence permits, or asks for, something that an earlier one forbids or makes unnecessary."""
     return _lifted(later, earlier) == 1
 
 
 def may_lift(later: str, earlier: str) -> bool:
-    """Return True if a sentence permits a part of what an earlier one forbids, or does not say what it permits."""
+    """Return True if a sentence permits a part of what an earlier one forbids, or permits without naming a thing."""
     return _lifted(later, earlier) > 0
 
 
@@ -448,7 +448,7 @@ def _gives_in_chinese(clause: str, named: str, earlier: str, *, is_head: bool) -
 
 
 def _raw(text: str) -> set[str]:
-    """Return the English words of a text that can name what is done: no short words and no contractions."""
+    """Return the English words of a text that can name an action: no short words and no contractions."""
     return {
         found[0]
         for found in re.finditer(r"[a-z]{3,}(?!['’])", text.lower())

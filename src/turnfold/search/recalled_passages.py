@@ -481,7 +481,7 @@ def answers_first(
 
 
 def _repeats(entry: Entry, held: Collection[str], terms: Collection[str]) -> bool:
-    """Return True if a message of the user asks the same as a query."""
+    """Return True if a user's message asks the same thing as a query."""
     text = entry.message.text
     if entry.message.role != "user" or not _ASKED.search(text[-_LONGEST_END:]):
         return False
@@ -560,7 +560,7 @@ def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[
 
 
 def is_brief(text: str) -> bool:
-    """Return True if a text has so few words that it says nothing without what it replies to."""
+    """Return True if a text has so few words that it cannot be understood without the message it replies to."""
     if len(text) > 16 * _FEW_WORDS:
         return False
     runs = RUN.findall(plain_text(text))

@@ -265,7 +265,7 @@ class RateLimit:
             self._evict_idle(now)
 
     def _evict_idle(self, now: float) -> None:
-        """Drop the buckets that are full again, which equal new ones; if these are too few, drop the fullest others."""
+        """Drop full buckets, because new ones are equal to them; if too few are full, drop the fullest others."""
 
         def used(name: str) -> float:
             level, at = self._buckets[name]
@@ -306,7 +306,7 @@ class _ConversationUsage:
 
 @dataclass(slots=True)
 class _TenantUsage:
-    """Stored tokens and bytes of one tenant: the sums of the last scan, and what was written since."""
+    """Stored tokens and bytes of one tenant: the sums of the last scan, and the writes since then."""
 
     at: float
     """Time of the scan, by the quota's clock in seconds."""

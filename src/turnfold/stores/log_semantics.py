@@ -305,7 +305,7 @@ def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head
 def split_checkpoints(
     known: Sequence[Checkpoint], name: str
 ) -> tuple[list[Checkpoint], list[Checkpoint]]:
-    """Split checkpoints (summaries) into those before the id `name`, and that one with the later ones.
+    """Split checkpoints (summaries) into those before the id `name`, and the rest, which begins with it.
 
     Raises `NotFound` if the id is unknown.
     """

@@ -377,7 +377,7 @@ def _with_counts(message: Message, counts: Mapping[str, int]) -> Message:
 
 
 def _is_derived(document: Document) -> bool:
-    """Return True if a document has no text of its own: redacting the random id of a lease would lose the lease."""
+    """Return True if a document contains no text of a user: redacting the random id of a lease would lose the lease."""
     if document.kind == SESSION:
         return document.key in (FOLDING, RUN)
     return document.kind in _DERIVED or document.kind.startswith(_VECTORS)

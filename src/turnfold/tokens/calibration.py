@@ -103,7 +103,7 @@ class Calibration:
         return math.sqrt(variance * (1 + 1 / repeats)) / self.ratio
 
     def correct(self, tokens: int) -> Corrected:
-        """Return a token count corrected to what the provider would report, with the error to expect.
+        """Return the token count that the provider would probably report, with the error to expect.
 
         Raises `InvalidOption` if there are too few reports to know the error.
         """

@@ -182,7 +182,7 @@ class ItemsView:
         raise AssertionError("unreachable: a new input filter accepts any items")
 
     async def owns(self, items: _Items) -> bool:
-        """Return True if the run of this filter makes a model call with these items."""
+        """Return True if a model call with these items was made by the run of this filter."""
         run = self.session.run
         if not run.begun:  # a resumed run does not call get_items
             await self.session.resume()

@@ -585,7 +585,7 @@ class AsyncShortMemory:
         return log, False
 
     async def _fill_cache(self, query: _Query, after: ConversationView) -> None:
-        """Write to Redis what a query has read (session value, notes, entries), unless Redis has it already."""
+        """Write the results of a query (session value, notes, entries) to Redis, unless Redis has them already."""
         log, limits, found = query.log, query.limits, query.found
         view, window = log.view, limits.model_context_window
         usual = limits.recent_turns == self._defaults.recent_turns
