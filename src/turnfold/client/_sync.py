@@ -279,7 +279,7 @@ class RemoteSession:
     def system(self, content: object) -> Appended | None:
         """Set the system message of later contexts, replacing the current one.
 
-        Returns None if that is the same already.
+        Returns None if the current one is the same.
         """
         return drive(self._awaiting.system(content))
 

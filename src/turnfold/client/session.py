@@ -325,7 +325,7 @@ class AsyncRemoteSession:
     async def system(self, content: object) -> Appended | None:
         """Set the system message of later contexts, replacing the current one.
 
-        Returns None if that is the same already.
+        Returns None if the current one is the same.
         """
         body = SystemBody(content=system(content).content)
         return (await self._sender.call(api.operations.SET_SYSTEM, self.id, body=body)).appended

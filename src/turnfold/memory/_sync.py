@@ -162,7 +162,7 @@ class Session:
     def system(self, content: object) -> Appended | None:
         """Set the system message of later contexts, replacing the current one.
 
-        Returns None if that is the same already.
+        Returns None if the current one is the same.
         """
         return drive(self._awaiting.system(content))
 

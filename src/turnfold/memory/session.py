@@ -299,7 +299,7 @@ class AsyncSession:
     async def system(self, content: object) -> Appended | None:
         """Set the system message of later contexts, replacing the current one.
 
-        Returns None if that is the same already.
+        Returns None if the current one is the same.
         """
         message = (await self._redact_messages([system(content)]))[0][0]
         digest = message_digest(message, size=8).hex()

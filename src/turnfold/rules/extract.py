@@ -973,7 +973,7 @@ def _clauses(text: str, language: Language) -> Iterator[_Part]:
 
 
 def _needs_the_clause_before(clause: str, before: str, language: Language) -> bool:
-    """Return True if a clause cannot be understood alone: 别推荐, "main hall", or a pronoun for a thing named before."""
+    """Return True if a clause cannot be understood alone, such as 别推荐, "main hall", or one with a pronoun."""
     if is_fragment(clause) or _sets_off(clause, before):
         return True
     if language == "en" and _TOPIC_ONLY.match(before):

@@ -215,7 +215,10 @@ class Overhead:
     """A sentence for each message that was shortened to its share."""
 
     def room(self, budget: Budget, *, low: float = 0.0) -> Room:
-        """Return the limits that are left for the conversation; `low`, if not 0, replaces the budget's low mark."""
+        """Return the limits that are left for the conversation.
+
+        `low`, if not 0, replaces the budget's share that is kept after a cut.
+        """
         tokens = budget.tokens - self.tokens
         share = budget.share("summary")
         messages = budget.max_messages and budget.max_messages - sum(self.counts().values())

@@ -320,7 +320,10 @@ def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
 
 
 def _with_smaller_caps(view: SpanView, room: Room) -> SpanView:
-    """Return the view with shortened messages cut further, to half of the low mark, so that others fit too."""
+    """Return the view with shortened messages cut further, so that others fit too.
+
+    They are cut to half of the tokens that are kept after a cut.
+    """
     least = max(room.low // 2, READABLE)
     caps = {position: min(cap, least) for position, cap in view.caps.items()}
     return view.applying(replace(view.choice(), caps=caps)) if caps != view.caps else view
@@ -423,7 +426,7 @@ def compose(*strategies: Strategy) -> Strategy:
 
 
 def cut_to_low(view: SpanView, room: Room, *, aside: int = 0) -> int:
-    """Return the first span (message group) that is kept when the window is cut to the low mark.
+    """Return the first span (message group) that is kept when the window is cut to the budget's share `low`.
 
     It begins a turn if enough remains. The current turn is kept whole as long as it fits, because an agent in the
     middle of a task needs its own steps most. `aside` tokens are kept free for a longer summary.

@@ -150,7 +150,10 @@ def _split(
     alone: Callable[[JsonObject], bool],
     together: Callable[[list[JsonObject]], list[Message]],
 ) -> list[Message]:
-    """Convert items to stored messages: those for which `alone` is true one by one, runs of others by `together`."""
+    """Convert items to stored messages.
+
+    An item for which `alone` is true becomes messages by itself; other items in a row are converted by `together`.
+    """
     found: list[Message] = []
     for by_itself, stretch in groupby(items, key=alone):
         listed = list(stretch)
