@@ -272,7 +272,7 @@ def _counter(counter: TokenCounter | None, model: str) -> TokenCounter:
 
 
 def _whole_tokens(history: History, counter: TokenCounter, tools: Tools) -> int:
-    """Return the tokens of the last replayed call if that call sends the whole history."""
+    """Return the tokens of the last replayed call, if that call sends the whole history before it."""
     messages = history.messages
     last = max(
         (at for at, each in enumerate(messages) if each.role == "assistant"), default=len(messages)

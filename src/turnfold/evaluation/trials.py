@@ -102,7 +102,7 @@ class EvalConversation:
         )
 
     def replaced_at(self, seq: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return the `rules` that ended within the first `seq` messages, each with the texts that replaced it."""
+        """Return the `rules` that ended within the first `seq` messages, each with the texts that ended it."""
         rules = self.rules or ()
         return tuple(
             (

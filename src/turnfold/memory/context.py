@@ -302,10 +302,9 @@ class ContextBuilder:
         return summary if window.summary_tokens(summary) <= budget.share("summary") else ""
 
     def _is_summary_cut(self, context: Context, prompt: PromptParts) -> bool:
-        """Return True if a context shows its summary shortened.
+        """Return True if a context shows its summary shortened although the rules were chosen for the whole summary.
 
-        The rules for the context were chosen for the whole summary. The shortened one is noted, so that the next rules
-        are chosen without it.
+        The summary is noted, so that the rules for the next contexts are chosen without it.
         """
         shown = "\n".join(message.text for message in context.section(Section.SUMMARY))
         summary = prompt.summary

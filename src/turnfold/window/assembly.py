@@ -195,10 +195,10 @@ def _shorten(view: SpanView, start: int, overhead: Overhead, budget: Budget) -> 
 
 
 def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
-    """Yield the caps (most tokens of a part) to try, largest first: most of the room, all of it, then smaller ones.
+    """Yield the caps (most tokens of a part) to try: to fill most of the room, to fill all of it, then smaller ones.
 
     Smaller caps are needed under a byte limit, or if a message costs more than its parts counted one by one. If there
-    are very many parts, all of the room is used first, because less would leave nothing readable of each.
+    are very many parts, all of the room is filled first, because less would leave nothing readable of each.
     """
     cap = max(common_cap(costs, room.for_shortened - framing), SMALLEST_CAP)
     whole = max(common_cap(costs, room.tokens - framing), SMALLEST_CAP)

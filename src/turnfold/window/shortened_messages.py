@@ -136,9 +136,9 @@ def _joined(text: str, lines: Sequence[UnusualLine]) -> str:
 
 
 def _whole_lines(head: str) -> str:
-    """Return the beginning of a text up to its last line end, or up to its last space if that loses less.
+    """Return the beginning of a text up to its last line end or, if that loses too much, up to its last space.
 
-    The text is returned unchanged if either would lose too much of it.
+    The text is returned unchanged if that loses too much too.
     """
     for mark in ("\n", " "):
         at = head.rfind(mark)
@@ -148,9 +148,9 @@ def _whole_lines(head: str) -> str:
 
 
 def _line_start(text: str, start: int) -> int:
-    """Return the index at which the first whole line of `text[start:]` begins, or the first word if that loses less.
+    """Return the index of the first whole line of `text[start:]` or, if that loses too much, of the first whole word.
 
-    Returns `start` if either would lose too much of the text.
+    Returns `start` if that loses too much too.
     """
     latest = start + (len(text) - start) * (1 - _WHOLE_SHARE)
     for mark in ("\n", " "):

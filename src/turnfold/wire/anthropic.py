@@ -276,7 +276,7 @@ def _write_message(message: Message, recipient: Recipient, path: str) -> object:
 def _write_all(
     messages: Sequence[Message], recipient: Recipient, lead: int
 ) -> tuple[list[JsonObject], list[tuple[int, int]]]:
-    """Return the messages in Anthropic's form, and the end of each: (message index, number of blocks)."""
+    """Return the messages in Anthropic's form, and where each input message ends: (message index, number of blocks)."""
     items: list[JsonObject] = []
     ends: list[tuple[int, int]] = []
     joinable = False

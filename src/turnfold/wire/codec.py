@@ -272,10 +272,10 @@ class Recipient(ChangeNotes):
         return bool(self.refused) and item_key(message) in self.refused
 
     def may_receive(self, part: ThinkingPart | OpaquePart, message: Message) -> bool:
-        """Return True if a signed, encrypted or unmodelled part may be sent: only where it came from may receive it.
+        """Return True if this recipient may be sent a signed, encrypted or unmodelled part.
 
-        That is the same provider and the same model. Whether such a part has expired or belongs to another API key is
-        known only after the provider has refused it.
+        Only the provider and model it came from may get it. Whether such a part has expired or belongs to another API
+        key is known only after the provider has refused it.
         """
         if self._own:
             return True

@@ -302,7 +302,7 @@ def _block(
 
 
 def _without_idle_reasoning(atoms: list[Atom], notes: ChangeNotes) -> list[JsonObject]:
-    """Remove reasoning items that no other output of the model follows, because OpenAI refuses them."""
+    """Return the items without reasoning that no other output of the model follows, because OpenAI refuses it."""
     kept: list[JsonObject] = []
     for atom in reversed(atoms):
         item = atom.value

@@ -271,7 +271,7 @@ def _answers(content: types.Content) -> bool:
 
 
 def _takes_functions(request: LlmRequest) -> bool:
-    """Return True if a function tool may be added to a request, which excludes built-in tools and answer schemas."""
+    """Return True if a function tool may be added to a request: it has no built-in tools and no answer schema."""
     config = request.config
     if config.response_schema is not None or config.response_json_schema is not None:
         return False

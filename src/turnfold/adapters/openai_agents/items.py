@@ -342,7 +342,7 @@ class RunItems:
             )
 
     def _forget_failed(self, items: _Items) -> None:
-        """Forget the response that a failed run stored early, because a user message begins another run."""
+        """Forget the response that a failed run stored early, if a user message begins another run."""
         if any((object_of(item) or {}).get("role") == "user" for item in items):
             self._claims_on_response.clear()
 

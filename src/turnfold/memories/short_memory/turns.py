@@ -123,7 +123,7 @@ class LogEnd:
         return self._turns[2]
 
     def newest_within(self, tokens: int, turns: int) -> list[Entry]:
-        """Return those read entries that a query needs for a window of `tokens` and for its newest `turns` turns."""
+        """Return the entries, of those read so far, that a query with this token limit and these recent turns needs."""
         total = self.view.head.tokens
         after = self.shown_after
         starts = [entry.seq for entry in self.entries if entry.message.role == "user"]
