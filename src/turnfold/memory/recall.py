@@ -121,7 +121,7 @@ class Recaller:
     ) -> list[Recalled]:
         """Return the entries that match a query: at most `limit`, or with `tokens` as many as fit.
 
-        If the query is the text of the user's newest message, that message itself is not returned.
+        The user's newest message is left out if the query is its text: it finds nothing but the question itself.
         """
         if limit < 1:
             raise InvalidOption(f"limit={limit} must be at least 1")

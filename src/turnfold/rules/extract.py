@@ -667,7 +667,7 @@ def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRul
 
 
 def _closing(sentences: Sequence[str], *, seq: int) -> StandingRule:
-    """Return the sentence of a message that reports something as done; the other sentences say what it is."""
+    """Return the report of a message that says that something is done; its other sentences tell what."""
     said = " ".join(sentences)[:LONGEST_RULE].replace(BLANK, "").strip()
     terms = rule_terms(said)
     return StandingRule(
