@@ -260,7 +260,7 @@ def _usage_errors() -> Generator[None]:
 
 
 def _suggest_option(error: Exception) -> None:
-    """Let the error about an unknown option name the option that does the same here."""
+    """Let the error about an unknown option suggest its name in turnfold: `--store` for `--database`."""
     refused = cast("Any", error)
     known = _OTHER_NAMES.get(getattr(refused, "option_name", ""))
     if known is None or refused.possibilities or refused.ctx is None:

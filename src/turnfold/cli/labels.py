@@ -529,7 +529,10 @@ _FILE_REPORTS: Final[Mapping[str, str]] = {**FAULTS, **PROBLEMS}
 
 @cache
 def _patterns(reports: bool) -> tuple[tuple[re.Pattern[str], str], ...]:  # noqa: FBT001 (private)
-    """Return the translated sentences as patterns that match them with values; longest fixed text first."""
+    """Return patterns that match the known sentences with their values, and their translations.
+
+    Sentences with the longest fixed text come first.
+    """
     table = _FILE_REPORTS if reports else MESSAGES
     fixed = {english: len(re.sub(r"{\w+}", "", english)) for english in table}
     return tuple(

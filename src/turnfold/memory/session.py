@@ -897,7 +897,7 @@ class AsyncSession:
         return replace(done, redacted=redacted) if redacted else done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
-        """Store a note made from the log up to the entry `seen` (seq, epoch).
+        """Store a note that was made from the log up to the entry `seen`, given as (seq, epoch).
 
         Returns False if the store lost that entry.
         """

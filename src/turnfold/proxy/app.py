@@ -393,8 +393,7 @@ async def _relay(
 ) -> None:
     """Pass a response on as it arrives, and store its answer; stop reading if the client disconnects.
 
-    The client does not get the end of a response before its answer is stored: of a body whose length is announced, the
-    last piece is the end.
+    The end of a response is sent after its answer was stored: the last piece, if the length of the body is announced.
     """
     headers = [*response.headers, (_SWITCH.encode(), note.encode())]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})

@@ -643,7 +643,7 @@ def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _are_others(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if one rule forbids a thing and the other one allows another: order 4711 and order 4712."""
+    """Return True if one rule forbids a thing and the other allows a different thing: order 4711, order 4712."""
     both = rule.value and other.value and set(rule.value).isdisjoint(other.value)
     return bool(both) and not (_LIMIT.search(rule.plain) or _LIMIT.search(other.plain))
 

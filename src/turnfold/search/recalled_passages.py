@@ -677,9 +677,10 @@ def _take(
     shown: Callable[[_Offer], Recalled],
     beside: _Company,
 ) -> list[dict[int, _Offer | None]]:
-    """Add entries that fit into `room` tokens to `taken`, best first, or longer excerpts; each with its company.
+    """Add entries that fit into `room` tokens to `taken`, best first; also replace excerpts by longer ones.
 
-    Returns one dictionary for each step: {seq of an entry that it added: the shorter offer it replaced, or None}.
+    An entry is added with the entries that must be shown with it (`company`). Returns one dictionary for each step:
+    {seq of an entry that it added: the shorter excerpt it replaced, or None}.
     """
     steps: list[dict[int, _Offer | None]] = []
     turns = {offer.entry.turn for offer in taken.values()}

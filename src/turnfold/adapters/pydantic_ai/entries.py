@@ -343,7 +343,7 @@ def _is_writable(part: ModelRequestPart) -> bool:
 
 
 def _is_json(part: object) -> bool:
-    """Return True if a part has no values of a tool, or only values that reading JSON can return."""
+    """Return True if the tool values of a part, if it has any, are JSON values."""
     return not isinstance(part, BaseToolReturnPart) or (
         _is_json_value(part.content) and _is_json_value(part.metadata)
     )

@@ -64,7 +64,7 @@ _MAX_LANDINGS: Final = 3
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pending requests for a summary, made at the same checkpoint, and the newest entries they had read."""
+    """The summaries that queries requested at one checkpoint and that are pending, and the entries these had read."""
 
     live: str
     seen: int
@@ -421,7 +421,7 @@ def with_settings(note: SessionNote, places: Places, full_after: str | None) -> 
 def chosen_mode(
     session: SessionValue, mode: MemoryMode | None, current: SessionValue
 ) -> str | None:
-    """Return the new `full_after` for a mode that the caller set; "" clears it, None leaves it unchanged."""
+    """Return the new value of the field `full_after` for a mode that the caller set: "" clears it, None keeps it."""
     if mode is None:
         return None
     read_at = session.message_context.checkpoint_message_id
