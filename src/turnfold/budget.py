@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
-from turnfold._argument_errors import hinted
+from turnfold._argument_hints import hinted
 from turnfold.errors import InvalidBudget
 
 __all__ = (

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from turnfold import Agent, AsyncMemory, Budget, Memory, system, user, wire
-from turnfold._argument_errors import hinted, hinted_methods
+from turnfold._argument_hints import hinted, hinted_methods
 from turnfold.agent import as_tool
 from turnfold.errors import InvalidOption, InvalidRecord, TurnfoldError, UnknownModel
 from turnfold.models import Anthropic, OpenAIChat

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from turnfold._argument_errors import hinted, hinted_methods
+from turnfold._argument_hints import hinted, hinted_methods
 from turnfold.budget import Budget
 from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest

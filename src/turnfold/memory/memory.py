@@ -17,7 +17,7 @@ from functools import partial
 from types import NoneType, TracebackType
 from typing import Any, Final, Self, cast
 
-from turnfold._argument_errors import hinted
+from turnfold._argument_hints import hinted
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.memory import erasure

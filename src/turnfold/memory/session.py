@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
-from turnfold._argument_errors import hinted_methods
+from turnfold._argument_hints import hinted_methods
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from turnfold import wire
-from turnfold._argument_errors import hinted
+from turnfold._argument_hints import hinted
 from turnfold.errors import InvalidOption, MissingExtra
 from turnfold.models.client import (
     Interface,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from turnfold import wire
-from turnfold._argument_errors import hinted
+from turnfold._argument_hints import hinted
 from turnfold.errors import MissingExtra
 from turnfold.models.client import (
     Interface,

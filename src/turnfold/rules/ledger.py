@@ -236,7 +236,7 @@ def _read(
 
 
 def _may_be_report(rule: StandingRule) -> bool:
-    """Return True if an apparent rule may be a report that something was done: "Marco got the NDA"."""
+    """Return True if what was taken for a rule may be a report: "Marco got the NDA", "I actually did those"."""
     if rule.negative or rule.act not in ("state", "change"):
         return False
     return rule.kind in _REPORTS if rule.act == "state" else may_report(rule.plain)
