@@ -219,11 +219,10 @@ class ContextBuilder:
         return (await self._build(request))[0]
 
     async def _build_and_save_window(self, request: ContextRequest) -> tuple[Context, PromptParts]:
-        """Build a context and store where its window begins, so that all processes use the same window.
+        """Build a context and store where its window begins, for all processes.
 
-        If other processes keep storing theirs first, this context is used without storing its window: its call is
-        recorded only if the history is still the same, and the next context begins with the window that the others
-        stored.
+        If processes that write all the time are first again and again, this context is used without storing that: its
+        call is written only if the history is still the same, and the next context starts from what the others stored.
         """
         tries, budget = 1, request.budget
         while True:
@@ -423,9 +422,9 @@ class ContextBuilder:
         return context, prompt
 
     async def _fold_before_recall(self, request: ContextRequest) -> bool:
-        """Fold before recalled passages are chosen for a new turn, if a fold is due even without passages.
+        """Fold before the passages of a new turn are chosen, if a fold is due without them too.
 
-        After the fold, other passages would have to be chosen. Returns True if the state was read again.
+        They would be chosen again for the window after the fold. Returns True if the state was read again.
         """
         cache, budget = self.cache, request.budget
         if self.config.policy.mode is not FoldMode.INLINE or request.recall is RecallMode.OFF:
@@ -509,10 +508,10 @@ class ContextBuilder:
         )
 
     def _due_tokens(self, request: ContextRequest, *, folded: bool) -> int:
-        """Return the number of tokens, without recalled passages, at which a context makes a fold due.
+        """Return the number of tokens, without recalled passages, from which on a context makes a fold due.
 
-        Once something is `folded`, this number is lower, because room is kept free for recalled passages. Rules that
-        need more than their share take it from this room, so that they do not push the newest turns out.
+        Once something is `folded`, this is less, because room is kept free for recalled passages. Rules take of that
+        room what they need beyond their share: they must not push the newest turns out.
         """
         budget = request.budget
         due = int(self.config.policy.threshold * budget.tokens)
@@ -719,9 +718,9 @@ class ContextBuilder:
         return min(most, budget.tokens // 16) if window.shortens_turn else most
 
     def _loop_reserve(self, request: ContextRequest, window: LiveWindow) -> int:
-        """Return how many tokens to leave free for the tool calls of this turn, so that its passages can stay.
+        """Return the tokens to leave free for the steps of the turn, so that its passages can stay to its end.
 
-        With tools this is what the longest turn in the window took after its question, but at most a quarter of the
+        With tools that is as much as the longest turn in the window took after its question, up to a quarter of the
         budget.
         """
         tokens = request.budget.tokens

@@ -257,7 +257,7 @@ class LiveWindow:
 
     @property
     def longest_loop(self) -> int:
-        """Most tokens that the answers and tool results of one turn took; 0 if no turn of the window called a tool."""
+        """Most tokens that a turn of the window with tool calls took after its question; 0 if none called a tool."""
         transcript = self._transcript
         first = transcript.span_at(self._position_of(self.anchor))
         turns = [turn for turn in transcript.grouper.turns if turn >= first]
