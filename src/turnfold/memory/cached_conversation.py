@@ -2,8 +2,8 @@
 
 Every change in a store raises the conversation's generation and sets a new epoch (random number), so comparing the head
 (generation and epoch) is enough to know if anything must be read again; a session that is the only writer reads nothing
-twice. The amount read is bounded by the budget: the session's notes, the live checkpoint, and the entries from the
-window's anchor (first entry) on.
+twice. The amount read is bounded by the budget: the session's notes, the live checkpoint (summary), and the entries
+from the window's anchor (first entry) on.
 
 Cached entries are trusted only while they belong to the store's history. After a failover that lost commits, or a
 restored backup, other entries may have the same seqs. So after writes by others, the newest cached entry must have the

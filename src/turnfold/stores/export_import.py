@@ -1,8 +1,8 @@
 """Export and import of conversations through a file: exact, all or nothing, and safe for untrusted files.
 
-The file is JSON Lines: a header; for each conversation, by name, an opening, its documents, entries and checkpoints and
-an end with their digest; a footer with the digest of everything. Token costs are not in it: the importing store counts
-again. The digest of a conversation is the same in every store that has the same content.
+The file is JSON Lines: a header; for each conversation, by name, an opening, its documents, entries and checkpoints
+(summaries), and an end with their digest; a footer with the digest of everything. Token costs are not in it: the
+importing store counts again. The digest of a conversation is the same in every store that has the same content.
 """
 
 from __future__ import annotations

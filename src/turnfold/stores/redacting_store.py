@@ -1,9 +1,9 @@
 """A store that replaces secrets and personal data with labels before another store sees them.
 
-`RedactingStore` rewrites messages, checkpoints, documents and restored conversations before they are written, so that
-no database, index, cache or export behind it ever contains a secret that was found. In a JSON document every string is
-redacted. A document in a binary form cannot be rewritten and is refused, unless its kind is one that is made from
-redacted texts.
+`RedactingStore` rewrites messages, checkpoints (summaries), documents and restored conversations before they are
+written, so that no database, index, cache or export behind it ever contains a secret that was found. In a JSON document
+every string is redacted. A document in a binary form cannot be rewritten and is refused, unless its kind is one that is
+made from redacted texts.
 
 A label has a number, `[redacted: email 2]`, that is the same for the same value within a conversation. The numbers are
 stored in a document of the conversation, which contains keyed hashes of the values and never a value. They are assigned

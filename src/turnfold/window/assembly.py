@@ -1,9 +1,10 @@
 """Builds one context within one budget: `assemble`.
 
-In this order: the overhead (system, summary, tail, tools, reply) is counted; the strategy chooses where the window
-begins; if the newest span (atomic group of messages) and the user message of its turn do not fit, they are shortened;
-if they still do not fit, an error with the arithmetic is raised. The result is within the budget, and has no tool call
-without its result and no result without its call, whatever the strategy chose.
+In this order: the overhead (system messages, summary, tail of pins, rules and recalled passages, tools, reply) is
+counted; the strategy chooses where the window begins; if the newest span (atomic group of messages) and the user
+message of its turn do not fit, they are shortened; if they still do not fit, an error with the arithmetic is raised.
+The result is within the budget, and has no tool call without its result and no result without its call, whatever the
+strategy chose.
 """
 
 from __future__ import annotations

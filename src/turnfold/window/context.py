@@ -1,8 +1,9 @@
 """The context of one model call, and its receipt (context report).
 
 A context has five sections, most stable first, so that a provider's prompt cache can serve its prefix: system, summary,
-the window before the newest turn, the tail, the newest turn. The receipt lists the tokens of each section, the messages
-that are not sent as they were logged and why (omissions), and how many tokens of the previous prompt are repeated.
+the window before the newest turn, the tail (pins, rules, state, recalled passages), the newest turn. The receipt lists
+the tokens of each section, the messages that are not sent as they were logged and why (omissions), and how many tokens
+of the previous prompt are repeated.
 """
 
 from __future__ import annotations

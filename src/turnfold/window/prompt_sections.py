@@ -3,10 +3,10 @@
 Each section has a share of the budget and is shortened to it. Counts are cached with the transcript, because these
 parts stay the same call after call and a long system prompt is expensive to count.
 
-The tail consists of blocks between fences (marks that separate data from instructions). Blocks are shortened inside
-their fences, so that every fence keeps both its marks and no text moves into another block. The least trusted blocks
-are shortened first, down to an even share of the room; a block that would show nothing readable is left out. Pins are
-never shortened: if they do not fit, an error is raised.
+The tail (pins, rules, state, recalled passages) consists of blocks between fences (marks that separate data from
+instructions). Blocks are shortened inside their fences, so that every fence keeps both its marks and no text moves into
+another block. The least trusted blocks are shortened first, down to an even share of the room; a block that would show
+nothing readable is left out. Pins are never shortened: if they do not fit, an error is raised.
 """
 
 from __future__ import annotations

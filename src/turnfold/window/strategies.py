@@ -2,14 +2,15 @@
 
 A strategy gets a `SpanView` (the spans from an anchor on, with the cost of each possible cut) and a `Room` (limits). It
 returns a `Choice`: the first span to send, what to shorten, and the summary of the rest. It changes nothing. The choice
-is stored and is where the next call starts from. If the chosen window does not fit, `assemble` moves its start
-forward, so the context is always within budget and no span is split.
+is stored and is where the next call starts from. If the chosen window does not fit, `assemble` moves its start forward,
+so the context is always within budget and no span is split.
 
-Nothing is cut while everything fits. When it no longer does, the window is cut to the low mark in one step, and to the
-start of the next turn if enough remains. So the beginning of the prompt stays the same for many calls.
+Nothing is cut while everything fits. When it no longer does, the window is cut in one step to a share of the budget,
+the low mark, and to the start of the next turn if enough remains. So the beginning of the prompt stays the same for
+many calls.
 
-A window that begins inside a turn also shows the user message that opened the turn: without it the model would answer
-a question it cannot see, and some providers refuse a conversation that begins with the assistant.
+A window that begins inside a turn also shows the user message that opened the turn: without it the model would answer a
+question it cannot see, and some providers refuse a conversation that begins with the assistant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`EncryptedStore`: a store in front of another one that encrypts everything it writes.
 
-The store behind it, its index, its files and its cache contain no text: entries, checkpoints and documents are
-encrypted with a key of their conversation (see keys.py; records.py says what is authenticated with each).
+The store behind it, its index, its files and its cache contain no text: entries, checkpoints (summaries) and documents
+are encrypted with a key of their conversation (see keys.py; records.py says what is authenticated with each).
 
 The seq of an entry is authenticated, so it must be known before the entry is stored. `append` assumes the newest entry
 that this process knows of, and tries again with a new seq if another writer was faster.
