@@ -33,7 +33,7 @@ COMMANDS: Final[Mapping[str, str]] = {
         "为 MCP 客户端提供记忆：召回、搜索、记住。\n\n"
         "作为客户端的命令时经标准输入输出交谈，只代表一个租户：claude mcp add turnfold -- turnfold mcp"
     ),
-    "Replay a long conversation call by call and watch what is sent, folded and kept.": (
+    "Replay a long conversation call by call, and show what is sent, folded and kept.": (
         "用一段中英文长对话逐次演示：发送了什么，折叠了什么，保留了什么。\n\n不需要网络、密钥或服务器。"
     ),
     "Chat with a model in a stored session; without a model, search the session's memory.": (

@@ -113,9 +113,9 @@ class _Unpacked(io.RawIOBase):
         self._left -= len(data)
         if self._left < 0:
             raise InvalidExport(
-                f"{self._path} unpacks to more than {_MOST_RATIO} times its size, as no text does",
+                f"{self._path} unpacks to more than {_MOST_RATIO} times its size, so it is no text",
                 line=1,
-                remedy="Unpack it and look what it contains",
+                remedy="Unpack it and look at its content",
             )
         view[: len(data)] = data
         return len(data)

@@ -140,7 +140,7 @@ async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasu
         store, scope, conversation
     ):
         raise NotFound(
-            f"there is no session {conversation!r}, so nothing was deleted: conversations() lists those there are"
+            f"there is no session {conversation!r}, so nothing was deleted: conversations() lists the existing ones"
         )
     done = await store.delete(scope, conversation)
     await erase_derived(store, scope, conversation, lambda home: store.delete(scope, home))
