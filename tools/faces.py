@@ -244,11 +244,11 @@ from typing import NoReturn, Self
 
 from turnfold.api import Provider
 from turnfold.budget import Budget
-from turnfold.client._workspace_snapshots_sync import RemoteSnapshots
 from turnfold.client.conversion import RemoteContext
 from turnfold.client.memory import AsyncRemoteMemory
 from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
 from turnfold.client.transport import open_sender
+from turnfold.client.workspace_snapshots import AsyncRemoteSnapshots
 from turnfold.findings import FindingRule
 from turnfold.memory import (
     Difference,
@@ -260,36 +260,12 @@ from turnfold.memory import (
     SearchResult,
     SessionStatus,
 )
-from turnfold.records import Checkpoint, Entry, Finding
+from turnfold.records import Checkpoint, Entry, Finding, Snapshot
 from turnfold.rules import RuleKind, StandingRule
 from turnfold.runtime import drive
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Appended, ConversationInfo, Erasure, Health
 from turnfold.wire import WireFormat
-""",
-        classes=(
-            ("session.py", "AsyncRemoteState", "RemoteState"),
-            ("session.py", "AsyncRemoteFindings", "RemoteFindings"),
-            ("session.py", "AsyncRemoteSession", "RemoteSession"),
-            ("memory.py", "AsyncRemoteMemory", "RemoteMemory"),
-        ),
-        known=(("AsyncRemoteSnapshots", "RemoteSnapshots"),),
-        constructors={
-            "RemoteMemory": "sender = open_sender(url, blocking=True, {options})\n"
-            "self._awaiting = AsyncRemoteMemory.over(sender)",
-        },
-    ),
-    Face(
-        folder="client",
-        target="_workspace_snapshots_sync.py",
-        docstring="Snapshots behind a service, for programs without an event loop; written by tools/faces.py, "
-        "do not edit.",
-        imports="""
-from collections.abc import Mapping
-
-from turnfold.client.workspace_snapshots import AsyncRemoteSnapshots
-from turnfold.records import Snapshot
-from turnfold.runtime import drive
 from turnfold.workspace_snapshots import (
     RecalledContext,
     RecallRequest,
@@ -299,8 +275,17 @@ from turnfold.workspace_snapshots import (
     TakenSnapshot,
 )
 """,
-        classes=(("workspace_snapshots.py", "AsyncRemoteSnapshots", "RemoteSnapshots"),),
-        constructors={},
+        classes=(
+            ("workspace_snapshots.py", "AsyncRemoteSnapshots", "RemoteSnapshots"),
+            ("session.py", "AsyncRemoteState", "RemoteState"),
+            ("session.py", "AsyncRemoteFindings", "RemoteFindings"),
+            ("session.py", "AsyncRemoteSession", "RemoteSession"),
+            ("memory.py", "AsyncRemoteMemory", "RemoteMemory"),
+        ),
+        constructors={
+            "RemoteMemory": "sender = open_sender(url, blocking=True, {options})\n"
+            "self._awaiting = AsyncRemoteMemory.over(sender)",
+        },
     ),
     Face(
         folder="client",

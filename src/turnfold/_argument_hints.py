@@ -25,7 +25,7 @@ def _no_advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
 def hinted(
     name: str, advice: Advice = _no_advice
 ) -> Callable[[Callable[_Arguments, None]], Callable[_Arguments, None]]:
-    """Decorate the constructor of the class `name`: the `TypeError` for arguments it does not have says what to write.
+    """Decorate the constructor of the class `name`: a `TypeError` for an unknown argument names the right call.
 
     The signature stays as it is, for readers, editors and type checkers.
     """
@@ -63,10 +63,11 @@ def _nearest(name: str, unknown: Mapping[str, object], known: Mapping[str, objec
 
 
 def hinted_methods(advice: Mapping[str, str]) -> Callable[[_Class], _Class]:
-    """Decorate a class: the `TypeError` for an option that a public method does not have says what to write.
+    """Decorate a class: a `TypeError` for an option that a public method does not have names the right call.
 
-    `advice` has what to write, by method and option (`history.last`); for others the options of the method are listed.
-    A name without an option (`messages`) is a method of other libraries: the `AttributeError` says what to write.
+    `advice` has the right calls, by method and option (`history.last`); for others the options of the method are
+    listed. A name without an option (`messages`) is a method of other libraries: its `AttributeError` names the right
+    call.
     """
     names = {name: told for name, told in advice.items() if "." not in name}
 
@@ -128,7 +129,7 @@ def _method_hint(
     options: Mapping[str, object],
     advice: Mapping[str, str],
 ) -> str:
-    """Return what to write; empty for an error from inside the method, or about other arguments."""
+    """Return the text that names the right call; empty for other errors, such as those from inside the method."""
     known = inspect.signature(method).parameters
     unknown = next((each for each in options if each not in known), None)
     if error.__traceback__ is None or error.__traceback__.tb_next is not None or unknown is None:

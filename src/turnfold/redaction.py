@@ -370,7 +370,7 @@ def _is_international(written: str) -> bool:
 
 
 def _without_overlaps(found: Iterable[Secret]) -> list[Secret]:
-    """Sort secrets by position; overlapping ones become one secret, of the kind that starts first."""
+    """Sort secrets by position; overlapping secrets become one, of the kind that starts first."""
     kept: list[Secret] = []
     for secret in sorted(found, key=lambda each: (each.start, -each.end)):
         if not kept or secret.start >= kept[-1].end:

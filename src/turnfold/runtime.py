@@ -85,8 +85,7 @@ def drive(coroutine: Coroutine[object, None, _Result]) -> _Result:
 
 
 class Runtime(Protocol):
-    """The operations that work differently with and without an event loop: locks, model calls with a time-out, threads.
-    """
+    """Operations that differ with and without an event loop: locks, model calls, background work."""
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Return a new lock; it is not reentrant."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.seeded import LONG, MODEL, SHORT, invoke, invoke_json, seed
 from turnfold import Budget, Memory, user
-from turnfold.cli import audit as auditing_run
+from turnfold.cli import maintenance
 from turnfold.importers import FORMATS
 from turnfold.inspect import auditor as auditing
 from turnfold.records import NewEntry
@@ -350,7 +350,7 @@ def test_an_audit_finds_nothing_until_something_is_wrong(
             auditing.AuditFault(auditing.AuditRule.DENSE, 3, "found where entry 2 was expected")
         ]
 
-    monkeypatch.setattr(auditing_run, "audit", lies)
+    monkeypatch.setattr(maintenance, "audit", lies)
     result = invoke(["audit", "weather", "--store", store])
     assert result.exit_code == 1
     assert f"{SHORT}: dense at entry 3" in result.stdout

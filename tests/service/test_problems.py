@@ -113,7 +113,7 @@ def test_a_remedy_names_the_request_over_http_and_the_method_in_a_client() -> No
         )
         for path, right in (
             ("/v1/sessions/one/calls/1", "GET /v1/sessions/{session}/calls lists the calls"),
-            ("/v1/sessions/never", "GET /v1/sessions lists those there are"),
+            ("/v1/sessions/never", "GET /v1/sessions lists the existing ones"),
         ):
             answer = client.get(path) if "calls" in path else client.delete(path)
             assert answer.status_code == 404

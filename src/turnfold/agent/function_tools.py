@@ -110,7 +110,7 @@ def as_tool(given: Tool | Callable[..., object], *, remember: FindingRule | None
 
 
 def _lone_surrogate(text: str) -> str:
-    """Return an error text if JSON text has a lone surrogate, which the decoder misreports; empty if it has none."""
+    """Return an error text if JSON text has a lone surrogate, whose place the decoder reports wrongly; else ""."""
     try:
         json.dumps(json.loads(text), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

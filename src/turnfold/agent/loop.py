@@ -140,7 +140,8 @@ class AgentReply:
 class ToolRun:
     """One run of a tool; its result is always a `ToolOutcome`, because errors of the tool are caught.
 
-    Only KeyboardInterrupt, SystemExit and a cancellation of the waiting task are raised. The runtime sets a time limit.
+    KeyboardInterrupt, SystemExit and a cancellation of the waiting task are raised nevertheless. The runtime sets a
+    time limit.
     """
 
     def __init__(self, tool: Tool, arguments: str) -> None:
@@ -210,7 +211,7 @@ class ToolRun:
 
 
 def _is_awaitable(found: object) -> bool:
-    """Return True if a value is awaitable by its type; `inspect.isawaitable` trusts a false `__class__`."""
+    """Return True if the type of a value is awaitable; `inspect.isawaitable` can be misled by a false `__class__`."""
     if type(found) is GeneratorType:
         code = cast("GeneratorType[object, object, object]", found).gi_code
         return bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
@@ -288,7 +289,10 @@ class WorkspaceMemory:
             raise InvalidOption("memory_module= needs a workspace to remember: give workspace= too")
 
     def schemas(self, own: Mapping[str, object]) -> list[dict[str, object]]:
-        """Return the schema of `recall_context` if there is a memory module; `own` are the agent's other tools."""
+        """Return the schema of `recall_context` if there is a memory module, else nothing.
+
+        `own` are the agent's other tools, whose names must differ.
+        """
         if self.module is None:
             return []
         if RECALL_CONTEXT in own:
@@ -378,14 +382,17 @@ def _check_model(model: object) -> None:
 
 
 def _answer_id(client_id: str) -> str:
-    """Return the client id of the answer to the message with a client id; empty if that has none or a very long one."""
+    """Return the client id under which the answer to a message is stored.
+
+    It is empty if the message has no client id or a very long one.
+    """
     return f"{client_id}{_ANSWER}" if client_id and len(client_id) <= _LONGEST_ID else ""
 
 
 async def _stored_answer(session: AsyncSession, asked: Entry) -> Message | None:
     """Return the answer to the stored message `asked`; None if there is none yet.
 
-    Raises `Conflict` if there is none and another question came since, which a run would answer instead of this one.
+    Raises `Conflict` if it has no answer and another question came later, because a run would answer that one instead.
     """
     name = _answer_id(asked.client_id)
     if name and (named := await session.by_client_id(name)):
@@ -408,7 +415,7 @@ async def _stored_answer(session: AsyncSession, asked: Entry) -> Message | None:
 
 
 async def _is_interrupted(session: AsyncSession) -> bool:
-    """Return True if the newest message of a session is no answer: a run was interrupted, or is at work."""
+    """Return True if the newest message of a session is no answer: a run was interrupted, or still works."""
     status = await session.status()
     newest = await session.history(after=max(status.entries - 1, 0), limit=1)
     return bool(newest) and (newest[0].message.role != "assistant" or bool(newest[0].message.calls))

@@ -167,7 +167,7 @@ class _MemoryFiles:
 
 
 def _carry_out(files: _Files, command: _Commands) -> str:
-    """Carry out a command on `files`, which are changed, and return its result."""
+    """Carry out a command by changing the dictionary `files`, and return the result of the command."""
     match command:
         case _View():
             return _view(files, command)

@@ -31,7 +31,7 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[_Body, _Query, _Answer]):
-    """One HTTP endpoint, as the service binds it and the client calls it."""
+    """Declaration of one HTTP endpoint, from which the service routes requests and the client sends them."""
 
     name: str
     method: str

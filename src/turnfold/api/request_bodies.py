@@ -356,7 +356,7 @@ class ForkBody(Body):
 
 
 class EraseBody(Body):
-    """What to erase: a session, all sessions of a user, or a tenant, whose name must be sent as confirmation.
+    """Request body: the session to erase, the user or the tenant (whose name must be sent as confirmation).
 
     A session is the user's if its id is the user's id or begins with it and a slash, or if its `user_id` is the user's.
     Forks of these sessions are erased too.

@@ -219,7 +219,7 @@ class FindingsAnswer(_Answer):
 
 
 class CountAnswer(_Answer):
-    """Number of findings that were removed."""
+    """Number of findings (remembered tool results) that were removed."""
 
     count: int
 

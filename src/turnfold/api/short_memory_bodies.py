@@ -123,7 +123,7 @@ def session_value(form: object) -> SessionValue:
 
 
 def as_read_form(read: AsRead) -> AsReadForm:
-    """Return the values that the client got with a session as a part of a request body."""
+    """Convert the values that the client read with a session to a part of a request body."""
     return AsReadForm(
         settable=list(read.settable.items()),
         derived=list(read.derived.items()),

@@ -147,7 +147,7 @@ def demo(
         bool, typer.Option("--json", help="Print every call and the totals as JSON, nothing else.")
     ] = False,
 ) -> None:
-    """Replay a long conversation call by call and watch what is sent, folded and kept.
+    """Replay a long conversation call by call, and show what is sent, folded and kept.
 
     Needs no network, no key and no server.
     """
@@ -187,7 +187,7 @@ def chat(
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(help="A server with OpenAI's chat API.", metavar="URL"),
+        typer.Option(help="Base URL of a server with OpenAI's chat API.", metavar="URL"),
     ] = None,
     store: Annotated[
         str | None,
@@ -197,7 +197,7 @@ def chat(
         ),
     ] = None,
     session: Annotated[
-        str | None, typer.Option(help="The session, as the argument.", metavar="ID")
+        str | None, typer.Option(help="The same as the argument SESSION.", metavar="ID")
     ] = None,
     system: Annotated[str, typer.Option(help="Instructions to the model.")] = "",
     budget: Annotated[
@@ -230,7 +230,10 @@ def chat(
 
 
 def _say_once(once: str | None, options: ChatOptions, *, as_json: bool) -> None:
-    """Send one message, and print the answer; with `as_json` as JSON, else with how to continue a new session."""
+    """Send one message and print the answer, as JSON if `as_json` is True.
+
+    Otherwise also print the command that continues a new session.
+    """
     from turnfold.cli.chat import say_once
 
     if once is None:

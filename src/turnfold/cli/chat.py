@@ -164,7 +164,7 @@ class Quotes:
 
     @property
     def receipt(self) -> None:
-        """None: nothing is sent, so there is nothing to report."""
+        """None: no model is called, so there is no context report."""
 
     def answer(self, conversation: str, text: str) -> str:
         """Store the user's message, and return the earlier messages that match it as text."""
@@ -516,7 +516,7 @@ class ChatCommands:
 
     def _recall(self, text: str) -> None:
         if not text:
-            raise InvalidOption("/recall needs words: /recall spare key")
+            raise InvalidOption("/recall needs words to search for, for example: /recall spare key")
         for hit in self._session.recall(text):
             self._quote(hit.seq, hit.message)
 

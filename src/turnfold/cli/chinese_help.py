@@ -33,7 +33,7 @@ COMMANDS: Final[Mapping[str, str]] = {
         "为 MCP 客户端提供记忆：召回、搜索、记住。\n\n"
         "作为客户端的命令时经标准输入输出交谈，只代表一个租户：claude mcp add turnfold -- turnfold mcp"
     ),
-    "Replay a long conversation call by call and watch what is sent, folded and kept.": (
+    "Replay a long conversation call by call, and show what is sent, folded and kept.": (
         "用一段中英文长对话逐次演示：发送了什么，折叠了什么，保留了什么。\n\n不需要网络、密钥或服务器。"
     ),
     "Chat with a model in a stored session; without a model, search the session's memory.": (
@@ -143,9 +143,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     ),
     "Port to listen on; 0 picks a free one.": "0 表示取一个空闲的端口。",
     "Redis cache in front of the store.": "放在存储前面的 Redis。",
-    "A call. Default: @prev.": "一次调用。默认：@prev。",
+    "First call to compare. Default: @prev.": "要比较的第一次调用。默认：@prev。",
     "A file that does not exist yet.": "尚不存在的文件。",
-    "A later call. Default: @last.": "较晚的一次调用。默认：@last。",
+    "Later call to compare it with. Default: @last.": "与之比较的较晚的调用。默认：@last。",
     "Log each request, without content.": "每个请求记一行，不含内容。",
     "Host name to accept; '*' for any, with a token file.": (
         "服务所用的名称；“*”表示任何名称，须有令牌文件。"
@@ -153,18 +153,18 @@ OPTIONS: Final[Mapping[str, str]] = {
     "A session, or a file: a request body, messages, or what `import` can read.": (
         "一个会话，或一个文件：请求体、消息列表，或 `import` 能读取的内容。"
     ),
-    "A server with OpenAI's chat API.": "使用 OpenAI 聊天接口的服务器。",
+    "Base URL of a server with OpenAI's chat API.": "使用 OpenAI 聊天接口的服务器的基础地址。",
     "A session, or a file `import` can read.": "一个会话，或 `import` 能读取的文件。",
-    "A session. Default: the whole store by session.": "一个会话。默认：整个存储，按会话列出。",
+    "A session to show in detail. Default: all sessions.": "要详细显示的会话。默认：所有会话。",
     "A session: its id, a prefix of it, or @last.": "会话：其 id、id 的开头，或 @last。",
     "Price table to use instead of the built-in one.": "代替自带价目的价目表。",
-    "Origin of web pages to accept.": "可以发起请求的网页来源。",
+    "Origin of web pages that may call the service, such as https://example.com.": "可以调用此服务的网页来源，例如 https://example.com。",
     "Address or SQLite file of the store. Default: TURNFOLD_STORE, or a file in the user's data folder.": (
         "存储的地址或 SQLite 文件。默认：TURNFOLD_STORE，或用户的一个文件。"
     ),
     "Other memories to evaluate too, separated by commas.": "同时评测这些方法，用逗号分开。",
     "Also serve MCP, at /mcp.": "同时在 /mcp 答复 MCP 客户端。",
-    "Time zone of the times that a model is shown, as Asia/Shanghai.": (
+    "Time zone for times that a model is shown, such as Asia/Shanghai.": (
         "给模型看的时间所用的时区，例如 Asia/Shanghai。"
     ),
     "Also recall by meaning; needs the extra 'semantic'.": "也按含义召回；需要可选依赖 semantic。",
@@ -172,9 +172,9 @@ OPTIONS: Final[Mapping[str, str]] = {
         "存储前把密钥和个人信息换成标签；标签的密钥：TURNFOLD_REDACTION_KEY。"
     ),
     "Token file; required unless listening on loopback.": "访问令牌文件；除非只监听本机回环地址，否则必需。",
-    "Before this day or time, UTC.": "早于此日期或时间（UTC）。",
-    "Recall entries that match this.": "召回与此相符的内容。",
-    "Bytes a tenant may store; 0 for no limit.": "一个租户可保存的字节数；0 表示不限。",
+    "Only entries before this day or time, UTC.": "只限早于此日期或时间（UTC）的记录。",
+    "Also show the earlier entries that match these words.": "还显示与这些词相符的较早记录。",
+    "Maximum number of bytes that a tenant may store; 0 for no limit.": "一个租户最多可保存的字节数；0 表示不限。",
     "Largest request body in bytes.": "一个请求的字节数。",
     "ChatGPT: also import abandoned branches.": "ChatGPT：也包括被放弃的分支。",
     "Model to count tokens and costs for. Default: that of the session.": "按此模型计数和计价。默认：会话自己的模型。",
@@ -183,11 +183,11 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Model to count tokens for. Default: the session's counter.": (
         "按此模型计数。默认：与会话当时的计数相同。"
     ),
-    "Default: the standard output.": "默认：标准输出。",
+    "File to write. Default: the standard output.": "要写入的文件。默认：标准输出。",
     "Do not pause between calls.": "两次调用之间不停顿。",
-    "Every session of the tenant.": "租户的所有会话。",
-    "Format of a file.": "文件的格式。",
-    "Start after this seq. Default: the newest entries.": "从此序号之后的记录开始。默认：最新的。",
+    "All sessions of the tenant.": "租户的所有会话。",
+    "Format of the file, if a file is given; auto detects it.": "文件的格式（给出文件时）；auto 表示自动识别。",
+    "Show the entries after this number. Default: the newest entries.": "从此序号之后的记录开始。默认：最新的。",
     "Conversations with questions and their evidence: each line a JSON object with conversation_id, messages (id, "
     "role, content) and questions (question, evidence_ids) or rules (text, message_id).": (
         "带有问题及其依据的会话：每行一个 JSON 对象，含 conversation_id、messages（id、role、content），以及 questions"
@@ -195,8 +195,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     ),
     "Session to continue or begin; @last is the newest.": "要继续或新建的会话；@last 是最近改动的。",
     "Add this rule, in your words.": "添加这条规则，用你自己的话。",
-    "Drop a rule: its id, or the seq of its entry.": "去掉一条规则：它的 id，或所在记录的序号。",
-    "The session, as the argument.": "会话，与参数相同。",
+    "Drop the rule with this id, or the rules of the entry with this number.": (
+        "去掉有此 id 的规则，或此序号记录中的规则。"
+    ),
+    "The same as the argument SESSION.": "与参数 SESSION 相同。",
     "Hours an Idempotency-Key is remembered; 0 for ever.": (
         "Idempotency-Key 记住多少小时；0 表示永远。"
     ),
@@ -209,7 +211,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "File to append an audit log to: who did what, without content.": (
         "把谁做了什么追加到这个文件，不含内容。"
     ),
-    "Most open connections.": "同时打开的连接数上限。",
+    "Maximum number of open connections.": "同时打开的连接数上限。",
     "Days until it expires; 0 for never.": "有效多少天；0 表示永远。",
     "Number of calls in the sparkline.": "曲线画出多少次调用。",
     "Number of entries.": "多少条记录。",
@@ -217,14 +219,14 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Number of rows.": "多少行。",
     "Number of sessions, newest first.": "多少个，最新的在前。",
     "Number of results.": "多少个。",
-    "Number of refreshes; 0 to run until interrupted.": "多少次；0 表示直到被中断。",
+    "Number of refreshes; 0 refreshes until Ctrl-C.": "刷新次数；0 表示刷新到按 Ctrl-C 为止。",
     "Id of the new session.": "新会话的 id。",
     "Install completion for the current shell.": "为当前的命令行安装补全。",
-    "Show the passages a model would get within this many tokens instead.": (
-        "改为：模型在这么多 token 之内会看到的内容。"
+    "Show the passages that a model would get, within this many tokens.": (
+        "显示模型在这么多 token 之内会看到的段落。"
     ),
     "Instructions to the model.": "给模型的指示。",
-    "JSON list of tool schemas to add to every call.": "每次调用都带的工具定义，JSON 列表。",
+    "File with tool schemas (a JSON list) to add to every call.": "工具定义文件（JSON 列表），每次调用都带上。",
     "Language of the labels. Default: the locale's.": "标签的语言。默认：区域设置的语言。",
     "Skip unreadable items, and list them.": "略过无法读取的内容，并列出。",
     "Keep the SQLite database at this path. Default: it is deleted.": (
@@ -238,28 +240,30 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Id under which to store the conversation of a file that has only one.": (
         "文件只有一个会话时，以此 id 保存它。"
     ),
-    "Newest turns to keep verbatim. Default: 8.": "保留的最新轮次。默认：8。",
-    "Not before this day or time, UTC.": "不早于此日期或时间（UTC）。",
+    "Number of newest turns that stay out of the summary. Default: 8.": "不进入摘要的最新轮次的数目。默认：8。",
+    "Only entries from this day or time on, UTC.": "只限此日期或时间（UTC）起的记录。",
     "Comma-separated: read, write, admin.": "read、write、admin 中的几个，用逗号分开。",
-    "One turn, or FIRST-LAST.": "一个轮次，或 FIRST-LAST。",
+    "Only entries of this turn, or of the turns FIRST-LAST.": "只限此轮次，或 FIRST-LAST 这些轮次的记录。",
     "Only in this session.": "只在此会话中。",
     "Only print the address.": "只显示地址。",
-    "Also list rules that ended: when, and replaced by which.": "也列出已结束的规则：何时结束，被哪一条取代。",
-    "Only sessions whose id starts with this.": "只列出 id 以此开头的。",
+    "Also list rules that ended, with the time, and the rule that replaced each.": (
+        "也列出已结束的规则：何时结束，被哪一条取代。"
+    ),
+    "Only sessions whose id starts with this text.": "只列出 id 以此开头的。",
     "Print JSON, and nothing else.": "只输出 JSON。",
     "Print every call and the totals as JSON, nothing else.": "只以 JSON 输出每次调用与总计。",
     "Print the results as JSON.": "以 JSON 输出找到的内容。",
     "Read and check; write nothing.": "只读取和检查，什么也不写。",
     "Requests per second and access token; 0 for no limit.": "每个访问令牌每秒的请求数；0 表示不限。",
     "Requests allowed at once before the rate applies.": "速率起作用之前可一次发出的请求数。",
-    "The call, as the argument.": "要看的调用，与参数相同。",
+    "The same as the argument CALL.": "与参数 CALL 相同。",
     "Number or id of a call, @last or @prev. Default: @last.": (
         "调用的编号或 id，@last 或 @prev。默认：@last。"
     ),
     "Send this, print the answer, and exit.": "说这句话，输出回答，然后结束。",
-    "Seconds running work gets to finish at shutdown.": "结束时留给未完成事务的秒数。",
-    "Sessions, by id or prefix.": "会话，用 id 或 id 的开头。",
-    "Sessions. Default: every one of the tenant.": "会话。默认：租户的所有会话。",
+    "Seconds that running work has to finish at shutdown.": "停止时，进行中的工作可用来完成的秒数。",
+    "Sessions to export, by id or prefix.": "要导出的会话，用 id 或 id 的开头。",
+    "Sessions to audit. Default: all sessions of the tenant.": "要核对的会话。默认：租户的所有会话。",
     "Show completion for the current shell, to copy it or customize the installation.": (
         "显示当前命令行的补全脚本，供复制或修改后安装。"
     ),
@@ -269,30 +273,30 @@ OPTIONS: Final[Mapping[str, str]] = {
         "代替被折叠的内容：一段文字、@FILE，或用 - 表示标准输入。"
     ),
     "The token file.": "保存访问令牌的文件。",
-    "The file; .gz, and ChatGPT's .zip, are read as they are.": (
-        "文件；.gz 与 ChatGPT 的 .zip 可直接读取。"
+    "File to import; a .gz file, or ChatGPT's .zip, need not be unpacked.": (
+        "要导入的文件；.gz 与 ChatGPT 的 .zip 不必解压。"
     ),
     "Text to show in every call.": "要在每次调用中显示的文字。",
-    "Entry whose words to show, instead of a text.": "要显示其原文的记录，代替文字。",
+    "Number of the entry to show, if no text is given.": "没有给出文字时，要显示的记录的序号。",
     "Name of the pin. Default: made from the text.": "固定项的名称。默认由文字得出。",
     "Name of the pin to remove.": "要取消的固定项的名称。",
     "Erase only this entry, and everything made from it.": "只抹除这条记录，以及由它得出的一切。",
     "Reason kept in the placeholder of an erased entry.": "留在被抹除记录的占位中的原因。",
-    "Do not ask.": "不再询问。",
+    "Do not ask for confirmation.": "不再要求确认。",
     "Whole id of the session to erase.": "要删除的会话的完整 id。",
     "Erase all sessions of this user: their ids are ID or begin with ID/, or ID is their user_id.": (
         "删除此用户的所有会话：会话 id 为 ID 或以 ID/ 开头，或其 user_id 为 ID。"
     ),
     "Erase all sessions of the tenant.": "删除租户的所有会话。",
-    "Check the receipt in this file instead.": "改为核对此文件中的回执。",
+    "Erase nothing; check the erasure receipt in this file.": "不删除；核对此文件中的删除回执。",
     "File with the key of an encrypted store; of several keys, the first encrypts new data.": (
         "加密存储的密钥文件；可有多个密钥，第一个用于加密。"
     ),
     "Drop this checkpoint and those made from it.": "弃用此检查点及由它写成的检查点。",
     "Show the dropped checkpoints.": "列出已弃用的检查点。",
     "Last entry to copy. Default: all.": "它的最后一条记录。默认：全部。",
-    "Model for which the format of a provider is written.": "服务商格式所针对的模型。",
-    "Let models also write: pins, sessions (other than --session), summaries. Repeatable.": (
+    "Model that the exported requests are for.": "导出的请求所针对的模型。",
+    "What models may also write: pins, sessions (other than --session) or summaries. Repeatable.": (
         "允许模型另外写入：固定项（pins）、--session 以外的会话（sessions）、摘要（summaries）。可重复。"
     ),
     "Session used if a client names none.": "客户端没有指明时所指的会话。",
@@ -300,10 +304,10 @@ OPTIONS: Final[Mapping[str, str]] = {
         "一次调用可用的 token 数。默认：与最近一次调用相同。"
     ),
     "Token budget of a call; may be repeated.": "一次调用可用的 token 数；可重复给出。",
-    "Tokens in all logs of a tenant; 0 for no limit.": "租户所有日志的 token 数；0 表示不限。",
+    "Maximum number of tokens in all logs of a tenant; 0 for no limit.": "租户所有日志的 token 总数上限；0 表示不限。",
     "Default token budget of a call.": "未指明的调用可用的 token 数。",
     "Token limit of one response; the rest can be requested.": "一个答复的 token 数；其余可以再要。",
-    "Token budgets of a call: 2000,8000.": "一次调用可用的 token 数：2000,8000。",
+    "Token budgets of a call, separated by commas: 2000,8000.": "一次调用可用的 token 数，用逗号分隔：2000,8000。",
     "Token budget of a call.": "一次调用可用的 token 数。",
     "Token budget of a call. Default: 75% of the model's context window; 12,000 if that is not known.": (
         "一次调用可用的 token 数。默认：模型上下文窗口的 75%；不知道窗口大小时为 12,000。"
@@ -317,7 +321,7 @@ OPTIONS: Final[Mapping[str, str]] = {
         "保存聊天的位置：文件或地址。默认：用户数据文件夹中的一个文件。"
     ),
     "Address to listen on.": "监听的位置。",
-    "Conversation of the file to use.": "文件中的哪个会话。",
+    "Which conversation of the file to use, by id.": "用文件中的哪个会话（id）。",
     "Model to chat with. Default: TURNFOLD_MODEL.": "由哪个模型回答。默认：TURNFOLD_MODEL。",
     "Show whole messages, not only the first line.": "完整的消息，而不只是第一行。",
     "Tenant whose conversations it gives access to.": "可访问哪个租户的会话。",
@@ -340,13 +344,15 @@ OPTIONS: Final[Mapping[str, str]] = {
     "entry, checkpoint, a kind of document, or all. Default: entry.": (
         "entry、checkpoint、一种文档，或 all。默认：entry。"
     ),
-    "fold, oldest-first, last:N, turns:N, shrink:N, everything; joined by +; may be repeated.": (
-        "fold、oldest-first、last:N、turns:N、shrink:N、everything；用 + 连接；可重复给出。"
+    "Strategy: fold, oldest-first, last:N, turns:N, shrink:N or everything; joined by +. Repeatable.": (
+        "策略：fold、oldest-first、last:N、turns:N、shrink:N 或 everything；几个用 + 连接；可重复给出。"
     ),
     "turnfold (exact), openai, openai-responses, anthropic, gemini, markdown.": (
         "turnfold（原样）、openai、openai-responses、anthropic、gemini、markdown 之一。"
     ),
-    "user, assistant, tool or system.": "user、assistant、tool 或 system。",
+    "Only messages of this role: user, assistant, tool or system.": (
+        "只限此角色的消息：user、assistant、tool 或 system。"
+    ),
 }
 ERRORS: Final[Mapping[str, str]] = {
     "BudgetTooSmall": "预算太小",

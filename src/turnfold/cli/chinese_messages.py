@@ -252,7 +252,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     ),
     "{model} needs a key: set {name}, or name a server of your own with --base-url; without --model, chat works "
     "offline": "{model} 需要密钥：请设置 {name}，或用 --base-url 指明自己的服务器；不带 --model 时 chat 可离线使用",
-    "/recall needs words: /recall spare key": "/recall 后面要有词语，例如：/recall 备用钥匙",
+    "/recall needs words to search for, for example: /recall spare key": "/recall 后面要有词语，例如：/recall 备用钥匙",
     "/session needs an id: /session @last; /new begins a new session": (
         "/session 后面要有会话 id，例如：/session @last；新建会话用 /new"
     ),

@@ -90,8 +90,7 @@ class TranslatedGroup(TyperGroup):
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: Any) -> Any:  # noqa: ANN401 (passed through)
-        """Return the command that the arguments name; a name such as "undo" gets an error that names the right command.
-        """
+        """Return the command that the arguments name; the error for a name such as "undo" names the right one."""
         if args and args[0] in _UNDO:
             raise _UsageError(
                 f"No such command {args[0]!r}. To undo a fold, `turnfold checkpoints SESSION` lists the summaries and "
@@ -261,7 +260,7 @@ def _usage_errors() -> Generator[None]:
 
 
 def _suggest_option(error: Exception) -> None:
-    """Let the error about an unknown option name the option that does the same here."""
+    """Let the error about an unknown option suggest its name in turnfold: `--store` for `--database`."""
     refused = cast("Any", error)
     known = _OTHER_NAMES.get(getattr(refused, "option_name", ""))
     if known is None or refused.possibilities or refused.ctx is None:

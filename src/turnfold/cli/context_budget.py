@@ -94,7 +94,7 @@ def tick_line(share: float, width: int, *, plain: bool) -> Text:
 
 
 def sparkline(calls: Sequence[CallPoint], *, width: int, plain: bool) -> str:
-    """Return a sparkline of how full the newest calls were, with a symbol at each new checkpoint."""
+    """Return a sparkline of how full the newest calls were, with a symbol at each new checkpoint (summary)."""
     drawn: list[str] = []
     before: CallPoint | None = None
     for call in calls:

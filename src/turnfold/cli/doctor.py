@@ -265,8 +265,7 @@ def _folds(store: Store, scope: Scope) -> Iterator[CheckResult]:
 
 
 def _pages(path: Path) -> Iterator[CheckResult]:
-    """Yield a result about the structure of a SQLite file, because reading entries does not find damage in other pages.
-    """
+    """Yield a result about the structure of a SQLite file; reading entries does not find damage in other pages."""
     try:
         faults = drive(sqlite_faults(path))
     except StoreError as error:

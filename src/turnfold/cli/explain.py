@@ -164,7 +164,7 @@ def show_calls(found: CallList, *, json: bool) -> None:
 
 
 def show_call(view: CallView, *, json: bool, full: bool = False) -> None:
-    """Print the messages of a call; with `full` below each other, in their own lines."""
+    """Print the messages of a call; with `full`, each message begins on a new line and is not shortened."""
     print_result(view, lambda console: _draw_call(view, console, full=full), json=json)
 
 

@@ -508,7 +508,7 @@ def _chinese(text: str, table: Mapping[str, str]) -> str:
 
 
 def _nested(name: str, value: str, table: Mapping[str, str]) -> str:
-    """Return the value of a placeholder; a sentence inside a sentence is translated too."""
+    """Return the value for a placeholder; a value that is itself a known sentence is translated too."""
     if name in ("reason", "remedy"):
         return _chinese(value, table)
     if name == "problem":
@@ -529,7 +529,10 @@ _FILE_REPORTS: Final[Mapping[str, str]] = {**FAULTS, **PROBLEMS}
 
 @cache
 def _patterns(reports: bool) -> tuple[tuple[re.Pattern[str], str], ...]:  # noqa: FBT001 (private)
-    """Return the translated sentences as patterns that match them with values; longest fixed text first."""
+    """Return patterns that match the known sentences with their values, and their translations.
+
+    Sentences with the longest fixed text come first.
+    """
     table = _FILE_REPORTS if reports else MESSAGES
     fixed = {english: len(re.sub(r"{\w+}", "", english)) for english in table}
     return tuple(

@@ -34,7 +34,7 @@ _Http = Annotated[
 _Allow = Annotated[
     list[str] | None,
     typer.Option(
-        help="Let models also write: pins, sessions (other than --session), summaries. Repeatable.",
+        help="What models may also write: pins, sessions (other than --session) or summaries. Repeatable.",
         metavar="WHAT",
     ),
 ]

@@ -186,8 +186,7 @@ def _uncut_lines(
 def tables(
     console: Console, heads: Sequence[str], rows: Sequence[Sequence[str | Text]], *, keys: int
 ) -> Iterator[Table | Text]:
-    """Yield one table, or several narrower ones that together show all columns; each repeats the first `keys` columns.
-    """
+    """Yield one table, or several narrower ones that show all columns; each repeats the first `keys` columns."""
     yield from _halves(console, heads, rows, keys, range(keys, len(heads)))
 
 

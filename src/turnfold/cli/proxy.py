@@ -52,7 +52,7 @@ _Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
 _Silent = Annotated[
     float, typer.Option(help="Longest time without data from the provider, in seconds.")
 ]
-_Drain = Annotated[float, typer.Option(help="Seconds running work gets to finish at shutdown.")]
+_Drain = Annotated[float, typer.Option(help="Seconds that running work has to finish at shutdown.")]
 
 
 def proxy(

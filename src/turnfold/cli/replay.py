@@ -272,7 +272,7 @@ def _counter(counter: TokenCounter | None, model: str) -> TokenCounter:
 
 
 def _whole_tokens(history: History, counter: TokenCounter, tools: Tools) -> int:
-    """Return the tokens of the last replayed call if that call sends the whole history."""
+    """Return the tokens of the last replayed call, if that call sends the whole history before it."""
     messages = history.messages
     last = max(
         (at for at, each in enumerate(messages) if each.role == "assistant"), default=len(messages)
@@ -376,8 +376,7 @@ def show_replay(found: Replay, *, json: bool) -> None:
 
 
 def _remarks(found: Replay) -> Iterator[str]:
-    """Yield remarks below the table: folds of a history that would fit, and differences from the session's own calls.
-    """
+    """Yield remarks below the table: folds of a history that would fit, differences from the session's own calls."""
     early = [row for row in found.rows if row.folds and found.whole <= row.budget]
     if early:
         yield label(

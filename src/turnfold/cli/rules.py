@@ -83,7 +83,7 @@ def list_rules(store: str | None, tenant: str, session: str, *, ended: bool = Fa
 def change_rules(
     store: str | None, tenant: str, session: str, *, add: str | None, drop: str
 ) -> None:
-    """Drop the rules with this id or from the entry with this seq, and add a new rule if one is given."""
+    """Drop the rules with this id or from the entry with this seq, and add a rule; one without text is refused."""
     with open_session(store, tenant, session, calls=1) as at:
         if drop:
             named = [each for each in at.session.rules() if drop in (each.id, str(each.seq))]

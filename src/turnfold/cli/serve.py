@@ -55,7 +55,7 @@ _Body = Annotated[int, typer.Option(help="Largest request body in bytes.")]
 _AnswerHours = Annotated[
     float, typer.Option(help="Hours an Idempotency-Key is remembered; 0 for ever.")
 ]
-_Drain = Annotated[float, typer.Option(help="Seconds running work gets to finish at shutdown.")]
+_Drain = Annotated[float, typer.Option(help="Seconds that running work has to finish at shutdown.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", help="Log each request, without content.")]
 _Audit = Annotated[
     Path | None,
@@ -162,8 +162,7 @@ def _show_access(local: LocalAccess, address: str) -> None:
 
 
 def _mcp_beside(*, wanted: bool) -> Sequence[Callable[[ServiceState], ExtraRoutes]]:
-    """Return the functions that make the MCP routes; none if MCP was not requested, because `mcp` may not be installed.
-    """
+    """Return the functions that make the MCP routes; none if MCP was not requested: `mcp` may be missing."""
     if not wanted:
         return ()
     from turnfold.service import mcp_beside

@@ -7,8 +7,13 @@ from turnfold._lazy_loading import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.client._short_memory_sync import RemoteShortMemory
-    from turnfold.client._sync import RemoteFindings, RemoteMemory, RemoteSession, RemoteState
-    from turnfold.client._workspace_snapshots_sync import RemoteSnapshots
+    from turnfold.client._sync import (
+        RemoteFindings,
+        RemoteMemory,
+        RemoteSession,
+        RemoteSnapshots,
+        RemoteState,
+    )
     from turnfold.client.conversion import RemoteContext
     from turnfold.client.memory import AsyncRemoteMemory
     from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
@@ -33,8 +38,7 @@ __all__ = (
 
 _HOMES = {
     "turnfold.client._short_memory_sync": "RemoteShortMemory",
-    "turnfold.client._workspace_snapshots_sync": "RemoteSnapshots",
-    "turnfold.client._sync": "RemoteFindings RemoteMemory RemoteSession RemoteState",
+    "turnfold.client._sync": "RemoteFindings RemoteMemory RemoteSession RemoteSnapshots RemoteState",
     "turnfold.client.conversion": "RemoteContext",
     "turnfold.client.memory": "AsyncRemoteMemory",
     "turnfold.client.session": "AsyncRemoteFindings AsyncRemoteSession AsyncRemoteState",

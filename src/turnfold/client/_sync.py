@@ -8,11 +8,11 @@ from typing import NoReturn, Self
 
 from turnfold.api import Provider
 from turnfold.budget import Budget
-from turnfold.client._workspace_snapshots_sync import RemoteSnapshots
 from turnfold.client.conversion import RemoteContext
 from turnfold.client.memory import AsyncRemoteMemory
 from turnfold.client.session import AsyncRemoteFindings, AsyncRemoteSession, AsyncRemoteState
 from turnfold.client.transport import open_sender
+from turnfold.client.workspace_snapshots import AsyncRemoteSnapshots
 from turnfold.findings import FindingRule
 from turnfold.memory import (
     Difference,
@@ -24,19 +24,88 @@ from turnfold.memory import (
     SearchResult,
     SessionStatus,
 )
-from turnfold.records import Checkpoint, Entry, Finding
+from turnfold.records import Checkpoint, Entry, Finding, Snapshot
 from turnfold.rules import RuleKind, StandingRule
 from turnfold.runtime import drive
 from turnfold.search import ALL_ENTRIES, Recalled, Within
 from turnfold.stores import Appended, ConversationInfo, Erasure, Health
 from turnfold.wire import WireFormat
+from turnfold.workspace_snapshots import (
+    RecalledContext,
+    RecallRequest,
+    SnapshotDiff,
+    SnapshotHead,
+    SnapshotHit,
+    TakenSnapshot,
+)
 
 __all__ = (
     "RemoteFindings",
     "RemoteMemory",
     "RemoteSession",
+    "RemoteSnapshots",
     "RemoteState",
 )
+
+
+class RemoteSnapshots:
+    """Workspace snapshots of one conversation, by turn."""
+
+    def __init__(self, awaiting: AsyncRemoteSnapshots) -> None:
+        self._awaiting = awaiting
+
+    @property
+    def awaiting(self) -> AsyncRemoteSnapshots:
+        """The asynchronous form of this object; its coroutines never suspend."""
+        return self._awaiting
+
+    def take(self, snapshot: Snapshot) -> TakenSnapshot:
+        """Store a snapshot, durable on return. Without a turn it gets the turn after the newest snapshot.
+
+        Storing the same snapshot of a turn again changes nothing; storing a different one raises `Conflict`.
+        """
+        return drive(self._awaiting.take(snapshot))
+
+    def get(self, turn: int) -> Snapshot | None:
+        """Return the whole snapshot of a turn; None if the turn has no snapshot."""
+        return drive(self._awaiting.get(turn))
+
+    def before(self, turn: int) -> Snapshot | None:
+        """Return the newest snapshot before a turn, with all its contents; None if there is none."""
+        return drive(self._awaiting.before(turn))
+
+    def heads(self, *, after: int = 0, limit: int = 100) -> list[SnapshotHead]:
+        """List snapshots of turns after `after` without their content, oldest first."""
+        return drive(self._awaiting.heads(after=after, limit=limit))
+
+    def newest(self) -> int:
+        """Return the newest turn that has a snapshot; 0 if there is none."""
+        return drive(self._awaiting.newest())
+
+    def files(self, turn: int) -> dict[str, int]:
+        """Return the files of a snapshot with their sizes in bytes, without reading them."""
+        return drive(self._awaiting.files(turn))
+
+    def read(self, turn: int, path: str) -> str | bytes:
+        """Read one file of a turn's snapshot; raises `InvalidOption` if there is no such snapshot or file."""
+        return drive(self._awaiting.read(turn, path))
+
+    def diff(self, before: int, after: int, *, path: str = "", tokens: int = 2000) -> SnapshotDiff:
+        """Compare the workspaces of two turns, or one file if `path` names it; `text` has at most `tokens`.
+
+        Unchanged files are not read.
+        """
+        return drive(self._awaiting.diff(before, after, path=path, tokens=tokens))
+
+    def search(self, keyword: str, *, limit: int = 10) -> list[SnapshotHit]:
+        """Find the turns whose new content or summary contains the words, best first."""
+        return drive(self._awaiting.search(keyword, limit=limit))
+
+    def recall(
+        self, request: RecallRequest | Mapping[str, object], *, tokens: int = 4000
+    ) -> RecalledContext:
+        """Recall snapshots by turn, id, path and lines, or keywords, as text of at most `tokens`."""
+        return drive(self._awaiting.recall(request, tokens=tokens))
 
 
 class RemoteState:
@@ -167,7 +236,7 @@ class RemoteFindings:
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
-        """Delete all findings of the conversation; return the number deleted."""
+        """Delete all findings (remembered tool results) of the conversation; return the number deleted."""
         return drive(self._awaiting.clear())
 
 
@@ -210,7 +279,7 @@ class RemoteSession:
     def system(self, content: object) -> Appended | None:
         """Set the system message of later contexts, replacing the current one.
 
-        Returns None if that is the same already.
+        Returns None if the current one is the same.
         """
         return drive(self._awaiting.system(content))
 
@@ -413,7 +482,7 @@ class RemoteSession:
         return drive(self._awaiting.record_usage(usage, call=call))
 
     def status(self) -> SessionStatus:
-        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint (summary), and the state of folding."""
         return drive(self._awaiting.status())
 
     def clear(self) -> int:

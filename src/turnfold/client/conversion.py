@@ -66,7 +66,7 @@ class RemoteContext(Context):
 
     @property
     def counter(self) -> TokenCounter:
-        """Raises `AttributeError`, because the service counted the tokens and this process has no counter."""
+        """Raises `AttributeError`: the service counted the tokens, and this process has no token counter."""
         raise AttributeError(
             f"a remote context has no counter: the service used {self.counter_name!r}. Make one with counter_for(model)"
         )
@@ -117,7 +117,7 @@ def to_difference(form: DifferenceForm) -> Difference:
 
 
 def to_session(form: SessionForm) -> SessionValue:
-    """Convert a service response to a short-term memory session, which also stores the values it was read with."""
+    """Convert a service response to a short-term memory session, which keeps the values as they were read."""
     session = SessionValue.from_json(msgspec.json.encode(form))
     session.as_read = as_read(session)
     return session

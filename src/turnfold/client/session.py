@@ -227,7 +227,7 @@ class AsyncRemoteFindings:
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody(query_only=True))
 
     async def clear(self) -> int:
-        """Delete all findings of the conversation; return the number deleted."""
+        """Delete all findings (remembered tool results) of the conversation; return the number deleted."""
         return await self._count(api.operations.CLEAR_FINDINGS, ClearFindingsBody())
 
     async def _count(self, operation: Operation[_Body, NoQuery, CountAnswer], body: _Body) -> int:
@@ -325,7 +325,7 @@ class AsyncRemoteSession:
     async def system(self, content: object) -> Appended | None:
         """Set the system message of later contexts, replacing the current one.
 
-        Returns None if that is the same already.
+        Returns None if the current one is the same.
         """
         body = SystemBody(content=system(content).content)
         return (await self._sender.call(api.operations.SET_SYSTEM, self.id, body=body)).appended
@@ -601,7 +601,7 @@ class AsyncRemoteSession:
         )
 
     async def _named(self, call: str | int | None) -> str:
-        """Return the name of a call that is given by its name or number; the service knows which is `"@last"`."""
+        """Return the name of a call that is given by name or number; `"@last"` is left to the service."""
         if not isinstance(call, int):
             return self._call_or_last(call)
         return await numbered_call(lambda after: self.calls(after=after), call, self.id)
@@ -623,7 +623,7 @@ class AsyncRemoteSession:
         return await self._sender.call(api.operations.RECORD_USAGE, self.id, name, body=body)
 
     async def status(self) -> SessionStatus:
-        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint (summary), and the state of folding."""
         return await self._sender.call(api.operations.STATUS, self.id)
 
     async def clear(self) -> int:

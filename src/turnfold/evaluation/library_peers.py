@@ -266,7 +266,7 @@ class LlamaIndexBuffer(_LibraryPeer):
 
 
 class AgentFrameworkTruncation(_LibraryPeer):
-    """Peer that runs Microsoft Agent Framework's `TruncationStrategy`: above the budget, it cuts to half of it."""
+    """Peer that runs Microsoft Agent Framework's `TruncationStrategy`: a full budget is cut to half."""
 
     name = "agent-framework"
     module, package = "agent_framework", "agent-framework-core"

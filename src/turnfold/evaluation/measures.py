@@ -73,7 +73,7 @@ def mean(values: Iterable[float]) -> float | None:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Return at most `most` of the indexes 0 to `count` - 1, evenly spaced, with the last index among them."""
+    """Return at most `most` of the indexes 0 to `count` - 1, evenly spaced; the last index is always among them."""
     if count <= most:
         return list(range(count))
     return [(step + 1) * count // most - 1 for step in range(most)]
@@ -114,7 +114,8 @@ def rules_in(sent: Sequence[Message], rules: Iterable[str]) -> int:
 def stale_rules_in(sent: Sequence[Message], replaced: Iterable[tuple[str, Sequence[str]]]) -> int:
     """Return how many replaced rules the sent messages contain without the words that replaced them.
 
-    `replaced` are pairs of an old rule and texts; if the messages have one of these texts, the rule is not stale.
+    `replaced` has pairs: an old rule, and the texts that replaced it. If the messages contain one of these texts, the
+    rule is not stale.
     """
     text = normal_space(context_text(sent))
     return sum(
@@ -126,7 +127,7 @@ def stale_rules_in(sent: Sequence[Message], replaced: Iterable[tuple[str, Sequen
 class AtomIndex:
     """The hard facts (names, numbers, dates) of a conversation, each with the first message that states it.
 
-    System messages are not read.
+    System messages are not searched for facts.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -142,7 +143,7 @@ class AtomIndex:
         self._first = {(each[0].kind, each[0].key): (seq, each) for seq, each in reversed(said)}
 
     def kept(self, sent: Sequence[Message], seq: int) -> tuple[int, int]:
-        """Return how many of the hard facts in the first `seq` messages are in `sent`, and how many there are."""
+        """Return how many of the hard facts in the first `seq` messages are in `sent`, and how many they are in all."""
         known = tuple(graded for first, graded in self._first.values() if first <= seq)
         text = context_text(sent)
         lost = check_fidelity(SourceFacts(known), text, reading=self._reading).missing

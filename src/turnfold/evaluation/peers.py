@@ -140,7 +140,7 @@ def newest_start(roles: Sequence[str], costs: Sequence[int], room: int) -> int:
 
 
 class RecencyPeer:
-    """Recency window: the system messages and the newest messages that fit, from a user message on if possible."""
+    """Peer that sends the system messages and the newest messages that fit, from a user message on if possible."""
 
     name = "recency"
 
@@ -160,10 +160,10 @@ _EARLIER = user("Earlier in this conversation:")
 
 
 class Bm25Peer:
-    """The system messages, the earlier messages that match the user's last one best by BM25, and the newest turn.
+    """Peer that sends the system messages, the best BM25 matches of the user's last message, and the newest turn.
 
-    If the newest turn alone does not fit, the recency window is sent instead. Textbook BM25 (k1 1.2, b 0.75) over the
-    same words, stems and Chinese character pairs as turnfold's own search.
+    If the newest turn alone does not fit, the newest messages that fit are sent instead. Textbook BM25 (k1 1.2, b 0.75)
+    over the same words, stems and Chinese character pairs as turnfold's own search.
     """
 
     name = "bm25"

@@ -102,7 +102,7 @@ class EvalConversation:
         )
 
     def replaced_at(self, seq: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return the `rules` that ended in the first `seq` messages, each with the texts that ended it."""
+        """Return the `rules` that ended within the first `seq` messages, each with the texts that ended it."""
         rules = self.rules or ()
         return tuple(
             (
@@ -250,9 +250,9 @@ OnCall = Callable[[], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldPoint:
-    """Numbers of rules and hard facts ("atoms") that one call still sends after some folds (compactions).
+    """Numbers of rules and hard facts (names, numbers, dates) that one call still sends after some folds (compactions).
 
-    Measured only at calls whose log does not fit the budget, at the same calls for every peer.
+    They are measured only at calls whose log does not fit the budget, at the same calls for every peer.
     """
 
     conversation: str
@@ -343,7 +343,7 @@ class _RulesAt(NamedTuple):
 
 
 class _Reference:
-    """The user's rules at each call and the hard facts ("atoms") of a conversation, which contexts should keep."""
+    """The user's rules at each call and the hard facts of a conversation, which contexts should keep."""
 
     def __init__(self, conversation: EvalConversation, counter: TokenCounter) -> None:
         self.conversation, self.counter = conversation, counter
@@ -380,7 +380,7 @@ class _Reference:
 
 
 def _said_at(seq: int, rules: Iterable[StandingRule]) -> Iterator[str]:
-    """Yield the texts of the rules that one message states."""
+    """Yield the texts of the rules that were stated in one message."""
     yield from (rule.text for rule in rules if rule.seq == seq and rule.state != "dropped")
 
 

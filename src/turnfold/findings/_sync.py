@@ -25,11 +25,10 @@ class Findings:
 
     @property
     def rules(self) -> Mapping[str, FindingRule]:
-        """The finding rules of this session object, by tool name.
+        """The finding rules of this session object (which tool results are remembered), by tool name.
 
-        Results of other tools are remembered only by `note`.
-
-        A rule for `get_toc` is also that of the tool of an MCP server, `mcp__rules__get_toc`.
+        Results of other tools are remembered only by `note`. A rule for `get_toc` also applies to the tool of an MCP
+        server, `mcp__rules__get_toc`.
         """
         return self._awaiting.rules
 
@@ -72,7 +71,7 @@ class Findings:
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Mark results as stale that a run of this tool invalidates; to be called before the run and after it."""
+        """Mark the results that a run of this tool makes stale; call it before the run and after it."""
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
@@ -80,7 +79,7 @@ class Findings:
         return drive(self._awaiting.list())
 
     def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as fenced text (marked as data) in at most `tokens`.
+        """Return the valid findings (remembered tool results) as fenced text (marked as data) in at most `tokens`.
 
         Those about `question` come first.
 
@@ -103,5 +102,5 @@ class Findings:
         return drive(self._awaiting.clear_query())
 
     def clear(self) -> int:
-        """Delete all findings of the conversation; return the number deleted."""
+        """Delete all findings (remembered tool results) of the conversation; return the number deleted."""
         return drive(self._awaiting.clear())

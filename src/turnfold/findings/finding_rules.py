@@ -219,14 +219,14 @@ class FindingRule:
             )
 
     def kept_of(self, arguments: Mapping[str, object], result: str) -> str | None:
-        """Return the text to remember for a tool result, as the option `keep` decides.
+        """Return the text to remember for a tool result, as the rule's option `keep` decides.
 
-        Returns None if it is not to be remembered.
+        Returns None if nothing is to be remembered.
         """
         return result if self.keep is None else self.keep(arguments, result)
 
     def relevance_of(self, result: str, given: float | None) -> float:
-        """Return the relevance of a result: the score that was passed, else the result of `score`, else `relevance`."""
+        """Return the relevance of a result: the score that the caller passed, else that of the rule."""
         if given is not None:
             return check_score(given, path="score")
         found = self.score(result)
@@ -338,7 +338,7 @@ def _rank(finding: Finding) -> tuple[bool, float, int, str]:
 def rank_for_question(
     findings: Sequence[Finding], question: str
 ) -> tuple[list[Finding], list[Finding]]:
-    """Sort findings for a question; return all of them, and those that share a term with the question.
+    """Sort findings (remembered tool results) for a question; also return those that share a term with the question.
 
     Tables of contents come first. A tool's score was for an earlier question, so the terms shared with the current
     question count as much as that score, relative to the best match.
@@ -356,9 +356,9 @@ def rank_for_question(
 
 
 def newer_finding(known: Finding | None, new: Finding) -> Finding:
-    """Choose between two results of the same call: the one whose call is later in the log, whatever its score.
+    """Choose between two results of the same call: the one that is later in the log, whatever their scores.
 
-    An unchanged result keeps the higher of the two scores.
+    If both results are equal, the higher score is kept.
     """
     if known is None:
         return new

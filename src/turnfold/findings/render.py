@@ -163,7 +163,7 @@ def items_text(
 
 @dataclass(slots=True)
 class _Slot:
-    """A finding to show, and the tokens that it may use."""
+    """A finding (remembered tool result) to show, and the tokens that it may use."""
 
     at: int
     """Index of the item in the list of items."""

@@ -189,7 +189,7 @@ async def _retry(
 
 
 def _decoded(document: Document) -> tuple[Finding, int]:
-    """Return the finding that a stored document contains, and the document's version."""
+    """Return the finding (remembered tool result) that a stored document contains, and the document's version."""
     return decode_finding(document.body, path=f"finding/{document.key}"), document.version
 
 
@@ -206,7 +206,7 @@ class FindingCache:
 
     @classmethod
     def of(cls, note: Document | None, documents: Iterable[Document]) -> FindingCache:
-        """Build the cache of findings from the documents of the store."""
+        """Build the cache of findings (remembered tool results) from the documents of the store."""
         cache = cls(by_key={each.key: _decoded(each) for each in documents})
         cache.load_note(note)
         return cache
@@ -217,7 +217,7 @@ class FindingCache:
         self.ran = dict(read_note(note, FindingsNote).ran)
 
     def all(self) -> list[Finding]:
-        """Return all cached findings, including expired and stale ones."""
+        """Return all cached findings (remembered tool results), including expired and stale ones."""
         return [finding for finding, _ in self.by_key.values()]
 
     def valid(self, now: int) -> list[Finding]:
@@ -252,14 +252,14 @@ class TailFindings:
     def of(
         cls, found: Sequence[Finding], question: str, count: Callable[[str], int]
     ) -> TailFindings:
-        """Sort findings by relevance to a question, for the tail of a context."""
+        """Sort findings (remembered tool results) by relevance to a question, for the tail of a context."""
         if not found:
             return cls((), (), question, count)
         every, matching = rank_for_question(found, question)
         return cls(every, matching, question, count)
 
     def whole(self, block: str) -> list[Finding]:
-        """Return the findings whose whole content is in `block`, a text made by `text`."""
+        """Return the findings (remembered tool results) whose whole content is in `block`, a text made by `text`."""
         return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
@@ -415,7 +415,7 @@ class AsyncFindings:
             return tuple(self._owner.findings.valid(self._clock()))
 
     async def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as fenced text (marked as data) in at most `tokens`.
+        """Return the valid findings (remembered tool results) as fenced text (marked as data) in at most `tokens`.
 
         Those about `question` come first.
 
@@ -448,7 +448,7 @@ class AsyncFindings:
         return await self._drop(lambda each: each.kind != TOC)
 
     async def clear(self) -> int:
-        """Delete all findings of the conversation; return the number deleted."""
+        """Delete all findings (remembered tool results) of the conversation; return the number deleted."""
         return await self._drop(lambda _: True)
 
     async def _note_run(self, tool: str) -> None:

@@ -202,7 +202,7 @@ class _Candidate:
 
 
 class _ReadSentence(NamedTuple):
-    """What a sentence of a speaker says; see `_Candidate` for its fields."""
+    """The facts and terms found in a sentence; see `_Candidate` for the fields."""
 
     text: str
     whole: str
@@ -345,7 +345,7 @@ class _Cover:
         return at in self._chosen
 
     def missing(self, at: int) -> list[int]:
-        """Return the indexes to choose for `at`: first the sentence that it needs, if that was not chosen yet."""
+        """Return the indexes to choose for `at`: its own, after the sentence that it needs, unless that was chosen."""
         needs = self._candidates[at].needs
         return [at] if needs is None or needs in self._chosen else [needs, at]
 
@@ -359,7 +359,7 @@ class _Cover:
 
 
 class _Room:
-    """Tracks the tokens left while sentences are chosen; a sentence that continues a line needs no speaker's name."""
+    """Tracks the tokens left while sentences are chosen; a line's speaker is counted once for all its sentences."""
 
     def __init__(
         self, candidates: Sequence[_Candidate], *, limit: int, count: Callable[[str], int]
@@ -564,7 +564,7 @@ def _pool(
     *,
     chinese: bool,
 ) -> list[_Candidate]:
-    """Return the sentences to choose from: no two alike, none outdated, each with what it needs to be understood."""
+    """Return the sentences to choose from: no duplicates, none outdated, each with those needed to understand it."""
     found = list(_candidates(passages, previous, reading, chinese=chinese))
     candidates = _without_outdated(list(_distinct(found)), without)
     if any(passage.speaker == "tool" for passage in passages):
@@ -576,7 +576,7 @@ def _pool(
 
 
 def read_for_extract(passages: Iterable[Passage], previous: str, reading: ReadCache) -> None:
-    """Read into the cache what an extract of these messages and of the `previous` summary has to read."""
+    """Fill the cache with the sentences and facts that an extract of these messages and `previous` needs."""
     ordered = list(map(as_read, passages))
     chinese = _speak_chinese(ordered, previous)
     ordered, previous = merge_repeated_calls(ordered, previous, chinese=chinese)
@@ -589,7 +589,7 @@ def read_for_extract(passages: Iterable[Passage], previous: str, reading: ReadCa
 
 
 def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates with more weight for the user's only message, which is the task of what follows."""
+    """Return the candidates; those of the user's only message, which states the task, get more weight."""
     spoken = [at for at, c in enumerate(candidates) if c.role == "user"]
     told = {candidates[at].message for at in spoken if candidates[at].message >= 0}
     if len(told) + any(candidates[at].message < 0 for at in spoken) != 1:
@@ -602,7 +602,7 @@ def _with_task(candidates: list[_Candidate]) -> list[_Candidate]:
 def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> list[_Candidate]:
     """Return the candidates without sentences that repeat a rule in `without`; all candidates if none would be left.
 
-    A sentence that says more than an outdated rule that it has in it, word for word, is marked as changed.
+    A sentence that contains an outdated rule word for word and says more than it is marked as changed.
     """
     rules = [(sentence_key(rule), frozenset(content_terms(rule))) for rule in without]
     if not rules:
@@ -619,7 +619,7 @@ def _without_outdated(candidates: list[_Candidate], without: Iterable[str]) -> l
 
 
 def _marked(candidate: _Candidate, *, chinese: bool) -> _Candidate:
-    """Return a candidate that is marked as partly outdated."""
+    """Return the candidate with a mark that says that a part of it is outdated."""
     if is_marked(candidate.text):
         return candidate
     mark = CHANGED_MARKS["zh" if chinese else "en"]
@@ -753,7 +753,7 @@ def _candidates(
 
 
 def _quote_marks(passage: Passage, sentences: Sequence[Sentence], *, chinese: bool) -> list[str]:
-    """Return for each sentence of a passage the mark of what a user only quotes; "" for all others."""
+    """Return for each sentence of a passage the mark for text that a user only quotes; "" for other sentences."""
     if role_of(passage.speaker) != "user" or is_tool(passage.speaker):
         return [""] * len(sentences)
     mark = QUOTED_MARKS["zh" if chinese else "en"]
@@ -799,7 +799,7 @@ def _candidate(
 
 
 def _read_sentence(sentence: Sentence, hits: tuple[FactMatch, ...], speaker: str) -> _ReadSentence:
-    """Read what a sentence of a speaker says, which is the same in every summary that may show it."""
+    """Find the facts and terms of a speaker's sentence, which are the same in every summary that may show it."""
     whole, prose, tool = sentence.text, sentence.kind == "prose", is_tool(speaker)
     role = "call" if is_call(speaker) else "tool" if tool else role_of(speaker)
     factors: list[float] = []

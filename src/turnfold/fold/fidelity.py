@@ -143,7 +143,7 @@ class _StatedFacts:
         return bool(year) and rest in self._yearless
 
     def _has_rule(self, key: str) -> bool:
-        """Return True if the summary has a rule with most of the same words that requires, or forbids, as this one."""
+        """Return True if the summary has a rule with mostly the same words that also requires, or also forbids."""
         polarity, _, words = key.partition(":")
         terms = words.split()
         shared: dict[tuple[int, int], int] = {}
@@ -270,7 +270,7 @@ def without_annex(summary: str) -> str:
 def _graded_facts(
     source: Sequence[Passage], reading: ReadCache, outdated: frozenset[str]
 ) -> list[tuple[Fact, float]]:
-    """Return each distinct fact as it was first stated, with its weight; facts of `outdated` sentences are left out."""
+    """Return each distinct fact as first stated, with its weight; facts of `outdated` sentences are left out."""
     first: dict[tuple[str, str], Fact] = {}
     voices: dict[tuple[str, str], float] = {}
     mentions: dict[tuple[str, str], int] = {}

@@ -67,7 +67,7 @@ def fold_span(view: SpanView, room: Room, *, due: int, keep_turns: int) -> int:
 
 
 def _last_exchange(view: SpanView, room: Room, *, most: int) -> int:
-    """Return the first span of the turn before the newest one.
+    """Return the first span (message group) of the turn before the newest one.
 
     If that turn has more than `most` tokens, returns the span of its last message.
 

@@ -49,13 +49,13 @@ def is_counted_call(speaker: str) -> bool:
 
 
 def _split_count(speaker: str) -> tuple[str, int]:
-    """Return the speaker of a call without the number of calls in it, and that number."""
+    """Split the speaker of a repeated call into the speaker without a count, and the count."""
     counted = _COUNTED.search(speaker)
     return (speaker[: counted.start()], int(counted[1])) if counted else (speaker, 1)
 
 
 def only_reads(speaker: str) -> bool:
-    """Return True if the name of the tool that a message calls says that it only reads: `assistant calls read_file`."""
+    """Return True if the name of a called tool suggests that the tool only reads: `assistant calls read_file`."""
     return _READS.search(_split_count(speaker)[0].split(" ")[-1]) is not None
 
 

@@ -69,7 +69,7 @@ class SummaryPiece(NamedTuple):
 
 
 class SentenceNeed(NamedTuple):
-    """What a sentence needs to be understood."""
+    """The other sentence or name that a sentence needs to be understood."""
 
     needs: int | None
     """Index of the sentence that must be shown before it."""
@@ -91,7 +91,7 @@ def own_words(text: str, hits: Iterable[FactMatch]) -> int:
 
 
 def short_answers(pieces: Sequence[SummaryPiece]) -> dict[int, SentenceNeed]:
-    """Return {index: what it needs} of the sentences without a subject; other sentences are not in the result."""
+    """Return, by index, the sentences without a subject and what each needs to be understood."""
     found: dict[int, SentenceNeed] = {}
     question: int | None = None
     call: int | None = None
@@ -392,7 +392,7 @@ def is_question(text: str) -> bool:
 
 
 class Form(NamedTuple):
-    """How important a sentence is for a summary, judged by its form (statement, question, praise) alone."""
+    """The importance of a sentence for a summary, judged by its form (statement, question, praise) alone."""
 
     factor: float
     """1.0 for a plain statement, less for a sentence that is hardly ever needed later, more for one that often is."""

@@ -97,7 +97,7 @@ def role_of(speaker: str) -> str:
 
 
 def is_role(name: str) -> bool:
-    """Return True if a speaker's name is a role such as `user` or `tool:search`, not a name of its own."""
+    """Return True if a speaker's name is a role, such as `user` or `tool:search`, and not a person's name."""
     return role_of(name) in _VOICES
 
 
@@ -153,7 +153,7 @@ def day_of(line: str) -> str:
 
 
 def said_on(passage: Passage, words: str) -> str:
-    """Return the date to show with words of a passage: that of the passage if they have a relative date, else ""."""
+    """Return the date to show with words of a passage, if they contain a relative date such as "yesterday"; else ""."""
     if not passage.day or is_tool(passage.speaker) or is_call(passage.speaker):
         return ""
     return passage.day if has_relative_time(words) else ""
@@ -256,7 +256,7 @@ _Result = TypeVar("_Result")
 
 
 class ReadCache:
-    """Cache of the sentences of texts, of the facts found in them, and of what else was read in a sentence."""
+    """Cache of the sentences of texts, of the facts found in them, and of other results of reading a sentence."""
 
     __slots__ = ("_hits", "_once", "_sentences")
 
@@ -297,7 +297,7 @@ class ReadCache:
 
 
 def as_read(passage: Passage, longest: int = LONGEST_READ) -> Passage:
-    """Return the passage; if its text is longer than `longest` characters, a note replaces the middle of the text.
+    """Return the passage; the middle of a text longer than `longest` characters is replaced by a note.
 
     Reading takes a few microseconds per character, so 50 MB of tool output would take minutes.
     """

@@ -82,7 +82,7 @@ _NOT_NAMES = frozenset(
 
 
 class ToldSentence(NamedTuple):
-    """A sentence that may change others, or be changed."""
+    """A sentence that may update an earlier statement, or be updated by a later one."""
 
     text: str
     hits: tuple[FactMatch, ...]
@@ -125,7 +125,7 @@ def is_marked(text: str) -> bool:
 
 
 def is_marked_quoted(text: str) -> bool:
-    """Return True if a sentence begins with the words that mark what the user only quoted."""
+    """Return True if a sentence begins with the words that mark text which the user only quoted."""
     return text.startswith(tuple(mark.strip() for mark in QUOTED_MARKS.values()))
 
 
@@ -335,7 +335,7 @@ def _changes(new: _Read, old: _Read, weights: dict[str, float], *, least: float 
 
 
 def _name_others(new: frozenset[str], old: frozenset[str]) -> bool:
-    """Return True if both sentences name things of one sort (tickets, releases, files), but different ones."""
+    """Return True if both sentences name things of one kind (tickets, releases, files), but different things."""
     return not {_sort_of(thing) for thing in new}.isdisjoint(_sort_of(thing) for thing in old)
 
 
@@ -358,7 +358,7 @@ def _is_pair(term: str) -> bool:
 def _is_confirmed(
     at: int, statements: Sequence[ToldSentence], read: Sequence[_Read | None]
 ) -> bool:
-    """Return True if the user's message before, or the answer after, has the same value and speaks of a change."""
+    """Return True if the user's message before, or the answer after, states the same value as a change."""
     step = {"user": 1, "assistant": -1}.get(statements[at].role, 0)
     new, message = read[at], statements[at].message
     if new is None or not step or message < 0:
@@ -410,7 +410,7 @@ def _leaves_nothing(
 
 
 def _other_facts(statements: Sequence[ToldSentence], before: int, at: int) -> bool:
-    """Return True if a changed sentence has facts beside the changed values that the change does not repeat."""
+    """Return True if a changed sentence states facts that the change neither changes nor repeats."""
     told = {(hit.kind, hit.key) for hit in statements[at].hits}
     kinds = {_value_kind(statements[at].text, hit) for hit in statements[at].hits} - {""}
     text = statements[before].text

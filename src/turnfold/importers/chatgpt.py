@@ -119,7 +119,7 @@ class _Conversation:
 
 
 class _BranchReader:
-    """Converts the messages on one branch of the tree; a tool result is held back until all its messages were read."""
+    """Converts the messages on one branch of the tree; a tool result is yielded once all its messages were read."""
 
     def __init__(self, line: int, title: str) -> None:
         self._line, self._title = line, title
@@ -140,7 +140,7 @@ class _BranchReader:
             yield UnreadableItem(self._line, f"message {key}: {error}")
 
     def pending(self) -> HistoryEvents:
-        """Yield the tool result that was held back, if there is one; called before the next message."""
+        """Yield the tool result that is not yielded yet, if there is one; called before the next message."""
         if self._pending is not None:
             yield self._pending
             self._pending = None

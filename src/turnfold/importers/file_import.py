@@ -98,7 +98,7 @@ class _StoredMatch:
                 self.differs = entry.seq
 
     async def finish(self) -> None:
-        """After the last message of the file, look in the remaining entries for the rests of incomplete answers."""
+        """After the last message of the file, search the remaining stored entries for parts of incomplete answers."""
         foreign = 0
         while self._missing and not self.differs and (entry := await self._next()) is not None:
             if entry.client_id and entry.client_id in self._missing:
@@ -180,7 +180,7 @@ _PROGRESS_STEP = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The result of an import: what was written, what was skipped, and what was found unchanged."""
+    """The result of an import: items written, skipped and found unchanged."""
 
     format: str
     conversations: tuple[str, ...] = ()
@@ -410,14 +410,14 @@ class _FileImport:
         return known
 
     async def _stored(self, name: str, after: int) -> list[Entry]:
-        """Read a page of stored entries to compare with the file; numbers are removed from redaction labels in them."""
+        """Read a page of stored entries to compare with the file, without the numbers of redaction labels."""
         page = await self._store.read(self._scope, name, after=after, limit=_PAGE)
         if (redaction := redaction_of(self._store)) is None:
             return page
         return [replace(entry, message=redaction.unnumbered(entry.message)) for entry in page]
 
     def _comparable(self, piece: ImportedMessage) -> ImportedMessage:
-        """Return a message of the file redacted as the store would, with labels without numbers, to compare it."""
+        """Redact a message of the file as the store would, with labels without numbers, to compare both."""
         if (redaction := redaction_of(self._store)) is None:
             return piece
         return replace(piece, message=redaction.unnumbered(piece.message))
@@ -456,7 +456,10 @@ class _FileImport:
             )
 
     def _pieces(self, wanted: frozenset[str]) -> Iterator[Piece]:
-        """Yield the file's new conversations as pieces for `Store.restore`; of an id that occurs twice, the first."""
+        """Yield the file's new conversations as pieces for `Store.restore`.
+
+        If an id occurs twice in the file, its first conversation is taken.
+        """
         seq = turn = 0
         taking = False
         for piece in self._read():

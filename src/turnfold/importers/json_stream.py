@@ -113,9 +113,9 @@ class _Unpacked(io.RawIOBase):
         self._left -= len(data)
         if self._left < 0:
             raise InvalidExport(
-                f"{self._path} unpacks to more than {_MOST_RATIO} times its size, as no text does",
+                f"{self._path} unpacks to more than {_MOST_RATIO} times its size, so it is no text",
                 line=1,
-                remedy="Unpack it and look what it contains",
+                remedy="Unpack it and look at its content",
             )
         view[: len(data)] = data
         return len(data)
@@ -176,7 +176,7 @@ def _check_blank(lines: int, number: int) -> None:
 
 
 def _rest_of_line(begun: str, file: IO[str], number: int) -> str:
-    """Read a line to its end; raise `InvalidExport` above a limit: a small compressed file may unpack to gigabytes."""
+    """Read a line to its end; raise `InvalidExport` above a limit, because compressed lines may unpack to gigabytes."""
     if begun.endswith("\n"):
         return begun
     line = begun + file.readline(_LONGEST_VALUE - len(begun) + 1)
@@ -220,7 +220,7 @@ class _Scan:
         self._list = False
 
     def skip_opening(self) -> None:
-        """Skip the opening bracket of a JSON list, if the file is one."""
+        """Skip the opening bracket if the file is a JSON list."""
         self._skip()
         if self._text[self._at : self._at + 1] == "[":
             self._list = True

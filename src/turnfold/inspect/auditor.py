@@ -70,7 +70,7 @@ class AuditFault:
 
 @dataclass(frozen=True, slots=True)
 class _StoredState:
-    """Log, checkpoints and session notes (stored state) of a conversation, as read from the store."""
+    """Log, checkpoints (summaries) and session notes (stored state) of a conversation, as read from the store."""
 
     entries: Sequence[Entry]
     checkpoints: Sequence[Checkpoint]
@@ -98,7 +98,7 @@ class _StoredState:
 
     @property
     def shown(self) -> Checkpoint | None:
-        """Checkpoint whose summary a context must show; None if there is no checkpoint since the last `clear()`."""
+        """The checkpoint whose summary a context must show; None if none was stored since the last `clear()`."""
         live = self.checkpoints[-1] if self.checkpoints else None
         return live if live is not None and live.upto > self.cleared else None
 
@@ -161,7 +161,7 @@ async def _stand_in(session: AsyncSession) -> tuple[int, str]:
 
 
 def _leading_system(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Return the system messages at the start of the log, which are in use if no stored session note lists others."""
+    """Return the system messages at the start of the log; they are used if no session note names others."""
     return takewhile(lambda entry: entry.message.role == "system", entries[:_MAX_LEADING])
 
 
@@ -224,7 +224,7 @@ def _check_checkpoints(stored: _StoredState) -> Iterator[AuditFault]:
 def _digest_matches(
     stored: _StoredState, before: Checkpoint | None, checkpoint: Checkpoint
 ) -> bool:
-    """Return True if the checkpoint's digest matches its entries, without those cleared before the fold."""
+    """Return True if the checkpoint's digest is that of its entries, except those cleared before the fold."""
     upto = before.upto if before else 0
     starts = range(upto, max(upto, min(stored.cleared, checkpoint.upto - 1)) + 1)
     for start in starts:
@@ -251,8 +251,8 @@ def _check_summary(stored: _StoredState, context: Context) -> Iterator[AuditFaul
 def _check_accounting(stored: _StoredState, context: Context) -> Iterator[AuditFault]:
     """Yield a fault for each entry that is not exactly one of these: sent, folded, listed as dropped.
 
-    Also for an entry that is listed as folded but covered by no summary, that is covered but not listed, or that is
-    listed as dropped without a reason. An empty message only has to be listed, because no provider accepts it.
+    Also yields one for an entry that is listed as folded but covered by no summary, that is covered but not listed, or
+    that is listed as dropped without a reason. An empty message need only be listed, because no provider accepts it.
     """
     sent = {seq for seq in context.positions if seq >= 0}
     listed = _with_outcome(context, Outcome.DROPPED)

@@ -1,4 +1,4 @@
-"""Comparison of two calls: messages gone and new, and the first that differs, where a provider's cache hit ends."""
+"""Comparison of two calls: messages removed and added, and the first difference, where a provider's cache hit ends."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def diff_calls(
 
 
 def _only_in(items: Sequence[SentItem], others: Sequence[SentItem]) -> tuple[SentItem, ...]:
-    """Return the messages that are missing in `others`; a message that occurs twice must be there twice."""
+    """Return the messages that `others` lacks; a message that occurs twice must be twice in `others`."""
     known = Counter(item.digest for item in others)
     missing: list[SentItem] = []
     for item in items:

@@ -94,9 +94,10 @@ class SimulatedFold:
     """Like `prefix`, but up to the next cache breakpoint, for providers that cache only up to breakpoints."""
 
     def charge(self, rule: CacheRule, marks: tuple[int, ...]) -> tuple[Charge, bool]:
-        """Return the tokens a provider charges for a fold's request, and True if it continues the last call's prompt.
+        """Return the tokens that a provider charges for a fold's request.
 
-        `marks` are the cache breakpoints of the last call.
+        Also returns True if the request continues the last call's prompt. `marks` are the cache breakpoints of the last
+        call.
         """
         prompt = (self.marked if rule.marks else self.prefix) or self.fresh
         read = rule.read(prompt.shared, marks)
@@ -135,7 +136,7 @@ class SimulatedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldCost:
-    """The estimated cost of the folds if the agent's own model writes the summaries."""
+    """The estimated cost of the folds (compactions) if the agent's own model writes the summaries."""
 
     requests: int = 0
     prefixes: int = 0
@@ -227,7 +228,7 @@ class Simulation:
 
     @property
     def folds(self) -> int:
-        """Number of folds, each of which stored a checkpoint."""
+        """Number of folds, each of which stored a checkpoint (summary)."""
         return sum(call.fold_landed for call in self.calls)
 
     @property
@@ -424,7 +425,7 @@ class FoldRecorder(ExtractiveWriter):
         return text
 
     def folds(self, session: Session, sent: Context | None) -> tuple[SimulatedFold, ...]:
-        """Return the folds that were recorded since the last call of this; `sent` is the last context before them."""
+        """Return the folds recorded since the previous call of this method; `sent` is the last context before them."""
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return ()

@@ -105,7 +105,7 @@ class LogCosts:
         return tuple(row for _, _, row in sorted(self._largest, key=lambda one: (-one[0], -one[1])))
 
     def roles(self) -> tuple[CostRow, ...]:
-        """Return the total tokens of each role, largest first."""
+        """Return the tokens of each role in total, largest first."""
         return _rows(self._roles, self.tokens)
 
     def tools(self) -> tuple[CostRow, ...]:

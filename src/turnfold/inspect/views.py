@@ -135,7 +135,7 @@ class LeftOutRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A range of the log, rules, or a part of system, summary or tail that the prompt does not have, and why."""
+    """A part that the prompt lacks, and why: a range of the log, rules, or a piece of system, summary or tail."""
 
     first: int
     """First seq of the range; 0 (and -1 as the last) if it is no range of the log."""
@@ -201,9 +201,9 @@ def fidelity_of_all(checkpoint: Checkpoint, entries: Iterable[Entry]) -> float:
 def left_out(
     fates: Iterable[_Range], *, rules: Sequence[StandingRule] = (), tail: str = ""
 ) -> tuple[LeftOut, ...]:
-    """Return what is not in the prompt: ranges of the log, oldest first, then rules and parts that were shortened.
+    """Return the parts that the prompt lacks: ranges of the log, oldest first, then rules and shortened parts.
 
-    `rules` are the rules that were active; those that the text of the `tail` lists were not left out.
+    `rules` are the active rules; those that the `tail` lists were not left out.
     """
     fates = sorted(fates)
     entries = (
@@ -368,7 +368,7 @@ class CallPoint:
 
     @property
     def reply(self) -> int:
-        """Tokens with which the prompt opens the model's reply: all that are in no section and no tool schema."""
+        """Tokens of the prompt that open the model's reply; they are in no section and no tool schema."""
         return self.tokens - sum(self.sections.values()) - self.tools
 
 
@@ -428,10 +428,10 @@ def call_view(
     *,
     rules: Sequence[StandingRule] = (),
 ) -> CallView:
-    """Return the messages of a call, and what was left out of the log.
+    """Return the messages of a call, and the parts of the log that were left out.
 
-    `numbers` are the call numbers, by call id; `rules` all rules of the session, also ended ones, to name those that
-    had no room.
+    `numbers` are the call numbers, by call id; `rules` are all rules of the session, also ended ones, to name those for
+    which there was no room.
     """
     manifest, numbers = explained.manifest, numbers or {}
     active = [rule for rule in rules if rule.state == "active" or rule.ended > manifest.seq]
@@ -465,7 +465,7 @@ def with_tail_parts(sections: Mapping[str, int], tail: Mapping[str, int]) -> dic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheState:
-    """How long the beginning of the prompt, which a provider can cache, has stayed the same."""
+    """The beginning of the prompt that a provider can cache: for how long it has stayed the same."""
 
     calls: int
     """Calls since the last one that moved the window; all calls if none did."""

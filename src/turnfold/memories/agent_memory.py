@@ -336,11 +336,11 @@ class AgentMemory:
         read: str = "read_page_range",
         serve: bool = False,
     ) -> tuple[FindingRule, ...]:
-        """Return the finding rules by which a session stores results of the documented tools, here and in its findings.
+        """Return the rules by which a session stores the results of the documented tools here and in its findings.
 
-        Of a search only hits with at least `min_relevance` are stored. With `serve` a repeated call for the same table
-        of contents is answered with the stored result instead of being made; without `serve` the model only sees the
-        stored table in its context.
+        Search hits below `min_relevance` are not stored. With `serve`, a repeated call for the same table of contents
+        is answered with the stored result instead of being made; without it, the model sees the stored table in its
+        context.
         """
         least = self.min_relevance
         return (

@@ -126,7 +126,7 @@ class KeptMessages:
         )
 
     def _rebuild(self, unwanted: set[int]) -> None:
-        """Rebuild the transcript without `unwanted` and released messages; the user message of a running turn stays."""
+        """Rebuild the transcript without released and `unwanted` messages; keep the user message of a running turn."""
         old, head = self.transcript, self._head()
         wanted = [at for at in range(self.first_needed(), len(old.messages)) if at not in unwanted]
         if head is not None and head.position < self.first_needed():

@@ -69,7 +69,7 @@ _MAX_SYSTEM_SHARE = 0.97
 
 
 class TruncateStrategy(StrEnum):
-    """Which messages are removed when a limit is reached; the system message is never removed."""
+    """Strategies for removing messages when a limit is reached; none removes the system message."""
 
     OLDEST = "oldest"
     """The oldest messages, in whole spans: a tool call goes together with its results."""

@@ -24,7 +24,7 @@ _MAX_TEXTS: Final = 256
 
 
 class RulesTexts:
-    """Cache of the user's rules as text: one text per conversation, valid for one version of it and one window size."""
+    """Cache of the user's rules as text: one text per conversation, valid for one version and one window size."""
 
     def __init__(self) -> None:
         self._texts: SizedCache[str, tuple[State, int, str]] = SizedCache(limit=_MAX_TEXTS)

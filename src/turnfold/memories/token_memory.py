@@ -82,7 +82,7 @@ class TokenMemory:
 
     @property
     def counter(self) -> TokenCounter:
-        """The counter of single messages: the `model_driver` (a model's client) if it can count, else a tokenizer."""
+        """Counter of single messages: the `model_driver` (a model's client) if it can count, else a tokenizer."""
         return self._driver or self._local
 
     @property
@@ -91,11 +91,9 @@ class TokenMemory:
         return None if self._last is None else self._last.receipt
 
     def count_message_tokens(self, message: object) -> int:
-        """Return the tokens of one message, framing included.
+        """Return the tokens of one message, framing included, as counted by `counter`.
 
-        If there is a `model_driver` (a model's client), it counts.
-
-        Inside an event loop the driver is called in the thread pool, and this call blocks until it returns.
+        Inside an event loop a `model_driver` is called in the thread pool, and this call blocks until it returns.
         """
         if self._driver is None:
             return self.count_messages_batch([message], use_cache=True)[0]

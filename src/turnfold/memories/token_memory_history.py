@@ -123,7 +123,7 @@ class StoredHistory:
     async def put_summary(self, text: str, upto: int, *, anyway: bool = False) -> None:
         """Store the running summary, unless another process has stored one since it was read.
 
-        `anyway` stores it in any case.
+        With `anyway`, it is stored in any case.
         """
         body = msgspec.json.encode(StoredSummary(1, text, upto))
         expect = None if anyway else self._version

@@ -162,7 +162,7 @@ class Session:
     def system(self, content: object) -> Appended | None:
         """Set the system message of later contexts, replacing the current one.
 
-        Returns None if that is the same already.
+        Returns None if the current one is the same.
         """
         return drive(self._awaiting.system(content))
 
@@ -283,7 +283,7 @@ class Session:
         return drive(self._awaiting.checkpoints(dropped=dropped))
 
     def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
-        """Drop the checkpoint with this id and all later ones; return the dropped checkpoints, oldest first.
+        """Drop the checkpoint (summary) with this id and all later ones; return the dropped checkpoints, oldest first.
 
         The conversation returns to the checkpoint before it, or to none: later contexts show the entries themselves, or
         fold them again. The commit of a running fold is refused. Dropped checkpoints are kept for audit
@@ -393,7 +393,7 @@ class Session:
         return drive(self._awaiting.record_usage(usage, call=call))
 
     def status(self) -> SessionStatus:
-        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint (summary), and the state of folding."""
         return drive(self._awaiting.status())
 
     def clear(self) -> int:
@@ -586,7 +586,7 @@ class Memory:
 
     @property
     def recall(self) -> RecallMode:
-        """When a context recalls earlier entries, if the call names no mode."""
+        """The recall mode (when contexts show earlier entries) of calls that name none."""
         return self._awaiting.recall
 
     def session(self, conversation: str) -> Session:
@@ -613,7 +613,7 @@ class Memory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search the messages of this scope (tenant) or of one conversation, or what `within` selects.
+        """Search the messages of this scope (tenant) or of one conversation; `within` restricts the search by filters.
 
         Returns the best matches first.
         """

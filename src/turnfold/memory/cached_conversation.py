@@ -2,8 +2,8 @@
 
 Every change in a store raises the conversation's generation and sets a new epoch (random number), so comparing the head
 (generation and epoch) is enough to know if anything must be read again; a session that is the only writer reads nothing
-twice. The amount read is bounded by the budget: the session's notes, the live checkpoint, and the entries from the
-window's anchor (first entry) on.
+twice. The amount read is bounded by the budget: the session's notes, the live checkpoint (summary), and the entries
+from the window's anchor (first entry) on.
 
 Cached entries are trusted only while they belong to the store's history. After a failover that lost commits, or a
 restored backup, other entries may have the same seqs. So after writes by others, the newest cached entry must have the
@@ -141,7 +141,7 @@ class _Write(NamedTuple):
 
     @property
     def after(self) -> State:
-        """Generation and epoch of the conversation after the write."""
+        """Generation and epoch (random number of the write) of the conversation after the write."""
         return self.done.head.state if isinstance(self.done, Appended) else self.done.after
 
 
@@ -223,7 +223,7 @@ class ConversationCache:
         return sum(opened.window.held_bytes for opened in list(self._windows.values()))
 
     async def refresh(self) -> None:
-        """Ask the store if the conversation changed, and read what changed into the cache."""
+        """Ask the store if the conversation changed, and read the changes into the cache."""
         for _ in range(_MAX_TRIES - 1):
             with suppress(_HistoryChanged):
                 return await self._refresh()

@@ -502,7 +502,7 @@ class CallLog:
         return call if mark is self._mark else self.last
 
     def reset(self) -> None:
-        """Drop the cached call numbers and message digests; what is stored stays."""
+        """Drop the cached call numbers and message digests; the stored ones are kept."""
         self._numbers, self._digests = {}, MessageDigests()
 
     async def write(self, context: Context, prompt: PromptParts, *, fenced: bool) -> bool:
@@ -611,7 +611,7 @@ class CallLog:
         )
 
     async def explain(self, call: str) -> Explanation:
-        """Rebuild the messages of an earlier call from its manifest and the log.
+        """Rebuild the messages of an earlier call from its manifest (report) and the log.
 
         Raises `NotFound` if there is no such call.
         """

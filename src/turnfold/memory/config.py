@@ -90,7 +90,7 @@ def named_zone(name: str) -> tzinfo:
 
 
 class RecallMode(StrEnum):
-    """When a context recalls entries from before its window."""
+    """Modes of recall, which decide if a context shows entries from before its window."""
 
     OFF = "off"
     """Recall only if a query is given."""
@@ -107,7 +107,7 @@ class RecallMode(StrEnum):
 
 
 class FoldMode(StrEnum):
-    """When folds (compactions of older turns into a summary) are made."""
+    """Modes of folding (summarising older turns): within a call, in the background, or on request."""
 
     MANUAL = "manual"
     """Only `session.fold()` folds."""
@@ -118,7 +118,7 @@ class FoldMode(StrEnum):
 
 
 class CompactionMode(StrEnum):
-    """Who compacts older turns: turnfold, the provider, or whichever is possible."""
+    """Modes of compaction: older turns are summarised by turnfold, by the provider, or by either."""
 
     TURNFOLD = "turnfold"
     """turnfold alone, which folds them into a summary."""

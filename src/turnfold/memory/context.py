@@ -422,9 +422,9 @@ class ContextBuilder:
         return context, prompt
 
     async def _fold_before_recall(self, request: ContextRequest) -> bool:
-        """Fold before recalled passages are chosen for a new turn, if a fold is due even without passages.
+        """Fold before the passages of a new turn are chosen, if a fold is due without them too.
 
-        After the fold, other passages would have to be chosen. Returns True if the state was read again.
+        They would be chosen again for the window after the fold. Returns True if the state was read again.
         """
         cache, budget = self.cache, request.budget
         if self.config.policy.mode is not FoldMode.INLINE or request.recall is RecallMode.OFF:
@@ -718,9 +718,9 @@ class ContextBuilder:
         return min(most, budget.tokens // 16) if window.shortens_turn else most
 
     def _loop_reserve(self, request: ContextRequest, window: LiveWindow) -> int:
-        """Return how many tokens to leave free for the tool calls of this turn, so that its passages can stay.
+        """Return the tokens to leave free for the steps of the turn, so that its passages can stay to its end.
 
-        With tools this is what the longest turn in the window took after its question, but at most a quarter of the
+        With tools that is as much as the longest turn in the window took after its question, up to a quarter of the
         budget.
         """
         tokens = request.budget.tokens

@@ -36,7 +36,7 @@ attempts allow other writes, so that a busy writer cannot block the drop for eve
 
 @dataclass(slots=True)
 class _Rollback:
-    """The documents that must be deleted or written when the checkpoints of a conversation are dropped."""
+    """The documents that must be deleted or written when the checkpoints (summaries) of a conversation are dropped."""
 
     built: list[Document] = field(default_factory=list[Document])
     """Documents that depend on the newest checkpoint (starts of windows, temporary extracts), to be dropped with it."""
@@ -51,7 +51,7 @@ class _Rollback:
             self.versions[document.key] = document.version
 
     def kept(self, checkpoints: Iterable[Checkpoint]) -> list[Document]:
-        """Return documents that store these checkpoints for audit after they were dropped."""
+        """Return documents that store these checkpoints (summaries) for audit after they were dropped."""
         return [
             Document(
                 DROPPED_CHECKPOINT,
@@ -117,7 +117,7 @@ async def dropped_checkpoints(store: Store, scope: Scope, conversation: str) -> 
 
 
 def read_dropped(document: Document) -> Checkpoint:
-    """Read a dropped checkpoint from its document; raises `InvalidRecord` if the document is damaged."""
+    """Read a dropped checkpoint (summary) from its document; raises `InvalidRecord` if the document is damaged."""
     try:
         return msgspec.json.decode(document.body, type=Checkpoint)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:

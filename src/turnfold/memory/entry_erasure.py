@@ -1,8 +1,8 @@
 """Erasure of a single message: replaces it by a placeholder, and removes everything that was made from it.
 
-The store replaces the entry, drops the checkpoints that cover it and corrects its index; from then on no process can
-store anything made from the old text. Then the documents that were made from it are replaced or dropped. A crash in
-between leaves documents behind, and the same call finishes the work.
+The store replaces the entry, drops the checkpoints (summaries) that cover it and corrects its index; from then on no
+process can store anything made from the old text. Then the documents that were made from it are replaced or dropped. A
+crash in between leaves documents behind, and the same call finishes the work.
 
 Removed: vectors, findings (remembered tool results), rules and pins taken from the entry, temporary extracts and
 dropped checkpoints that cover it, the windows' stored tails, and the tails in the manifests (stored context reports) of
@@ -149,7 +149,7 @@ def _without(document: Document, entry: Entry) -> Document | None:
 
 
 def _without_tail(document: Document, seq: int) -> Document:
-    """Return a call's manifest without its tail, which may quote the entry.
+    """Return a call's manifest without its tail (pins, rules, recalled passages), which may quote the entry.
 
     The manifest is unchanged if the call was made before the entry.
     """

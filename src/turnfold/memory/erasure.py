@@ -140,7 +140,7 @@ async def delete_session(store: Store, scope: Scope, conversation: str) -> Erasu
         store, scope, conversation
     ):
         raise NotFound(
-            f"there is no session {conversation!r}, so nothing was deleted: conversations() lists those there are"
+            f"there is no session {conversation!r}, so nothing was deleted: conversations() lists the existing ones"
         )
     done = await store.delete(scope, conversation)
     await erase_derived(store, scope, conversation, lambda home: store.delete(scope, home))
@@ -362,11 +362,10 @@ def _add(digest: blake2b, part: bytes) -> None:
 
 
 async def _conversations_of(store: Store, scope: Scope, user: str) -> tuple[list[str], list[str]]:
-    """Return two lists of conversation ids: those to erase, and those that only may contain copies of them.
+    """Return two lists of conversation ids: those to erase, and others that may contain copies of the erased ones.
 
     The first list has the user's conversations and their forks. The second has conversations that are not known to be
-    forks: with the same beginning as an erased one, or with an id below that of an erased one (`a/b` is below `a`).
-
+    forks, but have the same beginning as an erased one, or an id below that of an erased one (`a/b` is below `a`).
     Forks come first: after an interruption they can only be found while their originals still exist.
     """
     mine, others = list[str](), list[str]()
@@ -403,7 +402,10 @@ async def _namespaces(store: Store, scope: Scope) -> list[tuple[AdapterHomes, st
 
 
 def _users_in(path: str) -> set[str]:
-    """Return the ids of all users that a LangGraph namespace may belong to, taken from its path and its labels."""
+    """Return the ids of all users that a LangGraph namespace may belong to.
+
+    These are the whole path, each label, and what is before a slash in either.
+    """
     labels = [label.replace("%2F", "/").replace("%25", "%") for label in path.split("/")]
     return {part for name in ("/".join(labels), *labels) for part in (name, *_parents(name))}
 

@@ -160,7 +160,7 @@ class FoldRange:
 
 
 class FoldCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The requests that were made to a model for one checkpoint."""
+    """The requests that were made to a model for one checkpoint (summary)."""
 
     v: int = 1
     checkpoint: str
@@ -191,7 +191,7 @@ class Folder:
         object.__setattr__(self, "counted", MemoizedCounter(self.counter.count_text))
 
     async def step(self, fold: FoldRange) -> Checkpoint | None:
-        """Fold the first step of a range and return its checkpoint.
+        """Fold the first step of a range and return its checkpoint (summary).
 
         Returns None if another process folded it or no entries are left.
         """
@@ -269,7 +269,7 @@ class Folder:
     async def _store_requests(
         self, landed: Checkpoint, requests: Sequence[SummaryRequest], fold: FoldRange
     ) -> None:
-        """Store the token usage of a fold's requests, in a document beside its checkpoint."""
+        """Store the token usage of a fold's requests, in a document beside its checkpoint (summary)."""
         found = FoldCall(
             checkpoint=landed.id,
             model=self.writer.name,
@@ -527,7 +527,7 @@ class FoldManager:
     async def fold_all(
         self, fold: FoldRange, on_progress: Callable[[int, int], None] | None = None
     ) -> Checkpoint | None:
-        """Fold a whole range in steps and return the last checkpoint; None if nothing was folded.
+        """Fold a whole range in steps and return the last checkpoint (summary); None if nothing was folded.
 
         `on_progress(entries done, entries in all)` is called after each step.
         """

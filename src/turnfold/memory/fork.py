@@ -108,7 +108,7 @@ async def forks_among(
 
 
 def _as_of(note: Document, upto: int, turn: int) -> Document | None:
-    """Return a session note as it was when entry `upto` of turn `turn` was the newest.
+    """Return a session note as it was when `upto` was the newest entry, in turn `turn`.
 
     Returns None if a fork does not copy the note.
     """

@@ -257,7 +257,7 @@ class LiveWindow:
 
     @property
     def longest_loop(self) -> int:
-        """Most tokens that the answers and tool results of one turn took; 0 if no turn of the window called a tool."""
+        """Most tokens that a turn of the window with tool calls took after its question; 0 if none called a tool."""
         transcript = self._transcript
         first = transcript.span_at(self._position_of(self.anchor))
         turns = [turn for turn in transcript.grouper.turns if turn >= first]
@@ -354,12 +354,10 @@ class LiveWindow:
         threshold: float,
         keep_turns: int,
     ) -> int:
-        """Return the last log position to fold, if folding is due.
+        """Return the position of the last entry to fold now, if folding is due.
 
-        Returns the position before the window if nothing is worth folding.
-
-        Folding is due when a context without recalled passages has `due_tokens` or more. `due_tokens` is at most the
-        share `threshold` of the budget.
+        Otherwise, or if nothing is worth folding, returns the position before the window. Folding is due when a context
+        without recalled passages has `due_tokens` or more, which are at most the share `threshold` of the budget.
         """
         marks = budget.marks
         room = self._room(budget, prompt, low=min(marks.low, marks.folded))

@@ -298,7 +298,7 @@ def _budget_of(model: str) -> Budget:
 
 
 def option_advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
-    """Return the right call if options were passed by position, or those of `Budget`; empty if there were none."""
+    """Return the right call if options were passed by position, or if they belong to `Budget`; else an empty text."""
     if len(given) > 1:
         model = f"model={given[1]!r}" if isinstance(given[1], str) else "budget=..., model=..."
         return (
@@ -537,7 +537,7 @@ class AsyncMemory:
 
     @property
     def recall(self) -> RecallMode:
-        """When a context recalls earlier entries, if the call names no mode."""
+        """The recall mode (when contexts show earlier entries) of calls that name none."""
         return self._config.recall
 
     def session(self, conversation: str) -> AsyncSession:
@@ -568,7 +568,7 @@ class AsyncMemory:
         within: Within = ALL_ENTRIES,
         limit: int = 20,
     ) -> list[SearchResult]:
-        """Search the messages of this scope (tenant) or of one conversation, or what `within` selects.
+        """Search the messages of this scope (tenant) or of one conversation; `within` restricts the search by filters.
 
         Returns the best matches first.
         """

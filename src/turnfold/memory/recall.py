@@ -121,7 +121,7 @@ class Recaller:
     ) -> list[Recalled]:
         """Return the entries that match a query: at most `limit`, or with `tokens` as many as fit.
 
-        If the query is the text of the user's newest message, that message itself is not returned.
+        The user's newest message is left out if the query is its text: it finds nothing but the question itself.
         """
         if limit < 1:
             raise InvalidOption(f"limit={limit} must be at least 1")
@@ -280,7 +280,7 @@ class Recaller:
         after: int,
         before: int | None,
     ) -> tuple[list[tuple[int, float]], dict[int, Entry]]:
-        """Return (seq, score) of the matches and their neighbours, best first, and the entries of the best of them."""
+        """Return (seq, score) of the matches and their neighbours, best first, and the entries read for them."""
         mean = head.tokens / max(head.seq, 1)
 
         def rank(positions: Mapping[int, float] | None = None) -> list[tuple[int, float]]:

@@ -126,7 +126,7 @@ _CALLS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStatus:
-    """Numbers of entries, turns and tokens of a session, its live checkpoint, and the state of folding."""
+    """Numbers of entries, turns and tokens of a session, its live checkpoint (summary), and the state of folding."""
 
     conversation: str
     mode: MemoryMode
@@ -299,7 +299,7 @@ class AsyncSession:
     async def system(self, content: object) -> Appended | None:
         """Set the system message of later contexts, replacing the current one.
 
-        Returns None if that is the same already.
+        Returns None if the current one is the same.
         """
         message = (await self._redact_messages([system(content)]))[0][0]
         digest = message_digest(message, size=8).hex()
@@ -550,7 +550,7 @@ class AsyncSession:
         return await self._store.checkpoints(self._scope, self.id)
 
     async def drop_checkpoint(self, checkpoint: str) -> list[Checkpoint]:
-        """Drop the checkpoint with this id and all later ones; return the dropped checkpoints, oldest first.
+        """Drop the checkpoint (summary) with this id and all later ones; return the dropped checkpoints, oldest first.
 
         The conversation returns to the checkpoint before it, or to none: later contexts show the entries themselves, or
         fold them again. The commit of a running fold is refused. Dropped checkpoints are kept for audit
@@ -738,7 +738,7 @@ class AsyncSession:
         tracer.model_call(name, self.id, attributes, began=manifest.created, ended=ended)
 
     async def status(self) -> SessionStatus:
-        """Return the numbers of entries, turns and tokens, the live checkpoint, and the state of folding."""
+        """Return the numbers of entries, turns and tokens, the live checkpoint (summary), and the state of folding."""
         async with self._lock:
             cache = self._cache
             await cache.refresh()
@@ -897,7 +897,7 @@ class AsyncSession:
         return replace(done, redacted=redacted) if redacted else done
 
     async def _note(self, key: str, note: SystemNote | ClearedNote, seen: tuple[int, int]) -> bool:
-        """Store a note made from the log up to the entry `seen` (seq, epoch).
+        """Store a note that was made from the log up to the entry `seen`, given as (seq, epoch).
 
         Returns False if the store lost that entry.
         """
@@ -916,9 +916,9 @@ async def own_head(session: AsyncSession) -> Head | None:
 
 
 async def read_ahead(session: AsyncSession) -> None:
-    """Read what the last context added to the window for the next fold (compaction), off the event loop.
+    """Read the messages that the last context added to the window for the next fold, off the event loop.
 
-    What was read is cached with the window; nothing is stored.
+    The result is cached with the window; nothing is stored.
     """
     cache, rules = session._cache, session._rules  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
     window = cache.open_window(session.budget)
@@ -937,7 +937,7 @@ async def read_ahead(session: AsyncSession) -> None:
 async def use_model(session: AsyncSession, model: str) -> None:
     """Count tokens as `model` does from now on, if the memory was given neither a model nor a counter.
 
-    A budget that was not given either becomes that of the model. A model that is not known changes nothing.
+    If the memory was given no budget either, the budget becomes that of the model. An unknown model changes nothing.
     """
     if model and model != session.config.model:
         given = session._given_config  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)

@@ -93,7 +93,7 @@ class RulesNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class _ChangedRules:
-    """The rules of the user's messages that no longer hold, and what replaced them."""
+    """The rules of the user's messages that do not hold any more, and the rules that replaced them."""
 
     of: Sequence[StandingRule] = ()
     """The rules of the ledger in which these rules were found."""
@@ -496,7 +496,7 @@ def _answered(seq: int, text: str, rules: Mapping[int, list[StandingRule]]) -> l
 
 
 def _repeats(text: str, rule: StandingRule) -> bool:
-    """Return True if a text has at least half of the words of a rule, and two of them."""
+    """Return True if a text has at least two words of a rule, and at least half of its words."""
     terms = frozenset(content_terms(rule.plain))
     said = terms.intersection(content_terms(text))
     return len(said) >= _LEAST_SHARED and 2 * len(said) >= len(terms)
@@ -534,9 +534,9 @@ def _quoted(text: str, *, is_zh: bool) -> str:
 
 
 def rules_as_of(document: Document, upto: int) -> bytes:
-    """Return a stored ledger of rules as it was when entry `upto` was the newest.
+    """Return a stored ledger (list) of rules as it was when entry `upto` was the newest.
 
-    It keeps all rules of `add_rule()`.
+    Rules that were added with `add_rule()` are all kept.
     """
     note = _decode(document)
     said = [rule for rule in note.rules if rule.seq <= upto]

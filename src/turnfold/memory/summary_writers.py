@@ -385,9 +385,9 @@ class ChatWriter(ModelWriter):
 
 
 def _needs_breakpoints(sent: SentPrompt, model: ChatModel) -> bool | None:
-    """Return True if the provider caches only up to marked breakpoints.
+    """Return True if the provider caches only up to marked breakpoints; False if it caches any prefix.
 
-    Returns None if it does, but this prompt has no marked breakpoint.
+    Returns None if it needs marked breakpoints, but this prompt has none.
     """
     written = _request_of(model, sent)
     if written is None:

@@ -70,7 +70,7 @@ class _Block(NamedTuple):
 
 
 class Nearness(NamedTuple):
-    """How near an entry is to a query."""
+    """The nearness of an entry to a query."""
 
     place: int
     """Index of the entry."""

@@ -117,7 +117,7 @@ class LoopClients(Generic[Client]):
 
 
 async def _closed_at_end(client: _Closable) -> AsyncGenerator[None, None]:
-    """Close the client when the event loop shuts down its async generators, which it does just before it ends."""
+    """Close the client when the event loop shuts down its async generators, which is just before the loop ends."""
     try:
         yield
     finally:
@@ -267,7 +267,7 @@ class SdkModel(ABC):
         return request, _with_options(request.kwargs, self._options)
 
     def _refuse(self, prompt: Prompt, failure: Failure) -> None:
-        """Remember the assistant messages of a prompt, so that their signed or encrypted parts are not sent again."""
+        """Remember the assistant messages of a prompt: the next calls leave out their signed or encrypted parts."""
         messages = prompt.messages if isinstance(prompt, Context) else prompt
         self._refused |= {item_key(each): None for each in messages if each.role == "assistant"}
         if refuses_compaction(failure):
@@ -367,7 +367,7 @@ class _Sending:
         return request, arguments
 
     def recover(self, failure: Failure) -> bool:
-        """Write the request again, without the parts that the provider refused; return True to send it now."""
+        """Write the request again without the parts that the provider refused; return True to send it immediately."""
         if self._recovered or not refuses_items(failure):
             return False
         self._recovered = True
@@ -464,7 +464,7 @@ async def _read_stream(call: Awaitable[object], on_event: _OnEvent) -> None:
 
 
 def _body(arguments: JsonObject) -> JsonObject:
-    """Return the arguments of an SDK's call that become the request body; the others configure the call."""
+    """Return the arguments of an SDK's call that form the request body; the others configure the call itself."""
     body = {key: value for key, value in arguments.items() if key not in _NOT_IN_BODY}
     return {**body, **object_at(arguments, "extra_body")}
 

@@ -123,7 +123,7 @@ _CONNECTION_ERRORS = frozenset({"TransportError", "SSEError", "OSError", "Timeou
 
 
 class FailureClass(StrEnum):
-    """Classes of failures, by what a caller can do about them."""
+    """Classes of failures of model calls, by the reaction they allow: send less, try again, or change something."""
 
     TOO_LONG = "too long"
     """The prompt is too long: send less."""
@@ -159,7 +159,7 @@ class CallFailed(Exception):
 
 
 def classify(failure: Failure) -> FailureClass:
-    """Return the class of a failure: what a caller can do about it."""
+    """Return the class of a failure, which says how a caller can react."""
     if failure.status == 429:
         if _ONE_REQUEST_TOO_LARGE.search(failure.message):
             return FailureClass.TOO_LONG
@@ -252,7 +252,7 @@ def stream_cut() -> CallFailed:
 
 
 def no_answer(response: Mapping[str, object], missing: str) -> CallFailed:
-    """Return the error for a response with HTTP status 200 but no answer; some servers put an error into it."""
+    """Return the error for a response with HTTP status 200 but no answer: some servers send errors that way."""
     fields = _error_fields(response)
     if "error" in response and fields:
         return CallFailed(failure_in(fields))
@@ -277,7 +277,7 @@ def _error_text(error: BaseException) -> str:
 
 
 def _error_fields(body: object) -> dict[str, object]:
-    """Return the error object of a response body; some SDKs have already removed the object around it."""
+    """Return the error object of a response body, which some SDKs have already taken out of the object around it."""
     if not isinstance(body, Mapping):
         return {}
     fields = dict(cast("Mapping[str, object]", body))
@@ -327,7 +327,7 @@ Sleep = Callable[[float], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often to retry, and how long to wait before each retry."""
+    """Settings for retries: how many, and how long to wait before each."""
 
     retries: int = 2
     """The most retries after the first attempt."""

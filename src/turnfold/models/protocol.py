@@ -203,7 +203,7 @@ def model_name(model: object) -> str:
 def _messages_function(
     model: object, *, option: str
 ) -> Callable[[Sequence[Message], ToolSchemas], object]:
-    """Return a function from messages and tool schemas to the answer of a model, which may be awaitable."""
+    """Return a function that sends messages and tool schemas to a model; its result may have to be awaited."""
     acompletion = getattr(model, "acompletion", None)
     complete = getattr(model, "complete", None)
     if inspect.isclass(model):

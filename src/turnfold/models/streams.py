@@ -80,7 +80,7 @@ def normalized_chat(response: JsonObject) -> JsonObject:
 
 
 def _normalized_call(call: JsonObject) -> JsonObject:
-    """Return a tool call without `index`, which numbers fragments but which some servers always send."""
+    """Return a tool call without `index`: it numbers the fragments of a stream, but some servers always send it."""
     kept = {key: value for key, value in call.items() if key != "index" and value is not None}
     return {"type": "function", **kept}
 
@@ -136,7 +136,7 @@ def _merge(result: JsonObject, delta: JsonObject) -> None:
 
 
 def _merged_name(known: str, value: str, key: str) -> str:
-    """Return a name (id, role, type) continued by a chunk; a server may repeat it, leave it out or send pieces."""
+    """Return an id, role or type after the next chunk, which may repeat it, omit it or have a piece of it."""
     if not value or value == known:
         return known
     return known + value if key == "name" and known else value
@@ -154,7 +154,7 @@ def _merge_lists(result: list[object], pieces: list[object]) -> list[object]:
 
 
 def _continued(result: list[object], fragment: JsonObject) -> JsonObject | None:
-    """Return the list element (such as a tool call) that a streamed fragment continues; None if it begins a new one."""
+    """Return the list element (such as a tool call) that a streamed fragment continues; None if it begins another."""
     known = [cast("JsonObject", one) for one in result if isinstance(one, dict)]
     at, name = fragment.get("index"), fragment.get("id")
     if at is None and "function" not in fragment:

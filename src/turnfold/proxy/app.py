@@ -269,9 +269,9 @@ class ProxyApp:
         tenant: str,
         begin: Callable[[], None],
     ) -> tuple[PreparedCall | None, str]:
-        """Return the prepared call and the text of `_SWITCH`; None and the reason if the request is passed through.
+        """Return the prepared call and the text for the response header; None and the reason if it is passed through.
 
-        Calls `begin` first if the body can be sent as it came before anything is stored.
+        Calls `begin`, which starts to send the request, before anything is stored if the body can be sent unchanged.
         """
         if exchange.headers.get("content-encoding", "identity") != "identity":
             return None, "passed through; compressed request body"
@@ -393,8 +393,7 @@ async def _relay(
 ) -> None:
     """Pass a response on as it arrives, and store its answer; stop reading if the client disconnects.
 
-    The client does not get the end of a response before its answer is stored: of a body whose length is announced, the
-    last piece is the end.
+    The end of a response is sent after its answer was stored: the last piece, if the length of the body is announced.
     """
     headers = [*response.headers, (_SWITCH.encode(), note.encode())]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})

@@ -183,7 +183,7 @@ class _KnownLog:
 
 @dataclass(frozen=True, slots=True)
 class PlacedHistory:
-    """Where the messages of a client's history are in the log of its conversation."""
+    """The positions of a client's messages in the log of their conversation."""
 
     session: AsyncSession
     keys: Sequence[str]
@@ -200,7 +200,7 @@ class PlacedHistory:
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A log that the last context of a session object showed whole, and the entries that this process added since."""
+    """A log that the last context showed completely, and the entries that this process has added since."""
 
     handle: ref[AsyncSession]
     """Weak reference to the session object, so that the cache that holds it can evict it."""
@@ -277,10 +277,10 @@ class Conversations:
         model: str,
         budget: Budget,
     ) -> WholeLog | None:
-        """Return the log that a history continues, if the next context shows all of it that fits the budget.
+        """Return the log that a history continues, if the next context will show all of it.
 
-        That is so if the last context did, the system prompt is the same, and nobody but this process has changed the
-        conversation since. None in any other case, also if it is not known.
+        It will if the last context did, the system prompt is the same, and nobody but this process has changed the
+        conversation since. Returns None in any other case, also if that is not known.
         """
         known = self._whole.get((tenant, name))
         if known is None or known.system != system or not _continues(known.log.keys, keys):

@@ -105,7 +105,7 @@ def _slots(base: type) -> Iterable[str]:
 
 
 def _class_fields(value: object, found: dict[str, object]) -> tuple[str, ...]:
-    """Return the names of the fields of an object that may be defined as attributes of its class.
+    """Return the names of the fields that an object may define as attributes of its class.
 
     These are role and content, or type and the field that the type names.
     """

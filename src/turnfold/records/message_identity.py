@@ -25,7 +25,7 @@ __all__ = ("content_key", "longest_overlap", "message_digest")
 
 
 def message_digest(message: Message, *, size: int) -> bytes:
-    """Return a digest of `size` bytes of a message as it is stored, with everything but its place in the log."""
+    """Return a digest, of `size` bytes, of a message as it is stored, without its place in the log."""
     return blake2b(encode_message(message), digest_size=size).digest()
 
 

@@ -133,8 +133,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All text of the message and of its tool results, joined; the text of each tool result begins on a new line.
-        """
+        """All text of the message and of its tool results, joined; each tool result begins on a new line."""
         if len(self.parts) == 1 and type(self.parts[0]) is TextPart:
             return self.parts[0].text
         texts: list[str] = []
@@ -165,7 +164,7 @@ class Message:
     def model_dump(self) -> dict[str, object]:
         """Return the message as an OpenAI-style dictionary, from which an equal message can be made.
 
-        Only `origin` and the provider of a part are not in it, because they are never sent.
+        Only `origin` and the providers of parts are left out, because they are never sent.
         """
         return message_fields(
             self.role, self.parts, name=self.name, extra=self.extra, labels=self.labels
@@ -404,8 +403,7 @@ def _check_field(name: str, value: object, path: str) -> None:
 
 
 def _check_round_trip(part: _Modelled, path: str) -> None:
-    """Raise `InvalidRecord` if a part changes when it is encoded and decoded, because its fields contradict each other.
-    """
+    """Raise `InvalidRecord` if a part changes when it is encoded and decoded, as its fields contradict."""
     if isinstance(part, ToolResult):  # its content is checked part by part
         part = msgspec.structs.replace(part, content=())
     for again in _read_again(part, path):

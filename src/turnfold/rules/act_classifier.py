@@ -293,10 +293,7 @@ def only_cancels(text: str) -> bool:
 
 
 def act_of(text: str, language: Language) -> RuleAct:
-    """Return what a user's sentence does to an earlier rule (change, permit, cancel, done).
-
-    Returns "state" if it does nothing to one.
-    """
+    """Return the effect of a user's sentence on an earlier rule: change, permit, cancel, done, or "state" for none."""
     text = _FORBIDDEN_MOVE.sub("never", text)
     for act, pattern in _ACTS[language]:
         if pattern.search(text):
@@ -305,13 +302,13 @@ def act_of(text: str, language: Language) -> RuleAct:
 
 
 def gives_new_value(text: str, language: Language) -> bool:
-    """Return True if a sentence changes something and says what holds instead; losing it would leave the old value."""
+    """Return True if a sentence changes something and gives the new value, which must not be lost."""
     found = _NEW_VALUE[language].search(_FORBIDDEN_MOVE.sub("never", text))
     return found is not None and not _NO_VALUE[language].search(text)
 
 
 def is_weak_change(text: str, language: Language) -> bool:
-    """Return True if a sentence says what holds "now" or "again", so that it may replace a rule or be a new one."""
+    """Return True if a sentence says how things are "now" or "again": it may replace a rule or be a new one."""
     return _WEAK[language].search(text) is not None
 
 

@@ -100,10 +100,10 @@ _UNIT_OF = {
 
 
 def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
-    """Return how surely a sentence gives another amount, time or name for what an earlier one states: 0, 0.5 or 1.
+    """Return how certainly a sentence gives a new amount, time or name for an earlier statement: 0, 0.5 or 1.
 
-    Above 0 only if both name the same thing, the later one names no other thing, and each has one value of the same
-    class.
+    It is above 0 only if both name the same thing, the later one names no other thing, and each has one value of the
+    same class.
     """
     if not amounts_of(later) or not amounts_of(earlier):
         return 0.0
@@ -151,7 +151,7 @@ def _without_leading(clause: str) -> str:
 
 
 def _names_the_same(clause: str, earlier: str, kind: str, lead: frozenset[str]) -> bool:
-    """Return True if a clause, or the one before it (`lead`), names what an earlier sentence is about."""
+    """Return True if a clause, or the one before it (`lead`), names the thing of an earlier sentence."""
     rest = _things_of(clause) - amounts_of(clause)[kind]
     own = only_in_first(rest, _units_with_and_without_values(earlier))
     own -= LIGHT_VERBS if rest - own else frozenset[str]()
@@ -162,7 +162,7 @@ def _names_the_same(clause: str, earlier: str, kind: str, lead: frozenset[str]) 
 
 @lru_cache(maxsize=4096)
 def _things_of(clause: str) -> frozenset[str]:
-    """Return the words of a clause that can name what its amount is of."""
+    """Return the words of a clause that can name the thing to which its amount belongs."""
     plain = _VALUES.sub(" ", without_frame(_MAIL.sub(" ", clause)))
     others = [each for name, each in class_values(plain).items() if name not in _CLASSES]
     words = units_of(plain) - _FILLING - frozenset[str]().union(*others)

@@ -77,7 +77,7 @@ def clauses_of(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _keys(text: str) -> frozenset[str]:
-    """Return what two sentences about the same thing have in common: words by their beginnings, and amounts."""
+    """Return the keys that sentences about the same thing share: beginnings of words, and amounts."""
     words = {unit[:_STEM] if unit.isascii() else unit for unit in units_of(text)}
     return frozenset(words) | frozenset(_AMOUNT_OR_SIZE.findall(text))
 

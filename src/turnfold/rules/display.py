@@ -214,7 +214,7 @@ def shown_rules(
 
 
 class _Choice:
-    """The rules chosen so far: none without the later ones that may override it, no clause without its head."""
+    """The rules chosen so far, each with later ones that may override it, and each clause with its sentence."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class _Choice:
         return wanted
 
     def demands(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
-        """Return the binding rules that the summary shows; as it is marked as data, a model may ignore them there."""
+        """Return the binding rules that the summary already shows: a model may ignore a summary, which is only data."""
         return [rule for rule in rules if rule.id in self.said and _rank(rule) in _BINDING]
 
     def unsaid(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
@@ -248,7 +248,7 @@ class _Choice:
         return [rule for rule in rules if rule.id not in self.said]
 
     def corrections(self) -> list[StandingRule]:
-        """Return the rules that may override what the summary shows, newest first."""
+        """Return the rules that may override rules in the summary, newest first."""
         found = {
             later.id: later
             for each in self.said
@@ -282,14 +282,14 @@ class _Choice:
         return room
 
     def _take_newest(self, rule: StandingRule, room: int) -> int:
-        """Choose, of the later rules that may override a rule, the newest ones that fit."""
+        """Choose the newest of the later rules that may override a rule, as many as fit."""
         for later in self._overrides.later.get(rule.id, ()):
             if later.id in self._rules:
                 room -= self._take([later], room)
         return room
 
     def _take(self, rules: Iterable[StandingRule], room: int) -> int:
-        """Choose these rules with what they need, if there is room; return what they cost."""
+        """Choose these rules, with the others that they need, if there is room; return their cost in tokens."""
         wanted: set[str] = set()
         for rule in rules:
             needed = self._needed(rule)
@@ -373,7 +373,7 @@ def _mark(rule: StandingRule, language: Literal["zh", "en"]) -> str:
 
 
 def _words(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, int]) -> str:
-    """Return a rule with what is needed to understand it, as one line; `seqs` are the positions of the rules shown."""
+    """Return a rule as one line, with the context it needs; `seqs` are the positions of the shown rules."""
     about = _ABOUT[language].format(about=rule.about) if rule.about else ""
     if _UNEXPLAINED.match(rule.plain) or _CHANGED_TO.match(rule.plain):
         numbers = ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if seqs.get(each))

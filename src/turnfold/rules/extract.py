@@ -601,7 +601,7 @@ class _Read(NamedTuple):
 
     @property
     def talk(self) -> float:
-        """How certain it is that the sentence is not a rule, 0 to 1; 0 for a short sentence."""
+        """Certainty, 0 to 1, that the sentence is not a rule; 0 for a short sentence."""
         return max(0.0, min(1.0, -self.score / 2)) if self.words >= _SHORT else 0.0
 
 
@@ -677,7 +677,7 @@ def _closing(sentences: Sequence[str], *, seq: int) -> StandingRule:
 
 
 def _is_note(each: _Read) -> bool:
-    """Return True if a sentence only asks to note down what was said before it."""
+    """Return True if a sentence only asks to note down the sentence before it."""
     return _FILES[each.language].match(each.sentence.text) is not None
 
 
@@ -713,7 +713,7 @@ def _lead(text: str, before: Sequence[_Read], start: int, rule: StandingRule) ->
 
 
 def _goes_on(text: str, language: Language) -> bool:
-    """Return True if a short sentence does not name its subject: "Not as store credit"."""
+    """Return True if a short sentence leaves its subject to the one before: "Not as store credit"."""
     return len(text) <= _SHORT_TEXT[language] and _GOES_ON[language].match(text) is not None
 
 
@@ -775,9 +775,9 @@ def _sets_value(text: str, language: Language) -> bool:
 
 
 def _clause_score(text: str, language: Language) -> float:
-    """Return the score of the best clause of a sentence that lays something down, whatever stands beside it.
+    """Return the score of the clause that most clearly demands something or gives a value, whatever stands beside it.
 
-    Such a clause demands something or gives a value; the others are its reasons, and may come before or after it.
+    The other clauses are its reasons, and may come before or after it.
     """
     text = _without_opening(text, language)
     clauses = [text[start:end] for start, end in _clause_spans(text, language)]
@@ -804,7 +804,7 @@ def _clause_spans(text: str, language: Language) -> list[tuple[int, int]]:
 
 
 def _is_no_rule(text: str, language: Language) -> bool:
-    """Return True if the form of a sentence is not that of a rule.
+    """Return True if a sentence has a form that rules never have.
 
     Such forms are the wish of somebody else, a past event, and a request for one thing now.
     """
@@ -814,7 +814,7 @@ def _is_no_rule(text: str, language: Language) -> bool:
 
 
 def _demanded(text: str, language: Language) -> str:
-    """Return what lasts in a question: an instruction ("could you always ...?"), or a fact about the user before it.
+    """Return the lasting part of a question: an instruction ("could you always ...?"), or a fact stated before it.
 
     Returns "" for a plain question.
     """
@@ -882,7 +882,7 @@ def _kind(text: str, language: Language) -> RuleKind:
 
 
 def _changed(text: str, language: Language) -> str:
-    """Return a sentence without the clauses that say that something stays as it is; "" if it has no other clause."""
+    """Return a sentence without clauses that leave something unchanged; "" if it has no other clause."""
     if not says_it_stays(text, language):
         return text
     kept: list[str] = []
@@ -973,7 +973,7 @@ def _clauses(text: str, language: Language) -> Iterator[_Part]:
 
 
 def _needs_the_clause_before(clause: str, before: str, language: Language) -> bool:
-    """Return True if a clause cannot be read alone: 别推荐, "main hall", or a pronoun for what was named before."""
+    """Return True if a clause cannot be understood alone, such as 别推荐, "main hall", or one with a pronoun."""
     if is_fragment(clause) or _sets_off(clause, before):
         return True
     if language == "en" and _TOPIC_ONLY.match(before):
@@ -984,7 +984,7 @@ def _needs_the_clause_before(clause: str, before: str, language: Language) -> bo
 
 
 def _sets_off(clause: str, before: str) -> bool:
-    """Return True if a clause only contrasts with the one before: "in white, not in grey", 退到银行卡，不要退到余额."""
+    """Return True if a clause only adds a contrast to the one before: "in white, not in grey"."""
     refused = _REFUSES.match(clause)
     if refused is None:
         return False

@@ -254,21 +254,21 @@ def _completed(
 
 
 def _closes(rule: StandingRule) -> bool:
-    """Return True if a report is a whole message that says that something is done."""
+    """Return True if a report that something is done is the whole message."""
     return any(closes(each) for each in _SENTENCES.split(rule.plain))
 
 
 def _closed(
     rule: StandingRule, mine: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
-    """Return the open task that a message closes, with its new state; the clauses that go on from it too."""
+    """Return the open task that a message closes, with its new state, and the clauses that continue the task."""
     tasks = [each for each in mine if each.kind == "task" and each.seq < rule.seq]
     found = closed_task(rule.plain, [*map(_task, tasks)])
     return [] if found is None else [(tasks[found], "done")]
 
 
 def _task(rule: StandingRule) -> str:
-    """Return a task with the sentence before it, which may say what is to be done: "I'll do that tonight"."""
+    """Return a task with the sentence before it, which may say what the task is: "I'll do that tonight"."""
     return plain_characters(rule.lead) + rule.plain
 
 
@@ -320,10 +320,10 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
 
 
 def _moved(rule: StandingRule, after: StandingRule) -> bool:
-    """Return True if the later rule surely gives another value for the same thing.
+    """Return True if the later rule certainly gives another value for the same thing.
 
-    It was added by the program and has another value, or it gives another value for an attribute that has one value at
-    a time, such as where the user lives.
+    It was added by the program with another value, or it changes an attribute that has one value at a time, such as
+    where the user lives.
     """
     if after.added:
         return rule.value != after.value
@@ -385,7 +385,7 @@ def _targets(
 def _undone(
     rule: StandingRule, said: str, mine: Sequence[StandingRule]
 ) -> list[tuple[StandingRule, RuleState]]:
-    """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces what they say."""
+    """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces them."""
     if takes_all_back(rule.plain):
         return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
     mine = [
@@ -494,7 +494,7 @@ def _going_on(
 
 
 def _belongs(rule: StandingRule, each: StandingRule) -> bool:
-    """Return True if a clause gives a side of what the clause before it names, which the new rule gives anew."""
+    """Return True if a clause adds to what the clause before it names, and the new rule changes that."""
     return _SIDE.match(each.plain) is not None and (
         bool(_contested(rule, each)) or not facets(rule.plain).isdisjoint(facets(each.plain))
     )
@@ -591,7 +591,7 @@ def _replaces(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _attributes(rule: StandingRule, other: StandingRule) -> frozenset[str]:
-    """Return the attributes that both rules give and that have one value at a time."""
+    """Return the attributes that both rules state and that can have only one value at a time."""
     if rule.kind == "prohibition":
         return frozenset()  # "never change my address" gives no other address
     one = _ONE_AT_A_TIME.intersection(rule.scope, other.scope)
@@ -643,7 +643,7 @@ def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _are_others(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if one rule forbids a thing and the other one allows another: order 4711 and order 4712."""
+    """Return True if one rule forbids a thing and the other allows a different thing: order 4711, order 4712."""
     both = rule.value and other.value and set(rule.value).isdisjoint(other.value)
     return bool(both) and not (_LIMIT.search(rule.plain) or _LIMIT.search(other.plain))
 
@@ -682,7 +682,7 @@ def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingR
 def _doubtful(
     rule: StandingRule, said: str, active: Sequence[StandingRule], ended: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the ids of the rules, newest first, that a change may mean, where it is not certain that it does."""
+    """Return the ids, newest first, of the rules that a change may refer to, if that is not certain."""
     mine = [
         each
         for each in _earlier(rule, active)
@@ -836,7 +836,7 @@ def _share_only_people(rule: StandingRule, other: StandingRule, contested: set[s
 
 
 def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> float:
-    """Return the share of what the other rule is about that a change with this topic names."""
+    """Return the share of the other rule's subject that a change with this topic names."""
     words, named = _words(other), _named(rule, other)
     about = words if other.negative else subject_of(other.plain).topic | named or words
     covered = _share(parts_of(about), parts_of(subject_of(rule.plain, changes=True).words) | named)
@@ -848,7 +848,7 @@ def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> 
 
 
 def _names_the_valued(rule: StandingRule, other: StandingRule, topic: frozenset[str]) -> bool:
-    """Return True if a change names what a clause of the other rule gives a value of, whatever its other clauses say.
+    """Return True if a change names the thing to which a clause of the other rule gives a value.
 
     "The meeting moved to 2 pm" changes "the meeting is at 10, everybody comes, so keep it free".
     """
@@ -876,10 +876,10 @@ def _repeats(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _can_take_the_place(rule: StandingRule, other: StandingRule, covered: float) -> bool:
-    """Return True if the value that a change gives can take the place of what the other rule says.
+    """Return True if the new value of a change can replace a value of the other rule.
 
-    It is of the same class as a value there, or of no class; or it names itself, and the other rule gives a value of no
-    known class: "name the files in English" after "name the files in Pinyin".
+    It must be of the same class as that value, or of no class; or the change names its own subject, and the other rule
+    has a value of no known class: "name the files in English" after "name the files in Pinyin".
     """
     valued = set[str]() if set(rule.value) <= _named(rule, other) else _valued(rule)
     if not valued or _contested(rule, other) or rule.act not in ("change", "renew"):
@@ -890,7 +890,7 @@ def _can_take_the_place(rule: StandingRule, other: StandingRule, covered: float)
 def _aimed_without_subject(
     rule: StandingRule, other: StandingRule, left: Iterable[str], contested: set[str]
 ) -> float:
-    """Return the score of a change that does not name what it changes: "make it 14 days instead of 7"."""
+    """Return the score of a change that does not name the thing it changes: "make it 14 days instead of 7"."""
     if _is_other_choice(rule, other):
         return _SAME_CLASS / 2
     if not contested or is_wish_of_others(other.plain):
@@ -906,9 +906,9 @@ def _aimed_without_subject(
 
 
 def _is_other_choice(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if both rules only name what was chosen, and can be choices of one thing.
+    """Return True if both rules only name a choice, and can be choices for the same thing.
 
-    A colour is chosen for something else than a hotel; so is, in Chinese, what is chosen with another verb.
+    A colour is chosen for something else than a hotel; in Chinese, different verbs show different choices.
     """
     chosen, before = _CHOICE.match(rule.plain), _CHOICE.match(other.plain)
     if not (chosen and before) or _valued(rule) != _valued(other):
@@ -922,7 +922,7 @@ def _share(wanted: set[str], there: set[str]) -> float:
 
 
 def _valued(rule: StandingRule) -> set[str]:
-    """Return the classes of the values that a rule states, if they show what the rule is about."""
+    """Return the classes of the values that a rule states, if they show the subject of the rule."""
     return {term for term in _classes(rule) - _NO_TOPIC if not term.startswith("@is:")}
 
 

@@ -60,7 +60,7 @@ _TO_VALUE = late_pattern(
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Which rules may be overridden by which later rules, by their ids."""
+    """Later rules that may override earlier ones: ids of the later rules, by the id of the earlier."""
 
     later: Mapping[str, Sequence[StandingRule]]
     """Later rules about the same thing, newest first."""
@@ -88,19 +88,19 @@ class _Sentence:
 
 
 class SaidAt(NamedTuple):
-    """When a rule was laid down: after which log entry, and whether by hand."""
+    """The time when a rule was stated: after which log entry, and whether it was added by hand."""
 
     entry: int
     by_hand: bool
 
 
 def said_last(rule: StandingRule) -> SaidAt:
-    """Return a key that sorts rules by when they were laid down; what was added by hand after an entry follows it."""
+    """Return a key that sorts rules by when they were stated; those added by hand come after the entry before."""
     return SaidAt(rule.said_at, rule.seq == 0)
 
 
 def overrides_of(rules: Iterable[StandingRule]) -> Overrides:
-    """Return which of these rules may be overridden by later ones among them."""
+    """Return which of these rules may be overridden by later ones."""
     sentences = _sentences(rules)
     holders: defaultdict[str, list[int]] = defaultdict(list)
     for at, sentence in enumerate(sentences):
@@ -198,7 +198,7 @@ def _is_name(word: str) -> bool:
 
 
 def _tells(term: str) -> bool:
-    """Return True if a term is a word, and not a class or a single Chinese character."""
+    """Return True if a term is a whole word, not a class of values or a single Chinese character."""
     return term[0] != "@" and len(term) > 1
 
 
@@ -266,7 +266,7 @@ def _goes_on_from(new: _Sentence, old: _Sentence) -> bool:
 
 
 def _names_another_day(new: _Sentence, old: _Sentence) -> bool:
-    """Return True if a change gives another day and does not say of what: "so it is on 23 and 24 May now"."""
+    """Return True if a change gives another day, but not for which thing: "so it is on 23 and 24 May now"."""
     bare = new.changes and len(new.words) <= _BARE and not new.may_replace
     return bare and bool(new.classes & old.classes & _DATES) and new.values != old.values
 

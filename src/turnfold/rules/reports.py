@@ -87,12 +87,12 @@ _LEAST_NAMED = 0.2
 
 
 def closes(text: str) -> bool:
-    """Return True if a sentence says that something is done and off the list, without the thing: "tick", 搞定."""
+    """Return True if a sentence says that something is done, without naming it: "tick", 搞定."""
     return _CLOSES.search(text) is not None and not _NOT_CLOSED.search(text)
 
 
 def closed_task(report: str, tasks: Sequence[str]) -> int | None:
-    """Return the index of the open task that a message which closes one names most of; None if it names none."""
+    """Return the index of the open task that a closing message names best; None if it names none."""
     told = nouns_of(report) | {each for each in units_of(report) if each.isascii()}
     best, found = 0.0, None
     for number, task in enumerate(tasks):
@@ -108,7 +108,7 @@ def closed_task(report: str, tasks: Sequence[str]) -> int | None:
 
 
 def may_report(text: str) -> bool:
-    """Return True if a sentence has the form of a report that something is done, whatever it is."""
+    """Return True if a sentence has the form of a report that something is done."""
     done = _DONE_EN if text.isascii() else _DONE_ZH
     return len(text) <= LONGEST and done.search(text) is not None and not _NOT_DONE.search(text)
 
@@ -136,7 +136,7 @@ def completes(report: str, task: str) -> bool:
 
 
 def _share_of_a_clause(shared: frozenset[str] | set[str], wanted: str) -> float:
-    """Return the share of a task's words that a report names, at most over its clauses: the others are reasons."""
+    """Return the share of a task's words that a clause of a report names; the highest share of all clauses."""
     most = len(shared) / max(len(units_of(wanted)), 1)
     for clause in clauses_of(wanted):
         mine = units_of(clause)
@@ -146,7 +146,7 @@ def _share_of_a_clause(shared: frozenset[str] | set[str], wanted: str) -> float:
 
 
 def _names_nothing(report: str) -> bool:
-    """Return True if a clause that says that something is done leaves open what: "I wrote that one", 我写完了."""
+    """Return True if a clause says that something is done, but not what: "I wrote that one", 我写完了."""
     return not units_of(_OPEN_OBJECT.sub(" ", report)) - LIGHT_WORDS - _REPORTED - _DONE_VERBS
 
 
@@ -165,7 +165,7 @@ def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _told_done(report: str) -> tuple[tuple[str, str], ...]:
-    """Return the clauses that say that something is done, each also without the words of a report."""
+    """Return the clauses that report something as done, each also without the words of the report itself."""
     found: list[tuple[str, str]] = []
     for clause in clauses_of(report):
         zh = not clause.isascii()
@@ -179,7 +179,7 @@ def _told_done(report: str) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=1024)
 def _wanted(task: str) -> tuple[str, frozenset[str]]:
-    """Return a task without the words that every task has, and the words of both forms."""
+    """Return a task without the words that every task has, and the words and values of both forms."""
     wanted = _TASK_WORDS.sub(" ", task)
     return wanted, units_of(wanted) | units_of(task)
 

@@ -204,7 +204,7 @@ _BOTH = late_pattern(
 
 
 def affirms(text: str) -> bool:
-    """Return True if a sentence permits something, or wants it after all."""
+    """Return True if a sentence permits something, or asks for it after an earlier refusal."""
     return bool(_affirmed(text))
 
 
@@ -228,7 +228,7 @@ def _meant(clause: str) -> frozenset[str]:
 
 
 def _forbidden(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the units of the clause that forbids something, and of what it forbids."""
+    """Return the units (words, characters) of the clause that forbids something, and of the forbidden thing."""
     for clause in clauses_of(text):
         if found := _FORBIDDEN.search(clause):
             told = found["zh"] or found["en"]
@@ -237,12 +237,12 @@ def _forbidden(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def lifts(later: str, earlier: str) -> bool:
-    """Return True if a sentence permits, or wants after all, what an earlier one forbids or does not need."""
+    """Return True if a sentence permits, or asks for, something that an earlier one forbids or makes unnecessary."""
     return _lifted(later, earlier) == 1
 
 
 def may_lift(later: str, earlier: str) -> bool:
-    """Return True if a sentence permits a part of what an earlier one forbids, or does not say what it permits."""
+    """Return True if a sentence permits a part of what an earlier one forbids, or permits without naming a thing."""
     return _lifted(later, earlier) > 0
 
 
@@ -271,7 +271,7 @@ def _lifted(later: str, earlier: str) -> float:
 
 
 def releases(later: str, earlier: str) -> bool:
-    """Return True if a sentence says that what an earlier one asks for does not matter: 电梯无所谓了."""
+    """Return True if a sentence says that an earlier request does not matter any more: 电梯无所谓了."""
     for clause in clauses_of(later):
         if _RELEASES.search(clause):
             mine = units_of(_RELEASES.sub(" ", clause))
@@ -290,7 +290,7 @@ def takes_all_back(text: str) -> bool:
 
 
 def corrects(later: str, earlier: str) -> bool:
-    """Return True if a sentence says that what an earlier one states is wrong, and what is right."""
+    """Return True if a sentence says that an earlier statement is wrong, and gives the right one."""
     later = later[:LONGEST]
     if found := _NOT_BUT.search(later):
         old = found["old"] or found["old_zh"]
@@ -317,13 +317,13 @@ def corrects(later: str, earlier: str) -> bool:
 
 
 def _resembles(first: str, second: str) -> bool:
-    """Return True if a sentence repeats most of another one, as one that corrects a part of it does."""
+    """Return True if a sentence repeats most words of another one, as a correction of a part does."""
     mine, theirs = units_of(first), units_of(second)
     return bool(mine) and 3 * len(mine - only_in_first(mine, theirs)) >= 2 * len(mine)
 
 
 def takes_the_place(later: str, earlier: str) -> bool:
-    """Return True if a sentence says why what an earlier one chose does not do, and what takes its place.
+    """Return True if a sentence rejects what an earlier one chose, and names what replaces it.
 
     "The Ibis is full, we're staying at the Novotel"; 虹桥没直飞，从浦东走吧.
     """
@@ -368,7 +368,7 @@ def _failing(clause: str, earlier: str) -> str:
 
 
 def _named_as_failing(clause: str, earlier: str) -> str:
-    """Return what an earlier sentence names and a clause says does not do: an amount, its subject or its object."""
+    """Return what an earlier sentence names and a clause rejects: an amount, its subject or its object."""
     if not _refuses(clause):
         return ""
     if named := _failing_amount(clause, earlier) or _failing(clause, earlier):
@@ -381,7 +381,7 @@ def _named_as_failing(clause: str, earlier: str) -> str:
 
 @lru_cache(maxsize=512)
 def _refuses(clause: str) -> bool:
-    """Return True if a clause has words that say of something that it does not do, whatever that is."""
+    """Return True if a clause has words that reject something, whatever it is."""
     patterns = ((_FAILS, clause), (_FAILS, LEADING.sub("", clause)), (_REFUSED, clause))
     return any(pattern.search(text) for pattern, text in patterns)
 
@@ -412,7 +412,7 @@ def _begins_with_the_same(clause: str, earlier: str) -> bool:
 
 
 def _gives_another(clause: str, named: str, earlier: str) -> bool:
-    """Return True if a clause gives what takes the place of the named words."""
+    """Return True if a clause names a replacement for the rejected words."""
     word = rf"(?<![\w.]){re.escape(named)}(?!\w)" if named.isascii() else re.escape(named)
     if re.search(word, clause, re.IGNORECASE) or _NO_NAME.search(clause):
         return False
@@ -448,7 +448,7 @@ def _gives_in_chinese(clause: str, named: str, earlier: str, *, is_head: bool) -
 
 
 def _raw(text: str) -> set[str]:
-    """Return the English words of a text that can name what is done: no short words and no contractions."""
+    """Return the English words of a text that can name an action: no short words and no contractions."""
     return {
         found[0]
         for found in re.finditer(r"[a-z]{3,}(?!['’])", text.lower())
@@ -457,12 +457,12 @@ def _raw(text: str) -> set[str]:
 
 
 def _starts_with_value(earlier: str, named: str) -> bool:
-    """Return True if the words with which a sentence begins are all that it names, and so no topic of it."""
+    """Return True if a sentence names nothing but the value with which it begins, so that it has no topic."""
     return not units_of(earlier.replace(named, "", 1)) - LIGHT_VERBS
 
 
 def drops(later: str, earlier: str) -> bool:
-    """Return True if a sentence says that what an earlier one asks for is no longer done: 中央空调不装了."""
+    """Return True if a sentence says that something requested earlier will not be done: 中央空调不装了."""
     there = units_of(earlier)
     for clause in clauses_of(later):
         found = _DROPS.search(clause)
@@ -544,7 +544,7 @@ def _gives_a_part(later: str, earlier: str) -> bool:
 
 @lru_cache(maxsize=512)
 def alters(text: str) -> bool:
-    """Return True if a sentence has a form with which something said before is undone, whatever that was."""
+    """Return True if a sentence has a form that undoes an earlier statement, whatever it said."""
     if len(text) > LONGEST or _ASKS.search(text):
         return False
     clauses = clauses_of(text)
@@ -560,7 +560,7 @@ def alters(text: str) -> bool:
 
 
 def speaks_of_once(text: str) -> bool:
-    """Return True if a sentence speaks of one occasion only: "this time", 破例."""
+    """Return True if a sentence is about a single occasion only: "this time", 破例."""
     return _ONCE.search(text) is not None
 
 

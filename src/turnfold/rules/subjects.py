@@ -193,7 +193,7 @@ def named_things(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def actors_in(text: str) -> frozenset[str]:
-    """Return the terms of the people in a sentence who say, want or do something, and are not what it is about."""
+    """Return the terms of the people in a sentence who say, want or do something, but are not its subject."""
     found: set[str] = set()
     for match in _ACTOR.finditer(text):
         name = match["zh"] or match["titled"] or match["en"]

@@ -81,7 +81,7 @@ class _Phrases(NamedTuple):
 
 
 def is_courtesy(message: str) -> bool:
-    """Return True if a message only greets, thanks, takes leave or agrees, or has no words."""
+    """Return True if a message is only a greeting, thanks, a farewell or an agreement, or has no words."""
     if len(message) > _LONGEST:
         return False
     units = _units(message)

@@ -436,7 +436,7 @@ _COVERED_PAIRS = 0.5
 def covers(
     entries: Mapping[int, Entry], places: Iterable[tuple[int, float]], terms: Collection[str]
 ) -> bool:
-    """Return True if one of the best entries has most terms of a query: nothing else needs to be shown for it."""
+    """Return True if one of the best entries contains most terms of a query, so that no weaker match need be shown."""
     telling = [term for term in terms if not is_character(term)]
     query = QueryTerms(telling)
     best = [entries[seq].message.text for seq, _ in islice(places, 3) if seq in entries]
@@ -481,7 +481,7 @@ def answers_first(
 
 
 def _repeats(entry: Entry, held: Collection[str], terms: Collection[str]) -> bool:
-    """Return True if a message of the user asks the same as a query."""
+    """Return True if a user's message asks the same thing as a query."""
     text = entry.message.text
     if entry.message.role != "user" or not _ASKED.search(text[-_LONGEST_END:]):
         return False
@@ -509,7 +509,7 @@ def _newer_first(
 
 
 def is_searchable(terms: Iterable[str]) -> bool:
-    """Return True if one of the terms can tell entries apart: not only single CJK characters and numbers."""
+    """Return True if a term can tell entries apart; single CJK characters and numbers alone cannot."""
     return any(not is_character(term) and not term.isdigit() for term in terms)
 
 
@@ -522,10 +522,10 @@ _ANSWERED_WITHIN = 8
 
 
 def company(entries: Mapping[int, Entry], *, after: int, before: int) -> dict[int, tuple[int, ...]]:
-    """Return {seq: seqs of the entries without which this entry is not shown}; 0 is one that cannot be shown.
+    """Return {seq: seqs of the entries that must be shown together with this entry}; 0 is one that cannot be shown.
 
-    `entries` are those that may be shown. Answers and what a reply refers to are looked for between the log positions
-    `after` and `before`: the entries from `before` on are shown to the model anyway.
+    `entries` are those that may be shown. Answers, and messages that a reply refers to, are looked for between the log
+    positions `after` and `before`; the model sees the entries from `before` on anyway.
     """
     needed: dict[int, tuple[int, ...]] = {}
     for seq, entry in entries.items():
@@ -547,7 +547,7 @@ _LONGEST_END = 80
 
 
 def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[int]:
-    """Return [seq] of the answer; [0] if it cannot be shown, [] if it would come after the part that is searched."""
+    """Return [seq] of the answer to an entry; [0] if it cannot be shown, [] if it is not in the searched part."""
     for seq in range(question.seq + 1, question.seq + 1 + _ANSWERED_WITHIN):
         if seq >= before:
             return []
@@ -560,7 +560,7 @@ def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[
 
 
 def is_brief(text: str) -> bool:
-    """Return True if a text has so few words that it says nothing without what it replies to."""
+    """Return True if a text has so few words that it cannot be understood without the message it replies to."""
     if len(text) > 16 * _FEW_WORDS:
         return False
     runs = RUN.findall(plain_text(text))
@@ -677,9 +677,10 @@ def _take(
     shown: Callable[[_Offer], Recalled],
     beside: _Company,
 ) -> list[dict[int, _Offer | None]]:
-    """Add entries that fit into `room` tokens to `taken`, best first, or longer excerpts; each with its company.
+    """Add entries that fit into `room` tokens to `taken`, best first; also replace excerpts by longer ones.
 
-    Returns one dictionary for each step: {seq of an entry that it added: the shorter offer it replaced, or None}.
+    An entry is added with the entries that must be shown with it (`company`). Returns one dictionary for each step:
+    {seq of an entry that it added: the shorter excerpt it replaced, or None}.
     """
     steps: list[dict[int, _Offer | None]] = []
     turns = {offer.entry.turn for offer in taken.values()}
@@ -705,7 +706,7 @@ def _take(
 
 @dataclass(frozen=True, slots=True)
 class _Company:
-    """Finds, for an entry to add, the other entries without which it is not shown."""
+    """Finds the entries that must be shown together with an entry, such as the question to an answer."""
 
     needed: Mapping[int, Sequence[int]]
     entries: Mapping[int, Entry]

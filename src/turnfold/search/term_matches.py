@@ -61,7 +61,7 @@ _FEW = 128
 
 @dataclass(frozen=True, slots=True)
 class TermMatches:
-    """How often the terms of a query occur in a text."""
+    """Numbers of times that the terms of a query occur in a text."""
 
     counts: dict[str, int]
     """Number of occurrences by term; terms that do not occur are left out."""

@@ -209,7 +209,7 @@ def check_values(sent: bytes, limits: Limits) -> None:
 
 
 def _outside_strings(sent: bytes) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of what is between the strings of a JSON text."""
+    """Yield start and end of each part of a JSON text that is not inside a string."""
     at = 0
     for string in _STRING.finditer(sent):
         yield at, string.start()

@@ -92,9 +92,9 @@ class _Stream:
         return updated < max(self.since, self.quiet) and conversation not in self.followed
 
     def forget_quiet(self, polled: int) -> None:
-        """Drop the state of the conversations unchanged for longest, after a poll that began at `polled`.
+        """After a poll that began at `polled`, drop the state of the conversations that have not changed for longest.
 
-        Changes stored after that have a timestamp of at least `polled` minus the clock margin, so none is missed.
+        Later changes have a timestamp of at least `polled` minus the clock margin, so none of them is missed.
         """
         if len(self.followed) <= _FOLLOWED:
             return

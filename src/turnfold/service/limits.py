@@ -265,7 +265,7 @@ class RateLimit:
             self._evict_idle(now)
 
     def _evict_idle(self, now: float) -> None:
-        """Drop the buckets that are full again, which equal new ones; if these are too few, drop the fullest others."""
+        """Drop full buckets, because new ones are equal to them; if too few are full, drop the fullest others."""
 
         def used(name: str) -> float:
             level, at = self._buckets[name]
@@ -306,7 +306,7 @@ class _ConversationUsage:
 
 @dataclass(slots=True)
 class _TenantUsage:
-    """Stored tokens and bytes of one tenant: the sums of the last scan, and what was written since."""
+    """Stored tokens and bytes of one tenant: the sums of the last scan, and the writes since then."""
 
     at: float
     """Time of the scan, by the quota's clock in seconds."""
@@ -456,7 +456,7 @@ class Quota:
         self._check_bytes(used.bytes, size)
 
     def _recorded(self, tenant: str) -> Iterator[_TenantUsage]:
-        """Yield the usages that a write must be added to: the cached usage, and that of a running scan."""
+        """Yield the totals to which a write must be added: the cached ones, and those of a running scan."""
         known = self._used.get(tenant)
         if known is not None:
             yield known
@@ -472,7 +472,7 @@ class Quota:
             used.stale = True
 
     def shrank(self, tenant: str, conversation: str) -> None:
-        """Note that a part of a conversation was erased: all of it counts until a scan has measured it again.
+        """Note that a part of a conversation was erased; its size is subtracted by the next scan.
 
         A scan runs before a request is refused.
         """

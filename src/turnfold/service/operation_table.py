@@ -75,7 +75,7 @@ class OperationRequest(Generic[_Body, _Query]):
         return int(text)
 
     async def compute(self, work: Callable[[], _Result]) -> _Result:
-        """Return what a function makes of the body: in a thread of the tenant if the body is large."""
+        """Return the result of a function of the body, which runs in a thread of the tenant if the body is large."""
         return await self.session.config.runtime.compute(work) if self.large else work()
 
     async def add(

@@ -285,7 +285,7 @@ def run(
 
 
 def warm_up(model: str) -> None:
-    """Load what the first requests would load on the event loop, and exempt it from garbage collection.
+    """Load the modules and tables that the first requests need, and exempt them from garbage collection.
 
     Loading takes a second. A full collection looks at each object of the modules and tables that are loaded, which
     would stop all requests for some 40 ms again and again, and free nothing.

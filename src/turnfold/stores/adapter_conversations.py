@@ -84,7 +84,7 @@ def name_digest(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdapterHomes:
-    """How an adapter names its homes (conversations with its data), its index conversation and the index documents."""
+    """An adapter's naming scheme for its homes (conversations with its data), its index and index documents."""
 
     name: str
     """Prefix of the ids of all its conversations; a program can give an adapter another name."""
@@ -184,10 +184,9 @@ async def adapters_in(
     conversations: Iterable[str],
     adapters: Iterable[AdapterHomes] = ADAPTER_HOMES,
 ) -> tuple[AdapterHomes, ...]:
-    """Return the adapters with data in the store, with the names they use there.
+    """Return the adapters that may have data in the store: those with default names, and with other names in use.
 
-    These are all default names, and other names whose index conversation is among `conversations`, the ids of all
-    conversations.
+    `conversations` are the ids of all conversations; other names are found by the index conversations among them.
     """
     adapters = tuple(adapters)
     found = dict.fromkeys(adapters)

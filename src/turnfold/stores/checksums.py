@@ -110,8 +110,7 @@ def checked_row(found: Sequence[object], base: int, mark: LogMark) -> Row:
 
 
 def _text_checksum(text: str) -> int:
-    """Return the checksum of a text alone, which is the upper half of its row's checksum: searches read only the text.
-    """
+    """Return the checksum of a text, the upper half of its row's checksum: searches read only the text."""
     return crc32(text.encode()) & 0x7FFFFFFF
 
 
@@ -153,12 +152,12 @@ def checkpoint_checksum(checkpoint: Checkpoint) -> int:
 
 
 def record_checksum(record: bytes) -> int:
-    """Return the checksum of a checkpoint that is stored as bytes in one column (PostgreSQL)."""
+    """Return the checksum of a checkpoint (summary) that is stored as bytes in one column (PostgreSQL)."""
     return crc32(record)
 
 
 def checked_checkpoint(found: Sequence[object], mark: LogMark) -> Checkpoint:
-    """Return a checkpoint from its columns, which are its fields and the checksum.
+    """Return a checkpoint (summary) from its columns, which are its fields and the checksum.
 
     Raises `InvalidRecord` if it is damaged.
     """

@@ -520,7 +520,7 @@ class ExportedConversation:
             self._add(write_piece(entry))
 
     def add_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Write the lines of checkpoints to the export, and count them."""
+        """Write the lines of checkpoints (summaries) to the export, and count them."""
         self.checkpoints += len(checkpoints)
         for checkpoint in checkpoints:
             self._add(write_piece(checkpoint))

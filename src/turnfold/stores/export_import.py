@@ -1,8 +1,8 @@
 """Export and import of conversations through a file: exact, all or nothing, and safe for untrusted files.
 
-The file is JSON Lines: a header; for each conversation, by name, an opening, its documents, entries and checkpoints and
-an end with their digest; a footer with the digest of everything. Token costs are not in it: the importing store counts
-again. The digest of a conversation is the same in every store that has the same content.
+The file is JSON Lines: a header; for each conversation, by name, an opening, its documents, entries and checkpoints
+(summaries), and an end with their digest; a footer with the digest of everything. Token costs are not in it: the
+importing store counts again. The digest of a conversation is the same in every store that has the same content.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _IN_MEMORY = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an export or import has come, for its `progress` callback."""
+    """The progress of an export or import, as its `progress` callback gets it."""
 
     what: str
     """The current step: `exporting` (counts entries), or `checking` and then `restoring` (count bytes of the file)."""

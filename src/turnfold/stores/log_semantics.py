@@ -275,7 +275,7 @@ def check_document(document: Document) -> None:
 
 
 def repeated_checkpoint(checkpoint: Checkpoint, known: Iterable[Checkpoint]) -> Checkpoint | None:
-    """Return the stored checkpoint with the same id; None if there is none.
+    """Return the stored checkpoint (summary) with the same id; None if there is none.
 
     Raises `Conflict` if its content differs.
     """
@@ -305,7 +305,7 @@ def check_succession(checkpoint: Checkpoint, live: Checkpoint | None, head: Head
 def split_checkpoints(
     known: Sequence[Checkpoint], name: str
 ) -> tuple[list[Checkpoint], list[Checkpoint]]:
-    """Split checkpoints into those before the id `name`, and that one with the later ones.
+    """Split checkpoints (summaries) into those before the id `name`, and the rest, which begins with it.
 
     Raises `NotFound` if the id is unknown.
     """

@@ -479,7 +479,7 @@ class Store(Protocol):
     async def capture(
         self, scope: Scope, conversation: str, take: Callable[[Document], None]
     ) -> Captured | None:
-        """Return opening, head and checkpoints of a conversation at one moment; None if it does not exist.
+        """Return opening, head and checkpoints (summaries) of a conversation at one moment; None if it does not exist.
 
         Its documents are passed to `take` one by one, sorted by kind and key.
 

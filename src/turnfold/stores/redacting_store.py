@@ -1,9 +1,9 @@
 """A store that replaces secrets and personal data with labels before another store sees them.
 
-`RedactingStore` rewrites messages, checkpoints, documents and restored conversations before they are written, so that
-no database, index, cache or export behind it ever contains a secret that was found. In a JSON document every string is
-redacted. A document in a binary form cannot be rewritten and is refused, unless its kind is one that is made from
-redacted texts.
+`RedactingStore` rewrites messages, checkpoints (summaries), documents and restored conversations before they are
+written, so that no database, index, cache or export behind it ever contains a secret that was found. In a JSON document
+every string is redacted. A document in a binary form cannot be rewritten and is refused, unless its kind is one that is
+made from redacted texts.
 
 A label has a number, `[redacted: email 2]`, that is the same for the same value within a conversation. The numbers are
 stored in a document of the conversation, which contains keyed hashes of the values and never a value. They are assigned
@@ -199,8 +199,7 @@ class Redaction:
         return (await self.apply(scope, conversation, change))[0]
 
     def unnumbered(self, message: Message) -> Message:
-        """Return a message whose labels have no numbers (`[redacted: email]`), so that it can be compared with another.
-        """
+        """Return a message whose labels have no numbers (`[redacted: email]`), to compare it with another."""
         counts: Counter[str] = Counter()
         made = redact_message(message, self._redact(_without_number, counts))
         made = redact_message(made, lambda text: _NUMBERED.sub(r"\1]", text))
@@ -378,7 +377,7 @@ def _with_counts(message: Message, counts: Mapping[str, int]) -> Message:
 
 
 def _is_derived(document: Document) -> bool:
-    """Return True if a document has no text of its own: redacting the random id of a lease would lose the lease."""
+    """Return True if a document contains no text of a user: redacting the random id of a lease would lose the lease."""
     if document.kind == SESSION:
         return document.key in (FOLDING, RUN)
     return document.kind in _DERIVED or document.kind.startswith(_VECTORS)

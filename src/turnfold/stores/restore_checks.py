@@ -1,6 +1,6 @@
 """Checks of a restore, the same for every backend.
 
-The pieces of a restore (documents, entries, checkpoints) come from a file and are not trusted: `PieceOrder` rejects the
+The pieces of a restore (documents, entries, summaries) come from a file and are not trusted: `PieceOrder` rejects the
 first piece that a log could not have at that place. Tokens are counted here, by the counter of the target store.
 `Pieces` gives a backend one batch at a time, so that a conversation of any length needs only a few megabytes of memory.
 """

@@ -71,7 +71,7 @@ class ReplyError:
 
 @dataclass(frozen=True)
 class ReplyStall:
-    """Script item of a model server: send nothing more after so many events; with 0, not even the first byte."""
+    """Script item of a model server: stop sending after this many events; with 0, send not even the first byte."""
 
     after: int = 0
 
@@ -188,7 +188,7 @@ class ModelServer:
     def refusal(
         self, provider: str, request: ServedRequest, *, counting: bool
     ) -> ReplyError | None:
-        """Return the error that a request is answered with; None if it gets the next reply of the script."""
+        """Return the error with which a request is answered; None if it gets the next item of the script."""
         if problem := self.problem(provider, request, counting=counting):
             self.rejected.append(problem)
             return ReplyError(400, problem, code="invalid_value")

@@ -128,7 +128,7 @@ def indented_whole(text: str) -> str:
 
 
 def with_continuation_note(note: FenceNote, text: str) -> FenceNote:
-    """Return the line above a fence, with a sentence that explains indentation if `text` has an indented line."""
+    """Return the line above a fence (tags around text); if `text` has indented lines, it explains the indentation."""
     if not _INDENTED_LINE.search(text):
         return note
     return FenceNote(f"{note.en} {_CONTINUATION_NOTE.en}", f"{note.zh}{_CONTINUATION_NOTE.zh}")

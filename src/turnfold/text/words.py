@@ -241,9 +241,9 @@ def _restored(base: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def light_stem(word: str) -> str:
-    """Return the stem of a word in lower case: the word without hyphens and common endings.
+    """Return the stem of a word in lower case: without its hyphens and common endings.
 
-    "send", "sends" and "sending" have the same stem. The word must be in lower case already.
+    "send", "sends" and "sending" have the same stem.
     """
     word = word.replace("-", "").removesuffix("'s")
     if len(word) > 4 and word.endswith("ies"):
@@ -362,7 +362,7 @@ def terms_of_words(run: str) -> Sequence[str]:
 
 
 class WantedTerms:
-    """Rules out words that have none of some terms by their first letters: a long text has few others.
+    """Skips words that cannot yield any of the wanted search terms, judged by their first letters.
 
     A stem keeps the beginning of its word, but for the last letter of the stem: "hike" of "hiking", "city" of "cities".
     """
@@ -375,7 +375,7 @@ class WantedTerms:
         self._beginnings = frozenset(each[:_BEGINNING] for each in (*wanted, *shorter))
 
     def rules_out(self, run: str) -> bool:
-        """Return True if one match of `WORDS` has a single term, and it is none of these; False if it may have them."""
+        """Return True if one match of `WORDS` certainly yields none of the wanted terms."""
         word = run.casefold()
         if word[1:] != run[1:] or not word.isalnum() or len(word) > _LONGEST_TERM:
             return False  # several words, or humps

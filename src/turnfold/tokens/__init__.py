@@ -25,7 +25,6 @@ from turnfold.tokens.counter import (
     shutdown_token_executor,
     token_executor,
 )
-from turnfold.tokens.driver_counter import CacheStats, CountCache, DriverCounter, ModelDriver
 from turnfold.tokens.estimate import TextEstimator, estimate_text, formula_tokens
 from turnfold.tokens.estimate_profile import (
     CL100K_LIKE,
@@ -35,6 +34,7 @@ from turnfold.tokens.estimate_profile import (
     EstimateProfile,
 )
 from turnfold.tokens.media import ImageRule, audio_tokens, file_tokens, table_tokens
+from turnfold.tokens.model_driver_counter import CacheStats, CountCache, DriverCounter, ModelDriver
 from turnfold.tokens.model_table import (
     ModelInfo,
     context_window_for,

@@ -103,7 +103,7 @@ class Calibration:
         return math.sqrt(variance * (1 + 1 / repeats)) / self.ratio
 
     def correct(self, tokens: int) -> Corrected:
-        """Return a token count corrected to what the provider would report, with the error to expect.
+        """Return the token count that the provider would probably report, with the error to expect.
 
         Raises `InvalidOption` if there are too few reports to know the error.
         """
@@ -120,7 +120,7 @@ class Calibration:
 
     @property
     def _repeats(self) -> float:
-        """Number of reports, counted as if all had equal weight, minus one; 0 if one outweighs all others."""
+        """Return the effective number of reports (recent ones weigh more) minus one; 0 if one outweighs the others."""
         if self.observations < 2:
             return 0.0
         repeats = self.counted**2 / self.counted_squares - 1
@@ -172,9 +172,9 @@ def corrected_counter(counter: TokenCounter, factor: float) -> TokenCounter:
 
 
 def correction_of(counter: TokenCounter, name: str) -> float | None:
-    """Return the factor by which the counter called `name` scales `counter`.
+    """Return the factor by which the counter called `name` scales the counts of `counter`.
 
-    Returns 1.0 for `counter` itself, None if `name` is not the name of a scaled `counter`.
+    Returns 1.0 if `name` is `counter` itself, None if it is no scaled form of it.
     """
     if name == counter.name:
         return 1.0
@@ -196,7 +196,7 @@ class CalibrationLog:
         """The calibration after all reports so far."""
 
     def next_factor(self, current: float) -> float:
-        """Return the factor for estimated token counts: `current`, or a new one if the newest reports differ enough."""
+        """Return the new factor for estimated token counts; `current` if the newest reports differ too little."""
         with self._lock:
             ratios = sorted(self._ratios)
         if len(ratios) < _FEWEST:

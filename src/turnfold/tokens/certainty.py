@@ -19,7 +19,7 @@ __all__ = (
 
 
 class Certainty(StrEnum):
-    """How certain a token count is, best first: exact, an upper bound, or an estimate."""
+    """The certainty of a token count, best first: exact, an upper bound, or an estimate."""
 
     EXACT = "exact"
     BOUND = "bound"
@@ -55,7 +55,7 @@ class TextCounter(Protocol):
 
     @property
     def certainty(self) -> Certainty:
-        """How certain the counts of this counter are: exact, an upper bound, or an estimate."""
+        """The certainty of this counter's counts: exact, an upper bound, or an estimate."""
         ...
 
     def count(self, text: str) -> int:

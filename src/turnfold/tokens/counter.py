@@ -306,10 +306,10 @@ class TokenCounter:
         return Count(total, certainty)
 
     def for_message(self, message: Message, tokens: int) -> TokenCounter:
-        """Return a counter with the same results that does not count long texts of `message` again and again.
+        """Return a counter with the same results that does not count the long texts of `message` repeatedly.
 
-        `tokens` is this counter's count of the whole message. Costs are additive, so the cost of the longest text is
-        `tokens` minus the cost of the rest, and that text is not counted at all.
+        `tokens` is this counter's count of the whole message. Counts add up, so the count of the longest text is
+        `tokens` minus that of the rest, and that text is not counted at all.
         """
         texts = [text for text in _texts_of(message.parts) if len(text) >= _LONG_TEXT]
         if not texts:
@@ -324,7 +324,7 @@ class TokenCounter:
         return counter
 
     def clip(self, text: str, limit: int) -> str:
-        """Return nearly the longest beginning of `text`, cut between characters, that has at most `limit` tokens."""
+        """Return about the longest beginning of `text` that has at most `limit` tokens, cut between two characters."""
         return clip(text, limit, self._count)
 
     def __repr__(self) -> str:
@@ -373,7 +373,7 @@ def _texts_of(parts: Iterable[Part]) -> Iterator[str]:
 def _is_guesswork(parts: Sequence[Part]) -> bool:
     """Return True if the tokens of these parts can only be estimated: media, thinking, unmodelled parts, several texts.
 
-    Two texts in a row may cost a token more or less than each alone, depending on how the provider joins them.
+    Two texts in a row may have a token more or less together than alone, depending on how the provider joins them.
     """
     texts = 0
     for part in parts:
@@ -399,10 +399,10 @@ def _model_fields(extra: str) -> dict[str, object]:
 
 
 class UpperBoundCounter:
-    """Counts texts for an unknown model: returns the larger of two counts, by the rule of thumb and by o200k_base.
+    """Counts texts for an unknown model: takes the larger of the rule of thumb and the count by o200k_base.
 
     The rule of thumb is above most vocabularies on prose, and far above recent ones on Chinese; on numbers, code and
-    JSON it is too low. A real tokenizer counts those well, but older vocabularies need more for Chinese.
+    JSON it is too low. The vocabulary o200k_base counts those well, but older vocabularies need more for Chinese.
     """
 
     __slots__ = ("_exact",)
@@ -456,7 +456,7 @@ def shutdown_token_executor(*, wait: bool = True) -> None:
 
 
 def _reset_pool() -> None:
-    """Drop the pool after a fork: its threads do not exist in the child process, which would wait for them forever."""
+    """Drop the thread pool after a fork, because its threads do not exist in the child process."""
     global _lock, _pool
     _lock, _pool = threading.Lock(), None
 

@@ -171,7 +171,7 @@ class TextEstimator:
 
 
 def _price(piece: str, profile: EstimateProfile) -> tuple[int, float]:
-    """Return the least number of tokens of a piece (a word, a run of signs), and the expected number beyond it."""
+    """Return two token counts of a piece (a word, a run of signs): the least possible, and the expected rest."""
     last = piece[-1]
     if piece.isascii():
         if last.isalpha():
@@ -242,7 +242,7 @@ def _accented(word: str, profile: EstimateProfile) -> float:
 
 
 def _changes(run: str) -> int:
-    """Return how often a character of a run is followed by a different one, minus one; at least 0."""
+    """Return how often the characters of a run change from one to the next, minus one; at least 0."""
     return max(0, sum(map(str.__ne__, run, run[1:])) - 1)
 
 

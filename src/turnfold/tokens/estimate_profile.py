@@ -353,7 +353,7 @@ HANGUL_SYLLABLES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateProfile:
-    """Prices of each class of text in one family of vocabularies, in tokens.
+    """The number of tokens for each class of text, in one family of vocabularies.
 
     A price is what a piece costs in addition to its first token, unless its comment says "the whole price".
     """

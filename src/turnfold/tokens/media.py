@@ -150,7 +150,7 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRule:
-    """How a provider counts the tokens of an image."""
+    """A provider's rule for counting the tokens of an image."""
 
     name: str
     origin: str
@@ -294,7 +294,10 @@ _TEXT_BYTES_A_TOKEN: Final = 2
 
 
 def audio_tokens(*, seconds: float | None, size_bytes: int | None) -> int:
-    """Return the tokens of a recording by its length; without `seconds`, of the longest that so many bytes can hold."""
+    """Return the tokens of a recording from its length.
+
+    Without `seconds`, the longest recording that fits into so many bytes is assumed.
+    """
     if seconds is not None:
         if not (math.isfinite(seconds) and seconds >= 0):
             raise InvalidOption(f"a recording cannot last seconds={seconds}: give 0 or more")

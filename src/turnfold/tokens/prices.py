@@ -57,7 +57,7 @@ class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Above(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Prices that apply to long prompts instead of the usual ones."""
+    """Prices of prompts above a certain length, in place of the usual prices."""
 
     tokens: int
     """These prices apply if the prompt has more tokens than this."""

@@ -159,7 +159,7 @@ class Encoding:
     def _joints(
         self, text: str, end: int, ids: array[int], runs: _Runs
     ) -> Iterator[tuple[int, int]]:
-        """Yield places in `text` before `end` to start the next section, best first, each with its index in `ids`."""
+        """Yield places in `text` before `end` to start the next section, best first, with their indexes in `ids`."""
         first = len(ids) - _JOINT
         if first < _JOINT:
             return  # too few tokens to compare, as in a run of spaces: a longer section is needed
@@ -203,7 +203,7 @@ class Encoding:
         return self._encode_flat(text)
 
     def _limit_cache(self, characters: int) -> None:
-        """Add up the characters counted, and clear the tokenizer's cache before it holds too many."""
+        """Count the characters that were encoded, and clear the tokenizer's cache before it holds too many."""
         self._cached += characters
         if self._cached > _CACHED_CHARACTERS:
             self._cached = characters
@@ -255,7 +255,7 @@ def _nothing() -> None:
 
 
 def _is_always_cut(text: str, at: int) -> bool:
-    """Return True if every tokenizer that splits a text into words first splits it before index `at`."""
+    """Return True if every tokenizer that splits texts into words splits this one before index `at`."""
     before, after = _kind(text[at - 1]), _kind(text[at])
     if before == after:
         return False

@@ -1,9 +1,10 @@
 """Builds one context within one budget: `assemble`.
 
-In this order: the overhead (system, summary, tail, tools, reply) is counted; the strategy chooses where the window
-begins; if the newest span (atomic group of messages) and the user message of its turn do not fit, they are shortened;
-if they still do not fit, an error with the arithmetic is raised. The result is within the budget, and has no tool call
-without its result and no result without its call, whatever the strategy chose.
+In this order: the overhead (system messages, summary, tail of pins, rules and recalled passages, tools, reply) is
+counted; the strategy chooses where the window begins; if the newest span (atomic group of messages) and the user
+message of its turn do not fit, they are shortened; if they still do not fit, an error with the arithmetic is raised.
+The result is within the budget, and has no tool call without its result and no result without its call, whatever the
+strategy chose.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class _Extras(NamedTuple):
 def next_anchor(
     transcript: Transcript, budget: Budget, *, anchor: Anchor, strategy: Strategy
 ) -> Anchor:
-    """Return the anchor (where the window begins) of the context that `assemble` would build, without building it."""
+    """Return the anchor (where the window begins) that `assemble` would choose, without building the context."""
     window, _ = _decide(transcript, budget, anchor, strategy, _Extras((), (), squeezes=0))
     head = window.view.head(window.start) if window.start < transcript.spans else None
     return _anchor_of(window, head, anchor)
@@ -195,10 +196,10 @@ def _shorten(view: SpanView, start: int, overhead: Overhead, budget: Budget) -> 
 
 
 def _caps(costs: list[int], framing: int, room: Room) -> Iterator[int]:
-    """Yield the caps (most tokens of a part) to try: to fill most of the room, to fill all of it, then smaller caps.
+    """Yield the caps (most tokens of a part) to try: to fill most of the room, to fill all of it, then smaller ones.
 
-    Smaller caps are needed under a byte limit, or if a message costs more than its parts counted one by one. All of the
-    room is filled first if there are so many parts that less would leave nothing readable of each.
+    Smaller caps are needed under a byte limit, or if a message costs more than its parts counted one by one. If there
+    are very many parts, all of the room is filled first, because less would leave nothing readable of each.
     """
     cap = max(common_cap(costs, room.for_shortened - framing), SMALLEST_CAP)
     whole = max(common_cap(costs, room.tokens - framing), SMALLEST_CAP)
@@ -273,7 +274,7 @@ def _build(window: _Window, overhead: Overhead, budget: Budget, before: Anchor) 
 
 
 def _anchor_of(window: _Window, head: Piece | None, before: Anchor) -> Anchor:
-    """Return the anchor (stored beginning) of a window; if it equals `before`, return that same object."""
+    """Return the anchor (stored beginning) of a window; the object `before` itself if it is equal."""
     view, start, reason = window
     first = view.transcript.position_of(start)
     caps = _live_caps(view, first, head)
@@ -310,7 +311,7 @@ def _shown(
 
 
 def _live_caps(view: SpanView, first: int, head: Piece | None) -> tuple[tuple[int, int], ...]:
-    """Return the caps (most tokens of a part) of the messages shown: those from `first` on, and the message `head`."""
+    """Return the caps (most tokens of a part) of the messages from `first` on, and of the message `head`."""
     if not view.caps:
         return ()
     shown = {head.position} if head is not None else set[int]()

@@ -1,8 +1,9 @@
 """The context of one model call, and its receipt (context report).
 
 A context has five sections, most stable first, so that a provider's prompt cache can serve its prefix: system, summary,
-the window before the newest turn, the tail, the newest turn. The receipt lists the tokens of each section, the messages
-that are not sent as they were logged and why (omissions), and how many tokens of the previous prompt are repeated.
+the window before the newest turn, the tail (pins, rules, state, recalled passages), the newest turn. The receipt lists
+the tokens of each section, the messages that are not sent as they were logged and why (omissions), and how many tokens
+of the previous prompt are repeated.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = (
 
 
 class CertaintyCache(NamedTuple):
-    """How certain the token counts of a prompt's first messages are, carried over from call to call.
+    """The certainty of the token counts of a prompt's first messages, kept from call to call.
 
     A sum is as certain as its weakest term, so two lengths are enough: how many messages from the beginning are counted
     exactly, and how many exactly or as an upper bound. The next call repeats most of them, so it checks only the rest.
@@ -55,7 +56,7 @@ class CertaintyCache(NamedTuple):
 
     @property
     def certainty(self) -> Certainty:
-        """How certain the token count of all checked messages together is: exact, an upper bound, or an estimate."""
+        """The certainty of the token count of all checked messages: exact, an upper bound, or an estimate."""
         if self.exact == self.checked:
             return Certainty.EXACT
         return Certainty.BOUND if self.bounded == self.checked else Certainty.ESTIMATE
@@ -65,7 +66,7 @@ class CertaintyCache(NamedTuple):
         return CertaintyCache(*(min(messages, length) for length in self))
 
     def extended(self, messages: tuple[Message, ...], counter: TokenCounter) -> CertaintyCache:
-        """Check the messages that were not checked yet, and return the result for all of `messages`."""
+        """Check the messages that were not checked yet, and return a cache for all of `messages`."""
         checked, exact, bounded = self
         for message in messages[checked:]:
             if bounded < checked:
@@ -107,7 +108,7 @@ _SECTIONS = tuple(Section)
 
 
 class Outcome(StrEnum):
-    """What happened to a message that is not sent as it was logged: left out, shortened, moved, added."""
+    """Reasons why a message is not sent as it was logged: it was left out, shortened, moved or added."""
 
     FOLDED = "folded"
     """Left out; the summary covers it."""
@@ -137,7 +138,7 @@ class Omission(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A change that a provider's format required in a context: the rule, its first place and the number of places."""
+    """A kind of change that a provider's format required in a context: the rule, its first place, how often."""
 
     action: str
     """What was done: converted, left out, moved or added."""
@@ -151,7 +152,7 @@ class Changed(NamedTuple):
 
 
 class Wired(NamedTuple):
-    """How a context was encoded for a provider: the changes it needed, and the size of the request body."""
+    """The result of encoding a context for a provider: the changes it needed, and the size of the request body."""
 
     provider: str
     changes: tuple[Changed, ...] = ()
@@ -175,7 +176,7 @@ class NativeCompaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Where a window begins, with its summary and shortened messages; stored, so that processes agree."""
+    """The beginning of a window, with its summary and shortened messages; stored, so that processes agree."""
 
     position: int = 0
     """Log position of the first message shown verbatim, not counting the user message that opened its turn."""
@@ -313,9 +314,9 @@ class Context:
         self._receipt: Receipt | None = None
 
     def follow(self, previous: Context) -> None:
-        """Set `shared` and `previous`: how many tokens at the beginning are those of the previous call's prompt.
+        """Compare this prompt with the previous call's, and set `shared` to the tokens that both have at the beginning.
 
-        None are if the tool schemas differ, because providers put them in front of the messages.
+        If the tool schemas differ, none are shared, because providers put them in front of the messages.
         """
         same = self.follow_stored(
             previous.messages,
@@ -328,9 +329,9 @@ class Context:
     def follow_stored(
         self, messages: tuple[Message, ...], tokens: int, *, same_tools: bool = True
     ) -> int:
-        """Measure the prefix shared with these messages, which have `tokens` together.
+        """Measure the prefix shared with the previous call's messages, which have `tokens` in all.
 
-        Returns how many messages are shared, whatever tool schemas stand before them.
+        Returns how many messages are shared, without regard to the tool schemas before them.
         """
         same = shared_messages(self.messages, messages)
         self.shared, self.previous = (sum(self.costs[:same]) if same_tools else 0), tokens
@@ -352,7 +353,8 @@ class Context:
     def tail_parts(self) -> dict[str, int]:
         """Return the tokens of the tail by the label of each block: `pinned`, `rules`, `state`, `recalled`, and so on.
 
-        They add up to the tokens of the section: what joins and frames the blocks is counted with the largest.
+        They add up to the tokens of the section: the tokens that join and frame the blocks are counted with the largest
+        block.
         """
         parts: dict[str, int] = {}
         for message in self.section(Section.TAIL):

@@ -162,16 +162,16 @@ class Transcript:
         return self._counts[-1] - self._counts[span]
 
     def first_span_within(self, tokens: int) -> int:
-        """Return the earliest span (message group) from which on the window has at most `tokens`.
+        """Return the earliest span (message group) such that it and all later ones have at most `tokens`.
 
-        Returns `spans` if there is none.
+        Returns `spans`, the number of spans, if there is none.
         """
         return bisect_left(self._sums, self._sums[-1] - tokens)
 
     def first_span_with(self, messages: int) -> int:
-        """Return the earliest span (message group) from which on at most `messages` are shown.
+        """Return the earliest span (message group) such that it and all later ones show at most `messages`.
 
-        Returns `spans` if there is none.
+        Returns `spans`, the number of spans, if there is none.
         """
         return bisect_left(self._counts, self._counts[-1] - messages)
 
@@ -184,7 +184,7 @@ class Transcript:
         return self.grouper.firsts[span] if span < len(self._sums) - 1 else len(self.messages)
 
     def homes_of(self, position: int) -> tuple[int, ...]:
-        """Return the spans with the calls that a message logged too late answers; its results are shown there."""
+        """Return the spans with the calls that a late message answers: its tool results are shown there."""
         return self._homes.get(position, ())
 
     def turn_of(self, span: int) -> int:
@@ -229,7 +229,7 @@ class Transcript:
     def shrunk(self, piece: Piece, cap: int) -> Piece:
         """Return a shown message with every part that has more than `cap` tokens shortened, as by `shrink_message`.
 
-        A placeholder for a missing tool result is returned as it is. The result is cached.
+        The placeholder of a missing tool result is not shortened. The result is cached.
         """
         if piece.position < 0:
             return piece
@@ -304,7 +304,7 @@ class Transcript:
         return shown
 
     def _charge(self, span: int, piece: Piece) -> None:
-        """Add a message to the token sums; a placeholder result counts for each call until the call is answered."""
+        """Add a message to the token sums; a placeholder result is counted until the call gets its real result."""
         message, tokens, _ = piece
         calls, results = message.calls, message.results
         tokens += sum(self._placeholder_cost(call.id) for call in calls)

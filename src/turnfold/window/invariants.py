@@ -139,7 +139,7 @@ def _check_size(
 def _check_positions(context: Context) -> Iterator[Violation]:
     """Yield the messages, from the window's first one on, that are neither sent in log order nor listed as omitted.
 
-    Before the anchor only the user message that opened the turn may be sent.
+    Before the window, only the user message that opened its first turn may be sent.
     """
     explained = {
         position

@@ -3,10 +3,10 @@
 Each section has a share of the budget and is shortened to it. Counts are cached with the transcript, because these
 parts stay the same call after call and a long system prompt is expensive to count.
 
-The tail consists of blocks between fences (marks that separate data from instructions). Blocks are shortened inside
-their fences, so that every fence keeps both its marks and no text moves into another block. The least trusted blocks
-are shortened first, down to an even share of the room; a block that would show nothing readable is left out. Pins are
-never shortened: if they do not fit, an error is raised.
+The tail (pins, rules, state, recalled passages) consists of blocks between fences (marks that separate data from
+instructions). Blocks are shortened inside their fences, so that every fence keeps both its marks and no text moves into
+another block. The least trusted blocks are shortened first, down to an even share of the room; a block that would show
+nothing readable is left out. Pins are never shortened: if they do not fit, an error is raised.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def pins_too_large(parts: dict[str, int], allowed: int, *, remedy: str) -> Budge
 
 @dataclass(frozen=True, slots=True)
 class _Prices:
-    """Counts the tokens of the tail's blocks, alone and joined in one message."""
+    """Counts the tokens of the tail's blocks, each alone and all joined in one message."""
 
     count: Callable[[str], int]
     measure: Callable[[str], int]
@@ -91,7 +91,10 @@ class _Prices:
         return self.measure(joined_blocks(blocks)) if blocks else 0
 
     def frame(self, block: Fenced) -> int:
-        """Return the most tokens that the tags around a block can have: one per character of their random mark."""
+        """Return the most tokens that the tags around a block can have.
+
+        Each character of the random mark in a tag is counted as one token.
+        """
         mark = fence_mark("")
         spare = 2 * max(len(mark) - self.count(mark), 0)
         return self.count(f"\n\n{replace(block, text='')}") + spare
@@ -156,7 +159,7 @@ def _fitted(blocks: dict[int, Fenced], limit: int, prices: _Prices) -> dict[int,
 
 
 def _caps(costs: dict[int, int], even: int, room: int) -> dict[int, int]:
-    """Return the tokens that each block may have: blocks are shortened in this order, none below `even`."""
+    """Return the most tokens that each block may have; blocks are shortened in this order, and none below `even`."""
     over = sum(costs.values()) - room
     caps: dict[int, int] = {}
     for at, cost in costs.items():
@@ -214,7 +217,7 @@ class Overhead:
     def room(self, budget: Budget, *, low: float = 0.0) -> Room:
         """Return the limits that are left for the conversation.
 
-        If `low` is not 0, it replaces the budget's low mark.
+        `low`, if not 0, replaces the budget's share that is kept after a cut.
         """
         tokens = budget.tokens - self.tokens
         share = budget.share("summary")
@@ -397,7 +400,10 @@ def _counted(messages: Iterable[Message], counter: TokenCounter) -> tuple[Piece,
 def _within(
     messages: Sequence[Message], share: int, name: str, counter: TokenCounter, squeeze: int = 0
 ) -> _Section:
-    """Shorten messages to `share` tokens, halved `squeeze` times; raises `BudgetTooSmall` if impossible."""
+    """Shorten messages to `share` tokens, or to less: `share` is halved `squeeze` times.
+
+    Raises `BudgetTooSmall` if that is impossible.
+    """
     pieces = _counted(messages, counter)
     total = sum(piece.tokens for piece in pieces)
     if total <= share >> squeeze:
@@ -487,7 +493,10 @@ def _summary_within(transcript: Transcript, text: str, share: int) -> _Section:
 
 
 def summary_fence_cost(counter: TokenCounter) -> int:
-    """Return the most tokens that the fence of a summary can add: one per character of its random mark."""
+    """Return the most tokens that the fence (tags) around a summary can have.
+
+    Each character of the random mark in a tag is counted as one token.
+    """
     mark = fence_mark("")
     spare = 2 * max(len(mark) - counter.count_text(mark), 0)
     notes = (Message("user", fence("", label="summary", note=note)) for note in _SUMMARY_NOTE)

@@ -77,7 +77,8 @@ def shrink_text(
 ) -> str:
     """Return `text` in at most `cap` tokens: its beginning and end, with a note of its full length between them.
 
-    With `unusual`, lines between them that differ from most lines, such as errors in a log, follow the note.
+    With `unusual`, the note is followed by lines of the omitted part that differ from most lines, such as errors in a
+    log.
     """
     total = count(text)
     if total <= cap:
@@ -135,9 +136,9 @@ def _joined(text: str, lines: Sequence[UnusualLine]) -> str:
 
 
 def _whole_lines(head: str) -> str:
-    """Return the beginning of a text up to its last whole line, if that is most of it.
+    """Return the beginning of a text up to its last line end or, if that loses too much, up to its last space.
 
-    Otherwise it is cut after its last word.
+    The text is returned unchanged if that loses too much too.
     """
     for mark in ("\n", " "):
         at = head.rfind(mark)
@@ -147,9 +148,9 @@ def _whole_lines(head: str) -> str:
 
 
 def _line_start(text: str, start: int) -> int:
-    """Return the index of the first whole line of `text[start:]`, if that leaves most of it.
+    """Return the index of the first whole line of `text[start:]` or, if that loses too much, of the first whole word.
 
-    Otherwise returns the index of its first word.
+    Returns `start` if that loses too much too.
     """
     latest = start + (len(text) - start) * (1 - _WHOLE_SHARE)
     for mark in ("\n", " "):
@@ -240,7 +241,10 @@ def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[s
     tail: list[_Item] = []
 
     def take(at: int, into: list[_Item], limit: int) -> int:
-        """Add the item to `into` if it fits `limit`; return its tokens, or 0. The very first item is cut."""
+        """Add the item to `into` if it fits `limit`; return its tokens, or 0.
+
+        If it is the first item, it is cut to fit.
+        """
         under = into[-1].heading if into else ""
         heading = f"{items[at].heading}\n" if items[at].heading not in ("", under) else ""
         cap = most if head or tail else min(most, limit - count(heading) - 1)
@@ -265,7 +269,7 @@ def _some_items(items: Sequence[_Item], room: int, note: str, count: Callable[[s
 
 
 def _headed(items: Iterable[_Item]) -> Iterator[str]:
-    """Yield the texts of list items, and each heading once, before its first item."""
+    """Yield the texts of list items; each heading is yielded once, before its first item."""
     under = ""
     for item in items:
         if item.heading not in ("", under):
@@ -331,7 +335,7 @@ def shrink_message(
 
 
 def shrinkable_costs(message: Message, counter: TokenCounter) -> list[int]:
-    """Return the tokens of each part that a cap can shorten; the message's other tokens are framing, ids and names."""
+    """Return the tokens of each part that can be shortened; other tokens of a message are framing, ids and names."""
     return [cost for part in message.parts for cost in _costs(part, counter)]
 
 

@@ -2,14 +2,15 @@
 
 A strategy gets a `SpanView` (the spans from an anchor on, with the cost of each possible cut) and a `Room` (limits). It
 returns a `Choice`: the first span to send, what to shorten, and the summary of the rest. It changes nothing. The choice
-is stored and is where the next call starts from. If the chosen window does not fit, `assemble` moves its start
-forward, so the context is always within budget and no span is split.
+is stored and is where the next call starts from. If the chosen window does not fit, `assemble` moves its start forward,
+so the context is always within budget and no span is split.
 
-Nothing is cut while everything fits. When it no longer does, the window is cut to the low mark in one step, and to the
-start of the next turn if enough remains. So the beginning of the prompt stays the same for many calls.
+Nothing is cut while everything fits. When it no longer does, the window is cut in one step to a share of the budget,
+the low mark, and to the start of the next turn if enough remains. So the beginning of the prompt stays the same for
+many calls.
 
-A window that begins inside a turn also shows the user message that opened the turn: without it the model would answer
-a question it cannot see, and some providers refuse a conversation that begins with the assistant.
+A window that begins inside a turn also shows the user message that opened the turn: without it the model would answer a
+question it cannot see, and some providers refuse a conversation that begins with the assistant.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ class Room(NamedTuple):
 
     @property
     def for_shortened(self) -> int:
-        """Tokens that messages may have together if the newest must be shortened.
+        """Most tokens that messages may have together if the newest one must be shortened.
 
-        The other tokens are for the next steps.
+        The rest of the room is kept for the next steps of the turn.
         """
         # After a long system prompt the low mark may be tiny. What is shortened gives way when more is said.
         return max(self.low, self.tokens * 3 // 4)
@@ -139,7 +140,7 @@ class SpanView:
         return self.transcript.spans - 1
 
     def head(self, start: int) -> Piece | None:
-        """Return the opener (user message that opened the turn of span `start`); None if the turn begins there."""
+        """Return the user message that opened the turn of span `start`; None if the turn begins with that span."""
         turn = self.transcript.turn_of(start)
         if turn < 0 or turn == start:
             return None
@@ -182,7 +183,7 @@ class SpanView:
         return self.within(start, tokens=room.tokens, messages=room.messages, size=room.bytes)
 
     def within(self, start: int, *, tokens: int, messages: int, size: int) -> bool:
-        """Return True if a window that begins with span `start` is within these limits; a limit of 0 means none."""
+        """Return True if a window that begins with span `start` keeps these limits; a limit of 0 means no limit."""
         if self.tokens(start) > tokens:
             return False
         if messages and self.messages(start) > messages:
@@ -283,7 +284,7 @@ class Summarizer(Protocol):
 
 
 def oldest_first(view: SpanView, room: Room) -> Choice:
-    """Strategy: if not all spans (message groups) fit, leave out the oldest, down to the budget's low mark."""
+    """Strategy: if not all messages fit, leave out the oldest until only the budget's share `low` is used."""
     if view.start > view.last or view.fits(view.start, room):
         return view.choice()
     shorter = _with_smaller_caps(view, room)
@@ -299,8 +300,8 @@ def oldest_first(view: SpanView, room: Room) -> Choice:
 def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
     """Shorten the newest messages if they are too large for the budget, so that earlier ones are shown too.
 
-    The earlier spans get up to a third of the tokens that are used, and their huge parts get the same cap. If none of
-    them fits, the view is returned unchanged, and `assemble` shortens the newest span to fill all the room.
+    The earlier spans (message groups) get up to a third of the tokens that are used, and their huge parts the same cap.
+    If none of them fits, the view is returned unchanged, and `assemble` shortens the newest span to fill all the room.
     """
     costs, framing = view.part_costs(list(view.pieces(view.last)))
     used = room.for_shortened
@@ -320,7 +321,10 @@ def _shrink_huge_newest(view: SpanView, room: Room) -> tuple[SpanView, int]:
 
 
 def _with_smaller_caps(view: SpanView, room: Room) -> SpanView:
-    """Return the view with the caps of shortened messages reduced to half of the low mark, so that others fit."""
+    """Return the view with shortened messages cut further, so that others fit too.
+
+    They are cut to half of the tokens that are kept after a cut.
+    """
     least = max(room.low // 2, READABLE)
     caps = {position: min(cap, least) for position, cap in view.caps.items()}
     return view.applying(replace(view.choice(), caps=caps)) if caps != view.caps else view
@@ -423,10 +427,10 @@ def compose(*strategies: Strategy) -> Strategy:
 
 
 def cut_to_low(view: SpanView, room: Room, *, aside: int = 0) -> int:
-    """Return the first span (message group) that a cut to the low mark keeps; it begins a turn if enough remains.
+    """Return the first span (message group) that is kept when the window is cut to the budget's share `low`.
 
-    The current turn is kept whole as long as it fits: an agent in the middle of a task needs its own steps most.
-    `aside` tokens are kept free for a longer summary.
+    It begins a turn if enough remains. The current turn is kept whole as long as it fits, because an agent in the
+    middle of a task needs its own steps most. `aside` tokens are kept free for a longer summary.
     """
     transcript = view.transcript
     low = room.low - aside

@@ -331,10 +331,7 @@ def _mark(items: list[JsonObject], ends: list[tuple[int, int]], index: int) -> N
 
 
 def _mark_last(blocks: list[object], count: int) -> bool:
-    """Put a cache breakpoint on the last of the first `count` blocks that may have one.
-
-    Returns False if no block may.
-    """
+    """Put a cache breakpoint on the last of the first `count` blocks that may have one; return False if none may."""
     for place in range(count - 1, -1, -1):
         block = object_of(blocks[place])
         if block is None or text_at(block, "type") in _UNCACHED:
@@ -347,7 +344,7 @@ def _mark_last(blocks: list[object], count: int) -> bool:
 
 
 def _marked(kwargs: JsonObject) -> bool:
-    """Return True if the arguments already have cache breakpoints of the caller, so that no others are added."""
+    """Return True if the caller has set cache breakpoints in the arguments, so that no others are added."""
     items = [kwargs.get("system"), *(list_of(kwargs["messages"]) or [])]
     holders = [{"content": items[0]}, *(object_of(item) or {} for item in items[1:])]
     blocks = (object_of(block) or {} for holder in holders for block in _as_blocks(holder))

@@ -437,7 +437,10 @@ def _result(block: JsonObject, path: str, notes: ChangeNotes) -> JsonObject:
 
 
 def _written(turns: list[WireTurn], items: list[object], notes: ChangeNotes) -> list[JsonObject]:
-    """Return repaired turns as messages; results and the user text after them are joined if they were one message."""
+    """Return repaired turns as messages.
+
+    Tool results and the user text after them are joined if they were one message before.
+    """
     groups: list[list[WireTurn]] = []
     for turn in turns:
         last = groups[-1][-1] if groups else None

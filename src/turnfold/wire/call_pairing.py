@@ -81,7 +81,7 @@ class WireTurn:
 
 
 class Dialect(Protocol):
-    """How a provider writes tool calls and results, and its rules for them."""
+    """A provider's way of writing tool calls and results, and its rules for them."""
 
     adjacent: bool
     """True if results must directly follow their calls."""
@@ -90,7 +90,7 @@ class Dialect(Protocol):
     ids: IdRule
 
     def said(self, text: str, path: str) -> Atom:
-        """Return a user's text as a block in this provider's form."""
+        """Return the text of a user as a block in this provider's form."""
         ...
 
     def result_for(self, call: Atom, text: str) -> Atom:
@@ -109,7 +109,7 @@ class Dialect(Protocol):
 def split_turns(
     speaker: Speaker, others: list[Atom], results: list[Atom], *, home: int, path: str
 ) -> list[WireTurn]:
-    """Return the blocks of one message as turns; tool results come first, or last in an assistant's message."""
+    """Return the blocks of one message as turns; tool results come first, but last in an assistant's message."""
     own = [WireTurn(speaker, others, home, path)] if others else []
     answers = [WireTurn(Speaker.RESULT, results, home, path)] if results else []
     return own + answers if speaker is Speaker.ASSISTANT else answers + own
@@ -139,8 +139,7 @@ def sendable_name(name: str, rule: IdRule, longest: int = 64) -> str:
 def pair(turns: list[WireTurn], dialect: Dialect, notes: ChangeNotes) -> list[WireTurn]:
     """Return a conversation in which every tool call has one result after it, with ids that the provider accepts.
 
-    A result belongs to the newest unanswered call with its id, as everywhere in turnfold. Every change is recorded in
-    `notes`.
+    A result belongs to the newest call with its id that has no result yet. Every change is recorded in `notes`.
     """
     calls, orphans = _match_results(turns)
     _rename(calls, dialect, notes)

@@ -131,7 +131,7 @@ def difference(base: object, raw: object) -> JsonObject:
 
 
 def restored(base: object, residue: JsonObject) -> object:
-    """Apply a residue (stored difference) to `base` and return the original value; ValueError if it does not fit."""
+    """Apply a residue (stored difference) to `base` and return the original value; ValueError if they do not match."""
     if not residue:
         return base
     if "=" in residue:
@@ -204,7 +204,7 @@ def _only_block(value: object) -> JsonObject:
 
 
 def _only_text(value: object) -> object:
-    """Return the text of a list's only block, or of an object's only part; None if there is no such text."""
+    """Return the text of a list with one block, or of an object with one part; None for anything else."""
     fields = object_of(value)
     return _only_block(fields.get("parts") if fields is not None else value).get("text")
 
@@ -272,9 +272,10 @@ class Recipient(ChangeNotes):
         return bool(self.refused) and item_key(message) in self.refused
 
     def may_receive(self, part: ThinkingPart | OpaquePart, message: Message) -> bool:
-        """Return True if a signed, encrypted or unmodelled part may be sent: to the provider and model it came from.
+        """Return True if this recipient may be sent a signed, encrypted or unmodelled part.
 
-        Whether such a part has expired or belongs to another API key is known only after the provider has refused it.
+        Only the provider and model it came from may get it. Whether such a part has expired or belongs to another API
+        key is known only after the provider has refused it.
         """
         if self._own:
             return True
@@ -327,7 +328,10 @@ class Recipient(ChangeNotes):
 
 
 def _guess_provider(part: ThinkingPart | OpaquePart) -> str:
-    """Guess the provider of a block from its type; empty if several have it. Only Anthropic has signed thinking."""
+    """Guess the provider of a block from its type; empty if several providers have this type.
+
+    A block with a signature is Anthropic's, because no other provider signs thinking.
+    """
     if isinstance(part, ThinkingPart):
         return "anthropic"
     kind = text_at(thaw_object(part.json), "type")
@@ -345,7 +349,10 @@ Write = Callable[[Message, Recipient, str], object]
 
 
 def with_provider(parts: Iterable[Part], provider: str, model: str) -> tuple[Part, ...]:
-    """Return the parts with provider and model set on thinking and unmodelled parts, which only they accept."""
+    """Return the parts with their provider and model noted on thinking and unmodelled parts.
+
+    Only that provider and model accept such parts.
+    """
     return tuple(
         msgspec.structs.replace(part, provider=provider, model=model)
         if isinstance(part, ThinkingPart | OpaquePart)
@@ -475,7 +482,7 @@ def data_of(url: str) -> MediaData | None:
 
 
 def media_note(part: ImagePart | AudioPart | FilePart, why: str) -> str:
-    """Return the text that replaces an image, audio or file that could not be sent, with the reason."""
+    """Return the text that replaces an image, audio or file that cannot be sent, with the reason."""
     kind = type(part).__name__.removesuffix("Part").lower()
     name = getattr(part, "filename", "") or getattr(part, "url", "")
     named = f" {name}" if name and not name.startswith("data:") else ""

@@ -57,10 +57,9 @@ def without_covered(
 ) -> tuple[Sequence[Message], int]:
     """Return the messages to send after the first `lead`, without those that a compaction item covers.
 
-    Also returns the index of the first of them.
-
-    They begin with the newest compaction item that the recipient may receive. If that item is in the newest turn, the
-    context's tail section, which is before that turn, is put last.
+    Also returns the index of the first of them. They begin with the newest compaction item that the recipient may
+    receive. If that item is in the newest turn, the tail (pins, rules, recalled passages) is moved from before that
+    turn to the end.
     """
     if not isinstance(context, Context):
         return context[lead:], lead
@@ -84,8 +83,8 @@ def without_covered(
 def compaction_trigger(context: Context | Sequence[Message], recipient: Recipient) -> int:
     """Return the number of input tokens at which the provider is asked to compact; 0 to ask for no compaction.
 
-    Always 0 after the provider has refused such a request (`COMPACTION_REFUSED`). Otherwise `InvalidOption` is raised
-    if the memory has `compaction="native"` and the provider has no compaction, or only above the tokens asked for.
+    It is 0 after the provider has refused such a request (`COMPACTION_REFUSED`). `InvalidOption` is raised if the
+    memory has `compaction="native"` and the provider cannot compact, or only above the requested number of tokens.
     """
     native = context.native if isinstance(context, Context) else None
     if native is None or COMPACTION_REFUSED in recipient.refused:

@@ -65,9 +65,9 @@ def camel(fields: JsonObject) -> JsonObject:
 
 
 def recased(content: JsonObject, *, snake: bool) -> JsonObject:
-    """Return a content with the keys of its parts, and one level below, in snake_case or camelCase.
+    """Return a content with the keys of its parts in snake_case or camelCase.
 
-    Deeper keys are unchanged.
+    The keys one level below are converted too, deeper ones not.
     """
     names = {value: key for key, value in _CAMEL.items()} if snake else _CAMEL
 

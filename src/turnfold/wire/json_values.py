@@ -136,7 +136,7 @@ _NAMES: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def with_numbers(written: object, given: object) -> object:
-    """Return `written` with each null that pydantic wrote for a NaN or infinity replaced by the number in `given`."""
+    """Return `written`, in which pydantic wrote NaN and infinities as null, with the numbers of `given` put back."""
     match written, given:
         case None, float():
             return given

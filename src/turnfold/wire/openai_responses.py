@@ -125,7 +125,7 @@ def accept_all(history: object, *, model: str = "") -> list[Message]:
 
 
 def runs(items: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
-    """Yield the items of each message: successive items of the model together, each other item alone."""
+    """Yield the items of each message: consecutive items of the model form one message, any other item is one alone."""
     run: list[JsonObject] = []
     for item in items:
         if is_produced(item):
@@ -169,7 +169,7 @@ def _role(items: list[JsonObject], served: set[str]) -> str:
 
 
 def _leading(messages: Sequence[Message]) -> int:
-    """Return how many messages are sent as `instructions`: the first system messages that were not read from items."""
+    """Return how many messages are sent as `instructions`: the first system messages, unless they came from items."""
     for index, message in enumerate(messages):
         origin = message.origin or Origin("")
         item = origin.provider == PROVIDER and origin.envelope != _INSTRUCTIONS
@@ -179,7 +179,7 @@ def _leading(messages: Sequence[Message]) -> int:
 
 
 def _answering(message: Message, restated: set[str]) -> Message:
-    """Return a message without its stored original form, if its tool results answer calls that are written anew."""
+    """Return a message in turnfold's form, not its stored original form, if it answers calls that are written anew."""
     if not any(result.call_id in restated for result in message.results):
         return message
     return Message.of(message.role, message.parts, name=message.name)

@@ -51,7 +51,7 @@ def speaker(item: JsonObject) -> str:
 
 
 def called_id(item: JsonObject) -> str:
-    """Return the id of the tool call in a Responses item; empty if the caller has no call in it to answer."""
+    """Return the id of the tool call in a Responses item; empty if the item has no call that the caller must answer."""
     kind = text_at(item, "type")
     return text_at(item, "call_id") if kind.endswith("_call") or kind == "program" else ""
 
@@ -75,7 +75,7 @@ def is_produced(item: JsonObject) -> bool:
 
 
 def read_item(item: JsonObject, *, whole: bool = False) -> list[Part]:
-    """Convert one Responses item to message parts; if `whole` is True, a call or output becomes one opaque part."""
+    """Convert one Responses item to message parts; with `whole`, a call or output becomes one unmodelled part."""
     if speaker(item):
         return _read_content(item.get("content"))
     if item.get("type") == "reasoning":

@@ -51,7 +51,7 @@ def lint_openai_responses(payload: OpenedPayload, faults: FaultCollector) -> Non
 
 
 def _followed(rest: list[JsonObject]) -> bool:
-    """Return True if the first of the following items was produced by the model."""
+    """Return True if the item that follows was produced by the model."""
     return bool(rest) and speaker(rest[0]) in ("", "assistant") and not answered_call(rest[0])
 
 
@@ -302,7 +302,7 @@ def _block(
 
 
 def _without_idle_reasoning(atoms: list[Atom], notes: ChangeNotes) -> list[JsonObject]:
-    """Return the items without reasoning that no other output of the model follows, which OpenAI refuses."""
+    """Return the items without reasoning that no other output of the model follows, because OpenAI refuses it."""
     kept: list[JsonObject] = []
     for atom in reversed(atoms):
         item = atom.value

@@ -148,7 +148,7 @@ class FaultCollector:
 
 
 class IdRule(NamedTuple):
-    """Which call ids and function names a provider accepts."""
+    """A provider's rule for call ids and function names."""
 
     pattern: re.Pattern[str]
     longest: int

@@ -48,7 +48,7 @@ _MAX_REASONS = 32
 
 
 class Action(StrEnum):
-    """What was done to a part of a message so that a provider accepts it."""
+    """Kinds of changes to a part of a message that make a provider accept it."""
 
     CONVERTED = "converted"
     """Sent in another form."""
@@ -308,11 +308,10 @@ def fitted(
     tools: Sequence[Mapping[str, object]] = (),
     rebuild: Callable[[Budget], Context],
 ) -> Context:
-    """Return the context if its request body is within the budget's `max_bytes`, otherwise a smaller one.
+    """Return the context if its request body has at most the budget's `max_bytes`, otherwise a smaller one.
 
-    Sets `wired`.
-
-    `rebuild` builds the same context with a smaller budget. Raises `BudgetTooSmall` if nothing more can be cut.
+    `rebuild` builds the same context with a smaller budget. The result's `wired` reports on the request. Raises
+    `BudgetTooSmall` if nothing more can be cut.
     """
     _check_format(to)
     budget, moved = context.budget, context.moved
@@ -356,7 +355,10 @@ class _SizeStep(NamedTuple):
 def _smaller(
     context: Context, step: _SizeStep, rebuild: Callable[[Budget], Context]
 ) -> tuple[Context, int]:
-    """Build the context again with fewer bytes; return it and its byte limit. `BudgetTooSmall` if impossible."""
+    """Build the context again with fewer bytes; return it and its byte limit.
+
+    Raises `BudgetTooSmall` if that is impossible.
+    """
     present = sum(map(message_bytes, context.messages)) + 1
     least = 1
     target = present - step.over

@@ -32,7 +32,7 @@ _OUTPUT_BLOCKS = frozenset({"output_text", "refusal"})
 
 @dataclass(frozen=True, slots=True)
 class SdkMessages:
-    """The result of reading SDK objects: the messages (any other value is returned unchanged), and the token usage."""
+    """The result of reading SDK objects: messages, and token usage; other values are returned unchanged."""
 
     messages: object
     usage: Usage | None = None
@@ -51,10 +51,7 @@ def read_sdk_objects(value: object) -> SdkMessages:
 
 
 def _is_plain(value: object) -> bool:
-    """Return True if a value is a dictionary with only the usual message fields.
-
-    It need not be read as an SDK object.
-    """
+    """Return True if a value is a dictionary with only the usual message fields, so it is no SDK object."""
     return isinstance(value, dict) and cast("dict[str, object]", value).keys() <= _PLAIN
 
 

@@ -61,7 +61,7 @@ def outcome_of(found: object) -> ToolOutcome:
 
 
 def outcome_of_blocks(found: object) -> ToolOutcome:
-    """Convert a tool result that may be a list of content blocks, as of MCP, to their text; else like `outcome_of`."""
+    """Convert a tool result to text: a list of content blocks (as of MCP) to their text, others like `outcome_of`."""
     try:
         texts = _block_texts(found)
         return outcome_of(found if texts is None else "\n".join(texts))
@@ -82,7 +82,7 @@ def _block_texts(found: object) -> list[str] | None:
 
 
 def described(error: BaseException) -> str:
-    """Return type and message of an exception as text, even if its own methods raise."""
+    """Return the type and the message of an exception as text, even if methods of the exception raise."""
     try:
         message = encodable(str.__str__(str(error)))
     except ENDING:

@@ -467,8 +467,7 @@ class WorkspaceRecall:
         return list(turns)
 
     async def _turns_of_id(self, name: str) -> list[int]:
-        """Return the turn of the snapshot with this id; if there is none, the turns of snapshots that link to the id.
-        """
+        """Return the turn of the snapshot with this id; for any other id, the turns whose snapshots link to it."""
         named = _ID.fullmatch(name)
         stored = await self.storage.stored(int(named[1])) if named else None
         if stored is not None and stored.head.id == name:

@@ -549,7 +549,7 @@ class SnapshotStorage:
         return self._cached_bytes
 
     async def compute(self, work: Callable[[], _Result], *, size: int, items: int = 0) -> _Result:
-        """Return the result of a function of `size` bytes in `items` items; it runs in a thread if they are many."""
+        """Return the result of a computation on `size` bytes in `items` items; a large one runs in a thread."""
         if size + items * _ITEM_BYTES <= _LARGE:
             return work()
         return await self._runtime.compute(work)

@@ -55,7 +55,7 @@ class _PendingCall:
 
 
 class PendingResults:
-    """Tool calls of a conversation that have started and whose results are not in the log yet."""
+    """The tool calls of a conversation that have started, but whose results are not in the log yet."""
 
     def __init__(self, session: AsyncSession, rules: Sequence[FindingRule] = ()) -> None:
         self._session = session

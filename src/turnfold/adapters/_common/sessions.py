@@ -76,6 +76,9 @@ def calling_session(session: AsyncSession) -> AsyncSession:
 
 
 async def count_for(session: AsyncSession, model: object) -> None:
-    """Count tokens as the framework's model does, if the memory names no model: its name, or an object that has one."""
+    """Count tokens as the framework's model does, if the memory names no model.
+
+    `model` is the name of that model, or an object with the name in a field.
+    """
     names = (model, *(getattr(model, name, None) for name in ("model_name", "model", "model_id")))
     await use_model(session, next((name for name in names if isinstance(name, str) and name), ""))

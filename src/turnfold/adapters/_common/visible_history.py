@@ -48,7 +48,7 @@ class VisibleEntry(NamedTuple):
 
 
 class Retraction(NamedTuple):
-    """Which part of a log is hidden: everything up to `cleared`, and the later entries that were retracted."""
+    """The hidden part of a log: everything up to `cleared`, and the later entries that were retracted."""
 
     cleared: int
     note: TakenBackNote
@@ -172,7 +172,7 @@ class VisibleHistory:
 
 
 def _without_piece(note: TakenBackNote, seq: int, *, keep: int) -> TakenBackNote:
-    """Return the list of hidden entries with one more entry, of which only the first `keep` pieces are visible."""
+    """Return the list of hidden entries, extended by an entry that shows only its first `keep` pieces."""
     shortened = {place: kept for place, kept in note.shortened if place != seq}
     if keep > 0:
         shortened[seq] = keep
@@ -259,7 +259,7 @@ def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:
 def _keys(
     entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
 ) -> tuple[list[str], list[str]]:
-    """Return keys to compare log entries with messages: client ids that both have, otherwise `key(message)`."""
+    """Return keys to compare log entries and messages by: client ids where both have one, else `key(message)`."""
     names = [shown.entry.client_id.partition(_AGAIN)[0] for shown in entries]
     both = set(names) & {one.name for one in given} - {""}
     return (

@@ -59,7 +59,7 @@ class TextBeside(NamedTuple):
 
 
 class TranscriptFile:
-    """Reads the texts that a model wrote beside tool calls from a transcript file, as it grows."""
+    """Reads from a growing transcript file the texts that a model wrote in the same message as tool calls."""
 
     def __init__(self, path: str, *, begin: int = 0) -> None:
         self._path = Path(path)
@@ -76,12 +76,12 @@ class TranscriptFile:
         return cls(path, begin=found.stat().st_size if found.is_file() else 0)
 
     def take_beside(self, call: str) -> str:
-        """Remove and return the text that a model wrote beside a tool call; empty if there is none (yet)."""
+        """Remove and return the text that a model wrote in the same message as a tool call; empty if not known yet."""
         self._read()
         return "\n\n".join(self._texts.pop(self._calls.get(call, ""), ()))
 
     def take_rest(self) -> list[TextBeside]:
-        """Remove and return all other texts that a model wrote beside tool calls."""
+        """Remove and return all other texts that a model wrote in the same messages as tool calls."""
         self._read()
         calls: dict[str, list[str]] = {}
         for call, message in self._calls.items():
@@ -260,7 +260,7 @@ class SessionHooks:
     async def stopped(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the last answer of a turn, after the texts beside calls and the denied calls, which no hook reports."""
+        """Log what no hook reports: the last answer of a turn, the texts next to tool calls, and denied calls."""
         del tool_use_id, context
         await self._end_turn(self._session(payload), payload)
         answer = _text(payload, "last_assistant_message")
@@ -309,7 +309,7 @@ class SessionHooks:
         return await self._from_file(lambda: transcript.take_beside(call.id))
 
     async def _end_turn(self, session: AsyncSession, payload: HookInput) -> None:
-        """Log what the hooks did not get of the turn: texts beside tool calls, and calls that were never run."""
+        """Log what the hooks missed in the turn: texts next to tool calls, and calls that were never run."""
         denied = [
             (call, await self._beside(session, payload, call))
             for call in self._requested.pop(session.id, {}).values()

@@ -271,7 +271,7 @@ def _answers(content: types.Content) -> bool:
 
 
 def _takes_functions(request: LlmRequest) -> bool:
-    """Return True if a function tool may be added to a request: not beside built-in tools or an answer schema."""
+    """Return True if a function tool may be added to a request: it has no built-in tools and no answer schema."""
     config = request.config
     if config.response_schema is not None or config.response_json_schema is not None:
         return False

@@ -65,11 +65,11 @@ class TurnfoldStore(BaseStore):
         self._items = _Items(memory.awaiting if isinstance(memory, Memory) else memory, name)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations: first reads, then writes; of several writes of an item, the last one counts."""
+        """Carry out operations: reads first, then writes; of several writes of one item, the last counts."""
         return self._runner.block_on(self._batch(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations: first reads, then writes; of several writes of an item, the last one counts."""
+        """Carry out operations: reads first, then writes; of several writes of one item, the last counts."""
         return await self._runner.run(self._batch(list(ops)))
 
     async def _batch(self, ops: Sequence[Op]) -> list[Result]:
@@ -273,7 +273,7 @@ def _not_json(key: str, reason: str) -> InvalidRecord:
 
 
 def _texts(value: dict[str, Any], index: object) -> list[str]:
-    """Return the texts of an item's value that a search finds: all of them, those at some paths, or none."""
+    """Return the texts in an item's value that searches look at: all texts, those at certain paths, or none."""
     if index is False:
         return []
     if index is None:

@@ -383,7 +383,7 @@ class TurnfoldMemory(BaseMemory):
 
 
 def _whole_key(record: Message) -> str:
-    """Return a digest of everything in a record: a message in another form is another message."""
+    """Return a digest of a whole record, so that a message in another form counts as another message."""
     return message_digest(record, size=16).hex()
 
 

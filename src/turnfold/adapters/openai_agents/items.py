@@ -150,7 +150,10 @@ def _split(
     alone: Callable[[JsonObject], bool],
     together: Callable[[list[JsonObject]], list[Message]],
 ) -> list[Message]:
-    """Convert items to stored messages: those for which `alone` is true one by one, runs of others by `together`."""
+    """Convert items to stored messages.
+
+    An item for which `alone` is true becomes messages by itself; other items in a row are converted by `together`.
+    """
     found: list[Message] = []
     for by_itself, stretch in groupby(items, key=alone):
         listed = list(stretch)
@@ -339,7 +342,7 @@ class RunItems:
             )
 
     def _forget_failed(self, items: _Items) -> None:
-        """Forget the response stored ahead if a user message begins another run: the failed run will not add it."""
+        """Forget the response that a failed run stored early, if a user message begins another run."""
         if any((object_of(item) or {}).get("role") == "user" for item in items):
             self._claims_on_response.clear()
 

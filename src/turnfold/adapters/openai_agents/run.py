@@ -182,7 +182,7 @@ class ItemsView:
         raise AssertionError("unreachable: a new input filter accepts any items")
 
     async def owns(self, items: _Items) -> bool:
-        """Return True if the run of this filter makes a model call with these items."""
+        """Return True if a model call with these items was made by the run of this filter."""
         run = self.session.run
         if not run.begun:  # a resumed run does not call get_items
             await self.session.resume()
@@ -455,7 +455,7 @@ class TurnfoldHooks(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """Only call the same hook of the user's own hooks."""
+        """Call the same hook of the user's own hooks; turnfold does nothing here."""
         await self._theirs.on_llm_start(context, agent, system_prompt, input_items)
 
     async def on_llm_end(
@@ -511,19 +511,19 @@ class TurnfoldHooks(RunHooks[Any]):
             cast("ToolContext[Any]", context).run_config = own
 
     async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
-        """Only call the same hook of the user's own hooks."""
+        """Call the same hook of the user's own hooks; turnfold does nothing here."""
         await self._theirs.on_agent_start(context, agent)
 
     async def on_agent_end(
         self, context: AgentHookContext[Any], agent: Agent[Any], output: object
     ) -> None:
-        """Only call the same hook of the user's own hooks."""
+        """Call the same hook of the user's own hooks; turnfold does nothing here."""
         await self._theirs.on_agent_end(context, agent, output)
 
     async def on_handoff(
         self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]
     ) -> None:
-        """Only call the same hook of the user's own hooks."""
+        """Call the same hook of the user's own hooks; turnfold does nothing here."""
         await self._theirs.on_handoff(context, from_agent, to_agent)
 
 

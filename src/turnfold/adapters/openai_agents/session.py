@@ -217,7 +217,7 @@ class _VisibleItems:
         return max(self._of(shown), default=-1) + 1
 
     def _of(self, shown: VisibleEntry) -> dict[int, TResponseInputItem]:
-        """Return the visible SDK items in a log entry, by their index in it."""
+        """Return the visible SDK items in a log entry, keyed by their index in the entry."""
         entry = shown.entry
         known = self._known.get(entry.seq)
         if known is None:

@@ -250,9 +250,7 @@ def tool_schemas(
 def _with_system_of(
     request: Sequence[ModelMessage], history: Sequence[ModelMessage]
 ) -> list[ModelMessage]:
-    """Return the history.
-
-    Messages that differ from the request only by system prompts are replaced by the request's.
+    """Return the history, with messages replaced by those of the request if they differ only by system prompts.
 
     The front ends of PydanticAI put the agent's system prompt into the request and take out those of a client.
     """

@@ -343,7 +343,7 @@ def _is_writable(part: ModelRequestPart) -> bool:
 
 
 def _is_json(part: object) -> bool:
-    """Return True if a part has no values of a tool, or only values that reading JSON can return."""
+    """Return True if the tool values of a part, if it has any, are JSON values."""
     return not isinstance(part, BaseToolReturnPart) or (
         _is_json_value(part.content) and _is_json_value(part.metadata)
     )
@@ -444,7 +444,7 @@ class Restorer:
         return found
 
     def name(self, record: Message) -> str:
-        """Return the client id that a stored message got from PydanticAI's; empty if PydanticAI did not write it."""
+        """Return the client id of a stored message that PydanticAI wrote; empty for any other message."""
         known = self.cache.get(id(record))
         return str(known.envelope.get("id", "")) if known else record_name(record)
 
@@ -482,7 +482,7 @@ def model_messages(records: Sequence[Message]) -> list[ModelMessage]:
 
 
 def record_name(record: Message) -> str:
-    """Return the client id that a stored message got from PydanticAI's; empty if PydanticAI did not write it."""
+    """Return the client id of a stored message that PydanticAI wrote; empty for any other message."""
     return str(_envelope(record).get("id", ""))
 
 

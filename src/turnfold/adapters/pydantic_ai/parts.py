@@ -286,9 +286,9 @@ def _read_response_part(fields: JsonObject, model: str) -> tuple[Part, JsonObjec
 
 
 def _tool_call(rest: JsonObject) -> ToolCall:
-    """Return a tool call made of the fields in `rest`, which are removed from it.
+    """Return a tool call made from the fields in `rest`, which are removed from it.
 
-    If the arguments were not text, `rest` gets a field that says so.
+    A field is added to `rest` if the arguments were not text.
     """
     args = rest.pop("args", None)
     if not isinstance(args, str):

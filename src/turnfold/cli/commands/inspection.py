@@ -31,7 +31,9 @@ def add(app: typer.Typer) -> None:
 
 
 def sessions(
-    prefix: Annotated[str, typer.Argument(help="Only sessions whose id starts with this.")] = "",
+    prefix: Annotated[
+        str, typer.Argument(help="Only sessions whose id starts with this text.")
+    ] = "",
     *,
     limit: Annotated[
         int, typer.Option("--limit", "-n", help="Number of sessions, newest first.", min=1)
@@ -52,7 +54,10 @@ def show(
     *,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Number of entries.", min=1)] = 20,
     after: Annotated[
-        int | None, typer.Option(help="Start after this seq. Default: the newest entries.", min=0)
+        int | None,
+        typer.Option(
+            help="Show the entries after this number. Default: the newest entries.", min=0
+        ),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Show whole messages, not only the first line.")
@@ -73,7 +78,11 @@ def rules(
     session: SessionArgument,
     *,
     every: Annotated[
-        bool, typer.Option("--all", help="Also list rules that ended: when, and replaced by which.")
+        bool,
+        typer.Option(
+            "--all",
+            help="Also list rules that ended, with the time, and the rule that replaced each.",
+        ),
     ] = False,
     add: Annotated[
         str | None, typer.Option("--add", help="Add this rule, in your words.", metavar="TEXT")
@@ -81,7 +90,9 @@ def rules(
     drop: Annotated[
         str,
         typer.Option(
-            "--drop", help="Drop a rule: its id, or the seq of its entry.", metavar="RULE"
+            "--drop",
+            help="Drop the rule with this id, or the rules of the entry with this number.",
+            metavar="RULE",
         ),
     ] = "",
     store: StoreOption = None,
@@ -100,7 +111,9 @@ def rules(
 def context(
     session: SessionArgument,
     *,
-    query: Annotated[str | None, typer.Option(help="Recall entries that match this.")] = None,
+    query: Annotated[
+        str | None, typer.Option(help="Also show the earlier entries that match these words.")
+    ] = None,
     budget: BudgetOption = None,
     model: ModelOption = None,
     biggest: Annotated[int, typer.Option(help="Number of largest items to list.", min=0)] = 5,
@@ -128,7 +141,7 @@ def context(
 
 def top(
     session: Annotated[
-        str | None, typer.Argument(help="A session. Default: the whole store by session.")
+        str | None, typer.Argument(help="A session to show in detail. Default: all sessions.")
     ] = None,
     *,
     most: Annotated[int, typer.Option("--limit", "-n", help="Number of rows.", min=1)] = 10,
@@ -136,7 +149,7 @@ def top(
         float | None, typer.Option(help="Refresh every so many seconds.", min=0.0)
     ] = None,
     times: Annotated[
-        int, typer.Option(help="Number of refreshes; 0 to run until interrupted.", min=0)
+        int, typer.Option(help="Number of refreshes; 0 refreshes until Ctrl-C.", min=0)
     ] = 0,
     store: StoreOption = None,
     tenant: TenantOption = "default",
@@ -165,7 +178,7 @@ def explain(
     ] = None,
     *,
     number: Annotated[
-        str | None, typer.Option("--call", help="The call, as the argument.", metavar="CALL")
+        str | None, typer.Option("--call", help="The same as the argument CALL.", metavar="CALL")
     ] = None,
     list_calls: Annotated[bool, typer.Option("--list", help="List the calls instead.")] = False,
     limit: Annotated[
@@ -191,8 +204,12 @@ def explain(
 
 def diff(
     session: SessionArgument,
-    before: Annotated[str | None, typer.Argument(help="A call. Default: @prev.")] = None,
-    after: Annotated[str | None, typer.Argument(help="A later call. Default: @last.")] = None,
+    before: Annotated[
+        str | None, typer.Argument(help="First call to compare. Default: @prev.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Argument(help="Later call to compare it with. Default: @last.")
+    ] = None,
     *,
     store: StoreOption = None,
     tenant: TenantOption = "default",
@@ -214,7 +231,7 @@ def replay(
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            help="fold, oldest-first, last:N, turns:N, shrink:N, everything; joined by +; may be repeated."
+            help="Strategy: fold, oldest-first, last:N, turns:N, shrink:N or everything; joined by +. Repeatable."
         ),
     ] = None,
     model: Annotated[
@@ -227,12 +244,17 @@ def replay(
     ] = None,
     tools: Annotated[
         Path | None,
-        typer.Option(help="JSON list of tool schemas to add to every call.", metavar="FILE"),
+        typer.Option(
+            help="File with tool schemas (a JSON list) to add to every call.", metavar="FILE"
+        ),
     ] = None,
     session: Annotated[
-        str, typer.Option(help="Conversation of the file to use.", metavar="ID")
+        str, typer.Option(help="Which conversation of the file to use, by id.", metavar="ID")
     ] = "",
-    format_name: Annotated[str, typer.Option("--format", help="Format of a file.")] = "auto",
+    format_name: Annotated[
+        str,
+        typer.Option("--format", help="Format of the file, if a file is given; auto detects it."),
+    ] = "auto",
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -256,7 +278,7 @@ def replay(
 def eval_command(
     source: Annotated[str, typer.Argument(help="A session, or a file `import` can read.")] = "",
     *,
-    every: Annotated[bool, typer.Option("--all", help="Every session of the tenant.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All sessions of the tenant.")] = False,
     set_file: Annotated[
         Path | None,
         typer.Option(
@@ -268,7 +290,9 @@ def eval_command(
     ] = None,
     budget: Annotated[
         list[str] | None,
-        typer.Option(help="Token budgets of a call: 2000,8000.", metavar="TOKENS"),
+        typer.Option(
+            help="Token budgets of a call, separated by commas: 2000,8000.", metavar="TOKENS"
+        ),
     ] = None,
     peers: Annotated[
         list[str] | None,
@@ -279,7 +303,10 @@ def eval_command(
         Path | None,
         typer.Option(help="Price table to use instead of the built-in one.", metavar="FILE"),
     ] = None,
-    format_name: Annotated[str, typer.Option("--format", help="Format of a file.")] = "auto",
+    format_name: Annotated[
+        str,
+        typer.Option("--format", help="Format of the file, if a file is given; auto detects it."),
+    ] = "auto",
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -307,7 +334,8 @@ def eval_command(
 
 QueryArgument = Annotated[str, typer.Argument(help="Words to search for.", metavar="QUERY")]
 RolesOption = Annotated[
-    list[str] | None, typer.Option("--role", help="user, assistant, tool or system.")
+    list[str] | None,
+    typer.Option("--role", help="Only messages of this role: user, assistant, tool or system."),
 ]
 ToolsOption = Annotated[
     list[str] | None, typer.Option("--tool", help="Only calls of this tool and their results.")
@@ -317,15 +345,22 @@ PathsOption = Annotated[
     typer.Option("--path", help="Only entries that mention this file, or a file in this folder."),
 ]
 TurnsOption = Annotated[
-    str | None, typer.Option("--turns", help="One turn, or FIRST-LAST.", metavar="RANGE")
+    str | None,
+    typer.Option(
+        "--turns", help="Only entries of this turn, or of the turns FIRST-LAST.", metavar="RANGE"
+    ),
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", help="Not before this day or time, UTC.", metavar="YYYY-MM-DD[THH:MM]"),
+    typer.Option(
+        "--since", help="Only entries from this day or time on, UTC.", metavar="YYYY-MM-DD[THH:MM]"
+    ),
 ]
 UntilOption = Annotated[
     str | None,
-    typer.Option("--until", help="Before this day or time, UTC.", metavar="YYYY-MM-DD[THH:MM]"),
+    typer.Option(
+        "--until", help="Only entries before this day or time, UTC.", metavar="YYYY-MM-DD[THH:MM]"
+    ),
 ]
 
 
@@ -378,7 +413,7 @@ def recall(
     tokens: Annotated[
         int | None,
         typer.Option(
-            help="Show the passages a model would get within this many tokens instead.", min=1
+            help="Show the passages that a model would get, within this many tokens.", min=1
         ),
     ] = None,
     model: ModelOption = None,

@@ -42,7 +42,8 @@ def add(app: typer.Typer) -> None:
 
 def audit(
     sessions: Annotated[
-        list[str] | None, typer.Argument(help="Sessions. Default: every one of the tenant.")
+        list[str] | None,
+        typer.Argument(help="Sessions to audit. Default: all sessions of the tenant."),
     ] = None,
     *,
     store: StoreOption = None,
@@ -51,7 +52,7 @@ def audit(
 ) -> None:
     """Audit stored sessions: account for every entry; exit code 1 if one is lost or duplicated."""
     with report_errors():
-        from turnfold.cli.audit import audit_sessions, show_audit
+        from turnfold.cli.maintenance import audit_sessions, show_audit
 
         found = audit_sessions(store, tenant, sessions or [])
         show_audit(found, json=as_json)
@@ -98,7 +99,7 @@ def status(
 ) -> None:
     """Show size, settings, schema and warnings; exit code 1 if there are warnings."""
     with report_errors():
-        from turnfold.cli.db import database_status, show_status
+        from turnfold.cli.maintenance import database_status, show_status
 
         found = database_status(store, tenant)
         show_status(found, json=as_json)
@@ -111,7 +112,7 @@ def migrate(
 ) -> None:
     """Migrate the store's schema to this release; opening the store does the same."""
     with report_errors():
-        from turnfold.cli.db import migrate_store
+        from turnfold.cli.maintenance import migrate_store
         from turnfold.cli.output import as_json as to_json
 
         done = migrate_store(store, tenant)
@@ -130,7 +131,7 @@ def backup(
 ) -> None:
     """Back up a SQLite store while it is in use."""
     with report_errors():
-        from turnfold.cli.db import back_up
+        from turnfold.cli.maintenance import back_up
         from turnfold.cli.output import as_json as to_json
 
         done = back_up(store, tenant, target)
@@ -145,7 +146,7 @@ def rotate_keys(
 ) -> None:
     """Encrypt the keys of a tenant's conversations again, with the first key of --encryption-key-file."""
     with report_errors():
-        from turnfold.cli.db import rotate_keys as rotate
+        from turnfold.cli.maintenance import rotate_keys as rotate
         from turnfold.cli.output import as_json as to_json
 
         done = rotate(store, tenant)
@@ -157,9 +158,11 @@ def rotate_keys(
 
 
 def export_command(
-    sessions: Annotated[list[str] | None, typer.Argument(help="Sessions, by id or prefix.")] = None,
+    sessions: Annotated[
+        list[str] | None, typer.Argument(help="Sessions to export, by id or prefix.")
+    ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Every session of the tenant.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All sessions of the tenant.")] = False,
     format_name: Annotated[
         str,
         typer.Option(
@@ -169,11 +172,11 @@ def export_command(
     ] = "turnfold",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Default: the standard output.", metavar="FILE"),
+        typer.Option(
+            "--output", "-o", help="File to write. Default: the standard output.", metavar="FILE"
+        ),
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="Model for which the format of a provider is written.")
-    ] = "",
+    model: Annotated[str, typer.Option(help="Model that the exported requests are for.")] = "",
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -197,7 +200,8 @@ def export_command(
 
 def import_command(
     file: Annotated[
-        Path, typer.Argument(help="The file; .gz, and ChatGPT's .zip, are read as they are.")
+        Path,
+        typer.Argument(help="File to import; a .gz file, or ChatGPT's .zip, need not be unpacked."),
     ],
     *,
     format_name: Annotated[

@@ -96,7 +96,7 @@ SemanticOption = Annotated[
 TimeZoneOption = Annotated[
     str,
     typer.Option(
-        help="Time zone of the times that a model is shown, as Asia/Shanghai.",
+        help="Time zone for times that a model is shown, such as Asia/Shanghai.",
         envvar="TURNFOLD_TIME_ZONE",
         metavar="ZONE",
     ),
@@ -116,15 +116,23 @@ AllowedHosts = Annotated[
     list[str] | None,
     typer.Option(help="Host name to accept; '*' for any, with a token file.", metavar="NAME"),
 ]
-ConnectionsOption = Annotated[int, typer.Option(help="Most open connections.")]
+ConnectionsOption = Annotated[int, typer.Option(help="Maximum number of open connections.")]
 RateOption = Annotated[
     float, typer.Option(help="Requests per second and access token; 0 for no limit.")
 ]
 BurstOption = Annotated[int, typer.Option(help="Requests allowed at once before the rate applies.")]
-QuotaOption = Annotated[int, typer.Option(help="Tokens in all logs of a tenant; 0 for no limit.")]
-QuotaBytesOption = Annotated[int, typer.Option(help="Bytes a tenant may store; 0 for no limit.")]
+QuotaOption = Annotated[
+    int, typer.Option(help="Maximum number of tokens in all logs of a tenant; 0 for no limit.")
+]
+QuotaBytesOption = Annotated[
+    int, typer.Option(help="Maximum number of bytes that a tenant may store; 0 for no limit.")
+]
 AllowedOrigins = Annotated[
-    list[str] | None, typer.Option(help="Origin of web pages to accept.", metavar="ORIGIN")
+    list[str] | None,
+    typer.Option(
+        help="Origin of web pages that may call the service, such as https://example.com.",
+        metavar="ORIGIN",
+    ),
 ]
 
 

@@ -34,7 +34,7 @@ def pin(
     ] = "",
     *,
     entry: Annotated[
-        int, typer.Option(help="Entry whose words to show, instead of a text.", min=0)
+        int, typer.Option(help="Number of the entry to show, if no text is given.", min=0)
     ] = 0,
     key: Annotated[str, typer.Option(help="Name of the pin. Default: made from the text.")] = "",
     store: StoreOption = None,
@@ -43,7 +43,7 @@ def pin(
 ) -> None:
     """Show a text or an entry word for word in every call from the next user turn on."""
     with report_errors():
-        from turnfold.cli.pins import change_pins, show_pins
+        from turnfold.cli.session_changes import change_pins, show_pins
 
         changed = change_pins(store, tenant, session, content=content, entry=entry, key=key)
         show_pins(changed, json=as_json)
@@ -59,7 +59,7 @@ def unpin(
 ) -> None:
     """Remove a pin; calls leave it out from the next user turn on."""
     with report_errors():
-        from turnfold.cli.pins import drop_pin, show_pins
+        from turnfold.cli.session_changes import drop_pin, show_pins
 
         show_pins(drop_pin(store, tenant, session, key=key), json=as_json)
 
@@ -86,16 +86,16 @@ def delete(
     every: Annotated[bool, typer.Option("--all", help="Erase all sessions of the tenant.")] = False,
     verify: Annotated[
         Path | None,
-        typer.Option(help="Check the receipt in this file instead.", metavar="PATH"),
+        typer.Option(help="Erase nothing; check the erasure receipt in this file.", metavar="PATH"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     store: StoreOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
     """Erase a session, one entry of it, all sessions of a user or a tenant. Cannot be undone."""
     with report_errors():
-        from turnfold.cli import delete as erasing
+        from turnfold.cli import session_changes as erasing
 
         if verify is not None:
             if session is not None or user is not None or every:
@@ -125,7 +125,10 @@ def fold(
         typer.Option(help="Summary to use: a text, @FILE, or - for standard input."),
     ] = None,
     keep_turns: Annotated[
-        int | None, typer.Option(help="Newest turns to keep verbatim. Default: 8.", min=0)
+        int | None,
+        typer.Option(
+            help="Number of newest turns that stay out of the summary. Default: 8.", min=0
+        ),
     ] = None,
     budget: BudgetOption = None,
     model: ModelOption = None,
@@ -135,7 +138,7 @@ def fold(
 ) -> None:
     """Fold (compact) everything before the newest turns into a summary; the log is kept."""
     with report_errors():
-        from turnfold.cli.fold_and_fork import make_fold, read_summary, show_fold
+        from turnfold.cli.session_changes import make_fold, read_summary, show_fold
 
         made = make_fold(
             store,
@@ -165,7 +168,7 @@ def checkpoints(
 ) -> None:
     """Show the checkpoints (summaries) of a session, or drop one: the session returns to the one before it."""
     with report_errors():
-        from turnfold.cli.fold_and_fork import list_checkpoints, show_checkpoints
+        from turnfold.cli.session_changes import list_checkpoints, show_checkpoints
 
         show_checkpoints(
             list_checkpoints(store, tenant, session, drop=drop, dropped=dropped), json=as_json
@@ -183,6 +186,6 @@ def fork(
 ) -> None:
     """Copy a session up to an entry, to continue it differently."""
     with report_errors():
-        from turnfold.cli.fold_and_fork import make_fork, show_fork
+        from turnfold.cli.session_changes import make_fork, show_fork
 
         show_fork(make_fork(store, tenant, session, target, at=at), json=as_json)

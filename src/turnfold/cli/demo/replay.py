@@ -100,7 +100,7 @@ _SPEAKERS = (("user:", "用户："), ("assistant:", "助手："))
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Entries that a checkpoint's summary replaces from this call of the demo on."""
+    """The entries that a summary replaces from this call of the demo on."""
 
     checkpoint: str
     """Id of the checkpoint."""

@@ -127,7 +127,7 @@ def _figures(tally: Tally, rules: int, model: str) -> list[Text]:
 
 
 def _prompt_cost(tally: Tally, model: str) -> float:
-    """Return what the prompts of all calls cost at list prices; the answers cost the same with every method."""
+    """Return the list price of the prompts of all calls; answers cost the same with every method."""
     cached = round(tally.tokens_sent * tally.cached_share)
     charge = Charge(read=cached, written=0, fresh=tally.tokens_sent - cached, output=0)
     return shipped_prices().price(model).of(charge)

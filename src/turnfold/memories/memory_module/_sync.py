@@ -155,7 +155,10 @@ class MemoryModule:
         return self._awaiting
 
     def attach(self, conversation: str) -> MemoryModule:
-        """Return the module of a conversation that an agent runs; an unnamed module takes the name of the first."""
+        """Return the module of a conversation that an agent runs.
+
+        A module without a name takes that of the first conversation.
+        """
         found = MemoryModule.__new__(MemoryModule)
         found._awaiting = drive(self._awaiting.attach(conversation))  # noqa: SLF001 (its own)
         return found
@@ -181,9 +184,10 @@ class MemoryModule:
     ) -> ThinkingResult:
         """Store the full context of a turn, let the model think about it, store its summary; return all summaries.
 
-        Without `turn` it is the turn after the newest. The stored result is returned if the turn was processed before,
-        or if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
-        `problems`, never in a summary. The context is linked to the one before it and to those recalled since.
+        By default it is the turn after the newest. The stored result is returned if the turn was processed before, or
+        if the newest turn has the same `client_id`. A model that fails, hangs or returns garbage is reported in
+        `problems`, never in a summary. The context is linked to the context before it and to the contexts recalled
+        since then.
         """
         return drive(
             self._awaiting.perform_thinking_phase(workspace_context, turn=turn, client_id=client_id)
@@ -195,7 +199,7 @@ class MemoryModule:
         """Recall contexts: `{"turn_numbers": [2]}`, `{"keywords": ["..."]}`, `{"context_ids": ["ctx_2_..."]}`.
 
         With `path` only that file is returned, with `lines` (first and last) only those lines. The result has at most
-        `tokens`. It is in the prompt of the next thinking phase, and in `notes` until the phase after that.
+        `tokens`. The prompt of the next thinking phase shows it, and `notes` has it until the phase after that.
         """
         return drive(self._awaiting.recall_context(request, tokens=tokens))
 

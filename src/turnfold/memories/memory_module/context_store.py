@@ -377,7 +377,7 @@ class AsyncContextMemoryStore:
         return ImportedContexts(contexts=contexts, summaries=summaries)
 
     async def _check_conflicts(self, imported: ExportedContexts) -> set[int]:
-        """Return the turns whose summary is stored; raise `Conflict` if stored content differs from the export's."""
+        """Return the turns whose summary is stored; raise `Conflict` if a stored one differs from the export."""
         for turn, context_id in imported.turns.items():
             there = await self._storage.stored(turn)
             if there is not None and there.head.id != context_id:

@@ -174,7 +174,9 @@ class AsyncMemoryModule:
         self._phase = self._make_phase()
 
     async def attach(self, conversation: str) -> AsyncMemoryModule:
-        """Return the module of a conversation that an agent runs; a module without a name takes that of the first one.
+        """Return the module of a conversation that an agent runs.
+
+        A module without a name takes that of the first conversation.
         """
         async with self._attaching:
             if self._naming == "open":

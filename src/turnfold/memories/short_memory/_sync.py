@@ -129,7 +129,7 @@ class ShortMemory:
     ) -> MemoryWriteResult:
         """Store a turn, question and answer together, and wait until it is stored.
 
-        Without `user_query` the turn answers the stored query that has no answer yet. A retry stores nothing twice if
+        Without `user_query` the turn answers the stored query that has no answer yet. A retry stores nothing again if
         it has a `client_id` or answers a stored query.
         """
         return drive(
@@ -210,16 +210,16 @@ class ShortMemory:
     def import_session_value(self, value: str | bytes) -> SessionValue:
         """Import a session value (JSON) that another program stored in Redis.
 
-        Its owner is taken over, and the fields that are not set here yet.
+        Its owner is taken over, and so are the fields that are not set here yet.
         """
         return drive(self._awaiting.import_session_value(value))
 
     def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first, including those before a restart."""
+        """Return all checkpoints (summaries), oldest first, including those before a restart."""
         return drive(self._awaiting.checkpoint_history(conversation_id))
 
     def delete_short_memory(self, conversation_id: str) -> Erasure:
-        """Erase a conversation permanently, with its checkpoints, notes and cached values."""
+        """Erase a conversation permanently, with its checkpoints (summaries), notes and cached values."""
         return drive(self._awaiting.delete_short_memory(conversation_id))
 
     def close(self) -> None:

@@ -57,7 +57,7 @@ class AIMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMessages:
-    """How many conversations, turns and checkpoints an import has added, and how many conversations existed already."""
+    """Numbers of conversations, turns and checkpoints that an import added, and of conversations that existed."""
 
     conversations: int = 0
     turns: int = 0

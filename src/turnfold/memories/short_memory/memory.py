@@ -456,11 +456,11 @@ class AsyncShortMemory:
         return await self._read_session(conversation)
 
     async def checkpoint_history(self, conversation_id: str) -> list[Checkpoint]:
-        """Return all checkpoints, oldest first, including those before a restart."""
+        """Return all checkpoints (summaries), oldest first, including those before a restart."""
         return await self._store.checkpoints(self._config.scope, conversation_id)
 
     async def delete_short_memory(self, conversation_id: str) -> Erasure:
-        """Erase a conversation permanently, with its checkpoints, notes and cached values."""
+        """Erase a conversation permanently, with its checkpoints (summaries), notes and cached values."""
         return await self._config.store.delete(self._config.scope, conversation_id)
 
     async def close(self) -> None:
@@ -545,8 +545,7 @@ class AsyncShortMemory:
         return list(make_rows(conversation_id, entries, shown))
 
     async def _rules_text(self, view: ConversationView, window: int) -> str:
-        """Return the user's rules from entries that the summary covers, as text, because no shown turn contains them.
-        """
+        """Return the user's rules from entries that the summary covers, as text: no shown turn contains them."""
         if view.live is None:
             return ""
         known = self._rules.get(view.conversation, view.head.state, window)
@@ -586,7 +585,7 @@ class AsyncShortMemory:
         return log, False
 
     async def _fill_cache(self, query: _Query, after: ConversationView) -> None:
-        """Write to Redis what a query has read (session value, notes, entries), unless Redis has it already."""
+        """Write the results of a query (session value, notes, entries) to Redis, unless Redis has them already."""
         log, limits, found = query.log, query.limits, query.found
         view, window = log.view, limits.model_context_window
         usual = limits.recent_turns == self._defaults.recent_turns

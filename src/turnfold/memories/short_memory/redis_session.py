@@ -1,10 +1,10 @@
 """The session of a conversation in Redis, under the documented key: JSON that any program may read with GET.
 
-The value is a copy of the session in the store. It carries the state of the conversation (generation and epoch) that it
-was made of and is used only while the store has that state, so a stale or lost copy changes no result. A value that
-another program writes is adopted if it is a valid session of this conversation and not older than the stored one: the
-fields that an application may set are stored, and fields computed from the log are ignored. An invalid value is logged
-as a warning and overwritten.
+The value is a copy of the session in the store. It carries the state of the conversation (generation and epoch, a
+random number of each write) that it was made of and is used only while the store has that state, so a stale or lost
+copy changes no result. A value that another program writes is adopted if it is a valid session of this conversation and
+not older than the stored one: the fields that an application may set are stored, and fields computed from the log are
+ignored. An invalid value is logged as a warning and overwritten.
 
 Next to it is a cached segment with a MAC (keyed digest): the notes, the current checkpoint and the newest entries that
 a query reads, with the state they were read in. It is used only while the store has exactly that state.

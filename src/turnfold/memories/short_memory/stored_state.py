@@ -64,7 +64,7 @@ _MAX_LANDINGS: Final = 3
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Queries that requested a summary while the same checkpoint was current, and the newest entries they have read."""
+    """The summaries that queries requested at one checkpoint and that are pending, and the entries these had read."""
 
     live: str
     seen: int
@@ -170,7 +170,7 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationView:
-    """The notes, head (newest seq, version) and newest checkpoint of a conversation, read at one instant."""
+    """The notes, head (newest seq, version) and newest checkpoint (summary) of a conversation, read at one instant."""
 
     conversation: str
     head: Head
@@ -192,12 +192,12 @@ class ConversationView:
 
     @property
     def live(self) -> Checkpoint | None:
-        """The newest checkpoint; None if there is none, or if everything it covers lies before a restart."""
+        """The newest checkpoint (summary); None if there is none, or if it covers only what was before a restart."""
         return self.latest if self.latest and self.latest.upto > self.cleared else None
 
     @property
     def covered(self) -> int:
-        """Seq of the last entry that a summary covers or that lies before a restart."""
+        """Seq of the last entry that a summary covers, or that was written before a restart."""
         return max(self.cleared, self.latest.upto if self.latest else 0)
 
     @property
@@ -365,8 +365,7 @@ def _read(document: Document | None, note_type: type[_AnyNote]) -> _AnyNote:
 
 
 def _current(note: _AnyNote, start: int) -> _AnyNote:
-    """Return the note as a later restart (version `start`) left it: with only the owner, or only the pending requests.
-    """
+    """Return the note as a later restart (version `start`) left it: only the owner, or only the pending requests."""
     if note.start == start:
         return note
     if isinstance(note, SessionNote):
@@ -422,7 +421,7 @@ def with_settings(note: SessionNote, places: Places, full_after: str | None) -> 
 def chosen_mode(
     session: SessionValue, mode: MemoryMode | None, current: SessionValue
 ) -> str | None:
-    """Return the new `full_after` for a mode that the caller set; "" clears it, None leaves it unchanged."""
+    """Return the new value of the field `full_after` for a mode that the caller set: "" clears it, None keeps it."""
     if mode is None:
         return None
     read_at = session.message_context.checkpoint_message_id

@@ -123,7 +123,7 @@ class LogEnd:
         return self._turns[2]
 
     def newest_within(self, tokens: int, turns: int) -> list[Entry]:
-        """Return those read entries that a query needs for a window of `tokens` and for its newest `turns` turns."""
+        """Return the entries, of those read so far, that a query with this token limit and these recent turns needs."""
         total = self.view.head.tokens
         after = self.shown_after
         starts = [entry.seq for entry in self.entries if entry.message.role == "user"]
@@ -206,8 +206,7 @@ class _History:
 
 
 def cached_count(count: Count) -> Count:
-    """Return a function like `count` that caches the counts of short texts, because each query counts the same turns.
-    """
+    """Return a function like `count` that caches the counts of short texts, as queries count the same turns."""
     counts = lru_cache(_MAX_COUNTS)(count)
     return lambda text: counts(text) if len(text) <= _SHORT_TEXT else count(text)
 

@@ -68,7 +68,7 @@ class FlowContext(_Part, kw_only=True):
 
 
 class MessageContext(_Part, kw_only=True):
-    """Summary and newest turns; all fields but the mode are computed from the log and its checkpoints."""
+    """Summary and newest turns; all fields but the mode are computed from the log and its checkpoints (summaries)."""
 
     summary: str = ""
     window_messages: list[Message] = []
@@ -109,7 +109,7 @@ class GlobalState(_Part, kw_only=True):
 
 
 class UserProfile(_Part, kw_only=True):
-    """What the application knows about the user."""
+    """Facts that the application knows about the user."""
 
     user_id: str = ""
     name: str = ""

@@ -73,8 +73,8 @@ def breaks_cache(before: CallPoint | None, call: CallPoint) -> bool:
 def lost_from_cache(before: CallPoint | None, call: CallPoint) -> int:
     """Return the tokens of the previous prompt that the provider cached and this call does not reuse.
 
-    Returns 0 if there are none, if the previous prompt was too short to be cached, and if no more is lost than with
-    every new question: then the tail changes, and what stood after it moves.
+    Returns 0 if none are lost, if the previous prompt was too short to be cached, or if no more is lost than with every
+    new question, which changes the tail of the prompt.
     """
     if before is None or before.tokens < _SMALLEST_CACHED:
         return 0
@@ -128,7 +128,7 @@ def legend(parts: Mapping[str, int], words: PageLabels, *, free: int | None = No
 
 
 def mark_legend(words: PageLabels) -> Element:
-    """Return the legend of a timeline's symbols: checkpoints, cuts and cache breaks."""
+    """Return the legend of a timeline's symbols: checkpoints (summaries), cuts and cache breaks."""
     marks = (
         ("◆", "checkpoint", "a fold: a new summary replaces older turns"),
         ("✕", "cut", "the window moved without a fold"),

@@ -188,7 +188,7 @@ def moment(microseconds: int) -> Element:
 
 
 def checkpoint_link(session: str, checkpoint: str, words: PageLabels) -> Node:
-    """Return a link to a checkpoint, named by the last entry it covers; a dash if there is no checkpoint."""
+    """Return a link to a checkpoint (summary), named by the last entry it covers; a dash if there is no checkpoint."""
     if not checkpoint:
         return "-"
     upto = checkpoint.partition("-")[0]
@@ -248,7 +248,7 @@ def table(heads: Sequence[Node], rows: Iterable[Sequence[Node]], *, class_: str 
 
 
 def _are_figures(cells: Sequence[Node]) -> bool:
-    """Return True for a column of numbers, some of which may be missing."""
+    """Return True if a column contains numbers; some may be missing."""
     given = [_text(cell) for cell in cells if cell not in (None, "", "-")]
     return bool(given) and all(map(_FIGURE.fullmatch, given))
 

@@ -64,7 +64,7 @@ class SessionArguments(Arguments, kw_only=True):
 
 
 class RecallArguments(SessionArguments, kw_only=True):
-    """What to recall: words, turns, a range of the log, or the id of a workspace snapshot."""
+    """The content to recall, by words, turns, a range of the log, or the id of a workspace snapshot."""
 
     query: _Query | msgspec.UnsetType = msgspec.UNSET
     turn_numbers: (
@@ -152,7 +152,7 @@ class RememberArguments(SessionArguments, kw_only=True):
 
 
 class ListArguments(Arguments, kw_only=True):
-    """Which page of the sessions to return."""
+    """The page of the list of sessions to return."""
 
     after: (
         Annotated[
@@ -227,7 +227,7 @@ class SearchFound(_Answer, kw_only=True):
 
 
 class RememberAnswer(_Answer, kw_only=True):
-    """Where the remembered text was stored."""
+    """The place where the remembered text was stored."""
 
     session: str
     seq: int
@@ -257,7 +257,7 @@ class SessionsAnswer(_Answer, kw_only=True):
 
 
 class SessionStanding(_Answer, kw_only=True):
-    """The state of a session, and the size of its next context."""
+    """The status of a session, and the size of its next context."""
 
     session: str
     mode: str

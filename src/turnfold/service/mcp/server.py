@@ -109,7 +109,7 @@ def _register_version_1(server: Any, method: str, answer: _Answer) -> None:  # n
 
 
 def _stem(method: str) -> str:
-    """Return how the package `mcp` begins its type names for a method: `ListTools` for `tools/list`."""
+    """Return the prefix of the type names that the package `mcp` uses for a method: `ListTools` for `tools/list`."""
     *nouns, verb = method.split("/")
     whole = "".join(noun.title() for noun in nouns)
     if verb == "list":

@@ -147,7 +147,7 @@ async def recall_context(request: McpRequest, arguments: RecallArguments) -> Mcp
 
 
 def _selection(arguments: RecallArguments) -> dict[str, object]:
-    """Return the arguments that select what to recall; raises `InvalidOption` unless they are of exactly one kind."""
+    """Return the arguments that select the content to recall; raises `InvalidOption` unless they are of one kind."""
     selection = {
         name: value
         for way in _WAYS
@@ -346,7 +346,7 @@ def _status_text(value: SessionStanding) -> str:
     permissions={"session": McpPermission.SESSIONS, "pin": McpPermission.PINS},
 )
 async def remember(request: McpRequest, arguments: RememberArguments) -> McpReply:
-    """MCP tool: store a note as an assistant message marked as a model's; it never counts as the user's words."""
+    """MCP tool: store a note as an assistant message marked as a model's; it never counts as said by the user."""
     if not arguments.text.strip():
         raise InvalidOption("there is nothing to remember: the text is empty, so give a text")
     session = request.writable_session(arguments.session)

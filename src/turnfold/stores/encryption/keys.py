@@ -1,9 +1,9 @@
 """The keys of encrypted conversations: data keys, and the user's keys that encrypt (wrap) them.
 
-Every conversation has its own data key: 64 random bytes, with which its entries, checkpoints and documents are
-encrypted (AES-256-SIV). The data key is stored encrypted (wrapped, AES-KW) with the user's key, together with the id of
-that key. To rotate the user's key, the data keys are wrapped again; the data stays as it is. To erase a conversation,
-its wrapped key is deleted.
+Every conversation has its own data key: 64 random bytes, with which its entries, checkpoints (summaries) and documents
+are encrypted (AES-256-SIV). The data key is stored encrypted (wrapped, AES-KW) with the user's key, together with the
+id of that key. To rotate the user's key, the data keys are wrapped again; the data stays as it is. To erase a
+conversation, its wrapped key is deleted.
 
 A wrapped key is a document of a separate conversation, the key conversation: a document of the conversation itself
 would change its generation before its first entry. The name of a key conversation is a digest, and listings leave it

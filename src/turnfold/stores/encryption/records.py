@@ -81,7 +81,7 @@ _decoder = msgspec.json.Decoder(_Sealed)
 
 
 class _CheckpointText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The fields of a checkpoint that are encrypted."""
+    """The fields of a checkpoint (summary) that are encrypted."""
 
     text: str
     digest: str
@@ -129,7 +129,7 @@ def message_is_sealed(message: Message) -> bool:
 
 
 def checkpoint_is_sealed(checkpoint: Checkpoint) -> bool:
-    """Return True if a checkpoint is encrypted."""
+    """Return True if a checkpoint (summary) is encrypted."""
     return checkpoint.model == _TYPE and not checkpoint.text and not checkpoint.trust
 
 

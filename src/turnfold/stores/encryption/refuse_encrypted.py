@@ -66,11 +66,9 @@ _REMEDY: Final = (
 
 
 def refuse_encrypted(store: Store) -> Store:
-    """Return a wrapper of `store` that raises `WrongKey` for what is encrypted and for writes to an encrypted store.
+    """Return a wrapper of `store` that raises `WrongKey` for encrypted data and for writes to an encrypted store.
 
-    Deleting is allowed.
-
-    An `EncryptedStore`, or a store that is already wrapped, is returned as it is.
+    Deleting is allowed. An `EncryptedStore`, or a store that is already wrapped, is returned as it is.
     """
     if Ability.ENCRYPTED in store.abilities or getattr(store, "refuses_encrypted", False):
         return store
@@ -87,7 +85,7 @@ class _Gate:
 
 
 class _KeylessStore:
-    """Passes calls on to a store, and raises `WrongKey` for what is encrypted and for writes to an encrypted store."""
+    """Passes calls on to a store; raises `WrongKey` for encrypted data and for writes to an encrypted store."""
 
     refuses_encrypted = True
 

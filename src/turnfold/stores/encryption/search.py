@@ -2,7 +2,7 @@
 
 The index is a SQLite store in memory with a decrypted copy of the conversation, so results are those of a store that is
 not encrypted. Nothing of it is written to disk. Before a search, entries written since the last one are added to the
-copy. If entries were replaced or lost (then their epochs differ), a new copy is made.
+copy. If entries were replaced or lost (then their epochs, random numbers of each write, differ), a new copy is made.
 """
 
 from __future__ import annotations

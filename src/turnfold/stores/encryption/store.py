@@ -1,7 +1,7 @@
 """`EncryptedStore`: a store in front of another one that encrypts everything it writes.
 
-The store behind it, its index, its files and its cache contain no text: entries, checkpoints and documents are
-encrypted with a key of their conversation (see keys.py; records.py says what is authenticated with each).
+The store behind it, its index, its files and its cache contain no text: entries, checkpoints (summaries) and documents
+are encrypted with a key of their conversation (see keys.py; records.py says what is authenticated with each).
 
 The seq of an entry is authenticated, so it must be known before the entry is stored. `append` assumes the newest entry
 that this process knows of, and tries again with a new seq if another writer was faster.
@@ -314,13 +314,13 @@ class EncryptedStore:
         return changed(checkpoint, created=stored.created)
 
     async def live_checkpoint(self, scope: Scope, conversation: str) -> Checkpoint | None:
-        """Return the newest checkpoint of a conversation decrypted; None if there is none yet."""
+        """Return the newest checkpoint (summary) of a conversation decrypted; None if there is none yet."""
         found = await self._inner.live_checkpoint(scope, conversation)
         key = await self._keys.find(scope, conversation)
         return None if found is None else open_checkpoint(key, found, (scope.tenant, conversation))
 
     async def checkpoints(self, scope: Scope, conversation: str) -> list[Checkpoint]:
-        """Return all checkpoints of a conversation decrypted, oldest first."""
+        """Return all checkpoints (summaries) of a conversation decrypted, oldest first."""
         found = await self._inner.checkpoints(scope, conversation)
         key = await self._keys.find(scope, conversation)
         return [open_checkpoint(key, each, (scope.tenant, conversation)) for each in found]
@@ -335,7 +335,7 @@ class EncryptedStore:
         drop: Sequence[Document] = (),
         state: State | None = None,
     ) -> list[Checkpoint]:
-        """Remove a checkpoint and all later ones, and write or remove the documents passed.
+        """Remove a checkpoint (summary) and all later ones, and write or remove the documents passed.
 
         Returns the checkpoints decrypted.
         """

@@ -89,7 +89,7 @@ def insert_checkpoint(place: ConversationKey, checkpoint: Checkpoint) -> Stateme
 
 
 def drop_checkpoint(place: ConversationKey, checkpoint: Checkpoint) -> list[Statement]:
-    """Return the statements that delete a checkpoint and remove it from the search index."""
+    """Return the statements that delete a checkpoint (summary) and remove it from the search index."""
     return [
         *(sql.unindex_text(place, CHECKPOINT, checkpoint.id) if checkpoint.text else ()),
         Statement(
@@ -100,7 +100,7 @@ def drop_checkpoint(place: ConversationKey, checkpoint: Checkpoint) -> list[Stat
 
 
 def to_checkpoints(place: ConversationKey, found: Rows) -> list[Checkpoint]:
-    """Return rows of checkpoints as `Checkpoint` values; raise an error if one is damaged."""
+    """Return rows of checkpoints (summaries) as `Checkpoint` values; raise an error if one is damaged."""
     return [to_checkpoint(record, checksum, place.mark) for record, checksum in found]
 
 

@@ -534,7 +534,7 @@ def change_costs(place: ConversationKey, changed: Sequence[tuple[int, int, int]]
 def replace_entry(place: ConversationKey, old: Row, new: Row, found: Findable) -> list[Statement]:
     """Return statements that replace an entry and its search terms.
 
-    This and all later entries get the epoch of `new` and corrected running token sums.
+    This and all later entries get the epoch (random number of the write) of `new` and corrected running token sums.
     """
     checksum = entry_checksum(new.seq, (new.client_id, new.created, new.turn, new.body))
     return [
@@ -553,7 +553,7 @@ def replace_entry(place: ConversationKey, old: Row, new: Row, found: Findable) -
 
 
 def renew_entries(place: ConversationKey, *, after: int, epoch: int) -> Statement:
-    """Return the statement that gives all entries with `seq > after` a new epoch, so that readers read them again."""
+    """Return the statement that gives all entries with `seq > after` a new epoch, so that caches read them again."""
     return Statement(
         f"UPDATE turnfold_entry SET epoch = $4 WHERE {HERE} AND seq > $3",
         (*place.keys, after, epoch),

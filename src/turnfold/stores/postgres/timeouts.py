@@ -214,7 +214,7 @@ def hang_up(connection: Connection) -> None:
 def is_idle(connection: Connection) -> bool:
     """Return True if an unused connection of the pool still works.
 
-    If the server has sent anything to it, it was closed.
+    If the server has sent anything to it meanwhile, it is closed.
     """
     try:
         with selectors.DefaultSelector() as selector:

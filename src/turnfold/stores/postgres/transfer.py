@@ -48,7 +48,7 @@ _FETCHED_BYTES = 4 << 20
 async def capture(
     link: Link, place: ConversationKey, take: Callable[[Document], None], *, blocking: bool
 ) -> Captured | None:
-    """Return the opening record, head (version) and checkpoints of a conversation.
+    """Return the opening record, head (version) and checkpoints (summaries) of a conversation.
 
     Returns None if it does not exist or was deleted.
 

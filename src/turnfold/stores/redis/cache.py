@@ -1,10 +1,10 @@
 """A Redis cache in front of a durable store: the same results with fewer rows read.
 
 Writes go to the durable store, which alone acknowledges them. Reads of the newest entries, of documents and of
-checkpoints first read the head (version) of the conversation there, one lookup by key, and use a cached value only if
-it was read at exactly that head. So nothing has to be invalidated. If Redis is down, slow, emptied, damaged or stale, a
-read takes longer, but its result is the same. The head itself, and every value whose cached copy is not authentic, come
-from the durable store.
+checkpoints (summaries) first read the head (version) of the conversation there, one lookup by key, and use a cached
+value only if it was read at exactly that head. So nothing has to be invalidated. If Redis is down, slow, emptied,
+damaged or stale, a read takes longer, but its result is the same. The head itself, and every value whose cached copy is
+not authentic, come from the durable store.
 """
 
 from __future__ import annotations

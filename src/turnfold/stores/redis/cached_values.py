@@ -400,7 +400,10 @@ class SealedValues:
     async def read_session(
         self, scope: Scope, conversation: str, *, segment: bool = False
     ) -> SessionValueRead:
-        """Return the session value in Redis and if this store wrote it; with `segment`, the cached segment too."""
+        """Return the session value in Redis and whether this store wrote it.
+
+        With `segment`, the cached segment (notes and newest entries) is returned too.
+        """
         secret = await self._get_secret()
         if not secret:
             return SessionValueRead()
@@ -438,7 +441,7 @@ class SealedValues:
     async def write_segment(
         self, scope: Scope, conversation: str, view: View, entries: Sequence[Entry], *, since: float
     ) -> None:
-        """Cache what one query needs: a view and the newest entries of a conversation, read after the time `since`."""
+        """Cache the data that one query needs: a view and the newest entries of a conversation, read after `since`."""
         fits = not entries or _ends_at(view.head, entries[-1])
         if not fits or self._monotonic() - since > OLDEST_FILL:
             self.counts.unfit += 1

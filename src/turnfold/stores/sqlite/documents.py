@@ -74,7 +74,7 @@ def add_checkpoint(
 
 
 def insert_checkpoints(connection: Connection, key: int, new: Sequence[Checkpoint]) -> None:
-    """Insert checkpoints with all their values, and register their texts for the search index."""
+    """Insert checkpoints (summaries) with all their values, and register their texts for the search index."""
     connection.executemany(
         "INSERT INTO checkpoint (conversation, id, previous, upto, text, digest, model, trust, fidelity, created, "
         "checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -237,7 +237,7 @@ def drop_checkpoint(
     state: State | None,
     now: int,
 ) -> list[Checkpoint]:
-    """Delete a checkpoint and all later ones, and return them; the entries they covered get a new epoch."""
+    """Delete a checkpoint (summary) and all later ones, and return them; the entries they covered get a new epoch."""
     record = sql.find_conversation(connection, tenant, conversation, writing=True)
     key = record.key
     kept, gone = split_checkpoints(sql.checkpoints(connection, key), checkpoint)
@@ -253,7 +253,7 @@ def drop_checkpoint(
 
 
 def drop_checkpoints(connection: Connection, tenant: str, key: int, first: int) -> tuple[int, str]:
-    """Delete the checkpoints that cover the entry `first`.
+    """Delete the checkpoints (summaries) that cover the entry `first`.
 
     Returns their number, and the id of the newest that is left.
     """

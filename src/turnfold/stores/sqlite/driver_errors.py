@@ -74,7 +74,7 @@ def damage_error(error: Exception) -> StoreError:
 
 
 def caller_error(error: Exception) -> Exception:
-    """Return the error to raise from a write job that failed: the job's own error, or a store error for a driver's."""
+    """Return the error to raise from a failed write job: its own error, or a store error in place of the driver's."""
     if isinstance(error, DAMAGE):
         return damage_error(error)
     is_callers = isinstance(error, StoreError | ValueError | LookupError)

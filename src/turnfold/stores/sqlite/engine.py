@@ -185,8 +185,7 @@ class SqliteEngine(Writer):
         return await asyncio.get_running_loop().run_in_executor(self._long_pool(), self._read, work)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Return the result of long work, which runs outside the event loop and may call `read_here` and `write_here`.
-        """
+        """Return the result of long work, run outside the event loop; it may call `read_here` and `write_here`."""
         self.process.check()
         self._check_open()
         if self.blocking:

@@ -153,7 +153,7 @@ def erase_entry(
     tokens: int,
     now: int,
 ) -> Erasure:
-    """Replace the message of an entry, update the index and remove the checkpoints that cover it.
+    """Replace the message of an entry, update the index and remove the checkpoints (summaries) that cover it.
 
     `tokens` is the token count of the new message.
     """

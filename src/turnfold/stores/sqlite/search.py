@@ -374,8 +374,7 @@ class _CandidateSelection:
         return sql.row_id(record.key, first), sql.row_id(record.key, stop - 1)
 
     def _texts(self, query: str, _limit: int) -> Iterable[int]:
-        """Return the ids of all checkpoints and documents that match an FTS5 query; they are few, so none is left out.
-        """
+        """Return the ids of all checkpoints and documents that match an FTS5 query; there are only a few."""
         table, kinds = self.index.postings, self.within.kinds
         values: list[object] = []
         conditions = self._times("coalesce(document.created, checkpoint.created)", values)

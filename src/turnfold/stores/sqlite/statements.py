@@ -214,7 +214,7 @@ def revision(generation: int, epoch: int) -> int:
 
 
 def save_generation(connection: Connection, record: SqliteConversation, *, now: int) -> None:
-    """Count a change of the conversation that adds no entries: write its next generation and a new epoch."""
+    """Count a change of the conversation that adds no entries: write its next generation and a new random epoch."""
     head = record.head
     generation, epoch = head.generation + 1, new_epoch()
     record.head = Head(

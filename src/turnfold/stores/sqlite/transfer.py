@@ -29,7 +29,7 @@ __all__ = (
 def capture(
     connection: Connection, tenant: str, conversation: str, take: Callable[[Document], None]
 ) -> Captured | None:
-    """Return the opening record, head (version) and checkpoints of a conversation.
+    """Return the opening record, head (version) and checkpoints (summaries) of a conversation.
 
     Returns None if it does not exist or was deleted.
 

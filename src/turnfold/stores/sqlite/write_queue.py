@@ -100,7 +100,7 @@ class TryAlone(Exception):
 
 
 class JobKind(Protocol[ItemOf_contra, ResultOf_co]):
-    """How write jobs of one kind are executed: together or alone.
+    """A kind of write job, with functions to execute several jobs together, or one alone.
 
     Jobs that ran together may be undone and run alone.
     """

@@ -18,7 +18,6 @@ from turnfold.errors import ConversationDeleted, StoreError
 from turnfold.stores import Appended, Scope, State, Store, Written
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import settings_for
-from turnfold.testing.stores.restore import pieces_of
 from turnfold.testing.stores.values import (
     ALICE,
     BOB,
@@ -28,6 +27,7 @@ from turnfold.testing.stores.values import (
     checkpoint,
     document,
     entries_with_ids,
+    pieces_of,
     user_entries,
 )
 
@@ -150,10 +150,7 @@ async def _summarise(store: Store, scope: Scope, number: int) -> tuple[State, St
 async def _looked(
     store: Store, scope: Scope, change: Coroutine[object, None, object]
 ) -> tuple[State, State]:
-    """Make a change.
-
-    Returns the version (generation and epoch) of the conversation before and after it, read from the store.
-    """
+    """Make a change, and return the conversation's version (generation and epoch) before and after it."""
     before = (await store.head(scope, TALK)).state
     await change
     return before, (await store.head(scope, TALK)).state

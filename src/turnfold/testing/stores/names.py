@@ -119,7 +119,7 @@ class HostileNameCases(StoreCases):
 
 
 class BadNameCases(StoreCases):
-    """Test cases for invalid names: what some backend cannot store is rejected by all, before anything is done."""
+    """Test cases for invalid names: every backend rejects the names that any backend cannot store."""
 
     @each_bad_name
     def test_no_tenant_has_a_bad_name(self, name: str) -> None:

@@ -32,6 +32,7 @@ from turnfold.testing.stores.values import (
     document,
     entries_with_ids,
     exchange,
+    pieces_of,
     texts,
     user_entries,
 )
@@ -42,7 +43,6 @@ __all__ = (
     "RestoredCases",
     "contents",
     "fill_richly",
-    "pieces_of",
 )
 
 
@@ -70,15 +70,6 @@ async def fill_richly(store: Store, scope: Scope, name: str = TALK) -> None:
     ):
         await store.put_document(scope, name, document(key, body, kind=kind))
     await store.drop_document(scope, name, "gone", "gone")
-
-
-async def pieces_of(store: Store, scope: Scope, name: str = TALK) -> list[Piece]:
-    """Return a conversation as the list of records (pieces) that `Store.restore` takes."""
-    documents: list[Document] = []
-    captured = await store.capture(scope, name, documents.append)
-    assert captured is not None
-    entries = await store.read(scope, name, upto=captured.head.seq, limit=10_000)
-    return [captured.opening, *documents, *entries, *captured.checkpoints]
 
 
 async def contents(store: Store, scope: Scope) -> tuple[object, ...]:

@@ -8,7 +8,17 @@ from typing import TypeAlias, cast
 
 from turnfold.records import Checkpoint, Document, Entry, NewEntry, assistant, user
 from turnfold.search import Hit
-from turnfold.stores import Appended, Captured, ConversationInfo, Head, Scope, Store, View, Written
+from turnfold.stores import (
+    Appended,
+    Captured,
+    ConversationInfo,
+    Head,
+    Piece,
+    Scope,
+    Store,
+    View,
+    Written,
+)
 from turnfold.tokens import Certainty, Framing, TokenCounter
 
 __all__ = (
@@ -29,6 +39,7 @@ __all__ = (
     "entries_with_ids",
     "exchange",
     "note_now",
+    "pieces_of",
     "seqs",
     "texts",
     "user_entries",
@@ -219,3 +230,12 @@ async def digest(
         [await store.documents(scope, name, kind) for name in names for kind in kinds],
         [await store.search(scope, [query], limit=10_000) for query in _QUERIES],
     )
+
+
+async def pieces_of(store: Store, scope: Scope, name: str = TALK) -> list[Piece]:
+    """Return a conversation as the list of records (pieces) that `Store.restore` takes."""
+    documents: list[Document] = []
+    captured = await store.capture(scope, name, documents.append)
+    assert captured is not None  # noqa: S101 (the conversation was just written)
+    entries = await store.read(scope, name, upto=captured.head.seq, limit=10_000)
+    return [captured.opening, *documents, *entries, *captured.checkpoints]

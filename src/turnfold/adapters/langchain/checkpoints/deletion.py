@@ -82,7 +82,7 @@ class _Move:
                     self.writes[name, each.task] = each.writes
 
     async def bring_late(self) -> None:
-        """Copy checkpoints and writes that came to the old conversation after it was chosen what to keep."""
+        """Copy checkpoints and writes that reached the old conversation after the ones to keep were chosen."""
         present = await self.storage.all(self.old)
         late = [stored for stored in present if _name(stored) not in self.decided]
         await self.bring(self.old, [*late, *self.arrived.values()])

@@ -221,10 +221,7 @@ def _common_suffix(base: bytes, new: bytes) -> int:
 
 
 def _resync(base: bytes, at: int, new: bytes, done: int, end: int) -> tuple[int, int] | None:
-    """Return the next positions in `base` and `new` from which on both are equal again.
-
-    Returns None if there are none nearby.
-    """
+    """Return the next positions at which `base` and `new` are equal again; None if there are none nearby."""
     skip = 0
     for _ in range(_PROBES):
         if done + skip + _ANCHOR > end:

@@ -387,7 +387,7 @@ def _imported(given: object) -> type[Any]:
 
 
 def _importable(names: Iterable[tuple[str, ...] | type]) -> dict[_Name, type[Any]]:
-    """Return the names that are classes, without the others: LangGraph also passes annotations that are not classes."""
+    """Return the names that are classes: LangGraph also passes names of annotations that are not classes."""
     found: dict[_Name, type[Any]] = {}
     for one in names:
         try:

@@ -492,10 +492,10 @@ class CheckpointStorage:
         record: _Body,
         merged: Callable[[Document | None, _Body], _Body | None],
     ) -> tuple[_Body, int]:
-        """Write `record` as a new document; if there is one already, write what `merged` makes of it and `record`.
+        """Write `record` as a new document; if the document exists, write the result of `merged` instead.
 
-        If `merged` returns None, the stored document stays as it is. Returns the record written last, or tried last,
-        and its size in bytes.
+        `merged` gets the stored record and `record`; if it returns None, the stored document stays. Returns the record
+        that was written (or was to be written) last, and its size in bytes.
         """
         version = 0
         for _ in range(_TRIES):

@@ -117,7 +117,7 @@ async def _article(
 
 
 def _fork(name: str, tenant: str, checkpoint: Checkpoint, words: PageLabels) -> Element:
-    """Return a block with the command that forks the session at this checkpoint, to be copied."""
+    """Return a block with the command that forks the session at this checkpoint (summary), to be copied."""
     new = f"{name}-from-{checkpoint.upto}"
     command = as_command("fork", name, new, "--at", str(checkpoint.upto), "--tenant", tenant)
     note = words("Pages are read-only. Run this where the store is; name it with --store.")

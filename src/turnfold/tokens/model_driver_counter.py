@@ -68,7 +68,7 @@ class CountCache:
             return count
 
     def get_many(self, messages: Iterable[Message]) -> list[int | None]:
-        """Return the cached count of each message, None where there is none; takes the lock once for all."""
+        """Return the cached count of each message, None where there is none; takes the lock only once."""
         with self._lock:
             get, touch = self._counts.get, self._counts.move_to_end
             counts: list[int | None] = []
@@ -181,7 +181,7 @@ class DriverCounter(TokenCounter):
         return None
 
     def _answer(self, ask: Callable[[], object]) -> object:
-        """Call the driver and return its result, or the type of the exception that it raised."""
+        """Call the driver; return its result, or the type of the exception if it raised one."""
         try:
             with self._lock:
                 answer = ask()
