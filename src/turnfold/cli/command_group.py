@@ -18,8 +18,8 @@ import typer
 from typer.core import TyperGroup
 
 from turnfold.cli.chinese_help import COMMANDS, OPTIONS
+from turnfold.cli.chinese_labels import is_chinese, translated
 from turnfold.cli.exit_codes import report_file_errors
-from turnfold.cli.labels import is_chinese, translated
 
 __all__ = ("TranslatedGroup",)
 

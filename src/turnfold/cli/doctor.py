@@ -23,9 +23,9 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 import turnfold
-from turnfold.cli.labels import label, translated, with_singulars
-from turnfold.cli.output import as_json, make_console, printable
-from turnfold.cli.store import address_of, encryption_keys, file_of
+from turnfold.cli.chinese_labels import label, translated, with_singulars
+from turnfold.cli.store_and_session_lookup import address_of, encryption_keys, file_of
+from turnfold.cli.tables_and_progress_bars import as_json, make_console, printable
 from turnfold.errors import InvalidRecord, StoreError, TurnfoldError, WrongKey
 from turnfold.memory import Memory
 from turnfold.runtime import drive

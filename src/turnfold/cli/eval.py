@@ -12,11 +12,23 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.context_budget import height_of
-from turnfold.cli.labels import colon, label, with_singulars
-from turnfold.cli.output import is_plain, print_result, printable, progressing, tables
+from turnfold.cli.chinese_labels import colon, label, with_singulars
+from turnfold.cli.context import height_of
 from turnfold.cli.replay import has_price, read_file, require_messages
-from turnfold.cli.store import find_sessions, log_pages, open_at, session_in, sessions_in
+from turnfold.cli.store_and_session_lookup import (
+    find_sessions,
+    log_pages,
+    open_at,
+    session_in,
+    sessions_in,
+)
+from turnfold.cli.tables_and_progress_bars import (
+    is_plain,
+    print_result,
+    printable,
+    progressing,
+    tables,
+)
 from turnfold.errors import InvalidExport, InvalidOption, NotFound
 from turnfold.evaluation import (
     EvalConversation,

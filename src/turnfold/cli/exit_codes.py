@@ -14,7 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from turnfold.cli.chinese_help import ERRORS
-from turnfold.cli.labels import is_chinese, translated
+from turnfold.cli.chinese_labels import is_chinese, translated
 from turnfold.errors import (
     InvalidExport,
     MissingExtra,

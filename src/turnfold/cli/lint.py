@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from turnfold import wire
 from turnfold.cli.replay import read_file, require_messages
-from turnfold.cli.store import file_or_session, log_pages, open_session
+from turnfold.cli.store_and_session_lookup import file_or_session, log_pages, open_session
 from turnfold.errors import InvalidExport, InvalidOption, NotFound
 from turnfold.importers import TURNFOLD, detect
 from turnfold.wire import Fault, guess_provider, lint, object_of, objects_of, repair

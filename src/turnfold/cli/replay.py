@@ -12,9 +12,20 @@ from typing import NamedTuple, cast
 from rich.text import Text
 
 from turnfold.budget import Budget
-from turnfold.cli.labels import entries_and_turns, label, translated, with_singulars
-from turnfold.cli.output import as_json, make_console, printable, progressing, tables
-from turnfold.cli.store import counter_of, file_or_session, log_pages, open_session
+from turnfold.cli.chinese_labels import entries_and_turns, label, translated, with_singulars
+from turnfold.cli.store_and_session_lookup import (
+    counter_of,
+    file_or_session,
+    log_pages,
+    open_session,
+)
+from turnfold.cli.tables_and_progress_bars import (
+    as_json,
+    make_console,
+    printable,
+    progressing,
+    tables,
+)
 from turnfold.errors import InvalidExport, InvalidOption, NotFound, UnknownModel
 from turnfold.importers import (
     TURNFOLD,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.labels import counted, label
-from turnfold.cli.output import columns, moment, print_result, printable, tables
-from turnfold.cli.store import open_session
+from turnfold.cli.chinese_labels import counted, label
+from turnfold.cli.store_and_session_lookup import open_session
+from turnfold.cli.tables_and_progress_bars import columns, moment, print_result, printable, tables
 from turnfold.errors import NotFound
 from turnfold.memory import Session
 from turnfold.rules import RuleKind, RuleState, StandingRule, replacements

@@ -18,8 +18,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from turnfold.cli.demo.labels import Texts
 from turnfold.cli.demo.replay import Fold, Sample, Shrunk, Step, in_language
+from turnfold.cli.demo.texts import Texts
 from turnfold.inspect import with_tail_parts
 from turnfold.window import Outcome
 

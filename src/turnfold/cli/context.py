@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.demo.charts import Bar, BarPart, Legend
-from turnfold.cli.labels import (
+from turnfold.cli.chinese_labels import (
     colon,
     counted,
     is_chinese,
@@ -17,8 +16,9 @@ from turnfold.cli.labels import (
     reason_label,
     with_singulars,
 )
-from turnfold.cli.output import columns, is_plain, print_result, printable
-from turnfold.cli.store import open_session
+from turnfold.cli.demo.charts import Bar, BarPart, Legend
+from turnfold.cli.store_and_session_lookup import open_session
+from turnfold.cli.tables_and_progress_bars import columns, is_plain, print_result, printable
 from turnfold.inspect import (
     CallPoint,
     ContextView,

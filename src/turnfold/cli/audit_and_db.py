@@ -9,9 +9,8 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.text import Text
 
-from turnfold.cli.labels import known_label, label, translated, with_singulars
-from turnfold.cli.output import as_json, make_console, printable, progressing
-from turnfold.cli.store import (
+from turnfold.cli.chinese_labels import known_label, label, translated, with_singulars
+from turnfold.cli.store_and_session_lookup import (
     Opened,
     address_of,
     file_of,
@@ -21,6 +20,7 @@ from turnfold.cli.store import (
     session_in,
     sessions_in,
 )
+from turnfold.cli.tables_and_progress_bars import as_json, make_console, printable, progressing
 from turnfold.errors import InvalidOption, TurnfoldError
 from turnfold.inspect import AuditFault, AuditRule, audit
 from turnfold.runtime import drive
