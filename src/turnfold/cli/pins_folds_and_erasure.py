@@ -1,4 +1,4 @@
-"""The work of `turnfold pin`, `unpin`, `delete`, `fold`, `checkpoints` and `fork`: change a session, print the result."""
+"""The work of `turnfold pin`, `unpin`, `delete`, `fold`, `checkpoints` and `fork`: change a session, print results."""
 
 from __future__ import annotations
 

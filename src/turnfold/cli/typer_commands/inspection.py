@@ -1,4 +1,4 @@
-"""Declares the commands that only read to typer: sessions, show, rules, context, top, explain, diff, replay, and more."""
+"""Declares the commands that only read to typer: sessions, show, rules, context, top, explain, diff, replay, eval."""
 
 from __future__ import annotations
 
