@@ -91,7 +91,7 @@ _FIRST_STEPS = {
         "全部命令：turnfold --help",
     ),
 }
-"""Text that `turnfold` prints without a command, by language: heading, commands with their use, last line."""
+"""Text that `turnfold` prints without a command, by language: heading, first commands and their purpose, last line."""
 
 
 def _first_steps() -> str:

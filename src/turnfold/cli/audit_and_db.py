@@ -116,7 +116,8 @@ def show_audit(found: AuditReport, *, json: bool) -> None:
 
 
 _OF_PROCESS = frozenset({"commits", "jobs"})
-"""Details that count what this process wrote: a command that only looks has written nothing."""
+"""Names of status details that count what this process wrote, always zero for a command that only reads; they are not
+printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,7 +137,7 @@ class ModelAnswers:
     system: str
     on_text: Callable[[str], None]
     client_id: str = ""
-    """Client id of the message that was sent last."""
+    """Client id of the message that was last sent to the model."""
     _receipts: list[Receipt] = field(default_factory=list[Receipt])
 
     @property
@@ -213,7 +213,7 @@ _CLIENT = "chat-"
 """Beginning of the client ids of messages that a chat with a model sends."""
 _COMMAND = re.compile(r"/[a-z]+")
 _ALIKE = 0.7
-"""Likeness from which an unknown command is taken for a mistyped one; /explain and /pin have 0.67."""
+"""Likeness (0 to 1) from which an unknown command is taken for a mistyped known one; /explain and /pin have 0.67."""
 _REMEMBERED = 400
 """Number of newest entries whose user messages the arrow keys bring back."""
 

@@ -435,7 +435,7 @@ _MEASURED: Final[Mapping[str, str]] = {
     "tokens": "token",
     "turns": "轮",
 }
-"""Chinese nouns after a number, with their measure words."""
+"""English noun after a number -> the Chinese noun with its measure word."""
 _SINGULARS: Final[Mapping[str, str]] = {
     "calls": "call",
     "conversations": "conversation",

@@ -57,7 +57,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "--repair": "--mend",
     "--tokens": "--budget",
 }
-"""Option that readers try -> the option that does it, where the command has that one."""
+"""Option name that readers try -> the real option with that meaning, suggested if the command has it."""
 _USAGE_ERRORS: Final[Mapping[str, str]] = {
     "BadParameter": "参数的值不对",
     "MissingParameter": "缺少参数",

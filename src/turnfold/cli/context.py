@@ -125,7 +125,7 @@ def bar(parts: Sequence[BarPart], *, plain: bool) -> Bar:
 
 _WIDEST = 120
 _RULE_SHOWN = 60
-"""Most characters of a left out rule that are shown."""
+"""Most characters that are shown of a rule that was left out of the context."""
 
 
 def look_at_context(

@@ -61,7 +61,7 @@ _SHOWN_FAULTS = 5
 _MOST_SESSIONS = 200
 """Most sessions that are asked whether they fold."""
 _EXTRA = "extra "
-"""Beginning of the names of the checks of extras."""
+"""Beginning of the names of checks of extras (optional dependencies)."""
 
 
 class CheckState(StrEnum):
@@ -69,9 +69,9 @@ class CheckState(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """It works, but the user should know about it."""
+    """The checked thing works, but the user should know something about it."""
     BAD = "bad"
-    """It does not work, or may lose data."""
+    """The checked thing does not work, or may lose data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +362,7 @@ def _prices() -> Iterator[CheckResult]:
 
 
 _WORDS = ("not installed", "NO_COLOR set", "unknown encoding")
-"""Words inside details that are translated one by one; the names and versions around them stay."""
+"""English words inside details that are translated one by one; the names and versions around the words stay."""
 _MARKS = {
     CheckState.OK: ("ok", "green"),
     CheckState.NOTE: ("note", "yellow"),

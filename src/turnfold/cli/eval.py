@@ -54,7 +54,8 @@ _HEADS = (
     "method", "budget", "rules", "stale", "atoms", "evidence", "R@5", "P@5", "usable", "folds", "prefix", "used",
     "per call",
 )  # fmt: skip
-"""Column headings: the row's method and budget, what contexts hold, then the calls; split on a narrow terminal."""
+"""Column headings of the table of results: method and budget, measures of contexts, measures of calls; a narrow
+terminal splits the table."""
 _KEYS = 2
 """Number of first columns that identify a row: method and budget."""
 

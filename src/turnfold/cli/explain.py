@@ -65,7 +65,7 @@ __all__ = (
 
 
 _SHOWN = {"shrunk": "shortened"}
-"""Outcomes as they are stored -> the word that is shown."""
+"""Stored outcome of a message -> the word that is shown for it."""
 _FATES = {"kept": "", "shrunk": "yellow", "moved": "cyan", "injected": "magenta"}
 
 

@@ -62,7 +62,7 @@ __all__ = (
 
 EXPORTS = ("turnfold", *PROVIDERS, "markdown")
 _MOST_LINTED = 16 << 20
-"""Bytes of the largest file in which an import looks for faults: that takes about as long as importing it."""
+"""Most bytes of a file that an import checks for faults, because the check takes about as long as the import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,7 +232,7 @@ class MadeFold:
 
     session: str
     checkpoint: Checkpoint | None
-    """None if there was nothing to fold."""
+    """The checkpoint (summary) that the fold made; None if there was nothing to fold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

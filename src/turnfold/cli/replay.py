@@ -66,7 +66,7 @@ __all__ = (
 Tools = Sequence[dict[str, object]]
 _CALLS = 500
 _EMPTY_SIZE = 64
-"""Bytes of the largest file that is read to see whether it holds nothing."""
+"""Most bytes of a file that is read to find out whether it is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class ReplayRow:
     folded: int
     dropped: int
     cost: Cost | None
-    """Estimate at list prices; None if no model was named or it has no price."""
+    """Estimated cost at list prices; None if no model was named or the model has no price."""
     refused: str
 
 
@@ -115,7 +115,7 @@ class Replay:
     """Date of the price table; empty if no cost was computed."""
     rows: tuple[ReplayRow, ...]
     whole: int
-    """Tokens of the last call if it sent the whole history."""
+    """Tokens that the last call would have if the whole history were sent."""
     made: MadeCalls | None = None
     """The calls that the session made itself; None for a file, and for a session without calls."""
 
@@ -126,11 +126,11 @@ class History(NamedTuple):
     name: str
     messages: list[Message]
     model: str = ""
-    """The model of the newest call; empty if it is not known."""
+    """The model of the newest call; empty if the model is not known."""
     counter: TokenCounter | None = None
     made: MadeCalls | None = None
     budget: Budget | None = None
-    """The budget of the newest call: a replay takes its shares and marks."""
+    """The budget of the newest call; a replay uses its shares and water marks."""
 
 
 def history_of(

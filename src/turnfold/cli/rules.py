@@ -48,7 +48,8 @@ class EndedRuleRow:
     ended: int
     """Seq of the entry that ended the rule; 0 if it was dropped by hand."""
     ended_at: int
-    """Time of that entry in microseconds since 1970; 0 if the rule was dropped by hand, or the entry is erased."""
+    """Time of the entry that ended the rule, in microseconds since 1970; 0 if the rule was dropped by hand, or the
+    entry is erased."""
     replaced_by: str
     """Id of the rule that replaced, lifted or cancelled this one; empty if it was done or dropped by hand."""
 

@@ -112,7 +112,7 @@ class RecalledRow:
     score: float
     snippet: Snippet
     text: str
-    """Text of the entry, or the part of it that matches."""
+    """Text of the recalled entry, or the part of it that matches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class SessionRow:
 
     session: str
     title: str
-    """The beginning of the first user message; empty if there is none, or it cannot be decrypted."""
+    """The beginning of the session's first user message; empty if there is none, or if it cannot be decrypted."""
     entries: int
     turns: int
     tokens: int
@@ -68,7 +68,7 @@ class SessionRow:
     created: int
     updated: int
     calls: tuple[CallPoint, ...]
-    """The newest calls, oldest first."""
+    """The newest model calls of the session, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
