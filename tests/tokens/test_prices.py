@@ -71,11 +71,11 @@ def test_models_are_found_by_the_names_they_have(name: str, row: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    (
+    [
         *("gpt-5.9", "gpt-4o3", "gpt", "llama-3", "", "gpt-4.10", "gpt-5-pro", "gpt-4o-audio"),
         *("glm-4.5-flash", "glm-4.5-airx", "glm-9", "kimi-k2.6-new", "qwen3-8b", "qwen-plus-us"),
         "claude-sonnet-5:free",
-    ),
+    ],
 )
 def test_a_name_that_only_looks_like_one_has_no_price(name: str) -> None:
     with pytest.raises(UnknownModel):
