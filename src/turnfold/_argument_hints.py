@@ -14,7 +14,8 @@ __all__ = ("hinted", "hinted_methods")
 _Arguments = ParamSpec("_Arguments")
 _Class = TypeVar("_Class", bound=type)
 Advice = Callable[[tuple[object, ...], Mapping[str, object]], str]
-"""From arguments by position and unknown options to an error text; empty if there is no advice for them."""
+"""Function that takes arguments given by position and unknown options, and returns an error text; empty if it has no
+advice."""
 
 
 def _no_advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:

@@ -16,7 +16,7 @@ from tests.cli.seeded import LONG, MODEL, SHORT, TOKENS, invoke, invoke_json, se
 from turnfold import Budget, Memory
 from turnfold.budget import Shares
 from turnfold.cli import top as top_screen
-from turnfold.cli.labels import CHINESE
+from turnfold.cli.chinese_labels import CHINESE
 from turnfold.rules import RuleKind, RuleState
 from turnfold.runtime import drive
 from turnfold.stores import Scope, digest, open_store
@@ -751,7 +751,7 @@ def test_replay_shows_every_column_and_uses_the_model_of_the_session(store: str)
 
 
 def test_times_have_their_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnfold.cli.output import moment
+    from turnfold.cli.tables_and_progress_bars import moment
 
     monkeypatch.setenv("TZ", "Asia/Shanghai")
     time.tzset()

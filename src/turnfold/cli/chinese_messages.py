@@ -1,8 +1,8 @@
 """Chinese translations of the sentences that commands print: their errors, results of `doctor`, lines of `chat`.
 
 The English sentence is the key; names in braces are placeholders for values. Code writes every sentence in English, and
-`turnfold.cli.labels.translated` looks it up when it is printed, so JSON and logs stay English. Errors of the library
-are not listed: for them, the terminal shows the kind of error in Chinese and the message in English.
+`turnfold.cli.chinese_labels.translated` looks it up when it is printed, so JSON and logs stay English. Errors of the
+library are not listed: for them, the terminal shows the kind of error in Chinese and the message in English.
 """
 
 from __future__ import annotations

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.context_budget import (
+from turnfold.cli.chinese_labels import (
+    colon,
+    counted,
+    known_label,
+    label,
+    reason_label,
+    with_singulars,
+)
+from turnfold.cli.context import (
     band,
     bar,
     budget_parts,
@@ -17,8 +25,8 @@ from turnfold.cli.context_budget import (
     left_out_line,
     legend,
 )
-from turnfold.cli.labels import colon, counted, known_label, label, reason_label, with_singulars
-from turnfold.cli.output import (
+from turnfold.cli.store_and_session_lookup import LAST, PREVIOUS, find_call, open_session
+from turnfold.cli.tables_and_progress_bars import (
     as_json,
     columns,
     is_plain,
@@ -28,7 +36,6 @@ from turnfold.cli.output import (
     printable,
     without_controls,
 )
-from turnfold.cli.store import LAST, PREVIOUS, find_call, open_session
 from turnfold.errors import NotFound
 from turnfold.inspect import (
     CallDiff,
@@ -58,7 +65,7 @@ __all__ = (
 
 
 _SHOWN = {"shrunk": "shortened"}
-"""Outcomes as they are stored -> the word that is shown."""
+"""Stored outcome of a message -> the word that is shown for it."""
 _FATES = {"kept": "", "shrunk": "yellow", "moved": "cyan", "injected": "magenta"}
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.labels import counted, label
-from turnfold.cli.output import columns, moment, print_result, printable, tables
-from turnfold.cli.store import open_session
+from turnfold.cli.chinese_labels import counted, label
+from turnfold.cli.store_and_session_lookup import open_session
+from turnfold.cli.tables_and_progress_bars import columns, moment, print_result, printable, tables
 from turnfold.errors import NotFound
 from turnfold.memory import Session
 from turnfold.rules import RuleKind, RuleState, StandingRule, replacements
@@ -48,7 +48,8 @@ class EndedRuleRow:
     ended: int
     """Seq of the entry that ended the rule; 0 if it was dropped by hand."""
     ended_at: int
-    """Time of that entry in microseconds since 1970; 0 if the rule was dropped by hand, or the entry is erased."""
+    """Time of the entry that ended the rule, in microseconds since 1970; 0 if the rule was dropped by hand, or the
+    entry is erased."""
     replaced_by: str
     """Id of the rule that replaced, lifted or cancelled this one; empty if it was done or dropped by hand."""
 

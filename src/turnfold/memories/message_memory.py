@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self, cast
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, StoreUnavailable
 from turnfold.fold import extractive_summarizer, passages_of
-from turnfold.memories.kept_messages import KeptMessages
+from turnfold.memories.message_memory_transcript import KeptMessages
 from turnfold.records import Message, as_message, check_text, plain_text, system
 from turnfold.runtime import SyncRuntime, drive
 from turnfold.text import clip

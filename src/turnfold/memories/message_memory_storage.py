@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from turnfold.errors import Conflict, InvalidRecord
-from turnfold.memories.kept_messages import KeptMessages
+from turnfold.memories.message_memory_transcript import KeptMessages
 from turnfold.memory import ConversationCache, ExtractiveWriter, Folder, FoldRange, Memory
 from turnfold.records import (
     CLEARED,

@@ -14,7 +14,7 @@ from typing import cast
 from turnfold import wire
 from turnfold._argument_hints import hinted
 from turnfold.errors import InvalidOption, MissingExtra
-from turnfold.models.client import (
+from turnfold.models.base_client import (
     Interface,
     ModelCall,
     Sdk,

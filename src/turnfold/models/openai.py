@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from turnfold import wire
 from turnfold._argument_hints import hinted
 from turnfold.errors import MissingExtra
-from turnfold.models.client import (
+from turnfold.models.base_client import (
     Interface,
     ModelCall,
     Sdk,

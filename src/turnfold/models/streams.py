@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from turnfold.models.client import in_order, without_nulls
+from turnfold.models.base_client import in_order, without_nulls
 from turnfold.models.failures import CallFailed, failure_in, no_answer, stream_cut
 from turnfold.wire import JsonObject, arguments_object, object_at, objects_of, text_at
 

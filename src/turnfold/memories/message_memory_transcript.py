@@ -1,4 +1,4 @@
-"""The messages that a `MessageMemory` keeps in the process: those within its limits.
+"""The transcript of a `MessageMemory`: the messages within its limits, kept in the process.
 
 `KeptMessages` is a transcript whose oldest messages can be released: a memory with limits must free messages, or a
 long session fills the process. Released messages are freed by rebuilding the transcript once they are more than half
