@@ -398,7 +398,9 @@ def test_every_message_is_read_for_rules_once(monkeypatch: pytest.MonkeyPatch) -
     """Folds read the notes of a session again, and the ledger among them."""
     read: list[int] = []
 
-    def noted(text: str, *, seq: int, trust: RuleTrust, answered: str = "") -> tuple[StandingRule, ...]:
+    def noted(
+        text: str, *, seq: int, trust: RuleTrust, answered: str = ""
+    ) -> tuple[StandingRule, ...]:
         read.append(seq)
         return extract_rules(text, seq=seq, trust=trust, answered=answered)
 

@@ -15,10 +15,10 @@ from turnfold._lazy_loading import late_pattern
 from turnfold.rules.own_words import BLANK, OwnSentence, own_sentences
 from turnfold.text import plain_characters
 
-__all__ = ("Answer", "read_answer")
+__all__ = ("ShortAnswer", "read_answer")
 
 
-class Answer(NamedTuple):
+class ShortAnswer(NamedTuple):
     """A sentence of the user, and the words of the assistant that it answers."""
 
     start: int
@@ -164,7 +164,7 @@ _ORDER = {
 _OF_TWO = frozenset({"former", "latter", "前者", "后者"})
 
 
-def read_answer(text: str, said: Sequence[OwnSentence], answered: str) -> Answer | None:
+def read_answer(text: str, said: Sequence[OwnSentence], answered: str) -> ShortAnswer | None:
     """Return what the first sentence of a user's message means as an answer to the assistant's message before it.
 
     `said` are the user's own sentences of the message. Returns None if it adopts, picks and answers nothing there, or
@@ -211,7 +211,7 @@ def _is_bare(text: str) -> bool:
 
 def _adopted(
     first: OwnSentence, rest: str, asked: Sequence[OwnSentence], answered: str
-) -> Answer | None:
+) -> ShortAnswer | None:
     checks = len(asked) > 1 and _CHECKS.match(asked[-1].text) is not None
     proposal = asked[-2] if checks else asked[-1]
     before = asked[-3 if checks else -2].text if len(asked) > 1 + checks else ""
@@ -236,7 +236,7 @@ def _adopted(
         shown = meaning
     if not meaning or len(shown) > _LONGEST_SHOWN:
         return None
-    return Answer(first.start, first.end, shown, meaning, is_explicit, adopts=True)
+    return ShortAnswer(first.start, first.end, shown, meaning, is_explicit, adopts=True)
 
 
 def _is_outright(first: OwnSentence) -> bool:
@@ -277,7 +277,7 @@ def _echoes(rest: str, proposal: str) -> bool:
 
 def _picked(
     picked: re.Match[str], first: OwnSentence, asked: Sequence[OwnSentence], answered: str
-) -> Answer | None:
+) -> ShortAnswer | None:
     """Return the item of the assistant's list that an answer picks by its place or label."""
     named = (picked["word"] or picked["label"] or picked["zh"]).lower()
     if named in _OF_TWO:
@@ -298,7 +298,7 @@ def _picked(
             if _FOREIGN.search(shown) or len(shown) < 2 or _is_quoted(item, asked):
                 return None
             shown = shown[:_LONGEST_SHOWN]
-            return Answer(first.start, first.end, shown, shown, is_explicit=True, adopts=True)
+            return ShortAnswer(first.start, first.end, shown, shown, is_explicit=True, adopts=True)
     return None
 
 
@@ -323,7 +323,9 @@ def _whole_question(asked: Sequence[OwnSentence], answered: str) -> str:
     return answered[start : asked[-1].end].strip()[-_LONGEST_SHOWN:]
 
 
-def _question_of(first: OwnSentence, asked: Sequence[OwnSentence], answered: str) -> Answer | None:
+def _question_of(
+    first: OwnSentence, asked: Sequence[OwnSentence], answered: str
+) -> ShortAnswer | None:
     """Return the question that a few words of the user answer, if it asks what the user wants."""
     text, question = first.text, asked[-1].text
     if _FOREIGN.search(question) or len(question) > _LONGEST_SHOWN or BLANK in question:
@@ -338,7 +340,7 @@ def _question_of(first: OwnSentence, asked: Sequence[OwnSentence], answered: str
     return _answering(first, shown, text.strip(" ,，.。!！"))
 
 
-def _answering(first: OwnSentence, question: str, said: str) -> Answer:
+def _answering(first: OwnSentence, question: str, said: str) -> ShortAnswer:
     """Return an answer in the user's own words; it means what the question and these words say together."""
     meaning = f"{question.rstrip(' ?？')}: {said}"
-    return Answer(first.start, first.end, question, meaning, is_explicit=True, adopts=False)
+    return ShortAnswer(first.start, first.end, question, meaning, is_explicit=True, adopts=False)

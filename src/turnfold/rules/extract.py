@@ -27,7 +27,7 @@ from turnfold.rules.act_classifier import (
     says_it_stays,
     score,
 )
-from turnfold.rules.adoption import Answer, read_answer
+from turnfold.rules.adoption import ShortAnswer, read_answer
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
 from turnfold.rules.reports import closes, may_report
 from turnfold.rules.reversals import alters
@@ -638,7 +638,7 @@ def extract_rules(
 
 
 def _with_answer(
-    text: str, answer: Answer, rules: tuple[StandingRule, ...], *, seq: int
+    text: str, answer: ShortAnswer, rules: tuple[StandingRule, ...], *, seq: int
 ) -> tuple[StandingRule, ...]:
     """Return the rules of a message with its answer to the assistant as one of them, if that is a rule."""
     language: Language = "zh" if _HAN.search(answer.meaning) else "en"

@@ -108,6 +108,11 @@ class StandingRule(
         return _plain(self.meaning or self.text)
 
     @property
+    def full_text(self) -> str:
+        """The text for people to read, followed by the assistant's words that it answers, if there are any."""
+        return f"{self.text} ← {self.answers}" if self.answers else self.text
+
+    @property
     def said_at(self) -> int:
         """The log position from which the rule holds: that of its message, or where it was added."""
         return self.seq or self.added
