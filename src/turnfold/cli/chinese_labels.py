@@ -205,6 +205,10 @@ _SENTENCES: Final = (
         "{cost} {currency}，按 {model} 在 {date} 的标价",
     ),
     (
+        "no price for {model} in the list prices of {date}",
+        "{date} 的标价中没有 {model} 的价格",
+    ),
+    (
         "estimated, without the output: no usage was recorded",
         "估计值，不含输出：没有记录服务商的用量",
     ),

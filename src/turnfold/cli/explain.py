@@ -110,11 +110,12 @@ def _whole(message: Message) -> str:
 
 
 def _price_line(point: CallPoint) -> str:
-    """Return a line with the cost of a call at list prices; empty if its model or the price is not known."""
+    """Return a line with the cost of a call at list prices, or that its model has none; empty without a model."""
     prices = shipped_prices()
     price = known_price(point.model, prices)
     if price is None:
-        return ""
+        none = label("no price for {model} in the list prices of {date}")
+        return none.format(model=point.model, date=prices.date) if point.model else ""
     cost = call_cost(point, price)
     text = label("{cost} {currency} for {model}, list prices of {date}").format(
         cost=f"{cost.cost:,.4f}", currency=prices.currency, model=point.model, date=prices.date

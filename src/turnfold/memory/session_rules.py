@@ -57,28 +57,29 @@ _PART_OF_TAIL = 7
 _VITAL_TOKENS, _VITAL_PERCENT = 1_200, 35
 """Rules that do harm if they are forgotten may take up to this many tokens, but at most 35 % of the budget."""
 _FROM_DIALOGUE = 20
-"""Up to 1/20 of the budget, rules take room from the dialogue; beyond that, from recalled passages."""
+"""Up to 1/20 of the budget, shown rules take tokens from the verbatim dialogue; beyond that, from recalled passages."""
 _STORED_TOKENS = 16_000
 """Most tokens of all stored rules; rules that no longer apply are deleted first."""
 _LONGEST_LINE = LONGEST_RULE + 24
-"""Longest text, in characters, whose token count is cached: a rule with the number before it."""
+"""Most characters of a line (a rule with its number) whose token count is cached."""
 _COUNTED_RULES = 2_000
-"""Most token counts that are cached."""
+"""Most rules whose token counts are cached."""
 _LONG_TEXT = 5_000
 """Characters of messages above which the search for rules runs off the event loop."""
 _LONGEST_REMARK = 60
-"""Most characters of the words that replaced a rule, where an entry with the old rule is shown."""
+"""Most characters that are quoted of the words that replaced a rule, in a remark where an entry with the old rule is
+shown."""
 _ANSWERED_WITHIN = 3
 """Most entries between a rule and the assistant's answer that repeats it."""
 _LEAST_SHARED = 2
 _MOST_REMARKS = 2
-"""Most remarks about one entry, the newest."""
+"""Most remarks about one entry; the newest are shown."""
 _LONGEST_CONFIRMATION = 120
-"""Most characters of an answer that only confirms a rule."""
+"""Most characters of an assistant's answer that only confirms a rule."""
 _FEW_MORE = 12
-"""Most characters beside its rule with which an entry counts as nothing but the rule."""
+"""Most characters, in addition to a rule, of an entry that counts as the rule alone."""
 _MARKS = late_pattern(r"[\[\]:：\"“”]+")
-"""Characters that have a meaning in the line of a recalled entry."""
+"""Characters with a meaning in the line of a recalled entry, which are removed from quoted words."""
 _MAX_TRIES = 5
 
 
@@ -96,7 +97,7 @@ class _ChangedRules:
     """The rules of the user's messages that do not hold any more, and the rules that replaced them."""
 
     of: Sequence[StandingRule] = ()
-    """The rules of the ledger in which these rules were found."""
+    """The ledger's list of rules that `rules` and `later` were computed from."""
     rules: Mapping[int, list[StandingRule]] = field(default_factory=dict[int, list[StandingRule]])
     """Seq of an entry -> its rules that no longer hold."""
     later: Mapping[str, StandingRule] = field(default_factory=dict[str, StandingRule])
@@ -116,17 +117,19 @@ class RuleLedger:
     left_out: tuple[int, ...] = field(default=(), init=False)
     """Seqs of the active rules that the last context had no room for, one per rule."""
     extra: int = field(default=0, init=False)
-    """Tokens that the rules shown last take beyond their usual part of the tail."""
+    """Tokens that the rules shown last take beyond their usual part of the tail (the part of a context after the
+    window)."""
     beyond_share: int = field(default=0, init=False)
     """Tokens that the rules shown last take beyond 1/20 of the budget."""
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
-    """The stored document, `cache.history` when it was read, and the ledger with what this handle has found since."""
+    """The stored document, `cache.history` when the document was read, and the ledger with the rules that this handle
+    has found since."""
     _unsaved: bool = field(default=False, init=False)
-    """True if this process changed the rules document after it read it from the store."""
+    """True if this process changed the rules document after reading it from the store."""
     _ended: tuple[Sequence[StandingRule], tuple[StandingRule, ...]] = field(
         default=((), ()), init=False
     )
-    """The rules that `_taken_back` last looked at, and those of them that the user took back."""
+    """The rules that `_taken_back` last looked at, and those that the user has withdrawn."""
     _texts: dict[
         tuple[object, ...], tuple[str, tuple[int, ...], int, dict[int, list[StandingRule]]]
     ] = field(
@@ -135,16 +138,16 @@ class RuleLedger:
         ],
         init=False,
     )
-    """The text shown last, the rules it leaves out, its tokens and the rules it shows, by rules and limits."""
+    """Cache by rules and limits: the text shown last, the rules left out of it, its tokens, the rules in it."""
     _shown: Mapping[int, list[StandingRule]] = field(
         default_factory=dict[int, list[StandingRule]], init=False
     )
-    """Seq of an entry -> its rules that were shown last."""
+    """Seq (log position) of an entry -> its rules that were shown in the last context."""
     _changes: _ChangedRules = field(default_factory=_ChangedRules, init=False)
     _tools: tuple[Sequence[Mapping[str, object]], int] = field(default=((), 0), init=False)
-    """The tool schemas of the last context, and their tokens."""
+    """The tool schemas of the last context, and the tokens of the schemas."""
     _tokens: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    """Tokens of rules, by their text."""
+    """Text of a rule -> tokens of the rule."""
 
     async def text(
         self,

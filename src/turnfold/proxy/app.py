@@ -87,11 +87,11 @@ _log = logging.getLogger("turnfold.proxy")
 _SWITCH: Final = "x-turnfold"
 _TOKEN: Final = "x-turnfold-token"  # noqa: S105 (the name of a header)
 _REFUSALS: Final = frozenset({400, 404, 422})
-"""Status of a response that may say that an item of the request is not accepted."""
+"""Status codes of a provider's response that may mean that it does not accept an item of the request."""
 _LARGE: Final = 64 * 1024
 """Most bytes of a request body that is read on the event loop."""
 _LARGEST_ERROR: Final = 1 << 20
-"""The most bytes of such a response that are read before it is passed on."""
+"""The most bytes of an error response that are read before the response is passed on."""
 _OWN: Final = tuple(name.encode() for name in (_SWITCH, _TOKEN, SESSION_HEADER))
 
 
@@ -101,15 +101,15 @@ class _Exchange:
 
     method: str
     path: str
-    """Path and query, as they are forwarded."""
+    """Path and query of the request, as they are forwarded to the provider."""
     session: str
-    """The session id in the path; empty if there is none."""
+    """The session id in the request's path; empty if the path has none."""
     headers: Headers
     raw: RawHeaders
     format: BodyFormat | None
-    """The provider's interface if this is a model call, else None."""
+    """The provider's interface if the request is a model call, else None."""
     model: str
-    """The model in the path; empty if it is in the body."""
+    """The model named in the path; empty if the request body names the model."""
 
     @classmethod
     def of(cls, scope: Scope) -> _Exchange:
