@@ -77,11 +77,11 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
 
 
 _OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tools"})
-"""Arguments that the client sets itself; they are refused in `options`."""
+"""Arguments of the SDK's call that the client sets itself, so that they are refused in `options`."""
 _COUNTED = frozenset(
     "extra_body extra_headers messages model system thinking tool_choice tools".split()
 )
-"""Arguments of a model call that the call for counting tokens accepts as well."""
+"""Arguments of a model call that the API call for counting tokens accepts as well."""
 
 
 class Anthropic(SdkModel):

@@ -23,7 +23,7 @@ __all__ = ("is_courtesy", "is_follow_up")
 
 
 _LONGEST = 200
-"""Most characters of a message that may be a courtesy."""
+"""Most characters of a message that may count as a courtesy or as a follow-up."""
 _PHRASES = """
     hi; hello; hey; hiya; howdy; greetings; welcome; welcome back; good morning; good afternoon; good evening
     good day; how are you; how are you doing; how's it going; how do you do; nice to meet you; I'm back; I am back
@@ -105,9 +105,9 @@ class _Phrases(NamedTuple):
     meaning: frozenset[tuple[str, ...]]
     """Phrases of which a message must have one to be of this kind."""
     filling: frozenset[tuple[str, ...]]
-    """Phrases that may stand beside them, but say nothing by themselves."""
+    """Phrases that may stand beside those of `meaning`, and say nothing by themselves."""
     longest: int
-    """Units of the longest phrase."""
+    """Number of words (Chinese: characters) of the longest phrase."""
 
 
 def is_courtesy(message: str) -> bool:
