@@ -38,6 +38,7 @@ from turnfold.search import (
     fuse,
     fused_parts,
     is_courtesy,
+    is_follow_up,
     is_question,
     is_searchable,
     places_to_read,
@@ -61,24 +62,26 @@ __all__ = (
 
 
 _MAX_HITS = 400
-"""The most hits that one search returns; hits in the window are then left out."""
+"""The most results that one search returns, before results inside the window are left out."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown only because it is recent; below the score of any match."""
+_FOLLOWED_SHARE = 0.8
+"""For a follow-up such as "why?", the score of an entry as a share of the score of the entry after it."""
 _QUESTION_WITHIN = 64
-"""The newest entries among which `recall` looks for the user's message that is its query."""
+"""Number of newest entries in which `recall` searches for the user's message that serves as its query."""
 _OPENING = 100
-"""Where entries are near to each other is measured in tokens of the log; of a long entry at most these first tokens
-count, so that it is near to what it answers."""
+"""Tokens at the beginning of a long entry that count when the distance of entries is measured, so that a long entry is
+near to the entry it answers."""
 _JUDGED = 3
-"""Number of best matches by words that are read, to see how many terms of the query one of them has."""
+"""Number of best matches by words that are read to see how many terms of the query one match has."""
 _MAX_RANKED = 400
 """The most matches outside the window that are ranked."""
 _SECOND = 1_000_000
 """Microseconds of a second."""
 _LONG_QUERY = 2_000
-"""Most characters of a query whose search terms are made on the event loop; for a longer one a thread is used."""
+"""Most characters of a query whose search terms are made on the event loop; a longer query is processed in a thread."""
 _LONG_TOKENS = 4_000
-"""Most tokens of entries among which passages are chosen on the event loop; for more, a thread is used."""
+"""Most tokens of entries among which passages are chosen on the event loop; with more, a thread is used."""
 
 
 async def terms_of_query(query: str, runtime: Runtime) -> list[str]:
@@ -99,18 +102,18 @@ class ScoreParts:
     meaning: float | None = None
     """Score for nearness in meaning; None without an embedder."""
     neighbours: float = 0.0
-    """Score that is added for matches next to this entry in the log, when passages are chosen."""
+    """Score that this entry gets because entries next to it in the log match, when passages are chosen."""
 
 
 class _Meaning(NamedTuple):
     """The entries that are nearest to a query in meaning."""
 
     near: Sequence[tuple[int, float]] = ()
-    """(seq, closeness), nearest first."""
+    """(seq, closeness) of entries, nearest in meaning first."""
     parts: Mapping[int, int] = MappingProxyType({})
-    """Which part of each entry's text is nearest, by seq."""
+    """Seq (log position) of an entry -> index of the part of its text that is nearest in meaning."""
     trust: float = 1.0
-    """How far matches by words are trusted beside those by meaning, 0 to 1."""
+    """Weight of matches by words compared with matches by meaning, 0 to 1."""
 
     def nearest_parts(self, entries: Mapping[int, Entry]) -> dict[int, slice]:
         """Return which part of the text of each of these entries is nearest, by seq."""
@@ -130,7 +133,7 @@ class _Dated(NamedTuple):
     names: Sequence[str] = ()
     """The words of the query that name these days."""
 
-    def terms(self, query: str, terms: list[str]) -> list[str]:
+    def terms(self, query: str, terms: Sequence[str]) -> list[str]:
         """Return the terms of the query without the numbers of its dates, which match any other number by chance."""
         rest = query
         for name in self.names:
@@ -160,6 +163,17 @@ class _Dated(NamedTuple):
         return with_days(places, seqs, count=self.total, entries=head.seq, in_units=in_units)
 
 
+class _Found(NamedTuple):
+    """The matches of a query, before they are ranked."""
+
+    terms: Sequence[str]
+    """The search terms of the query."""
+    hits: Sequence[tuple[int, float]] = ()
+    """(seq, score) of matches by words, best first."""
+    meaning: _Meaning = _Meaning()
+    dated: _Dated = _Dated()
+
+
 @dataclass(frozen=True, slots=True)
 class Recaller:
     """Finds entries of one conversation by words, and by meaning if the memory has an embedder."""
@@ -167,7 +181,7 @@ class Recaller:
     config: MemoryConfig
     cache: ConversationCache
     meanings: Meanings | None = None
-    """Finds by meaning, in addition to words; None if the memory has no embedder."""
+    """Search by meaning, in addition to words; None if the memory has no embedder."""
 
     async def recall(
         self, query: str, *, limit: int, tokens: int | None, within: Within
@@ -250,49 +264,86 @@ class Recaller:
         """Return the best matches between two log positions, with their neighbours, in log order.
 
         `measure` of the result is at most `tokens`. With `automatic` (the user's message is the query) only entries
-        that match well are returned, and none for a courtesy such as "thanks!". Entries for which `shown` is true, and
-        the entry `question`, the query itself, are left out. The newest `recent` entries fill room that is left.
+        that match well are returned, none for a courtesy such as "thanks!", and only the newest for a follow-up such as
+        "why?". Entries for which `shown` is true, and the entry `question`, the query itself, are left out. The newest
+        `recent` entries fill room that is left.
         """
         terms = await terms_of_query(query, self.config.runtime)
-        if automatic and (is_courtesy(query) or not is_searchable(terms)):
+        follows = automatic and is_follow_up(query)
+        if automatic and not follows and (is_courtesy(query) or not is_searchable(terms)):
             return []
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
-        asked = is_question(query)
-        about = "" if automatic and not asked else query
-        dated = await self._dated(about, head, after=after, before=stop, within=within)
-        terms = dated.terms(query, terms)
-        hits = await self._hits(terms, _MAX_HITS, within)
-        hits = [hit for hit in hits if after < hit[0] < stop and hit[0] != question]
-        meaning = await self._meaning(
-            hits, query, terms, head, question=question, after=after, before=stop, within=within
+        found = await self._found(
+            query,
+            terms,
+            head,
+            within,
+            automatic=automatic,
+            question=question,
+            after=after,
+            before=stop,
         )
         places, entries = await self._ranked_entries(
-            hits, meaning, head, dated, tokens=tokens, after=after, before=before
+            found, head, tokens=tokens, after=after, before=before
         )
         entries.pop(question, None)
         if automatic:
-            recent = 0 if asked and covers(entries, places, terms) else recent
-            places = relevant_places(
-                places, entries=head.seq, question=asked, in_units=bool(meaning.near)
-            )
+            asked, units = is_question(query), bool(found.meaning.near)
+            recent = 0 if asked and covers(entries, places, found.terms) else recent
+            places = relevant_places(places, entries=head.seq, question=asked, in_units=units)
         newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
         choose = partial(
             self._choose,
             places,
             entries | {entry.seq: entry for entry in newest},
-            [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest],
-            near=meaning.nearest_parts(entries),
-            terms=terms,
+            [(entry.seq, _recent_score(entry, stop, follows=follows)) for entry in newest],
+            near=found.meaning.nearest_parts(entries),
+            terms=found.terms,
             tokens=tokens,
             measure=lambda found: measure(self._in_zone(found)),
             shown=shown,
             after=after,
             before=stop,
         )
-        # Reading a text of a million characters for its best passage takes a second.
-        short = sum(each.tokens for each in [*entries.values(), *newest]) <= _LONG_TOKENS
-        return self._in_zone(choose() if short else await self.config.runtime.compute(choose))
+        return self._in_zone(await self._off_the_loop(choose, [*entries.values(), *newest]))
+
+    async def _off_the_loop(
+        self, choose: Callable[[], list[Recalled]], read: Sequence[Entry]
+    ) -> list[Recalled]:
+        """Choose passages in a thread if the entries are long: a text of a million characters takes a second."""
+        short = sum(each.tokens for each in read) <= _LONG_TOKENS
+        return choose() if short else await self.config.runtime.compute(choose)
+
+    async def _found(
+        self,
+        query: str,
+        terms: Sequence[str],
+        head: Head,
+        within: Within,
+        *,
+        automatic: bool,
+        question: int,
+        after: int,
+        before: int,
+    ) -> _Found:
+        """Return the matches by words between two log positions, by meaning, and by the days that a query names.
+
+        Nothing is searched for a follow-up such as "why?". A message of the user that is no question (`automatic`) may
+        name a day without asking for it.
+        """
+        dated = _Dated()
+        if automatic and is_follow_up(query):
+            return _Found(terms)
+        if not automatic or is_question(query):
+            dated = await self._dated(query, head, after=after, before=before, within=within)
+            terms = dated.terms(query, terms)
+        every = await self._hits(terms, _MAX_HITS, within)
+        hits = [hit for hit in every if after < hit[0] < before and hit[0] != question]
+        meaning = await self._meaning(
+            hits, query, terms, head, question=question, after=after, before=before, within=within
+        )
+        return _Found(terms, hits, meaning, dated)
 
     def _in_zone(self, found: Sequence[Recalled]) -> list[Recalled]:
         """Return the entries with the time zone of the memory, in which a model is shown their times."""
@@ -329,10 +380,8 @@ class Recaller:
 
     async def _ranked_entries(
         self,
-        hits: Sequence[tuple[int, float]],
-        meaning: _Meaning,
+        found: _Found,
         head: Head,
-        dated: _Dated,
         *,
         tokens: int,
         after: int,
@@ -343,16 +392,17 @@ class Recaller:
 
         def rank(positions: Mapping[int, float] | None = None) -> list[tuple[int, float]]:
             places = ranked_places(
-                hits[:_MAX_RANKED],
+                found.hits[:_MAX_RANKED],
                 newest=head.seq,
                 mean_tokens=mean,
                 after=after,
                 before=before,
                 positions=positions,
             )
-            places = _with_meaning(places, meaning, head.seq)
+            places = _with_meaning(places, found.meaning, head.seq)
             read = None if positions is None else entries
-            return dated.scored(places, head, read=read, in_units=bool(meaning.near))
+            units = bool(found.meaning.near)
+            return found.dated.scored(places, head, read=read, in_units=units)
 
         entries: dict[int, Entry] = {}
         for first, last in places_to_read(rank(), tokens=tokens, mean_tokens=mean):
@@ -503,6 +553,11 @@ class Recaller:
         )
 
 
+def _recent_score(entry: Entry, stop: int, *, follows: bool) -> float:
+    """Return the score of one of the newest entries before `stop`; a follow-up needs those nearest to it."""
+    return _FOLLOWED_SHARE ** (stop - entry.seq) if follows else _RECENT_SCORE * entry.seq / stop
+
+
 def _with_meaning(
     places: Sequence[tuple[int, float]], meaning: _Meaning, entries: int
 ) -> list[tuple[int, float]]:
@@ -529,19 +584,19 @@ class SearchResult:
 
     conversation: str
     score: float
-    """Higher is better; comparable within one search only."""
+    """Relevance of the result: higher is better; comparable within one search only."""
     snippet: Snippet
-    """The part of the text that best shows why it was found."""
+    """The part of the text that best shows why the text was found."""
     text: str
-    """The whole text."""
+    """The whole text of the entry, summary or document."""
     created: int
-    """Microseconds since 1970."""
+    """Time at which the entry was stored, in microseconds since 1970."""
     kind: str = ENTRY
     """The kind of result: empty for an entry, `checkpoint`, or the kind of a document."""
     key: str = ""
-    """The checkpoint's id, or the document's key."""
+    """Id of the checkpoint (summary), or key of the document; empty for an entry."""
     seq: int = 0
-    """Seq of the entry; for a checkpoint, the last seq that it covers."""
+    """Seq (log position) of the entry; for a checkpoint (summary), that of the last entry it covers."""
     turn: int = 0
     """The turn of an entry."""
     role: str = ""
@@ -577,7 +632,7 @@ class _HitReader:
     terms: list[str]
     characters: int
     chains: dict[str, Mapping[str, Checkpoint]]
-    """Checkpoints by id, for each conversation with a checkpoint among the hits."""
+    """Checkpoints (summaries) by id, for each conversation with a checkpoint among the search results."""
 
     async def read(self, hit: Hit) -> SearchResult | None:
         """Read the message, summary or document that a search hit names, and cut its snippet.
