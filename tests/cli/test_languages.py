@@ -18,10 +18,10 @@ from tests.house.source_tree import ROOT
 from turnfold import Memory, errors
 from turnfold.cli.app import app
 from turnfold.cli.chinese_help import COMMANDS, ERRORS, OPTIONS
+from turnfold.cli.chinese_labels import problem_label, translated
 from turnfold.cli.chinese_messages import FAULTS, MESSAGES, PROBLEMS
-from turnfold.cli.demo.labels import language_of
+from turnfold.cli.demo.texts import language_of
 from turnfold.cli.exit_codes import error_text
-from turnfold.cli.labels import problem_label, translated
 from turnfold.errors import NotFound
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")

@@ -1,8 +1,8 @@
 """Chinese translations of the sentences that commands print: their errors, results of `doctor`, lines of `chat`.
 
 The English sentence is the key; names in braces are placeholders for values. Code writes every sentence in English, and
-`turnfold.cli.labels.translated` looks it up when it is printed, so JSON and logs stay English. Errors of the library
-are not listed: for them, the terminal shows the kind of error in Chinese and the message in English.
+`turnfold.cli.chinese_labels.translated` looks it up when it is printed, so JSON and logs stay English. Errors of the
+library are not listed: for them, the terminal shows the kind of error in Chinese and the message in English.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ PROBLEMS: Final[Mapping[str, str]] = {
 _ERRORS: Final[Mapping[str, str]] = {
     "no costs: {reason}": "不计费用：{reason}",
     "no price for {model} among the {models} models in the prices of {date}: write a price table of your own (docs: "
-    "recipes/budget.md) and name it with load_prices(FILE), or --prices FILE": (
-        "{date} 的价目（{models} 个模型）中没有 {model} 的价格：请写一份价目（格式见文档 recipes/budget.md），"
+    "recipes/costs.md) and name it with load_prices(FILE), or --prices FILE": (
+        "{date} 的价目（{models} 个模型）中没有 {model} 的价格：请写一份价目（格式见文档 recipes/costs.md），"
         "用 load_prices(FILE) 或 --prices FILE 指明"
     ),
     "unknown strategy {name}; use {known}, or several joined with '+'": (

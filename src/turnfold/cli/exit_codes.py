@@ -14,7 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from turnfold.cli.chinese_help import ERRORS
-from turnfold.cli.labels import is_chinese, translated
+from turnfold.cli.chinese_labels import is_chinese, translated
 from turnfold.errors import (
     InvalidExport,
     MissingExtra,
@@ -43,9 +43,10 @@ _COMMANDS = {
     "conversations() lists": "`turnfold sessions` lists",
     "leave out trial=True": "leave out --dry-run",
 }
-"""The calls that errors of the library name as a remedy, and the commands that do the same."""
+"""Library calls that errors name as a remedy -> the commands that do the same."""
 _PSEUDONYM = re.compile(r"\bconversation [0-9a-f]{16}\b")
-"""The name of a conversation in an error that may be logged; whoever runs a command may see its id."""
+"""Matches the pseudonym of a conversation in an error text that may be logged; the command line replaces it by the
+id."""
 
 
 class ExitCode(IntEnum):

@@ -45,7 +45,7 @@ class VisibleEntry(NamedTuple):
 
     entry: Entry
     kept: int | None
-    """Number of visible pieces, counted from the first; None if all are visible."""
+    """Number of pieces of the entry that are visible, counted from the first; None if all are."""
 
 
 class Retraction(NamedTuple):
@@ -219,7 +219,7 @@ _AGAIN = ":again:"
 _INSTEAD = ":again:instead:"
 """Separator between the name of a record and a seq, if the record is stored again to replace the log up to that seq."""
 _BATCH = 500
-"""The most entries of one append."""
+"""The most entries that one append may have."""
 
 
 class GivenRecord(NamedTuple):

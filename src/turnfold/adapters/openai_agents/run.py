@@ -115,7 +115,7 @@ class NumberedItem(NamedTuple):
     """A message of a context, with the seq (number) of its entry in the log."""
 
     seq: int
-    """0 for a message that is not in the log: the summary, recalled content."""
+    """Seq (log position) of the item's entry; 0 for an item that is not in the log: the summary, recalled content."""
     message: Message
 
 
@@ -142,7 +142,7 @@ class ItemsView:
     ) -> None:
         self.session = session
         self.call = ""
-        """Id of the last call."""
+        """Id of the last model call."""
         self.last = self
         """The view that made the last request of the run: this one, or that of a changed list."""
         self._recall = recall
@@ -456,7 +456,8 @@ async def _serve(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
 
 
 serve_findings: ToolInputGuardrail[Any] = ToolInputGuardrail(_serve, name="serve_findings")
-"""Guardrail for tools whose rule has `serve`: it answers a repeated call from the findings of the run that makes it."""
+"""Guardrail for tools whose rule has `serve`: answers a repeated call from the findings (remembered results) of the
+calling run."""
 
 
 class TurnfoldRun(TypedDict):
