@@ -19,7 +19,7 @@ from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.config import MemoryConfig
 from turnfold.memory.embedding_index import Meanings, parts_of
 from turnfold.memory.prompt_tail import recalled_text
-from turnfold.records import Checkpoint, Entry
+from turnfold.records import CLEARED, SESSION, Checkpoint, ClearedNote, Entry, read_note
 from turnfold.runtime import Runtime
 from turnfold.search import (
     ALL_ENTRIES,
@@ -49,13 +49,14 @@ from turnfold.search import (
     with_days,
     worth_of_places,
 )
-from turnfold.stores import Head
+from turnfold.stores import Head, Scope, Store
 from turnfold.text import is_character, local_time, named_days, search_terms
 
 __all__ = (
     "Recaller",
     "ScoreParts",
     "SearchResult",
+    "cleared_upto",
     "search_memory",
     "terms_of_query",
 )
@@ -89,6 +90,12 @@ async def terms_of_query(query: str, runtime: Runtime) -> list[str]:
     if len(query) <= _LONG_QUERY:
         return search_terms(query)
     return await runtime.compute(partial(search_terms, query))
+
+
+async def cleared_upto(store: Store, scope: Scope, conversation: str) -> int:
+    """Return the last log position that `clear()` hid; 0 if nothing was cleared."""
+    document = await store.get_document(scope, conversation, SESSION, CLEARED)
+    return read_note(document, ClearedNote).upto
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +196,7 @@ class Recaller:
         """Return the entries that match a query: at most `limit`, or with `tokens` as many as fit.
 
         The user's newest message is left out if the query is its text: it finds nothing but the question itself.
+        Cleared entries are left out.
         """
         if limit < 1:
             raise InvalidOption(f"limit={limit} must be at least 1")
@@ -199,8 +207,11 @@ class Recaller:
         if tokens is not None and tokens < 1:
             raise InvalidOption(f"tokens={tokens} must be at least 1")
         question = await self._question(query)
+        after = await cleared_upto(self.config.store, self.config.scope, self.cache.conversation)
         if tokens is None:
-            return await self._matches(query, limit=limit, question=question, within=within)
+            return await self._matches(
+                query, limit=limit, question=question, within=within, after=after
+            )
         count = self.cache.counter.count_text
         return await self.passages(
             query,
@@ -208,6 +219,7 @@ class Recaller:
             measure=lambda found: count(recalled_text(found)),
             question=question,
             within=within,
+            after=after,
         )
 
     async def _question(self, query: str) -> int:
@@ -222,17 +234,17 @@ class Recaller:
         return latest.seq if latest and latest.message.text.strip() == query.strip() else 0
 
     async def _matches(
-        self, query: str, *, limit: int, question: int, within: Within
+        self, query: str, *, limit: int, question: int, within: Within, after: int
     ) -> list[Recalled]:
-        """Return matching entries, best first, without system messages and the entry `question`."""
+        """Return matching entries behind `after`, best first, without system messages and the entry `question`."""
         terms = await terms_of_query(query, self.config.runtime)
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
-        dated = await self._dated(query, head, after=0, before=head.seq + 1, within=within)
+        dated = await self._dated(query, head, after=after, before=head.seq + 1, within=within)
         terms = dated.terms(query, terms)
         hits = await self._hits(terms, max(limit * 2, 20), within)
-        hits = [hit for hit in hits if hit[0] != question]
+        hits = [hit for hit in hits if hit[0] > after and hit[0] != question]
         if within == ALL_ENTRIES:
-            meaning = await self._meaning(hits, query, terms, head, question=question)
+            meaning = await self._meaning(hits, query, terms, head, question=question, after=after)
             hits = _with_meaning(hits, meaning, head.seq)
             hits = dated.scored(hits, head, read=None, in_units=bool(meaning.near))
             hits = [hit for hit in hits if hit[0] != question][: max(limit * 2, 20)]
