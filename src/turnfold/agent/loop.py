@@ -13,10 +13,10 @@ cannot be printed) or raise an error that cannot be printed. None of that may en
 result, so every error is caught, within the tool's time limit, and becomes a result that begins with "error:".
 
 Results of a tool with a finding rule are remembered. If the rule has `serve`, an identical call is answered from memory
-while the result is valid; the model gets the result with a first line that says so. An agent with a memory module
-stores and summarises its workspace before every call of the model; the summaries are shown with every call, and the
-model may bring any earlier workspace back with `recall_context`. An agent whose contexts recall nothing by themselves
-(`recall="off"`) gives the model a tool of the same name that searches the conversation.
+while the result is valid; the model gets the result with a first line that says so. An agent with a `MemoryModule`
+(design document 002) stores and summarises its workspace before every call of the model; the summaries are shown with
+every call, and the model may bring any earlier workspace back with `recall_context`. An agent whose contexts recall
+nothing by themselves (`recall="off"`) gives the model a tool of the same name that searches the conversation.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ _arguments = msgspec.json.Decoder(dict[str, object])
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceMemory:
-    """Connects a memory module, which stores and summarises workspaces, to an agent loop."""
+    """Connects a `MemoryModule`, which stores and summarises workspaces, to an agent loop."""
 
     module: AsyncMemoryModule | None
     workspace: Workspace | None
@@ -289,7 +289,7 @@ class WorkspaceMemory:
             raise InvalidOption("memory_module= needs a workspace to remember: give workspace= too")
 
     def schemas(self, own: Mapping[str, object]) -> list[dict[str, object]]:
-        """Return the schema of `recall_context` if there is a memory module, else nothing.
+        """Return the schema of `recall_context` if there is a `MemoryModule` (memory of workspaces), else nothing.
 
         `own` are the agent's other tools, whose names must differ.
         """
@@ -318,7 +318,7 @@ class WorkspaceMemory:
     async def notes(
         self, session: AsyncSession, budget: Budget, max_tokens: int
     ) -> dict[str, str] | None:
-        """Return summaries of earlier workspaces as notes for the next call; None if there is no memory module.
+        """Return summaries of earlier workspaces as notes for the next call; None if there is no `MemoryModule`.
 
         `max_tokens` is the token limit of that call; 0 for that of the budget.
         """
@@ -586,7 +586,7 @@ class AsyncAgent:
         return await self.run(conversation, task, client_id=client_id)
 
     def get_memory_module(self) -> AsyncMemoryModule | None:
-        """Return the memory module that the agent was made with; None if it has none.
+        """Return the `MemoryModule` (memory of workspaces) that the agent was made with; None if it has none.
 
         Document 002's `getMemoryModule()`.
         """

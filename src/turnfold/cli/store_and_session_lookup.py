@@ -2,7 +2,8 @@
 
 The store is named by `--store` or TURNFOLD_STORE; the default is a file in the user's data folder. A command that only
 reads never creates a store: a mistyped address is an error and creates no empty file. A session is opened with the
-token counter that counted its entries, if it is known, so that token counts equal those of the program that wrote it.
+token counter that counted its entries, if it is known, so that token counts equal those of the application that wrote
+it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Findings for programs without an event loop; written by tools/faces.py, do not edit."""
+"""Findings without an event loop; written by tools/faces.py, do not edit."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Findings:
 
         Those about `question` come first.
 
-        For programs that build their own prompt; `context` already includes this text.
+        For applications that build their own prompt; `context` already includes this text.
         """
         return drive(self._awaiting.text(tokens=tokens, question=question))
 

@@ -263,7 +263,7 @@ class TailFindings:
         return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
-        """Return findings as text, marked as data, for which `measure(text)` is at most `tokens`; "" if none fits."""
+        """Return findings as fenced text (marked as data) of at most `tokens` by `measure`; "" if none fits."""
         shown = self.matching if matching else self.every
         if not shown:
             return ""
@@ -419,7 +419,7 @@ class AsyncFindings:
 
         Those about `question` come first.
 
-        For programs that build their own prompt; `context` already includes this text.
+        For applications that build their own prompt; `context` already includes this text.
         """
         count, valid = self._owner.counter.count_text, await self.list()
 

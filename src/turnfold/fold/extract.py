@@ -524,8 +524,8 @@ def extract_summary(
 
     The result has at most `limit` tokens by `count`. The same input gives the same result; no sentence occurs twice. It
     is empty only if every text is blank or not a single character fits. Sentences in `without` (outdated rules) are
-    left out, unless there is nothing else. The message at log position `shown` (0: none) is shown beside the summary,
-    so it is left out if there is anything else. `reading` is a cache to share with other calls.
+    left out, unless there is nothing else. The message at log position `shown` (0: none) is shown in addition to the
+    summary, so it is left out if there is anything else. `reading` is a cache to share with other calls.
     """
     require_limit(limit)
     ordered = sorted(map(as_read, passages), key=lambda passage: passage.position)

@@ -452,7 +452,7 @@ def call_view(
 def with_tail_parts(sections: Mapping[str, int], tail: Mapping[str, int]) -> dict[str, int]:
     """Return the tokens of the sections, with `pins`, `rules` and `recalled` instead of their sum, the tail.
 
-    `pins` stands for everything else that a program puts into the tail: state, findings, notes, workspace.
+    `pins` stands for everything else that an application puts into the tail: state, findings, notes, workspace.
     """
     parts: dict[str, int] = {}
     for name, tokens in sections.items():

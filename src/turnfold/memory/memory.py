@@ -365,7 +365,7 @@ def _object_text(value: object, name: str = "") -> str:
 
 
 class AsyncMemory:
-    """Conversations in a store, for programs with an event loop.
+    """Conversations in a store, for applications with an event loop.
 
     Where conversations are kept:
 
@@ -386,7 +386,7 @@ class AsyncMemory:
     - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt is in the provider's
       cache), a function from prompt to text, or a `SummaryWriter`. By default important sentences are extracted,
       without a model.
-    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds while the program goes on;
+    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds while the application continues;
       `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
     - `threshold`: share of the budget at which folding is due.
     - `keep_turns`: newest turns that stay as they are if the budget allows.
@@ -508,7 +508,7 @@ class AsyncMemory:
 
     @property
     def store(self) -> Store:
-        """The store, for programs that keep documents of their own next to the sessions."""
+        """The store, for applications that keep documents of their own next to the sessions."""
         return self._config.store
 
     @property

@@ -1,4 +1,4 @@
-"""Pins (texts that every call shows) and session state (JSON values by name), which a program sets for a session."""
+"""Pins (texts that every call shows) and session state (JSON values by name), which the application sets."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class RecallTool:
         return {"type": "function", "function": function}
 
     async def call(self, arguments: Mapping[str, object]) -> str:
-        """Return the requested passages, fenced as data, within `max_tokens`; or an error text for the model."""
+        """Return the requested passages, fenced (marked as data), within `max_tokens`; or an error for the model."""
         given = {key: value for key, value in arguments.items() if value is not None}
         unknown = sorted(given.keys() - _FIELDS.keys())
         if unknown:
@@ -240,7 +240,7 @@ def _as_recalled(entry: Entry, zone: tzinfo) -> Recalled | None:
 def _fitting(
     passages: Sequence[Recalled], room: int, count: Callable[[str], int]
 ) -> tuple[list[Recalled], int]:
-    """Return the first recalled entries that fit `room`, and how many characters of the next one fit beside them."""
+    """Return the first recalled entries that fit `room`, and how many characters of the next one fit after them."""
     low, high = 0, len(passages)
     while low < high:
         middle = (low + high + 1) // 2

@@ -156,7 +156,7 @@ class RuleLedger:
         tools: Sequence[Mapping[str, object]] = (),
         summary: str = "",
     ) -> str:
-        """Return the active rules to show beside the window and the `summary`, as a fenced block; "" if there are none.
+        """Return as a fenced block the active rules that window and `summary` do not show; "" if there are none.
 
         These are rules added by `add()`, and rules from messages before the window, except the message that opens the
         turn. Of the rules that the `summary` repeats word for word only binding ones, such as prohibitions, are shown,

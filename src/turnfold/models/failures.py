@@ -5,8 +5,9 @@ The prompt is too long: send less. The failure is temporary: try again. Anything
 that are too long are recognised by the wording of each service, because most compatible servers have no error code for
 them.
 
-A refusal of something the provider wrote itself (a signature, encrypted reasoning, a compaction item) is final for the
-request and not for the conversation: the same prompt can be sent without it, see `refuses_items`.
+A refusal of something the provider wrote itself (a signature, encrypted reasoning, a compaction item, its encrypted
+summary) is final for the request and not for the conversation: the same prompt can be sent without it, see
+`refuses_items`.
 
 The SDKs' own retries are switched off, so that no call is retried by both. Whether and when to retry is a pure function
 of the failure, the attempt and a number between 0 and 1; `call_with_retries` does the waiting.

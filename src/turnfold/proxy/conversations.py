@@ -8,7 +8,7 @@ so that every process finds it.
 
 A client may also write every answer down in words of its own (smolagents does), or ask the same question a hundred
 times. That must not begin a fork for every answer: in a fork, the newest answer is hidden if the next history goes on
-without it, or if there are many forks already. It stays in the log, and a note beside the log lists it.
+without it, or if there are many forks already. It stays in the log, and a document next to the log lists it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ __all__ = (
 
 _MEASURES = frozenset("个条元块次份位万千台张件")
 LONGEST = 160
-"""Most characters of a sentence that is compared; longer sentences are not."""
+"""Most characters of a sentence that are compared; the rest is ignored."""
 _STEM = 3
 _AMOUNT_OR_SIZE = late_pattern(r"\d+|\b[A-Z]{1,3}\b")
 _CLAUSE = late_pattern(

@@ -18,7 +18,7 @@ before it stays the same for the provider's prompt cache. If they do not fit:
 
 A clause that nobody can understand alone ("main hall.") is shown in one line with what it continues, or not at all.
 What the summary shows word for word is not said again; prohibitions, how to answer and health are, if there is room at
-the end, because a summary is marked as data.
+the end, because a summary is fenced (marked as data, not as instructions).
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ _SHARES: Mapping[int, Mapping[_Group, int]] = {
     1: {"decision": 30, "preference": 15, "task": 20, "rule": 30, "fact": 15},
     2: {"decision": 30, "task": 20, "preference": 15, "rule": 20, "fact": 15},
 }
-"""For each tier of the display: the ranks of rules in it, with the share of the tokens in percent that these rules have
-at least."""
+"""Tier of the display -> for each group of rules in it, the least share of the tokens, in percent, that the group may
+use."""
 _OTHERS = 2
-"""Divisor: rules that do no harm if forgotten keep half of the usual tokens, however many harmful ones there are."""
+"""Divisor of the usual tokens of rules: rules that do no harm if they are forgotten keep at least half of these
+tokens."""
 _FROM_ONE_MESSAGE = 3
 """Number of rules of one message and kind that are ranked as usual; further rules of it come last."""
 _ALIKE = 6
@@ -127,8 +128,8 @@ _DATE = late_pattern(
 _MONTHS: Sequence[str] = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _DAYS_OF_MONTH = 31
 _LONG_BEFORE, _HALF_A_YEAR = 14, 183
-"""Days: a plan is past if later messages name dates more than the first number of days after it; beyond the second
-number, the year may be another."""
+"""Days between the last date of a plan and dates in later messages: from the first number on, the plan is past; beyond
+the second, the year may be another."""
 _DEMANDS: tuple[RuleKind, ...] = ("rule", "prohibition")
 _BINDING: tuple[tuple[int, _Group], ...] = ((0, "rule"), (0, "who"))
 """Ranks of rules that are shown even if the summary says the same, as long as there is room."""

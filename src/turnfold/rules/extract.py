@@ -783,7 +783,7 @@ def _sets_value(text: str, language: Language) -> bool:
 
 
 def _clause_score(text: str, language: Language) -> float:
-    """Return the score of the clause that most clearly demands something or gives a value, whatever stands beside it.
+    """Return the score of the clause that most clearly demands something or gives a value, among all clauses.
 
     The other clauses are its reasons, and may come before or after it.
     """

@@ -279,7 +279,7 @@ def _task(rule: StandingRule) -> str:
 
 
 def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
-    """Return a rule that the program adds and no message states; its `seq` is 0.
+    """Return a rule that the application adds and no message states; its `seq` is 0.
 
     `added` is the log position at which it is added: it can end what was said before, and is ended by what comes later.
     """
@@ -328,7 +328,7 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
 def _moved(rule: StandingRule, after: StandingRule) -> bool:
     """Return True if the later rule certainly gives another value for the same thing.
 
-    It was added by the program with another value, or it changes an attribute that has one value at a time, such as
+    It was added by the application with another value, or it changes an attribute that has one value at a time, such as
     where the user lives.
     """
     if after.added:

@@ -50,8 +50,8 @@ class Subject(NamedTuple):
 
 
 _STEM = 4
-"""Two numbers: least letters that two forms of a word have in common, and most that the longer form has more: "three",
-"threshold"."""
+"""Number of letters: two words are forms of one word if they begin with this many equal letters, and one has at most as
+many more ("threshold" and "three" are not)."""
 _CLAUSES = late_pattern(
     r"[,;，；。]\s*|[:：](?!\d)\s*|\s+[-–—]+\s+|\s+(?:so|because|since)\s+", re.IGNORECASE
 )

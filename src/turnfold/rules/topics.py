@@ -290,7 +290,7 @@ _UNITS = {
 
 
 def _unit(found: re.Match[str]) -> str:
-    """Return the class of a number (`@money`, `@time`) by the unit or currency beside it."""
+    """Return the class of a number (`@money`, `@time`) by the unit or currency next to the number."""
     unit = (found["unit"] or "").lower()
     if found["before"]:
         return "@money"

@@ -75,7 +75,7 @@ class _Phrases(NamedTuple):
     meaning: frozenset[tuple[str, ...]]
     """Phrases that make a message a courtesy."""
     filling: frozenset[tuple[str, ...]]
-    """Phrases that may stand beside those of `meaning`, and say nothing by themselves."""
+    """Phrases that may stand next to those of `meaning`, and say nothing by themselves."""
     longest: int
     """Number of words (Chinese: characters) of the longest phrase."""
 

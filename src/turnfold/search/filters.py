@@ -1,6 +1,7 @@
 """Search filters: by role, tool, turn, path, time and kind, with the same meaning on every backend.
 
-Role, tools and paths of a message are indexed as terms beside its words (filter marks): so an index can apply them.
+Role, tools and paths of a message are indexed as terms in addition to its words (filter marks): so an index can apply
+them.
 
 A filter never changes the weight of a word: how rare a word is, is counted over everything that could be found without
 the filter. So a filtered search returns the results of the unfiltered one, less those that the filter excludes.

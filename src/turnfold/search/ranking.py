@@ -305,7 +305,7 @@ _DOUBT = 3.0
 
 
 def trust_in_words(best: float, *, share: float, closeness: float, entries: int) -> float:
-    """Return how far matches by words are trusted beside matches by meaning, 0 to 1.
+    """Return how far matches by words are trusted compared with matches by meaning, 0 to 1.
 
     `best` is the highest score, `share` the largest share of the query's terms in one of the best matches, `closeness`
     the largest closeness in meaning of one of them, `entries` the number of entries searched. Of many entries some

@@ -213,7 +213,7 @@ class TokenFile:
             return {}
 
     def note_used(self, times: Mapping[str, int]) -> None:
-        """Store the times of last use in a file beside this one; a later time that another process stored is kept."""
+        """Store the times of last use in a file next to the token file; keep later times of other processes."""
         stored = self.last_used()
         merged = {name: max(at, stored.get(name, 0)) for name, at in times.items()}
         _replace_file(self._used_path, msgspec.json.encode({**stored, **merged}), durable=False)
@@ -232,7 +232,7 @@ class TokenFile:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Context manager that locks the token file against other writers, by a separate file beside it."""
+        """Context manager that locks the token file against other writers, by a separate lock file next to it."""
         lock = os.open(
             self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
         )

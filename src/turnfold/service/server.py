@@ -123,7 +123,7 @@ class ServiceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraRoutes:
-    """Routes mounted beside the API, and context managers to enter while the service runs."""
+    """Routes mounted next to the API, and context managers to enter while the service runs."""
 
     mounts: Sequence[BaseRoute] = ()
     running: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = ()
@@ -215,7 +215,7 @@ async def serve(
 ) -> bool:
     """Serve until SIGINT or SIGTERM; a second signal exits immediately.
 
-    The functions in `beside` get the state and return routes to mount beside the API, which share its authorization.
+    The functions in `beside` get the state and return routes to mount next to the API, which share its authorization.
     `on_listening` is called with the address once the socket is open.
 
     Returns True if all running work was finished. If it returns False, a thread may still wait for a model, and the
@@ -365,7 +365,7 @@ def listen(host: str, port: int) -> socket.socket:
 _IDLE_SECONDS: Final = 30
 """Seconds after which a connection without a further request is closed."""
 _RESERVED: Final = 128
-"""Number of open files that the process may need beside its connections: stores, logs, calls to models."""
+"""Number of open files that the process may need in addition to its connections: stores, logs, calls to models."""
 _LEAST: Final = 16
 
 

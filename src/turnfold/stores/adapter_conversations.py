@@ -87,7 +87,7 @@ class AdapterHomes:
     """An adapter's naming scheme for its homes (conversations with its data), its index and index documents."""
 
     name: str
-    """Prefix of the ids of all its conversations; a program can give an adapter another name."""
+    """Prefix of the ids of all its conversations; an application can give an adapter another name."""
     index: str
     """The id of its index conversation after that prefix; ends with a colon if the adapter has several, each with its
     own name after the colon."""

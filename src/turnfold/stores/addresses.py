@@ -146,7 +146,7 @@ def open_store(
 
     With `encryption_key` (32 bytes, or their hexadecimal or base64 form; several after a rotation), everything is
     encrypted before it reaches the store or the cache. `counter` counts the tokens of stored messages. `blocking` is
-    for programs without an event loop: every method then finishes without suspending. `clock` returns microseconds
+    for applications without an event loop: every method then finishes without suspending. `clock` returns microseconds
     since 1970, for the timestamps of entries. With `index_process`, SQLite makes the search terms of long texts in a
     process of their own.
     """

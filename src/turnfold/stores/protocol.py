@@ -241,8 +241,8 @@ class Erasure:
     already: bool
     """True if the conversation, or the entry, was already deleted."""
     mentions: tuple[str, ...] = ()
-    """After the erasure of one entry: documents (`kind/key`) that the program itself wrote and that may still contain
-    its text; they are not changed."""
+    """After the erasure of one entry: documents (`kind/key`) that the application itself wrote and that may still
+    contain its text; they are not changed."""
 
 
 @dataclass(frozen=True, slots=True)

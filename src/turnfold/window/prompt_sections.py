@@ -1,4 +1,4 @@
-"""The sections of a prompt beside the conversation (its overhead): system, summary, tail, tools, opening of the reply.
+"""The sections of a prompt other than the conversation: system, summary, tail, tools, opening of the reply.
 
 Each section has a share of the budget and is shortened to it. Counts are cached with the transcript, because these
 parts stay the same call after call and a long system prompt is expensive to count.
@@ -374,7 +374,7 @@ def _require_room(overhead: Overhead, budget: Budget, conversation: int) -> None
 
 
 def summary_message(text: str) -> Message:
-    """Return the message that shows a summary: fenced as data, so that nothing in it reads as an instruction."""
+    """Return the message that shows a summary, fenced as data so that nothing in it reads as an instruction."""
     return Message("user", fence(text, label="summary", note=_SUMMARY_NOTE))
 
 

@@ -123,7 +123,7 @@ class _Call:
 
 
 def _fenced_result(text: str) -> str:
-    """Return a tool result whose call is missing as text for a user message, marked as data."""
+    """Return a tool result whose call is missing as text for a user message, fenced (marked as data)."""
     return fence(text, label="tool-result", note=_RESULT_NOTE)
 
 

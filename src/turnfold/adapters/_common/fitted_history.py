@@ -6,7 +6,7 @@ session builds the context, and the adapter sends its messages instead of the li
 changed.
 
 If the first list of a view has no answer of a model (only user messages, or results of calls that waited for an
-approval), it is appended to the log: its program keeps no history and relies on turnfold to remember.
+approval), it is appended to the log: the application keeps no history and relies on turnfold to remember.
 """
 
 from __future__ import annotations

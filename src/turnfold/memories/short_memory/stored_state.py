@@ -56,7 +56,7 @@ __all__ = (
 
 
 _MAX_GROUPS: Final = 2
-"""Most offers (ranges of entries that a summary may cover) that are kept for a conversation."""
+"""Most offers (summaries that queries requested at one checkpoint, not stored yet) that are kept for a conversation."""
 _MAX_READERS: Final = 4
 """Most pending requests for a summary that are counted per offer."""
 _MAX_LANDINGS: Final = 3
@@ -75,7 +75,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Offers = tuple[Offer, ...]
-"""All offers (ranges of entries that a summary may cover) of a conversation, newest first."""
+"""All offers (requested summaries that are not stored yet) of a conversation, newest first."""
 
 
 def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
@@ -139,7 +139,7 @@ class SessionNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def places(self) -> Places:
-        """The fields that applications set, by their path in the session value."""
+        """The fields that applications set, by their path in the session (the JSON object of document 003)."""
         return dict(self.settings)
 
 

@@ -1,7 +1,7 @@
 """Types of a screen: its declaration (`Screen`), a request for it, and its rendered result.
 
 A conversation is opened with the token counter that counted its entries, if it is known, so that the figures equal
-those of the program that made the calls.
+those of the application that made the calls.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class _Answer(msgspec.Struct):
 
 
 class RecalledPassages(_Answer, kw_only=True):
-    """Recalled text, fenced as data."""
+    """Recalled text, fenced (marked as data)."""
 
     session: str
     text: str
