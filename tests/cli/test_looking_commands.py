@@ -194,8 +194,14 @@ def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
     shown = invoke_json(["rules", "ruled", "--store", store])
     assert [row["text"] for row in shown["rules"]] == [*said, added.text]
     assert [row["seq"] for row in shown["rules"]] == [1, 3, 0]
-    assert list(shown["rules"][2]) == ["id", "kind", "seq", "text"]
-    assert shown["rules"][2] == {"id": added.id, "kind": "preference", "seq": 0, "text": added.text}
+    assert list(shown["rules"][2]) == ["id", "kind", "seq", "text", "answers"]
+    assert shown["rules"][2] == {
+        "id": added.id,
+        "kind": "preference",
+        "seq": 0,
+        "text": added.text,
+        "answers": "",
+    }
     drawn = invoke(["rules", "ruled", "--store", store]).stdout
     assert ESCAPE not in drawn
     assert drawn.splitlines()[0] == "ruled · 3 rules"

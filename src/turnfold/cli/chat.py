@@ -534,7 +534,7 @@ class ChatCommands:
     def _rules(self, _: str) -> None:
         rules = self._session.rules()
         for rule in rules:
-            text = f"{label(rule.kind)}{colon()}{printable(rule.text)}"
+            text = f"{label(rule.kind)}{colon()}{printable(rule.full_text)}"
             self._console.print(Text(text, style="dim"))
         if not rules:
             self._say("no rules yet")

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
@@ -42,7 +43,9 @@ __all__ = (
     "LiveWindow",
     "PromptParts",
     "StoredMessage",
+    "UserMessage",
     "omitted_rules",
+    "spoken_text",
 )
 
 
@@ -64,6 +67,20 @@ class StoredMessage:
     seq: int
     message: Message
     tokens: int
+
+
+class UserMessage(NamedTuple):
+    """A message of the user, with what the assistant said directly before it."""
+
+    seq: int
+    text: str
+    answered: str = ""
+    """The text of the assistant's message directly before; "" if another message is there."""
+
+
+def spoken_text(message: Message) -> str:
+    """Return what a message of the assistant says to the user; "" for the message of anybody else."""
+    return message.text if message.role == "assistant" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,14 +291,22 @@ class LiveWindow:
                 longest = max(longest, taken)
         return longest
 
-    def user_messages(self, after: int) -> list[tuple[int, str]]:
-        """Return (seq, text) of the user's messages with a seq above `after`."""
+    def user_messages(self, after: int, *, before: str = "") -> list[UserMessage]:
+        """Return the user's messages with a seq above `after`, each with the assistant's text directly before it.
+
+        `before` is the assistant's text directly before the window.
+        """
         transcript = self._transcript
-        return [
-            (transcript.numbers[at], transcript.messages[at].text)
-            for at in range(bisect_right(transcript.numbers, after), len(transcript.numbers))
-            if transcript.messages[at].role == "user"
-        ]
+        first = bisect_right(transcript.numbers, after)
+        found: list[UserMessage] = []
+        for at in range(first, len(transcript.numbers)):
+            message = transcript.messages[at]
+            if message.role != "user":
+                continue
+            previous = transcript.messages[at - 1] if at else None
+            answered = before if previous is None else spoken_text(previous)
+            found.append(UserMessage(transcript.numbers[at], message.text, answered))
+        return found
 
     @property
     def compacted(self) -> int:

@@ -155,6 +155,14 @@ _MAY_REPLACE = {
     "en": " (said later than {numbers} and may replace it)",
     "zh": "（晚于 {numbers}，可能取代它）",
 }
+_ADOPTED = {
+    "en": ' (agrees to these words of the assistant: "{words}")',
+    "zh": "（同意助手的这句话：“{words}”）",
+}
+_ANSWERED = {
+    "en": ' (answers the assistant\'s question: "{words}")',
+    "zh": "（回答助手的问题：“{words}”）",
+}
 _MARKS = {"en": "system", "zh": "系统"}
 _CHANGES = ("change", "cancel")
 """Acts of rules that change something: if such a rule is missing, a model follows what held before."""
@@ -340,7 +348,7 @@ class _Choice:
 @lru_cache(maxsize=4096)
 def _needs_head(rule: StandingRule, *, head_ended: bool) -> bool:
     """Return True if a rule can be understood only with the clause that it continues."""
-    if rule.seq == 0 or rule.lead or rule.about:
+    if rule.seq == 0 or rule.lead or rule.about or rule.answers:
         return False
     plain = rule.plain.strip()
     if rule.continues:
@@ -379,6 +387,9 @@ def _mark(rule: StandingRule, language: Literal["zh", "en"]) -> str:
 def _words(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, int]) -> str:
     """Return a rule as one line, with the context it needs; `seqs` are the positions of the shown rules."""
     about = _ABOUT[language].format(about=rule.about) if rule.about else ""
+    if rule.answers:
+        remark = _ADOPTED if rule.adopts else _ANSWERED
+        about = remark[language].format(words=rule.answers) + about
     if _UNEXPLAINED.match(rule.plain) or _CHANGED_TO.match(rule.plain):
         numbers = ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if seqs.get(each))
         about += _MAY_REPLACE[language].format(numbers=numbers) if numbers else ""
@@ -441,7 +452,7 @@ def _ranked(
 def _rank(rule: StandingRule) -> tuple[int, _Group]:
     """Return the tier of a rule and its group there: tier 0 if forgetting it does harm, 1 for other explicit rules."""
     group: _Group = "rule" if rule.kind == "prohibition" else rule.kind
-    explained = rule.lead or rule.continues or rule.about or rule.supersedes
+    explained = rule.lead or rule.continues or rule.about or rule.supersedes or rule.answers
     by_hand = rule.seq == 0 or rule.trust == "system"
     shows = _signs_of_rank(rule.plain)
     if not by_hand and not explained and "unexplained" in shows:

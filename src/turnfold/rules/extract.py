@@ -27,6 +27,7 @@ from turnfold.rules.act_classifier import (
     says_it_stays,
     score,
 )
+from turnfold.rules.adoption import ShortAnswer, read_answer
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
 from turnfold.rules.reports import closes, may_report
 from turnfold.rules.reversals import alters
@@ -627,13 +628,62 @@ class _Around(NamedTuple):
     """Number of short sentences of the message with words of small talk."""
 
 
-def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRule, ...]:
+def extract_rules(
+    text: str, *, seq: int, trust: RuleTrust, answered: str = ""
+) -> tuple[StandingRule, ...]:
     """Return the standing rules of a message (statements that hold beyond its turn), in order.
 
     `text` must be a user's message or the system message, never a tool result or a model's answer; text that it quotes
     is ignored. Reports that something is done are returned too (`act="done"`): they end tasks and are not kept.
+    `answered` is the assistant's message directly before a user's message: a short answer to it is a rule if it adopts
+    a proposal, picks an item of a list or answers what the user wants. Nothing else in it can become a rule.
     """
-    read = [_read(sentence) for sentence in own_sentences(text)]
+    sentences = [*own_sentences(text)]
+    rules = _own_rules(text, sentences, seq=seq, trust=trust)
+    if trust == "user" and answered and (answer := read_answer(text, sentences, answered)):
+        return _with_answer(text, answer, rules, seq=seq)
+    return rules
+
+
+def _with_answer(
+    text: str, answer: ShortAnswer, rules: tuple[StandingRule, ...], *, seq: int
+) -> tuple[StandingRule, ...]:
+    """Return the rules of a message with its answer to the assistant as one of them, if that is a rule."""
+    language: Language = "zh" if _HAN.search(answer.meaning) else "en"
+    as_said = _in_the_users_mouth(plain_characters(answer.meaning))
+    judged = next(
+        (each for each in extract_rules(as_said, seq=seq, trust="user") if each.act != "done"), None
+    )
+    if _is_no_rule(as_said, language) or not (judged or answer.is_explicit):
+        return rules
+    said = text[answer.start : answer.end].strip()
+    plain = plain_characters(answer.meaning)
+    terms = rule_terms(plain)
+    act = act_of(plain, language) if answer.adopts else "state"
+    demands = judged is not None and answer.adopts and judged.kind in ("rule", "prohibition")
+    rule = StandingRule(
+        id=rule_id(said, seq=seq, trust="user", at=answer.start), text=_cut(said), seq=seq,
+        kind=judged.kind if judged and demands and act == "state" else "decision",
+        act="state" if act in ("done", "keep") else act,
+        negative=answer.adopts and act != "permit" and is_negative(plain, language),
+        scope=terms.scope[:24], value=terms.value[:12],
+        answers=answer.answers, meaning=answer.meaning, adopts=answer.adopts,
+    )  # fmt: skip
+    others = [each for each in rules if each.text not in said or each.act == "done"]
+    return (rule, *others)
+
+
+def _in_the_users_mouth(meaning: str) -> str:
+    """Return a proposal of the assistant as the user would have said it: "show me the logs" for "show you the logs"."""
+    meaning = re.sub(r"\byou\b", "me", re.sub(r"\byour\b", "my", meaning))
+    return re.sub("^我们?(?=[^的])", "", re.sub("[您你]", "我", meaning))
+
+
+def _own_rules(
+    text: str, sentences: Sequence[OwnSentence], *, seq: int, trust: RuleTrust
+) -> tuple[StandingRule, ...]:
+    """Return the standing rules in the user's own sentences of a message, without what the message answers."""
+    read = [_read(sentence) for sentence in sentences]
     around = _Around(
         sum(each.words > 0 for each in read),
         sum(each.words >= _SHORT for each in read),

@@ -510,7 +510,7 @@ def _about(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]
     """Return the topic of the rule that a change replaces, if the change itself shares no word with it."""
     for target, state in targets:
         if state == "superseded" and not common_terms(_words(rule), _words(target)):
-            old = target.lead + target.text
+            old = target.lead + (target.meaning or target.text)
             return target.about or _shortened(
                 without_values(old, rule.text) or without_values(old, "")
             )
@@ -940,7 +940,7 @@ def _is_negative(rule: StandingRule) -> bool:
 def _evicted(
     rules: list[StandingRule], limit: int, count: Callable[[str], int]
 ) -> list[StandingRule]:
-    costs = {rule.id: count(rule.text) for rule in rules}
+    costs = {rule.id: count(rule.text) + count(rule.answers) for rule in rules}
     total = sum(costs.values())
     if total <= limit:
         return []

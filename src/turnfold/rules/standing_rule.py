@@ -68,6 +68,12 @@ class StandingRule(
     """The text between the rule that this one `continues` and this one."""
     lead: str = ""
     """The sentence directly before the rule, if that sentence is no rule but names what the rule is about."""
+    answers: str = ""
+    """The assistant's words that a short answer needs: the proposal that it adopts, or the question that it answers."""
+    meaning: str = ""
+    """What the answer lays down in full: the adopted part of `answers`, or the question with the answer."""
+    adopts: bool = False
+    """True if the user agreed to the assistant's words in `answers`; False if the words are the user's own."""
     about: str = ""
     """For a rule that changes another without naming it ("make it 2 pm"): the replaced rule without its value."""
     weak: bool = False
@@ -97,8 +103,16 @@ class StandingRule(
 
     @property
     def plain(self) -> str:
-        """The text in simplified characters and ASCII digits, by which it is compared with others."""
-        return _plain(self.text)
+        """The text in simplified characters and ASCII digits, by which it is compared with others.
+
+        Of a short answer to the assistant, this is its `meaning`.
+        """
+        return _plain(self.meaning or self.text)
+
+    @property
+    def full_text(self) -> str:
+        """The text for people to read, followed by the assistant's words that it answers, if there are any."""
+        return f"{self.text} ← {self.answers}" if self.answers else self.text
 
     @property
     def said_at(self) -> int:
