@@ -59,9 +59,15 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: summaries(limit=0), "limit=0 must be at least 1"),
     (lambda: agent(max_steps=0), "max_steps=0 must be at least 1"),
     (lambda: agent(parallel=0), "parallel=0 must be at least 1"),
-    (lambda: RetryPolicy(first=0), "first=0 must be above 0 seconds"),
-    (lambda: RetryPolicy(first=2, longest=1), "longest=1 must be at least first=2"),
-    (lambda: RetryPolicy(patience=-1), "patience=-1 must not be negative"),
+    (lambda: RetryPolicy(first=0), "first=0, the seconds of the first pause, must be above 0"),
+    (
+        lambda: RetryPolicy(first=2, longest=1),
+        "longest=1, the seconds of the longest pause, must be at least first=2",
+    ),
+    (
+        lambda: RetryPolicy(patience=-1),
+        "patience=-1, the longest wait in seconds, must not be negative",
+    ),
     (lambda: RemoteMemory(ADDRESS, retries=-1), "retries=-1 must not be negative"),
     (lambda: RemoteMemory(ADDRESS, backoff=-1.0), "backoff=-1.0 must not be negative"),
     (lambda: SessionCache(most=0), "most=0 must be at least 1"),

@@ -286,7 +286,9 @@ class WorkspaceMemory:
 
     def __post_init__(self) -> None:
         if self.module is not None and self.workspace is None:
-            raise InvalidOption("memory_module= needs a workspace to remember: give workspace= too")
+            raise InvalidOption(
+                "memory_module= remembers a workspace, but the agent has none: give workspace= too"
+            )
 
     def schemas(self, own: Mapping[str, object]) -> list[dict[str, object]]:
         """Return the schema of `recall_context` if there is a `MemoryModule` (memory of workspaces), else nothing.
@@ -297,7 +299,7 @@ class WorkspaceMemory:
             return []
         if RECALL_CONTEXT in own:
             raise InvalidOption(
-                f"the memory module adds a tool {RECALL_CONTEXT!r}, and the agent has one too: rename yours"
+                f"the MemoryModule adds a tool {RECALL_CONTEXT!r}, and the agent has one too: rename yours"
             )
         return [self.module.recall_tool()]
 
@@ -359,7 +361,7 @@ def blocking_memory(memory: object) -> AsyncMemory:
         name = type(memory).__name__
         plain = name.removeprefix("Async")
         raise InvalidOption(
-            f"Agent needs a {plain}, got {name}: write AsyncAgent(memory, model) and await its run(), or make the "
+            f"Agent needs a {plain}, got {name}: use AsyncAgent(memory, model) and await its run(), or make the "
             f"memory with {plain}(...)"
         )
     return awaiting_memory(memory)
@@ -372,12 +374,12 @@ def _check_model(model: object) -> None:
     if isinstance(model, str):
         client = "Anthropic" if "claude" in model else "OpenAIChat"
         raise InvalidOption(
-            f"model={model!r} is a name, but an agent needs a client: write {client}({model!r}), from turnfold"
+            f"model={model!r} is a name, but an agent needs a client: give {client}({model!r}), from turnfold"
         )
     name = model.__name__ if isinstance(model, type) else type(model).__name__
     raise InvalidOption(
-        f'model={name} cannot answer an agent: write OpenAIChat("gpt-4o"), Anthropic("claude-sonnet-4-5") '
-        "or another object with the methods of turnfold.models.ChatModel"
+        f'model={name} cannot answer an agent: give a client, for example OpenAIChat("gpt-4o") or '
+        'Anthropic("claude-sonnet-4-5"), or another object with the methods of turnfold.models.ChatModel'
     )
 
 
@@ -525,7 +527,7 @@ class AsyncAgent:
         if wanted and taken:
             raise InvalidOption(
                 f"recall_tool=True adds a tool {RECALL_CONTEXT!r}, and the agent has one already: rename yours, or "
-                "leave recall_tool=True out (a memory module adds one too)"
+                "leave recall_tool=True out (a MemoryModule adds one too)"
             )
         return not taken and (self._recall is RecallMode.OFF if wanted is None else wanted)
 

@@ -105,7 +105,7 @@ def address_of(store: str | None) -> str:
         return store
     if may_hold_password(store):
         raise InvalidOption(
-            "the store looks like an address without a scheme: write "
+            "the store looks like an address without a scheme: use "
             "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or sqlite:///PATH for a file of such a name"
         )
     return f"sqlite:///{quote(Path(store).as_posix())}"

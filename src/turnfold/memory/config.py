@@ -49,7 +49,7 @@ def check_type(option: str, value: object, kinds: tuple[Any, ...], right: str) -
     """
     if not isinstance(value, kinds):
         raise InvalidOption(
-            f"{option}={value!r} has the wrong type {type(value).__name__}: write {right}"
+            f"{option}={value!r} has the wrong type {type(value).__name__}: for example {right}"
         )
 
 
@@ -70,7 +70,7 @@ def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
     except ValueError:
         known = ", ".join(repr(str(each)) for each in kind)
         off = option in ("fold", "compaction") and str(name).lower() in _OFF
-        hint = '; to turn folding (compaction) off, write fold="manual"' if off else ""
+        hint = '; to turn folding (compaction) off, use fold="manual"' if off else ""
         raise InvalidOption(f"{option}={name!r} is not one of {known}{hint}") from None
 
 
@@ -84,8 +84,8 @@ def named_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise InvalidOption(
-            f'time_zone={name!r} is no IANA time zone that this system knows: write time_zone="Asia/Shanghai" or '
-            '"UTC"; where all are unknown, `pip install tzdata`'
+            f'time_zone={name!r} is no IANA time zone that this system knows: for example time_zone="Asia/Shanghai" '
+            'or "UTC"; where all are unknown, `pip install tzdata`'
         ) from None
 
 

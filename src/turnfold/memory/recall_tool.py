@@ -203,7 +203,8 @@ def recall_parameters(*, max_tokens: int) -> dict[str, object]:
     """Return the JSON schema of the `recall_context` tool's arguments, with the limit of `max_tokens`."""
     if max_tokens < 4 * _SPARE:
         raise InvalidOption(
-            f"max_tokens={max_tokens} must be at least {4 * _SPARE}: {_SPARE} are reserved to say what did not fit"
+            f"max_tokens={max_tokens} must be at least {4 * _SPARE}: {_SPARE} are reserved for the note "
+            "about what did not fit"
         )
     fields = {name: dict(field) for name, field in _FIELDS.items()}
     fields["max_tokens"] |= {"maximum": max_tokens}

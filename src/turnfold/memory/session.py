@@ -173,12 +173,12 @@ def _check_request(
 
 
 METHOD_ADVICE: Final[Mapping[str, str]] = {
-    "user.metadata": 'write add({"role": "user", "content": "...", "metadata": {...}})',
-    "history.last": "write history()[-3:] for the last 3 entries",
-    "recall.k": "write limit=",
-    "append": 'write add(message), user("..."), assistant("...") or tool("...", tool_call_id="...")',
+    "user.metadata": 'use add({"role": "user", "content": "...", "metadata": {...}})',
+    "history.last": "use history()[-3:] for the last 3 entries",
+    "recall.k": "use limit=",
+    "append": 'use add(message), user("..."), assistant("...") or tool("...", tool_call_id="...")',
     "messages": "history() has what was said, context().messages what a model is sent",
-    "add_message": "write add(message)",
+    "add_message": "use add(message)",
     "get_messages": "history() has what was said, context().messages what a model is sent",
 }
 """Call that an error recommends for options and methods that other libraries have, by method and option, or by

@@ -341,13 +341,19 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.retries < 0:
-            raise InvalidOption(f"retries={self.retries} must not be negative")
+            raise InvalidOption(f"retries={self.retries} must not be negative: 0 turns retries off")
         if self.first <= 0:
-            raise InvalidOption(f"first={self.first:g} must be above 0 seconds")
+            raise InvalidOption(
+                f"first={self.first:g}, the seconds of the first pause, must be above 0"
+            )
         if self.longest < self.first:
-            raise InvalidOption(f"longest={self.longest:g} must be at least first={self.first:g}")
+            raise InvalidOption(
+                f"longest={self.longest:g}, the seconds of the longest pause, must be at least first={self.first:g}"
+            )
         if self.patience < 0:
-            raise InvalidOption(f"patience={self.patience:g} must not be negative")
+            raise InvalidOption(
+                f"patience={self.patience:g}, the longest wait in seconds, must not be negative"
+            )
 
 
 def retry_delay(

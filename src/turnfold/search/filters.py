@@ -126,7 +126,8 @@ class Within:
 def _check_names(what: str, names: frozenset[str], *, known: frozenset[str] | None = None) -> None:
     if not isinstance(names, frozenset):  # pyright: ignore[reportUnnecessaryIsInstance] (a plain string would be read as a set of letters)
         raise InvalidOption(
-            f"{what}s must be a frozenset of text, got {type(names).__name__} {names!r}"
+            f"{what}s must be a frozenset of texts, for example frozenset({{'...'}}), "
+            f"got {type(names).__name__} {names!r}"
         )
     for name in names:
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]

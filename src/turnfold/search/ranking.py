@@ -196,8 +196,8 @@ def _weights(holding: Mapping[str, int], total: int) -> dict[str, float]:
 def _weight(count: int, total: int) -> float:
     if not 0 <= count <= total:
         raise StoreError(
-            f"the search index is damaged: by its counts {count} of {total} entries contain a term; restore the store "
-            "from a backup"
+            f"the search index is damaged: it counts {count} entries with a term, but {total} entries in all; "
+            "restore the store from a backup"
         )
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 

@@ -58,7 +58,7 @@ def check_name(value: str, what: str) -> None:
     `what` says in the error which name it is, such as "client id".
     """
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may not check types)
-        advice = "give one" if value is None else f"write {str(value)!r}"
+        advice = "give one" if value is None else f"give {str(value)!r}"
         raise InvalidOption(f"{what} must be text, got {value!r}: {advice}")
     if not value or len(value) > _LONGEST_NAME:
         raise InvalidOption(

@@ -110,7 +110,8 @@ class Calibration:
         repeats = self._repeats
         if repeats <= 0:
             raise InvalidOption(
-                f"too few reports ({self.observations}) to know the error; observe at least 2 calls of similar size"
+                f"{self.observations} reports of token usage are too few to estimate the error of counts: observe "
+                "at least 2 calls of similar size"
             )
         corrected = tokens * self.ratio
         # Two deviations cover 19 of 20 calls after many reports. A few reports say little about their spread, and

@@ -243,7 +243,7 @@ class WireFormat(Protocol):
 def check_tools(tools: object) -> None:
     """Raise `InvalidOption` if `tools` is not a list of tool schemas; the error shows the right call."""
     if isinstance(tools, Mapping):
-        raise InvalidOption(f"tools={tools!r} is one tool schema, not a list: write tools=[schema]")
+        raise InvalidOption(f"tools={tools!r} is one tool schema, not a list: give tools=[schema]")
     if isinstance(tools, str) or not isinstance(tools, Iterable):
         raise _no_schema("tools", tools)
     for index, tool in enumerate(cast("Iterable[object]", tools)):
@@ -251,7 +251,7 @@ def check_tools(tools: object) -> None:
             raise _no_schema(f"tools[{index}]", tool)
         if isinstance(tool, Mapping) and set(cast("Mapping[str, object]", tool)) == {"name"}:
             raise InvalidOption(
-                f"tools[{index}] has a name alone, and no provider takes that: write "
+                f"tools[{index}] has a name alone, and no provider takes that: use "
                 f'{{"type": "function", "function": {{"name": {tool["name"]!r}, "parameters": {{...}}}}}}'
             )
 
@@ -266,7 +266,7 @@ def _no_schema(path: str, given: object) -> InvalidOption:
         right = f"tools=[as_tool({name}).schema], with as_tool from turnfold.agent"
     else:
         right = 'tools=[{"type": "function", "function": {"name": ..., "parameters": {...}}}]'
-    return InvalidOption(f"{path} is the {kind} {name}, not a tool schema: write {right}")
+    return InvalidOption(f"{path} is the {kind} {name}, not a tool schema: give {right}")
 
 
 def check_messages(given: object) -> None:

@@ -272,7 +272,7 @@ def own_last(
         is_own=lambda group: not own or any(one.seq in own for one in group),
     )
     if ordered is None:
-        raise lost_from_window("all messages of this run are", conversation)
+        raise lost_from_window("any message of this run", conversation)
     return [one.message for one in ordered]
 
 

@@ -443,8 +443,9 @@ class AsyncShortMemory:
         conversation = session.meta.conversation_id
         if not conversation:
             raise InvalidRecord(
-                "the session value has no conversation_id, so nothing was imported",
+                "the imported session has no conversation_id, so nothing was imported",
                 path="meta.conversation_id",
+                remedy="Add the id of the conversation",
             )
         places = settable_of(session)
 

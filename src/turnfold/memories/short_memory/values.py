@@ -156,11 +156,11 @@ class SessionValue:
         try:
             found = msgspec.json.decode(text, type=dict[str, dict[str, object] | None])
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            raise InvalidRecord(f"this is not the JSON of a session value: {error}") from None
+            raise InvalidRecord(f"this is not the JSON object of a session: {error}") from None
         unknown = found.keys() - _PARTS.keys()
         if unknown:
             raise InvalidRecord(
-                "a session value does not have a part of this name",
+                "a session has no part of this name",
                 path=min(unknown),
                 remedy=f"Use {', '.join(_PARTS)}",
             )
@@ -337,7 +337,7 @@ def _extra_fields(part: SharedEntities | PendingAction) -> dict[str, object]:
     taken = part.more.keys() & {spec.encode_name for spec in _specs(type(part))}
     if taken:
         raise InvalidRecord(
-            "a declared field has this name: set that field instead of more",
+            "this is the name of a declared field: set the field itself, not an entry of `more`",
             path=f"more.{min(taken)}",
         )
     return part.more

@@ -64,7 +64,7 @@ class McpOptions:
         unknown = sorted(set(self.allow) - set(McpPermission))
         if unknown:
             raise InvalidOption(
-                f"{unknown[0]!r} cannot be allowed: use one or more of {', '.join(McpPermission)}"
+                f"there is no permission {unknown[0]!r}: use one or more of {', '.join(McpPermission)}"
             )
         check_name(self.session, "session")
         if self.max_tokens < _LEAST_TOKENS:

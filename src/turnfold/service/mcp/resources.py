@@ -118,7 +118,7 @@ def _query_params(query: str, allowed: set[str]) -> dict[str, str]:
         )
     except ValueError:
         raise InvalidOption(
-            "the query part of this address is malformed: write name=value pairs"
+            "the query part of this address is malformed: give name=value pairs"
         ) from None
     given = dict(pairs)
     unknown = sorted(given.keys() - allowed)

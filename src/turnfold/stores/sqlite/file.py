@@ -373,7 +373,7 @@ def file_address(path: str | Path) -> str:
     """
     if str(path) in ("", ":memory:"):
         raise InvalidOption(
-            f"{str(path)!r} is not a file name: omit the path for a store in memory, or write ./{path or 'chat.db'}"
+            f"{str(path)!r} is not a file name: omit the path for a store in memory, or give ./{path or 'chat.db'}"
         )
     address = str(Path(path).absolute())
     if "\x00" in address or address != address.encode(errors="replace").decode():
@@ -531,7 +531,9 @@ class SqliteFile:
             self._compare(found)
             return True
         if found is None:
-            raise apsw.CantOpenError("it was deleted while it was opened; open the store again")
+            raise apsw.CantOpenError(
+                "the file was deleted while it was opened; open the store again"
+            )
         if before is not None and before[_IDENTITY] != found[_IDENTITY]:
             return False  # replaced while it was opened
         self._log = os.fsencode(driver.filename_wal)

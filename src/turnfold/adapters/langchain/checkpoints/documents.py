@@ -359,8 +359,8 @@ class BodyCodec:
             or not (stored.parent == "" or is_checkpoint_id(stored.parent))
         ):
             raise InvalidRecord(
-                "the document should hold the checkpoint that its key names, but it holds checkpoint "
-                f"{stored.id[:100]!r} of namespace {stored.namespace[:100]!r}",
+                f"the document holds checkpoint {stored.id[:100]!r} of namespace {stored.namespace[:100]!r}, not the "
+                "checkpoint that its key names",
                 path=place.path,
                 remedy=_MOVED_OR_FORGED,
             )
@@ -374,8 +374,8 @@ class BodyCodec:
         named = found.checkpoint.translate(_NEWEST_FIRST)
         if beginning.rpartition(_SEPARATOR)[2] != named or task != document_name(found.task):
             raise InvalidRecord(
-                "the document should hold the writes that its key names, but it holds writes of task "
-                f"{found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}",
+                f"the document holds writes of task {found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}, not "
+                "the writes that its key names",
                 path=place.path,
                 remedy=_MOVED_OR_FORGED,
             )
