@@ -374,8 +374,8 @@ class BodyCodec:
         named = found.checkpoint.translate(_NEWEST_FIRST)
         if beginning.rpartition(_SEPARATOR)[2] != named or task != document_name(found.task):
             raise InvalidRecord(
-                f"the document holds writes of task {found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}, not "
-                "the writes that its key names",
+                f"the document holds writes of task {found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}, "
+                "not the writes that its key names",
                 path=place.path,
                 remedy=_MOVED_OR_FORGED,
             )
