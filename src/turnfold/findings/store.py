@@ -403,7 +403,7 @@ class AsyncFindings:
         return await self.get(called.name, arguments)
 
     async def ran(self, tool: str) -> None:
-        """Mark the results that a run of this tool makes stale; call it before the run and after it."""
+        """Mark the findings that a run of this tool makes stale; call this before and after the tool runs."""
         async with self._lock:
             await self._owner.refresh()
             await self._note_run(tool)

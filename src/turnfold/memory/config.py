@@ -204,7 +204,7 @@ class MemoryConfig:
 
 
 def with_model(config: MemoryConfig, model: str) -> MemoryConfig | None:
-    """Return the options with the counter of a model, and its budget if none was given.
+    """Return the options with the token counter of a model, and the model's budget if no budget was given.
 
     None if the memory was given a model or a counter itself, or if the model is not known.
     """

@@ -808,7 +808,7 @@ class AsyncSession:
 
     @property
     def _sent_whole(self) -> bool:
-        """True if the provider compacted no prompt; the usage that it reports for a compacted one is too low."""
+        """True if no prompt was compacted by the provider, which reports too little usage for compacted prompts."""
         contexts = self._builder.last.values()
         if not contexts:
             return self.config.compaction is CompactionMode.TURNFOLD

@@ -125,7 +125,7 @@ class SpanView:
         return Choice(self.start, "", self.caps, self.summary, self.covered)
 
     def applying(self, choice: Choice) -> SpanView:
-        """Return the view with a choice applied: its start, its shortened messages, its summary."""
+        """Return this view with a strategy's choice applied: its start, shortened messages and summary."""
         return SpanView(
             self.transcript,
             choice.start,

@@ -41,9 +41,9 @@ _COMPACTING: Final = re.compile(
 def recipient_of(
     context: Context | Sequence[Message], provider: str, model: str, refused: Collection[bytes]
 ) -> Recipient:
-    """Return the provider and model that a prompt is written for.
+    """Return the provider and model that a request goes to, which decide what content may be sent.
 
-    They decide which part of a compaction item (encrypted summary of the provider) is sent.
+    For example, only the provider and model that wrote a compaction item (encrypted summary) may receive it.
     """
     repeated = False
     if isinstance(context, Context):
