@@ -350,8 +350,7 @@ def _sort_of(thing: str) -> str:
 
 
 def _differ(new: _Read, old: _Read, kind: str) -> bool:
-    """Return True if `new` has a value of this kind that `old` has not, and `old` has one that `new` lacks or
-    rejects."""
+    """Return True if `new` has another value of this kind, and `old` one that `new` lacks or rejects."""
     later, earlier = new.values[kind], old.values[kind]
     return bool(later - earlier) and bool(earlier - later or new.rejects)
 

@@ -91,7 +91,8 @@ class ServiceOptions:
     port: int = 8787
     tokens_file: Path | None = None
     local: LocalAccess | None = None
-    """Access token and links of a service without a tokens file; None admits every user and program of this machine."""
+    """Access token and sign-in links of a service without a tokens file; None admits every user and program of this
+    machine."""
     tenant: str = "default"
     """Tenant of all requests if there is no tokens file."""
     allow_hosts: tuple[str, ...] = ()
@@ -102,7 +103,7 @@ class ServiceOptions:
     fold: str | None = None
     keep_turns: int = 8
     time_zone: str = "UTC"
-    """IANA name of the zone in which a model is shown when something was said."""
+    """IANA name of the time zone of the times in prompts."""
     semantic: bool = False
     """True to recall also by meaning, with the encoder of the extra `semantic`."""
     redact: Redactor | None = None
@@ -110,7 +111,7 @@ class ServiceOptions:
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(default=None, repr=False)
     """Key that encrypts stored content before it reaches the store or the cache; of several, the first encrypts."""
     index_process: bool = True
-    """True to make the search terms of long texts in a process of its own; of use with SQLite only."""
+    """True to compute the search terms of long texts in a separate process; useful with SQLite only."""
     drain: float = 60.0
     """Seconds that running requests, and then running folds, get to finish at shutdown."""
 

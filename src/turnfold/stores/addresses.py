@@ -54,12 +54,12 @@ class Address(NamedTuple):
     """The parts of a store address (URL), still percent-encoded."""
 
     scheme: str
-    """The part before ://; empty if there is none, and `path` is then the whole text."""
+    """The part of the address before ://; empty if there is none, and then `path` is the whole text."""
     authority: str
     """User, password, host and port."""
     path: str
     options: str
-    """The part from the first ? or # on."""
+    """The part of the address from the first ? or # on."""
 
 
 def split_address(address: str) -> Address:

@@ -51,13 +51,13 @@ class Action(StrEnum):
     """Kinds of changes to a part of a message that make a provider accept it."""
 
     CONVERTED = "converted"
-    """Sent in another form."""
+    """The part is sent in another form."""
     LEFT_OUT = "left out"
-    """Not sent at all."""
+    """The part is not sent at all."""
     MOVED = "moved"
-    """Sent at another place."""
+    """The part is sent at another place."""
     ADDED = "added"
-    """Not in the original; added because the provider requires it."""
+    """The part is not in the original; it was added because the provider requires it."""
 
 
 class Change(NamedTuple):
@@ -128,7 +128,7 @@ class ChangeNotes:
 
 
 _SLICE = 4096
-"""Characters of a text that are encoded at a time; each takes at most six bytes."""
+"""Number of characters of a text that are encoded at a time; each takes at most six bytes."""
 
 
 def chunks(payload: object, *, size: int = 65536) -> Iterator[bytes]:
@@ -219,7 +219,8 @@ def _leaf(value: object, path: str) -> str:
 
 
 _EXACT_STEPS = 3
-"""Number of times that a context is rebuilt smaller by exactly the excess bytes; later ones cut at least a quarter."""
+"""Number of times that a context is rebuilt smaller by exactly the excess bytes; each later step removes at least a
+quarter."""
 
 
 @runtime_checkable

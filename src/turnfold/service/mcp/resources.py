@@ -69,7 +69,7 @@ class ResourceAddress:
     kind: str
     session: str = ""
     name: str = ""
-    """Id of the call, or number of the turn."""
+    """Id of the call, or number of the turn, that the address names."""
     after: str = ""
     """Session id or seq after which the page starts."""
     start: int = 0

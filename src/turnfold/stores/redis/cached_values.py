@@ -58,11 +58,12 @@ __all__ = (
 
 
 OLDEST_FILL = 10.0
-"""A value that was read longer ago than this many seconds is not cached: a deletion's tombstone must outlast it."""
+"""Most seconds since a value was read after which it may still be cached: a deletion's tombstone must outlast it."""
 SECRET_BYTES = 32
 _SEAL_BYTES = 16
 _FORMAT = b"2"
-"""Version of the values' format, part of every authentication tag: a release with another format rejects them."""
+"""Version of the format of cached values, part of every authentication tag: a release with another format rejects
+them."""
 _PREFIX = "short_term_memory:session:"
 _UNKNOWN = -1
 _SEGMENT = b"segment"
@@ -77,7 +78,7 @@ class CachedWindow(msgspec.Struct, frozen=True, array_like=True):
 
     head: Head
     budget: int
-    """Token budget for which these rows are all that `Store.tail` returns; -1 if unknown."""
+    """Token budget for which the cached rows are exactly what `Store.tail` returns; -1 if unknown."""
     rows: tuple[Row, ...]
 
 
@@ -242,15 +243,15 @@ class Counts:
 
     hits: int = 0
     joined: int = 0
-    """Reads answered from an older cached window and newer entries of the durable store."""
+    """Number of reads answered from an older cached window together with newer entries of the durable store."""
     misses: int = 0
     fills: int = 0
     refused: int = 0
-    """Values not cached because a newer value was cached, or Redis did not respond."""
+    """Number of values not cached because a newer value was cached, or Redis did not respond."""
     unfit: int = 0
-    """Values not cached because they are too large, were read too long ago, or changed meanwhile."""
+    """Number of values not cached because they are too large, were read too long ago, or changed meanwhile."""
     rubbish: int = 0
-    """Cached values that were rejected because their authentication tag was wrong."""
+    """Number of cached values that were rejected because their authentication tag was wrong."""
 
 
 @dataclass(frozen=True, slots=True)

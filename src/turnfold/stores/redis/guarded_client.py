@@ -55,7 +55,7 @@ class Breaker:
         self.failures: dict[str, int] = {}
         """Number of failed calls by kind of error."""
         self.outages = 0
-        """Number of times the breaker went from closed to open."""
+        """Number of times the circuit breaker went from closed to open."""
 
     def allows(self) -> bool:
         """Return True if a call may be made; the caller must then call `worked`, `failed` or `abandoned`."""
@@ -213,8 +213,7 @@ class FoundSession(NamedTuple):
     value: bytes | None = None
     """The session value: JSON object of document 003, which other programs read and write too."""
     mark: bytes | None = None
-    """The mark: which store wrote the last session value (JSON object of document 003), for which state, and its
-    digest."""
+    """The record of which store wrote the last session value (JSON object), for which state, and the value's digest."""
     deleted: bool = False
     """True if the session value (JSON object of document 003) was deleted before it expired."""
     cached: bytes | None = None
