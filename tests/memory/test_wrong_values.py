@@ -70,7 +70,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: RemoteMemory(ADDRESS, retries=-1), "retries=-1 must not be negative"),
     (lambda: RemoteMemory(ADDRESS, backoff=-1.0), "backoff=-1.0 must not be negative"),
-    (lambda: SessionCache(most=0), "most=0 must be at least 1"),
+    (lambda: SessionCache(most=0), "most=0, the number of sessions to cache, must be at least 1"),
     (lambda: SessionCache(most_bytes=-1), "most_bytes=-1 must not be negative"),
     (lambda: writer(reads=0), "reads=0 must be above 0"),
     (lambda: writer(seconds=0), "seconds=0 must be above 0"),

@@ -1,4 +1,4 @@
-"""Opening of the store, sessions and calls that the options of a command name.
+"""Finds and opens the store, the session and the call that the options of a command name.
 
 The store is named by `--store` or TURNFOLD_STORE; the default is a file in the user's data folder. A command that only
 reads never creates a store: a mistyped address is an error and creates no empty file. A session is opened with the
@@ -215,7 +215,7 @@ def open_session(
 
 @contextmanager
 def file_or_session(source: str) -> Generator[None]:
-    """Context manager: if neither a file nor a session has the given name, the error says both."""
+    """Context manager: if no file and no session has the given name, the error says so of both."""
     try:
         yield
     except NotFound as error:

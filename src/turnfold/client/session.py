@@ -131,7 +131,7 @@ class AsyncRemoteFindings:
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
         """Use these finding rules from now on, and store at most `most` findings; each process sets its own rules."""
         if most is not None and most < 1:
-            raise InvalidOption(f"most={most} must be at least 1")
+            raise InvalidOption(f"most={most}, the number of findings to keep, must be at least 1")
         self._rules = rules_by_tool(rules)
         self._most = most or self._most
 

@@ -311,7 +311,7 @@ class AsyncFindings:
         Rules are code and are not stored: each process must set them.
         """
         if most is not None and most < 1:
-            raise InvalidOption(f"most={most} must be at least 1")
+            raise InvalidOption(f"most={most}, the number of findings to keep, must be at least 1")
         self._rules = rules_by_tool(rules)
         self._most = most or self._most
 

@@ -59,7 +59,7 @@ async def recent_calls(session: AsyncSession, *, most: int = 60) -> list[Manifes
     of the log are read first, and an earlier entry is tried while there are too few.
     """
     if most < 1:
-        raise InvalidOption(f"most={most} must be at least 1")
+        raise InvalidOption(f"most={most}, the number of calls to return, must be at least 1")
     newest = (await session.status()).entries
     entries = max(_MIN_RANGE, most)
     while True:

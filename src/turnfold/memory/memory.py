@@ -87,7 +87,7 @@ class SessionCache:
 
     def __init__(self, *, most: int = _MAX_HANDLES, most_bytes: int = _MAX_BYTES) -> None:
         if most < 1:
-            raise InvalidOption(f"most={most} must be at least 1")
+            raise InvalidOption(f"most={most}, the number of sessions to cache, must be at least 1")
         if most_bytes < 0:
             raise InvalidOption(f"most_bytes={most_bytes} must not be negative")
         self._most = most

@@ -202,7 +202,7 @@ class PlacedHistory:
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A log that the last context showed completely, and the entries that this process has added since."""
+    """The whole log of a conversation as the last context showed it, and the entries this process has added since."""
 
     handle: ref[AsyncSession]
     """Weak reference to the session object, so that the cache that holds it can evict it."""

@@ -378,7 +378,7 @@ def _line(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, 
 
 
 def _mark(rule: StandingRule, language: Literal["zh", "en"]) -> str:
-    """Return the number of a rule's log entry; a word such as "added" if no user message states the rule."""
+    """Return the number of a rule's log entry; words such as "set by hand" if no user message states the rule."""
     if rule.trust == "system":
         return _MARKS[language]
     return str(rule.seq) if rule.seq else _BY_HAND[language]

@@ -19,7 +19,7 @@ __all__ = ("UnusualLine", "unusual_lines")
 
 
 class UnusualLine(NamedTuple):
-    """A line by its place in the text, and how much it differs from the others."""
+    """A line of a text, by its place, and a score for how much it differs from the other lines."""
 
     start: int
     stop: int

@@ -67,7 +67,7 @@ class Corrected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Weighted sums over the token usage that was reported so far, and the correction computed from them."""
+    """Weighted sums of reported token usage, and the correction of token counts computed from them."""
 
     observations: int = 0
     counted: float = 0.0

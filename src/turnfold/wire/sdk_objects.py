@@ -32,7 +32,7 @@ _OUTPUT_BLOCKS = frozenset({"output_text", "refusal"})
 
 @dataclass(frozen=True, slots=True)
 class SdkMessages:
-    """The result of reading SDK objects: messages, and token usage; other values are returned unchanged."""
+    """The result of reading SDK objects: messages and token usage; values that are no SDK objects are unchanged."""
 
     messages: object
     usage: Usage | None = None

@@ -339,7 +339,7 @@ def _lines(value: object) -> tuple[int, int] | None:
             return first, last
         case _:
             raise InvalidOption(
-                f"lines={value!r} must be the first and the last line, counted from 1"
+                f"lines={value!r} must be two line numbers, the first and the last, counted from 1"
             )
 
 

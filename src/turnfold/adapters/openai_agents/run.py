@@ -606,7 +606,7 @@ class TurnfoldHooks(RunHooks[Any]):
 
 
 class _Step:
-    """A model response that is stored once, before the first of its tools runs; its tools may run in parallel."""
+    """A model response with tool calls, stored once before the first tool runs; the tools may run in parallel."""
 
     def __init__(self, session: TurnfoldSession, items: tuple[TResponseInputItem, ...]) -> None:
         self._session = session

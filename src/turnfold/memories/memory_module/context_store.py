@@ -192,7 +192,7 @@ _ID = re.compile(r"(?:sum_)?ctx_([1-9][0-9]{0,17})_")
 
 
 def _turn_number(turn: int | str) -> int:
-    """Return the turn number in a context or summary id; a number is returned unchanged, other text returns 0."""
+    """Return the turn number in the id of a context or summary; a number is returned unchanged, 0 for other text."""
     if isinstance(turn, int):
         return turn
     found = _ID.match(turn)

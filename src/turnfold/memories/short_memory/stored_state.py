@@ -64,7 +64,7 @@ _MAX_LANDINGS: Final = 3
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The summaries that queries requested at one checkpoint and that are pending, and the entries these had read."""
+    """The summaries that queries requested at one checkpoint and that are not stored yet, with the entries read."""
 
     live: str
     seen: int
@@ -89,7 +89,7 @@ def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
 
 
 def count_landing(offers: Offers) -> Offers:
-    """Return the offers (pending requests for summaries) after a summary was stored, which answers one request."""
+    """Return the pending requests for summaries (offers) that remain after a summary answered one of them."""
     left = [
         msgspec.structs.replace(
             group, readers=group.readers - (at == 0), landings=group.landings + 1

@@ -58,7 +58,7 @@ __all__ = (
 
 
 OLDEST_FILL = 10.0
-"""Most seconds since a value was read after which it may still be cached: a deletion's tombstone must outlast it."""
+"""Seconds after its reading from which a value is not cached any more: a deletion's tombstone must outlast it."""
 SECRET_BYTES = 32
 _SEAL_BYTES = 16
 _FORMAT = b"2"

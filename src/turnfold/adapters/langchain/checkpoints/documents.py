@@ -104,7 +104,7 @@ class SizeLimit:
             raise InvalidRecord(
                 f"the objects in {self._bytes:,} stored bytes need more than {limit:,} bytes of memory",
                 path=path,
-                remedy=f"If your program wrote them, raise max_checkpoint_bytes={self._max_bytes:,}",
+                remedy=f"If your application wrote them, raise max_checkpoint_bytes={self._max_bytes:,}",
             )
 
     def add_size(self, size: int, path: str = "") -> None:
@@ -486,7 +486,7 @@ class BodySeal:
             raise InvalidRecord(
                 f"the {len(body):,} bytes of the document unpack to more than {self._max_document_bytes:,}",
                 path=place.path,
-                remedy=f"If your program wrote it, raise max_checkpoint_bytes={self._max_bytes:,}",
+                remedy=f"If your application wrote it, raise max_checkpoint_bytes={self._max_bytes:,}",
             )
         if not inflater.eof or inflater.unused_data:
             raise InvalidRecord(
