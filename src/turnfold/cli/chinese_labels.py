@@ -515,6 +515,9 @@ def _nested(name: str, value: str, table: Mapping[str, str]) -> str:
     """Return the value for a placeholder; a value that is itself a known sentence is translated too."""
     if name in ("reason", "remedy"):
         return _chinese(value, table)
+    if name == "details":  # what the provider said stays as it came
+        label_of_failure, colon, told = value.rpartition(": ")
+        return f"{label_of_failure}{colon}{_chinese(told, table)}"
     if name == "problem":
         return "；".join(_chinese(each, _FILE_REPORTS) for each in value.split("; "))
     if name == "unit":

@@ -2,13 +2,16 @@
 
 The English sentence is the key; names in braces are placeholders for values. Code writes every sentence in English, and
 `turnfold.cli.chinese_labels.translated` looks it up when it is printed, so JSON and logs stay English. Errors of the
-library are not listed: for them, the terminal shows the kind of error in Chinese and the message in English.
+library that users of commands meet are in `chinese_library_errors`; of others, the terminal shows the kind of error in
+Chinese and the message in English.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
+from turnfold.cli.chinese_library_errors import LIBRARY_ERRORS
 
 __all__ = (
     "FAULTS",
@@ -615,5 +618,12 @@ _OTHER: Final[Mapping[str, str]] = {
     "warning: {warning}": "警告：{warning}",
     "no context could be built: {error}": "无法构建上下文：{error}",
 }
-MESSAGES: Final[Mapping[str, str]] = {**_ERRORS, **_USAGE, **_DOCTOR, **_CHAT, **_OTHER}
+MESSAGES: Final[Mapping[str, str]] = {
+    **LIBRARY_ERRORS,
+    **_ERRORS,
+    **_USAGE,
+    **_DOCTOR,
+    **_CHAT,
+    **_OTHER,
+}
 """English sentence -> Chinese; names in braces are placeholders for values."""

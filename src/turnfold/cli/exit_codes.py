@@ -82,7 +82,15 @@ def error_text(error: TurnfoldError) -> str:
     if not is_chinese():
         return message
     kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)
-    return f"{kind}：{translated(message)}"
+    told = translated(message)
+    if told == message:
+        match error:
+            case InvalidExport(line=int(line), problem=str(problem), remedy=str(remedy)):
+                ending = f"。{translated(remedy)}" if remedy else ""
+                told = f"第 {line:,} 行：{translated(problem)}{ending}"
+            case _:
+                pass
+    return f"{kind}：{told}"
 
 
 def _without_controls(text: str) -> str:

@@ -17,7 +17,7 @@ from functools import partial
 from types import NoneType, TracebackType
 from typing import Any, Final, Self, cast
 
-from turnfold._argument_hints import hinted
+from turnfold._argument_hints import MEMORY_ADVICE, hinted, hinted_methods
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.memory import erasure
@@ -364,6 +364,7 @@ def _object_text(value: object, name: str = "") -> str:
     return f"<{kind} {name!r}>" if name else f"<{kind}>"
 
 
+@hinted_methods(MEMORY_ADVICE)
 class AsyncMemory:
     """Conversations in a store, for programs with an event loop.
 

@@ -38,6 +38,7 @@ from turnfold.search import (
     fuse,
     fused_parts,
     is_courtesy,
+    is_follow_up,
     is_question,
     is_searchable,
     places_to_read,
@@ -63,6 +64,8 @@ _MAX_HITS = 400
 """The most results that one search returns, before results inside the window are left out."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown only because it is recent; below the score of any match."""
+_FOLLOWED_SHARE = 0.8
+"""For a follow-up such as "why?", the score of an entry as a share of the score of the entry after it."""
 _QUESTION_WITHIN = 64
 """Number of newest entries in which `recall` searches for the user's message that serves as its query."""
 _OPENING = 100
@@ -193,20 +196,20 @@ class Recaller:
         """Return the best matches between two log positions, with their neighbours, in log order.
 
         `measure` of the result is at most `tokens`. With `automatic` (the user's message is the query) only entries
-        that match well are returned, and none for a courtesy such as "thanks!". Entries for which `shown` is true, and
-        the entry `question`, the query itself, are left out. The newest `recent` entries fill room that is left.
+        that match well are returned, none for a courtesy such as "thanks!", and only the newest for a follow-up such as
+        "why?". Entries for which `shown` is true, and the entry `question`, the query itself, are left out. The newest
+        `recent` entries fill room that is left.
         """
         terms = await terms_of_query(query, self.config.runtime)
-        if automatic and (is_courtesy(query) or not is_searchable(terms)):
+        follows = automatic and is_follow_up(query)
+        if automatic and not follows and (is_courtesy(query) or not is_searchable(terms)):
             return []
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
-        every = await self._hits(terms, _MAX_HITS, within)
-        hits = [hit for hit in every if after < hit[0] < stop and hit[0] != question]
-        meaning = _Meaning()
-        if within == ALL_ENTRIES:
-            meaning = await self._meaning(
-                hits, query, terms, head, question=question, after=after, before=stop
+        hits, meaning = list[tuple[int, float]](), _Meaning()
+        if not follows:
+            hits, meaning = await self._found(
+                query, terms, head, within, question=question, after=after, before=stop
             )
         if not hits and not meaning.near and not recent:
             return []
@@ -224,7 +227,7 @@ class Recaller:
             self._choose,
             places,
             entries | {entry.seq: entry for entry in newest},
-            [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest],
+            [(entry.seq, _recent_score(entry, stop, follows=follows)) for entry in newest],
             near={entry.seq: parts_of(entry.message.text)[part] for entry, part in known},
             terms=terms,
             tokens=tokens,
@@ -236,6 +239,27 @@ class Recaller:
         # Reading a text of a million characters for its best passage takes a second.
         short = sum(each.tokens for each in [*entries.values(), *newest]) <= _LONG_TOKENS
         return self._in_zone(choose() if short else await self.config.runtime.compute(choose))
+
+    async def _found(
+        self,
+        query: str,
+        terms: Sequence[str],
+        head: Head,
+        within: Within,
+        *,
+        question: int,
+        after: int,
+        before: int,
+    ) -> tuple[list[tuple[int, float]], _Meaning]:
+        """Return (seq, score) of the matches by words between two log positions, and the matches by meaning."""
+        every = await self._hits(terms, _MAX_HITS, within)
+        hits = [hit for hit in every if after < hit[0] < before and hit[0] != question]
+        if within != ALL_ENTRIES:
+            return hits, _Meaning()
+        meaning = await self._meaning(
+            hits, query, terms, head, question=question, after=after, before=before
+        )
+        return hits, meaning
 
     def _in_zone(self, found: Sequence[Recalled]) -> list[Recalled]:
         """Return the entries with the time zone of the memory, in which a model is shown their times."""
@@ -395,6 +419,11 @@ class Recaller:
             upto=last,
             limit=last - first + 1,
         )
+
+
+def _recent_score(entry: Entry, stop: int, *, follows: bool) -> float:
+    """Return the score of one of the newest entries before `stop`; a follow-up needs those nearest to it."""
+    return _FOLLOWED_SHARE ** (stop - entry.seq) if follows else _RECENT_SCORE * entry.seq / stop
 
 
 def _with_meaning(

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
-from turnfold._argument_hints import hinted_methods
+from turnfold._argument_hints import SESSION_ADVICE, hinted_methods
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings
@@ -100,7 +100,6 @@ from turnfold.tokens import TokenCounter, can_correct, corrected_counter
 from turnfold.window import Context
 
 __all__ = (
-    "METHOD_ADVICE",
     "AsyncSession",
     "AsyncState",
     "Pins",
@@ -172,20 +171,7 @@ def _check_request(
     check_type("max_tokens", max_tokens, (int,), "max_tokens=500")
 
 
-METHOD_ADVICE: Final[Mapping[str, str]] = {
-    "user.metadata": 'write add({"role": "user", "content": "...", "metadata": {...}})',
-    "history.last": "write history()[-3:] for the last 3 entries",
-    "recall.k": "write limit=",
-    "append": 'write add(message), user("..."), assistant("...") or tool("...", tool_call_id="...")',
-    "messages": "history() has what was said, context().messages what a model is sent",
-    "add_message": "write add(message)",
-    "get_messages": "history() has what was said, context().messages what a model is sent",
-}
-"""Call that an error recommends for options and methods that other libraries have, by method and option, or by
-method."""
-
-
-@hinted_methods(METHOD_ADVICE)
+@hinted_methods(SESSION_ADVICE)
 class AsyncSession:
     """One conversation: appends messages and builds contexts, for programs with an event loop."""
 
