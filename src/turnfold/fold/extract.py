@@ -38,6 +38,7 @@ from turnfold.fold.sentence_scores import (
     is_question,
     own_words,
     proper_names,
+    said_together,
     short_answers,
     unnamed,
     without_lead,
@@ -161,7 +162,9 @@ _CHANGED_FILES = 3.0
 """Factor for the list of changed files: whoever continues the work needs it."""
 _CODE = 0.4
 """Factor for a line of code in tool output: which files were read tells more than a few of their lines."""
-_NUMBERS = late_pattern(r"[A-Za-z]*\d[\w.,:-]*")
+_NUMBERS = late_pattern(r"(?:(?<![A-Za-z])[A-Za-z]+)?\d[\w.,:-]*")
+_CLOSING = "'\"’”」』"
+"""Quotation marks that may follow the full stop of a sentence."""
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
 """Most characters per token that are expected in running text, to cut a line before its tokens are counted."""
@@ -202,7 +205,7 @@ class _Candidate:
     pattern: str = ""
     """The sentence without its numbers and ids, if it is a question; empty for other sentences."""
     needs: int | None = None
-    """Index of a sentence that must be shown before this one, such as the question before a short answer."""
+    """Index of a sentence that must be shown with this one, such as the question before a short answer."""
 
 
 class _ReadSentence(NamedTuple):
@@ -264,7 +267,7 @@ class _Worth:
 
 
 def _weigh(candidates: Sequence[_Candidate]) -> _Worth:
-    """Return the weights of facts (by kind, most trusted speaker and mentions) and of terms (by frequency)."""
+    """Return weights: of facts (by kind, trust in the speaker, mentions) and of terms (by frequency)."""
     voices: dict[str, float] = {}
     mentions: Tally[str] = Tally()
     weights: dict[str, float] = {}
@@ -349,7 +352,7 @@ class _Cover:
         return at in self._chosen
 
     def missing(self, at: int) -> list[int]:
-        """Return the indexes to choose for `at`: its own, after the sentence that it needs, unless that was chosen."""
+        """Return the indexes to choose for `at`: itself, after the sentence that it needs unless that was chosen."""
         needs = self._candidates[at].needs
         return [at] if needs is None or needs in self._chosen else [needs, at]
 
@@ -524,8 +527,8 @@ def extract_summary(
 
     The result has at most `limit` tokens by `count`. The same input gives the same result; no sentence occurs twice. It
     is empty only if every text is blank or not a single character fits. Sentences in `without` (outdated rules) are
-    left out, unless there is nothing else. The message at log position `shown` (0: none) is shown beside the summary,
-    so it is left out if there is anything else. `reading` is a cache to share with other calls.
+    left out, unless there is nothing else. The message at log position `shown` (0: none) is shown in addition to the
+    summary, so it is left out if there is anything else. `reading` is a cache to share with other calls.
     """
     require_limit(limit)
     ordered = sorted(map(as_read, passages), key=lambda passage: passage.position)
@@ -639,7 +642,7 @@ def _marked(candidate: _Candidate, *, chinese: bool) -> _Candidate:
 def _with_changes(
     candidates: list[_Candidate], reading: ReadCache, *, chinese: bool
 ) -> list[_Candidate]:
-    """Return the candidates without those that a later one changed; a changed one that says more is marked instead."""
+    """Return the candidates without sentences that a later one corrected; if one says more, it is marked instead."""
     statements: list[ToldSentence] = []
     speaker, message = "", None
     for c in candidates:
@@ -660,7 +663,7 @@ def _with_changes(
 
 
 def _statement(candidate: _Candidate, *, corrects: bool = False) -> ToldSentence:
-    """Return a candidate as a sentence that may change others; a question and a tool call state nothing."""
+    """Return a candidate as a statement that may correct others; None for a question or a tool call."""
     states = candidate.role != "call" and not is_question(candidate.whole)
     hits = candidate.hits if states else ()
     return ToldSentence(candidate.whole, hits, candidate.message, candidate.role, corrects)
@@ -701,7 +704,11 @@ def _with_needs(candidates: list[_Candidate], reading: ReadCache) -> list[_Candi
             candidates[at] = replace(c, stress=c.stress * _UNNAMED)
     for at in idle_rows(pieces):
         candidates[at] = replace(candidates[at], stress=candidates[at].stress * _IDLE)
-    return candidates
+    together = said_together(pieces)
+    return [
+        replace(c, needs=together[at]) if at in together and c.needs is None else c
+        for at, c in enumerate(candidates)
+    ]
 
 
 def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
@@ -856,7 +863,7 @@ _EXTRACT_WEIGHTS = FACT_WEIGHTS | {kind: FACT_WEIGHTS[kind] * _RULE_SHARE for ki
 
 
 def _rule_share(text: str, hits: tuple[FactMatch, ...], role: str) -> float:
-    """Return the factor for the rules and decisions of a sentence: how likely it really states one.
+    """Return the factor for the rules and decisions in a sentence: how likely the sentence really states one.
 
     "It must be great" states no rule, and neither does an assistant that encourages somebody ("don't quit!").
     """
@@ -870,6 +877,7 @@ def _rule_share(text: str, hits: tuple[FactMatch, ...], role: str) -> float:
 
 def _ends(text: str) -> bool:
     """Return True if a sentence ends with a clear full stop, so that another may follow on the same line."""
+    text = text.rstrip(_CLOSING) or text
     if text[-1] in _STOPS:
         return True
     word = text[:-1].rpartition(" ")[2]
@@ -912,7 +920,7 @@ def _sentences_of(
 
 
 def _distinct(candidates: Sequence[_Candidate]) -> Iterator[_Candidate]:
-    """Yield each sentence at its first occurrence, but each outcome of a tool ("2 failed, 40 passed") at its last.
+    """Yield each sentence once, where it first occurs; a tool's outcome ("2 failed, 40 passed") where it last occurs.
 
     Sentences of the previous summary are yielded even if repeated, unless a newer output gives the same outcome again:
     tests may fail, pass, and fail as they did before.

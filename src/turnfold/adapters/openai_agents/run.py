@@ -139,6 +139,7 @@ class ItemsView:
         theirs: CallModelInputFilter | None = None,
         outer: ItemsView | None = None,
         model: object = None,
+        rewrites: bool = False,
     ) -> None:
         self.session = session
         self.call = ""
@@ -151,6 +152,8 @@ class ItemsView:
         self._theirs = theirs
         self._model = model
         """The model of all agents of the run; None if each has its own."""
+        self._rewrites = rewrites
+        """True if a callback makes the list: what it adds cannot be told from the run's own input."""
         self._outer = outer
         """The view of the run whose tool makes these calls, or whose list was changed."""
         self._list = FollowedItems(session, recall=recall) if outer is not None else None
@@ -216,7 +219,7 @@ class ItemsView:
         """Store the new items of a request; return False if the request does not continue the session's items."""
         session = self.session
         await session.settle()
-        new = session.run.new_in(items)
+        new = None if self._rewrites else session.run.new_in(items)
         if new is None:
             return False
         if new:
@@ -306,7 +309,7 @@ def own_last(
         is_own=lambda group: not own or any(one.seq in own for one in group),
     )
     if ordered is None:
-        raise lost_from_window("all messages of this run are", conversation)
+        raise lost_from_window("any message of this run", conversation)
     return [one.message for one in ordered]
 
 
@@ -497,7 +500,12 @@ def turnfold_run(
     omit_ids = own_config.reasoning_item_id_policy == "omit"
     theirs = own_config.call_model_input_filter
     view = ItemsView(
-        session, recall=recall, omit_ids=omit_ids, theirs=theirs, model=own_config.model
+        session,
+        recall=recall,
+        omit_ids=omit_ids,
+        theirs=theirs,
+        model=own_config.model,
+        rewrites=own_config.session_input_callback is not None,
     )
     guarded = bool(own_config.output_guardrails)
     run_hooks = TurnfoldHooks(view, theirs=hooks, omit_ids=omit_ids, guarded=guarded)
@@ -606,7 +614,7 @@ class TurnfoldHooks(RunHooks[Any]):
 
 
 class _Step:
-    """A model response that is stored once, before the first of its tools runs; its tools may run in parallel."""
+    """A model response with tool calls, stored once before the first tool runs; the tools may run in parallel."""
 
     def __init__(self, session: TurnfoldSession, items: tuple[TResponseInputItem, ...]) -> None:
         self._session = session

@@ -43,9 +43,9 @@ __all__ = ("diff",)
 
 _OFFERED: Final = 200
 _LONGEST_RUN: Final = 4
-"""More equal messages in a row than this are shown as one line."""
+"""Number of equal messages in a row above which they are shown as one line."""
 _Sent: TypeAlias = tuple[SentItem, Message]
-"""A message as a call sent it, with its place in the prompt."""
+"""A message in the form in which a call sent it, with its place in the prompt."""
 _CallName = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
