@@ -93,6 +93,8 @@ from turnfold.text import distinct_terms
 from turnfold.search.recalled_passages import excerpt
 from turnfold.findings import cut_text
 from turnfold.findings import pick_excerpt
+from turnfold.text import has_relative_time
+from turnfold.text import is_path
 from turnfold.text import paths_in
 from turnfold.search import snippet
 size = int(sys.argv[1])
@@ -106,12 +108,16 @@ for unit, end in {texts!r}:
     cut_text(text, 100, len, mark="...")
     pick_excerpt(text, 100, len, mark="...", terms=["deploy"])
     paths_in(text)
+    is_path(text)
+    has_relative_time(text)
 """
-ONCE_QUADRATIC = [(".", "x"), ("?", ""), ("?!", "\n"), ("\u0301\u0323", "")]
+ONCE_QUADRATIC = [
+    (".", "x"), ("?", ""), ("?!", "\n"), ("\u0301\u0323", ""), ("三", "个人"), ("12", "x"),
+]  # fmt: skip
 UNITS = [
     "1%", "a.", "a-", "a_", "a/", "/", "..", "a'", "'s", "n't ", "aB", "AB", "@", "#a", "::", "\\", "的", "的a",
     "。", "…", " ", "\n", "\t", "a ", "a\t", "| ", "<tr>", "<tr", "</tr ", "{", "[1,",
-    "\u0301", "e\u0301", "ｱﾞ", "發", "😀", "http://",
+    "1", "三", "三天", "few ", "in the next ", "\u0301", "e\u0301", "ｱﾞ", "發", "😀", "http://",
 ]  # fmt: skip
 
 
