@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -53,20 +54,27 @@ def pages(store: str) -> list[str]:
         address(*where, "diff", before=first, after=second),
         *(address(*where, "snapshots", turn) for turn in turns),
         address(*where, "snapshots", "diff", before=turns[0], after=turns[1]),
-        address(*where, "recall", query="ok"),
+        address(*where, "recall", query="9"),
         address(*where),
     ]  # fmt: skip
 
 
 def test_pages_are_small_and_made_in_a_thread(large: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = list[str]()
-    real = routes.document
 
-    def noted(*given: Any, **more: Any) -> bytes:
-        threads.append(threading.current_thread().name)
-        return real(*given, **more)
+    def note(module: ModuleType, name: str) -> None:
+        real = getattr(module, name)
 
-    monkeypatch.setattr(routes, "document", noted)
+        def noted(*given: Any, **more: Any) -> Any:
+            threads.append(threading.current_thread().name)
+            return real(*given, **more)
+
+        monkeypatch.setattr(module, name, noted)
+
+    note(routes, "document")
+    note(sys.modules["turnfold.service.inspector.screens.memory"], "snippet")
+    for name in ("call_view", "diff_calls"):
+        note(sys.modules[f"turnfold.service.inspector.screens.{name[:4]}"], name)
     with inspected(ServiceOptions(store=large)) as service, service.client(timeout=60) as client:
         [loop] = [
             one.name
@@ -79,7 +87,7 @@ def test_pages_are_small_and_made_in_a_thread(large: str, monkeypatch: pytest.Mo
             assert answer.status_code == 200, page
             assert len(answer.text) < MOST, page
             read_page(answer.text)
-    assert len(threads) == len(wanted)
+    assert len(threads) == len(wanted) + 4 + 1 + 1
     assert loop not in threads
 
 
@@ -143,7 +151,7 @@ def test_changes_are_those_of_both_lists(old: str, new: str, kinds: list[str]) -
     assert "".join(new[a:b] for _, _, _, a, b in found) == new
 
 
-def test_equal_lines_without_end_are_not_compared_with_each_other(tmp_path: Path) -> None:
+def test_equal_lines_without_end_are_not_compared_with_each_other() -> None:
     """Each of 50,000 equal lines was compared with each other one: an hour of a processor."""
     old, new = ["x", *["a"] * 50_000, "y"], ["z", *["a"] * 50_001, "w"]
     assert list(_changes(old, new)) == [("replace", 0, 50_002, 0, 50_003)]
