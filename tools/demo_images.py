@@ -16,9 +16,9 @@ from rich.text import Text
 
 from turnfold.budget import Budget
 from turnfold.cli.demo.charts import Drawing
-from turnfold.cli.demo.labels import TEXTS, LabelCode
 from turnfold.cli.demo.replay import Sample, Step, load_sample, replay
 from turnfold.cli.demo.report import MODEL, ending_of
+from turnfold.cli.demo.texts import TEXTS, LabelCode
 from turnfold.tokens import TokenCounter, counter_for
 
 __all__ = ("draw_images",)

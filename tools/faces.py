@@ -55,7 +55,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from turnfold._argument_hints import hinted, hinted_methods
+from turnfold._argument_hints import MEMORY_ADVICE, SESSION_ADVICE, hinted, hinted_methods
 from turnfold.budget import Budget
 from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
@@ -69,7 +69,7 @@ from turnfold.memory.embedding_index import MeaningStatus
 from turnfold.memory.memory import AsyncMemory, make_config, option_advice
 from turnfold.memory.recall import SearchResult
 from turnfold.memory.pins_and_state import AsyncState
-from turnfold.memory.session import METHOD_ADVICE, AsyncSession, SessionStatus
+from turnfold.memory.session import AsyncSession, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry

@@ -37,16 +37,16 @@ class Shares:
     """The largest share of a call's tokens, and of its bytes, for each section. The rest is for the conversation."""
 
     system: float = 0.6
-    """Share of the system messages; longer ones are shortened to it."""
+    """Share of the budget for system messages; longer ones are shortened to this share."""
     summary: float = 0.15
-    """Share of the summary of folded (compacted) history. In a small budget it may take up to `SUMMARY_TOKENS` of the
-    tokens that the other shares leave, because a shorter summary would not be readable."""
+    """Share of the budget for the summary of folded (compacted) history. In a small budget the summary may take up to
+    `SUMMARY_TOKENS` of the tokens that the other shares leave, because a shorter summary would not be readable."""
     tail: float = 0.15
-    """Share of the tail, the messages before the newest turn: pins, rules, session state and findings (remembered tool
-    results)."""
+    """Share of the budget for the tail, the messages before the newest turn: pins, rules, session state, findings
+    (remembered tool results)."""
     recall: float = 0.55
-    """Share of passages recalled from before the window. They are shown in unused room; after the first fold, later
-    folds keep this share free for them, but at most `RECALL_TOKENS`."""
+    """Share of the budget for passages recalled from before the window. They are shown in unused room; after the first
+    fold, later folds keep this share free for them, but at most `RECALL_TOKENS`."""
 
     def __post_init__(self) -> None:
         for name in ("system", "summary", "tail", "recall"):
@@ -73,14 +73,14 @@ class WaterMarks:
     """
 
     low: float = 0.5
-    """Share that a cut keeps of the room left by system, summary, tail and tools. With 1.0 every call cuts only as much
-    as needed."""
+    """Share that a cut keeps of the tokens left by system, summary, tail and tools. With 1.0 every call cuts only as
+    much as needed."""
     snap: float = 0.5
-    """A cut inside a turn is moved forward to the start of the next turn if what then remains has at least this share
-    of the tokens that `low` keeps. 1.0 never moves it."""
+    """Share of the low mark: a cut inside a turn is moved forward to the start of the next turn if at least this share
+    of the tokens that `low` keeps then remains. 1.0 never moves a cut."""
     folded: float = 0.3
     """Share that stays verbatim when older turns are folded (compacted), at most `low`. Each fold changes the prompt
-    from the summary on, so with fewer and larger folds the beginning of the prompt stays the same for longer."""
+    from the summary on, so if folds are fewer and larger, the beginning of the prompt stays the same for longer."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.snap <= 1.0:
@@ -101,7 +101,7 @@ class Budget:
     context_window: int = 0
     """Tokens of the model's context window; 0 to use `max_tokens` only."""
     reserve_ratio: float = 0.25
-    """Share of the window kept free for the answer."""
+    """Share of the context window that is kept free for the answer."""
     max_tokens: int = 0
     """The most tokens of the prompt, for any context window; 0 for no limit."""
     max_messages: int = 0

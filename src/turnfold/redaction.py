@@ -59,10 +59,8 @@ class Secret(NamedTuple):
 
 
 Detector: TypeAlias = Callable[[str], Iterable[Secret]]
-"""Function that returns the secrets in a text.
-
-Overlapping ones are redacted as one, of the kind of the one that starts first (of equal starts, the longer one).
-"""
+"""Function that returns the secrets in a text. Overlapping secrets are redacted as one, which has the kind of the
+secret that starts first (of equal starts, of the longer one)."""
 
 _KIND: Final = re.compile(r"[a-z](?:[a-z -]{0,38}[a-z])?")
 _LABEL: Final = re.compile(r"\[redacted: ([a-z][a-z -]{0,39}?)(?: (\d{1,9}))?\]")
@@ -72,7 +70,8 @@ _LABEL: Final = re.compile(r"\[redacted: ([a-z][a-z -]{0,39}?)(?: (\d{1,9}))?\]"
 
 # Patterns are texts: `re` compiles and caches them when they are first used, which most programs never do.
 _FULL_WIDTH: Final = {0xFF01 + at: 0x21 + at for at in range(94)}
-"""Full-width character (written by Chinese input methods) -> ASCII; one for one, so that positions stay the same."""
+"""Full-width character (typed with Chinese input methods) -> ASCII character; one for one, so that positions stay the
+same."""
 
 _KEY_SHAPES: Final = (
     r"(?<![A-Za-z0-9_])(?:"
@@ -167,7 +166,7 @@ _CALLING_CODES: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys("855 856 880 886 960 961 962 963 964 965 966 967 968 970 971".split(), (7, 11)),
     **dict.fromkeys("972 973 974 975 976 977 992 993 994 995 996 998".split(), (7, 11)),
 }
-"""Country calling code -> the least and the most digits that follow it."""
+"""Country calling code -> least and most digits that follow the code."""
 
 
 def find_secrets(text: str) -> list[Secret]:
@@ -384,7 +383,7 @@ def _without_overlaps(found: Iterable[Secret]) -> list[Secret]:
 # --- labels --------------------------------------------------------------------------------------
 
 NumberOf: TypeAlias = Callable[[str, str], int]
-"""Function that returns the number in the label of a secret, given its kind and value; 0 for none."""
+"""Function that returns the number in the label of a secret, given the secret's kind and value; 0 for no number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ __all__ = (
 _JOIN_TIMEOUT = 5.0
 """Most seconds to wait for an event loop to stop; a task may refuse to be cancelled."""
 _COMPUTE_THREADS = 8
-"""Threads that compute for an event loop. More would share the interpreter lock, not the work."""
+"""Number of threads that compute for an event loop. More threads would compete for the interpreter lock."""
 _Result = TypeVar("_Result")
 _Work = Callable[[], Coroutine[object, None, None]]
 

@@ -101,7 +101,7 @@ def test_without_either_the_limit_is_broken(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turnfold.wire.fitted", lambda context, *_, **__: context)
-    monkeypatch.setattr("turnfold.models.client.require_size", lambda request, *_: request)
+    monkeypatch.setattr("turnfold.models.base_client.require_size", lambda request, *_: request)
     with StrictServer(talker()) as server:
         asyncio.run(conversation(provider, server))
         assert max(sizes(server)) > LIMIT

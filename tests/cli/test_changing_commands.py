@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.seeded import LONG, MODEL, SHORT, invoke, invoke_json, seed
 from turnfold import Budget, Memory, user
-from turnfold.cli import maintenance
+from turnfold.cli import audit_and_db as maintenance
 from turnfold.importers import FORMATS
 from turnfold.inspect import auditor as auditing
 from turnfold.records import NewEntry

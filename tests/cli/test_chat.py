@@ -18,7 +18,7 @@ from tests.models.strict_server import Refuse, Say, StrictServer
 from turnfold import Memory
 from turnfold.cli.app import app
 from turnfold.cli.chat import ModelAnswers, Quotes, budget_line, pick_model
-from turnfold.cli.store import default_store
+from turnfold.cli.store_and_session_lookup import default_store
 from turnfold.errors import InvalidOption
 from turnfold.models import OpenAIChat
 from turnfold.runtime import drive

@@ -22,8 +22,8 @@ from tests.house.source_tree import ROOT, SOURCE
 from turnfold.cli import main
 from turnfold.cli.app import app
 from turnfold.cli.demo import report as show_module
-from turnfold.cli.demo.labels import TEXTS
 from turnfold.cli.demo.report import show
+from turnfold.cli.demo.texts import TEXTS
 
 ESCAPE = "\x1b"
 

@@ -18,11 +18,13 @@ from tests.house.source_tree import ROOT
 from turnfold import Memory, errors
 from turnfold.cli.app import app
 from turnfold.cli.chinese_help import COMMANDS, ERRORS, OPTIONS
+from turnfold.cli.chinese_labels import problem_label, translated
+from turnfold.cli.chinese_library_errors import LIBRARY_ERRORS
 from turnfold.cli.chinese_messages import FAULTS, MESSAGES, PROBLEMS
-from turnfold.cli.demo.labels import language_of
+from turnfold.cli.demo.texts import language_of
 from turnfold.cli.exit_codes import error_text
-from turnfold.cli.labels import problem_label, translated
 from turnfold.errors import NotFound
+from turnfold.models.failures import Failure, error_of
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"\b[A-Z]?[a-z]+(?: [a-z]+){3,}")
@@ -464,3 +466,134 @@ def test_errors_about_rules_and_calls_name_the_command() -> None:
             session.explain("nothing")
     assert error_text(rule.value).endswith(": `turnfold rules` lists the active rules")
     assert error_text(call.value).endswith(": `turnfold explain SESSION --list` lists the calls")
+
+
+MET_BY_USERS = (
+    "budget.py", "importers", "models/failures.py", "stores/addresses.py", "stores/encryption/keys.py",
+    "stores/encryption/refuse_encrypted.py", "stores/export_format.py", "stores/postgres/schema.py",
+    "stores/postgres/timeouts.py", "stores/postgres/transactions.py", "stores/protocol.py",
+    "stores/redis/guarded_client.py", "stores/sqlite", "tokens/prices.py",
+)  # fmt: skip
+"""Modules whose errors users of commands meet."""
+OF_PROGRAMS = {
+    "max_output={} must be at least 1 token",
+    "retries={} must not be negative",
+    "first={} must be above 0 seconds",
+    "longest={} must be at least first={}",
+    "patience={} must not be negative",
+    "other processes changed the wrapped key {} {} times in a row: try again",
+    "conversation ids that begin with {} are reserved for keys: use another id",
+    (
+        "conversation {} has another data key by now: the store was restored or failed over. Delete the conversation "
+        "and start it again"
+    ),
+    (
+        "the data was deleted, but the write-ahead log, which may contain its bytes, could not be truncated ({}): "
+        "delete again"
+    ),
+    (
+        "the conversation has changed {} times, the most that a SQLite store can count: export it and import it under "
+        "another id"
+    ),
+    "a stored checkpoint of conversation {} cannot be decoded ({}): the storage is damaged",
+}
+"""Errors that only programs meet, or that have never been met."""
+OTHERWISE = {
+    "{} gave no answer {} ({}). Try again later",
+    "{} {} ({}). {}",
+    "unknown store {}; known: {}.{}",
+    "{} items in {} cannot be read: {}{}",
+    "{} cannot be imported: {}",
+    "{} has no messages in the format {}",
+    "unknown format {}; use one of auto, {}",
+    "conversation {} {}",
+    "conversation {} is encrypted{}, and no key was given. {}",
+    "the store is encrypted, and no key was given to write to conversation {}. {}",
+    "the store has encrypted conversations, which cannot be searched. {}, and search one conversation at a time",
+    (
+        "an export of turnfold is checked as a whole before anything is written, so it has no dry run: leave out "
+        "trial=True"
+    ),
+    "nothing was written: {}",
+}
+"""Errors that are recognised in another form than they are written in."""
+
+
+def errors_of(module: str) -> Iterator[tuple[str, str]]:
+    """Every error that is made in a module or package of the library: (place, text)."""
+    place = ROOT / "src/turnfold" / module
+    for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in errors.__all__:
+                    if (text := skeleton(first)) is not None:
+                        yield f"{path.name}:{node.lineno}", text
+                case _:
+                    pass
+
+
+def test_every_error_that_users_of_commands_meet_has_its_chinese() -> None:
+    known = {re.sub(r"{\w+}", "{}", each) for each in MESSAGES} | OF_PROGRAMS | OTHERWISE
+    found = [each for module in MET_BY_USERS for each in errors_of(module)]
+    assert len(found) > 100
+    assert [(at, text) for at, text in found if text not in known] == []
+
+
+def test_no_translation_of_an_error_is_left_over() -> None:
+    """A key that no error has any more would never be found."""
+    source = "".join(
+        text for path in (ROOT / "src/turnfold").rglob("*.py") for text in written(path)
+    )
+    longest = {
+        english: max(re.split(r"{\w+}|\)\. |[;,] |s$", english), key=len).strip()
+        for english in LIBRARY_ERRORS
+    }
+    shown = {"`turnfold sessions` lists all conversations", "leave out --dry-run"}
+    missing = [
+        english
+        for english, piece in longest.items()
+        if piece not in source and not any(each in english for each in shown)
+    ]
+    assert missing == []
+
+
+def written(path: Path) -> Iterator[str]:
+    """The texts in a module, without the translations."""
+    if "chinese" not in path.name:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{node.value}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            error_of(Failure(message="Incorrect API key", status=401), model="glm-4.6", attempts=1),
+            "glm-4.6 拒绝了调用（HTTP 401: Incorrect API key）。原样再发也会失败",
+        ),
+        (
+            error_of(
+                Failure(message="busy", status=503, retry_after=9), model="glm-4.6", attempts=3
+            ),
+            "glm-4.6 没有回答，试了 3 次；它要求等 9 秒（HTTP 503: busy）。请稍后再试",
+        ),
+        (
+            error_of(Failure(message="maximum context length", status=413), model="k", attempts=1),
+            "k 拒绝了提示词，因为太长",
+        ),
+        (
+            errors.InvalidExport(
+                "the file ends before its footer", line=7, remedy="Export it again"
+            ),
+            "第 7 行：文件在结束行之前就断了。请重新导出",
+        ),
+    ],
+)
+def test_errors_of_models_and_files_are_told_in_chinese(
+    error: errors.TurnfoldError, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNFOLD_LANG", "zh")
+    assert told in error_text(error)
+    monkeypatch.setenv("TURNFOLD_LANG", "en")
+    assert error_text(error) == str(error)

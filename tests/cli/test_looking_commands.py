@@ -16,10 +16,12 @@ from tests.cli.seeded import LONG, MODEL, SHORT, TOKENS, invoke, invoke_json, se
 from turnfold import Budget, Memory
 from turnfold.budget import Shares
 from turnfold.cli import top as top_screen
-from turnfold.cli.labels import CHINESE
+from turnfold.cli.chinese_labels import CHINESE
+from turnfold.records import Usage
 from turnfold.rules import RuleKind, RuleState
 from turnfold.runtime import drive
 from turnfold.stores import Scope, digest, open_store
+from turnfold.tokens import shipped_prices
 from turnfold.window import Section
 
 LOOKING = (
@@ -192,8 +194,14 @@ def test_rules_are_those_of_the_session(tmp_path: Path) -> None:
     shown = invoke_json(["rules", "ruled", "--store", store])
     assert [row["text"] for row in shown["rules"]] == [*said, added.text]
     assert [row["seq"] for row in shown["rules"]] == [1, 3, 0]
-    assert list(shown["rules"][2]) == ["id", "kind", "seq", "text"]
-    assert shown["rules"][2] == {"id": added.id, "kind": "preference", "seq": 0, "text": added.text}
+    assert list(shown["rules"][2]) == ["id", "kind", "seq", "text", "answers"]
+    assert shown["rules"][2] == {
+        "id": added.id,
+        "kind": "preference",
+        "seq": 0,
+        "text": added.text,
+        "answers": "",
+    }
     drawn = invoke(["rules", "ruled", "--store", store]).stdout
     assert ESCAPE not in drawn
     assert drawn.splitlines()[0] == "ruled · 3 rules"
@@ -612,9 +620,9 @@ def test_replay_takes_the_shares_of_the_sessions_budget(tmp_path: Path) -> None:
 
 
 def test_a_model_without_a_price_takes_one_line_not_a_list(store: str) -> None:
-    told = invoke(["replay", LONG, "--budget", "900", "--model", "qwen-plus", "--store", store])
+    told = invoke(["replay", LONG, "--budget", "900", "--model", "qwen3-8b", "--store", store])
     line = next(each for each in told.stderr.splitlines() if "no costs" in each)
-    assert "no price for 'qwen-plus' among the 28 models" in line
+    assert f"no price for 'qwen3-8b' among the {len(shipped_prices().models)} models" in line
     assert "--prices FILE" in line
     assert len(line) < 260
 
@@ -751,7 +759,7 @@ def test_replay_shows_every_column_and_uses_the_model_of_the_session(store: str)
 
 
 def test_times_have_their_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnfold.cli.output import moment
+    from turnfold.cli.tables_and_progress_bars import moment
 
     monkeypatch.setenv("TZ", "Asia/Shanghai")
     time.tzset()
@@ -783,3 +791,18 @@ def test_explain_names_the_entries_that_were_shortened(
     assert "shrunk" not in invoke(["context", "a", "--store", store]).stdout
     items = invoke_json(["explain", "a", "--store", store])["items"]
     assert [item["seq"] for item in items if item["fate"] == "shrunk"] == [3]
+
+
+def test_a_model_without_a_price_is_said_to_have_none(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'one.db'}"
+    with Memory(store, budget=Budget(max_tokens=TOKENS)) as opened:
+        for model in ("glm-4.6", "glm-4.5-flash"):
+            session = opened.session(model)
+            session.user("Hello")
+            session.context()
+            session.record_usage(Usage(input=1_000_000, model=model))
+    date = shipped_prices().date
+    priced = invoke(["explain", "glm-4.6", "--store", store], width=120).stdout
+    assert f"0.6000 USD for glm-4.6, list prices of {date}" in priced
+    without = invoke(["explain", "glm-4.5-flash", "--store", store], width=120).stdout
+    assert f"no price for glm-4.5-flash in the list prices of {date}" in without

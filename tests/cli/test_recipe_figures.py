@@ -1,4 +1,4 @@
-"""The figures of the recipe on budgets are those that its command gives, and its price tables can be read."""
+"""The figures of the recipe on budgets are those of its command; the prices of the recipe on costs are known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.seeded import invoke, invoke_json
-from turnfold.tokens import load_prices
+from turnfold.inspect import known_price
+from turnfold.tokens import load_prices, shipped_prices
 
 RECIPES = {
     language: Path(__file__).parents[2] / "docs" / language / "recipes" / "budget.md"
@@ -47,7 +48,8 @@ def test_the_table_is_what_its_command_gives(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", RECIPES)
 def test_the_price_tables_can_be_read(language: str, tmp_path: Path) -> None:
-    blocks = re.findall(r"```json\n(.*?)```", RECIPES[language].read_text("utf-8"), re.DOTALL)
+    page = RECIPES[language].with_name("costs.md").read_text("utf-8")
+    blocks = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 2
     tables = []
     for number, block in enumerate(blocks):
@@ -58,6 +60,25 @@ def test_the_price_tables_can_be_read(language: str, tmp_path: Path) -> None:
     for name in ("qwen-flash", "deepseek-chat", "glm-4.6", "kimi-k2-thinking"):
         assert table.price(name).input > 0
     assert table.currency == "CNY"
+
+
+@pytest.mark.parametrize("language", RECIPES)
+def test_the_models_that_the_recipe_lists_have_a_price_and_the_others_have_none(
+    language: str,
+) -> None:
+    page = RECIPES[language].with_name("costs.md").read_text("utf-8")
+    listed = [
+        name
+        for row in re.findall(r"^\| [^|`]+\| (`[^|]*) \|$", page, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", row)
+    ]
+    assert len(listed) >= 40
+    for name in [*listed, "gpt-4o-2024-08-06", "qwen-plus-latest"]:
+        assert f"`{name}`" in page
+        assert known_price(name, shipped_prices()) is not None, name
+    for name in ("gpt-5-pro", "glm-4.5-flash", "claude-sonnet-5:free"):
+        assert f"`{name}`" in page
+        assert known_price(name, shipped_prices()) is None, name
 
 
 def test_both_languages_have_the_same_figures() -> None:

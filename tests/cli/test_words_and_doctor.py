@@ -17,13 +17,13 @@ from tests.cli.seeded import LONG, SHORT, invoke, invoke_json, seed
 from tests.house.source_tree import PACKAGE, python_files
 from turnfold import Budget, Memory, errors
 from turnfold.cli import doctor as checks
-from turnfold.cli import output as screen
-from turnfold.cli import store as store_address
+from turnfold.cli import store_and_session_lookup as store_address
+from turnfold.cli import tables_and_progress_bars as screen
 from turnfold.cli.app import app
-from turnfold.cli.commands.options import _complete_session
-from turnfold.cli.context_budget import band, sparkline, tick_line
+from turnfold.cli.chinese_labels import CHINESE, label, with_singulars
+from turnfold.cli.context import band, sparkline, tick_line
 from turnfold.cli.exit_codes import ExitCode, code_of, error_text, report_errors
-from turnfold.cli.labels import CHINESE, label, with_singulars
+from turnfold.cli.typer_commands.options import _complete_session
 from turnfold.inspect import CallPoint
 from turnfold.stores import shown_address
 from turnfold.stores.sqlite import engine as sqlite_engine

@@ -32,7 +32,7 @@ from turnfold import (
     system,
     user,
 )
-from turnfold.memories import kept_messages
+from turnfold.memories import message_memory_transcript as kept_messages
 from turnfold.records import Entry
 from turnfold.stores import Scope, SqliteStore
 from turnfold.tokens import counter_for

@@ -34,8 +34,8 @@ from turnfold import (
     user,
 )
 from turnfold.errors import Conflict, StoreError, StoreUnavailable, UnsafeStore
-from turnfold.memories.kept_messages import KeptMessages
 from turnfold.memories.message_memory_storage import MessageFile
+from turnfold.memories.message_memory_transcript import KeptMessages
 from turnfold.records import Document
 from turnfold.runtime import drive
 from turnfold.stores import SqliteStore

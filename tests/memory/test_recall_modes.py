@@ -21,7 +21,7 @@ ASKED = {
     "zh": ("我的猫叫什么名字来着？", "她是小白"),
     "name": ("And A-4711?", "blue crate"),
 }
-IDLE = ("Thanks!", "好的，继续", "ok", "42?")
+IDLE = ("Thanks!", "好的，辛苦了", "ok", "42?")
 
 
 @contextmanager

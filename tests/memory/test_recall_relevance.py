@@ -1,6 +1,8 @@
-"""What a context brings back of one keyword, of courtesies and of questions; and which match comes first."""
+"""What a context brings back of one keyword, of courtesies, follow-ups and questions; and which match comes first."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -66,7 +68,6 @@ def test_one_rare_keyword_brings_its_entry_back_and_no_newest_ones(
         "thanks, talk tomorrow!",
         "good night!",
         "Great, thanks! That was very helpful.",
-        "OK, let's continue",
         "谢谢，明天聊！",
         "晚安",
         "好的，辛苦了，明天见",
@@ -76,6 +77,32 @@ def test_a_courtesy_recalls_nothing(said: str) -> None:
     with small() as memory:
         session = told(memory, "Two nights, with a talk tomorrow?", "晚安酒店两晚，明天聊天会。")
         assert tail(session, said) == ""
+
+
+FOLLOW_UPS = (
+    "What should we do next?",
+    "OK, let's continue",
+    "Why? Can you explain that again, in other words?",
+    "接下来做什么？",
+    "好的，继续吧",
+    "为什么？能再具体解释一下吗？",
+)
+
+
+@pytest.mark.parametrize("said", FOLLOW_UPS)
+def test_a_follow_up_brings_back_the_newest_messages_and_none_that_only_share_its_words(
+    said: str,
+) -> None:
+    with small() as memory:
+        session = told(memory, f"Once more: {said}", f"Next, why, again, continue: {said}")
+        shown = tail(session, said)
+        assert "Once more" not in shown
+        assert "again, continue" not in shown
+        recalled = [int(row) for row in re.findall(r"for row (\d+)", shown)]
+        window = session.context().section(Section.WINDOW)
+        first = min(int(row) for each in window for row in re.findall(r"for row (\d+)", each.text))
+        assert len(recalled) > 4
+        assert recalled == list(range(first - len(recalled), first))
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,67 @@ def test_without_the_ledger_it_would_be_lost(
         test_a_rule_is_shown_after_many_folds(memory, SAID["en"])
 
 
+ADOPTED = {
+    "en": ("Should I always use port 8443 for the gateway?", "yes, do that"),
+    "zh": ("网关的端口以后都用 8443，可以吗？", "可以，就这样"),
+}
+
+
+@pytest.mark.parametrize("language", ADOPTED)
+def test_an_agreement_is_shown_with_the_words_it_agrees_to(memory: Memory, language: str) -> None:
+    said, answer = ADOPTED[language]
+    session = memory.session("one")
+    session.user("Hello. 你好。")
+    session.assistant(said)
+    session.user(answer)
+    session.assistant("ok")
+    chatter(session, 60)
+    assert len(session.checkpoints()) >= 3
+    session.user("Go on. 继续。")
+    context = session.context()
+    assert said in shown(context)
+    [rule] = session.rules()
+    assert (rule.text, rule.answers, rule.adopts) == (answer, said, True)
+
+
+def test_nothing_but_a_message_of_the_assistant_directly_before_is_adopted(memory: Memory) -> None:
+    said, answer = ADOPTED["en"]
+    session = memory.session("one")
+    session.user(said)
+    session.user(answer)
+    session.assistant(said)
+    session.user("Hm.")
+    session.user(answer)
+    assert session.rules() == []
+
+
+@pytest.mark.parametrize("page", [1, 2, 3])
+def test_an_agreement_is_found_at_the_edge_of_a_page_and_of_the_window(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(memory_rules, "_PAGE", page)
+    said, answer = ADOPTED["en"]
+    session = memory.session("one")
+    for number in range(4):
+        session.user(f"Hello {number}")
+        session.assistant(said)
+        session.user(answer)
+        session.assistant("ok")
+    assert [rule.answers for rule in session.rules(ended=True)] == [said] * 4
+
+
+def test_erasing_the_words_that_were_adopted_erases_the_rule(memory: Memory) -> None:
+    said, answer = ADOPTED["en"]
+    session = memory.session("one")
+    session.user("Hello")
+    entry = session.assistant(said)
+    session.user(answer)
+    session.add_rule("Never use tabs.")  # stores the list of rules
+    assert len(session.rules()) == 2
+    session.erase(entry.last)
+    assert [rule.text for rule in session.rules()] == ["Never use tabs."]
+
+
 def test_while_the_window_shows_it_the_tail_does_not(memory: Memory) -> None:
     session = memory.session("one")
     session.user(SAID["en"])
@@ -337,9 +398,11 @@ def test_every_message_is_read_for_rules_once(monkeypatch: pytest.MonkeyPatch) -
     """Folds read the notes of a session again, and the ledger among them."""
     read: list[int] = []
 
-    def noted(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRule, ...]:
+    def noted(
+        text: str, *, seq: int, trust: RuleTrust, answered: str = ""
+    ) -> tuple[StandingRule, ...]:
         read.append(seq)
-        return extract_rules(text, seq=seq, trust=trust)
+        return extract_rules(text, seq=seq, trust=trust, answered=answered)
 
     monkeypatch.setattr("turnfold.memory.session_rules.extract_rules", noted)
     with Memory("sqlite://", model="gpt-4o", budget=Budget(max_tokens=800)) as memory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from turnfold import Agent, AsyncMemory, Budget, Memory, system, user, wire
-from turnfold._argument_hints import hinted, hinted_methods
+from turnfold._argument_hints import MEMORY_ADVICE, SESSION_ADVICE, hinted, hinted_methods
 from turnfold.agent import as_tool
 from turnfold.errors import InvalidOption, InvalidRecord, TurnfoldError, UnknownModel
 from turnfold.models import Anthropic, OpenAIChat
@@ -246,6 +247,17 @@ def test_an_argument_that_does_not_exist(case: str) -> None:
         ("append", "write add(message)"),
         ("add_message", "write add(message)"),
         ("get_messages", "history() has what was said"),
+        ("add_items", "write add(messages)"),
+        ("get_items", "history() has what was said"),
+        ("pop_item", "write erase(seq)"),
+        ("clear_session", "write clear()"),
+        ("save_context", 'write user("...") and assistant("...")'),
+        ("load_memory_variables", "context().messages what a model is sent"),
+        ("add_user_message", 'write user("...")'),
+        ("add_ai_message", 'write assistant("...")'),
+        ("search", 'write recall("...")'),
+        ("compact", "write fold()"),
+        ("run", "turnfold.Agent"),
     ],
 )
 def test_a_method_of_other_libraries_is_answered(name: str, right: str) -> None:
@@ -255,6 +267,59 @@ def test_a_method_of_other_libraries_is_answered(name: str, right: str) -> None:
                 getattr(session, name)
             assert right in str(caught.value)
             assert not hasattr(session, "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("add", 'write memory.session("user-42").add(...)'),
+        ("user", 'write memory.session("user-42").user(...)'),
+        ("context", 'write memory.session("user-42").context(...)'),
+        ("save_context", 'write session = memory.session("user-42"), then session.user("...")'),
+        ("chat_memory", 'write memory.session("user-42")'),
+        ("load_memory_variables", 'write memory.session("user-42").context().messages'),
+        ("get_messages", 'write memory.session("user-42").history()'),
+        ("get_all", "memory.conversations() lists what is stored"),
+        ("create_session", 'memory.session("user-42") needs no creating'),
+        ("delete_all", 'erase_user("user-42") for everything of a user'),
+    ],
+)
+def test_a_method_that_belongs_to_a_session_or_to_other_libraries_is_answered(
+    name: str, right: str
+) -> None:
+    with Memory() as memory:
+        for each in (memory, memory.awaiting):
+            with pytest.raises(AttributeError, match=f"has no attribute '{name}': ") as caught:
+                getattr(each, name)
+            assert right in str(caught.value)
+            assert not hasattr(each, "other")
+
+
+def test_every_call_that_an_answer_names_is_there() -> None:
+    with Memory() as memory:
+        holders = {"session": memory.session("a"), "memory": memory}
+        for kind, advice in (("session", SESSION_ADVICE), ("memory", MEMORY_ADVICE)):
+            for name, told in advice.items():
+                assert not hasattr(type(holders[kind]), name), f"{kind}.{name} is there"
+                for dotted, called in re.findall(r"(session\.|memory\.|\)\.)?([a-z_]+)\(", told):
+                    owner = "memory" if dotted == "memory." else "session" if dotted else kind
+                    holder = holders[owner]
+                    assert hasattr(type(holder), called), f"{kind}.{name}: {called} is not there"
+
+
+@pytest.mark.parametrize(
+    ("call", "right"),
+    [
+        (lambda memory: memory.session(session_id="a"), "it takes conversation"),
+        (lambda memory: memory.search("x", user_id="a"), "Memory.search has no option 'user_id'"),
+    ],
+)
+def test_an_option_that_a_method_of_a_memory_does_not_have(
+    call: Callable[[Any], object], right: str
+) -> None:
+    with Memory() as memory, pytest.raises(TypeError) as caught:
+        call(memory)
+    assert right in str(caught.value)
 
 
 def test_a_tool_schema_that_no_provider_takes() -> None:

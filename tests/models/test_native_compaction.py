@@ -308,7 +308,7 @@ def test_a_session_goes_on_without_its_item(
 def test_without_the_second_request_such_a_session_is_over(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnfold.models.client.refuses_items", lambda _: False)
+    monkeypatch.setattr("turnfold.models.base_client.refuses_items", lambda _: False)
 
     async def use(talk: Talk) -> None:
         await talk.ask(1, 5)

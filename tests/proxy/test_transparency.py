@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,53 @@ def test_a_history_at_the_provider_is_passed_through() -> None:
         answer = http.post("/s/one/v1/responses", json=body)
     assert answer.headers["x-turnfold"] == "passed through; the provider holds the history"
     assert provider.seen[0].body == body
+
+
+REASONS = {
+    "no session": (CHAT, {}, "/s/ID before its path"),
+    "unreadable history": (f"/s/one{CHAT}", {"messages": "no list"}, "turnfold lint"),
+    "no messages": (f"/s/one{CHAT}", {"messages": []}, "list of messages is empty"),
+    "unknown model, set a budget": (f"/s/one{CHAT}", {"model": "no-such"}, "--model-budget"),
+    "the provider holds the history": (
+        "/s/one/v1/responses",
+        {"previous_response_id": "resp_1", "input": "hi"},
+        "send the whole history",
+    ),
+    "unknown interface": ("/s/one/api/chat", {}, "the proxy stores Chat Completions"),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_call_that_is_not_stored_is_warned_of_with_what_to_do(
+    reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, change, remedy = REASONS[reason]
+    with served(lambda _: said("yes"), budget=0) as (_, http):
+        for _ in range(12):
+            http.post(f"{path}?key=secret", json={**chat(0), **change})
+    told = [each for each in caplog.messages if "is passed on but not stored" in each]
+    assert len(told) == 2, "the first and the tenth"
+    assert all(f"not stored: {reason} (POST " in each and remedy in each for each in told)
+    assert [each.partition("; ")[2].partition(" ")[0] for each in told] == ["1", "10"]
+    assert not any("secret" in each or "hi" in each.split() for each in caplog.messages)
+
+
+def test_every_reason_has_a_remedy() -> None:
+    source = Path(app.__file__).read_text("utf-8")
+    reasons = re.findall(r'"passed through; ([^"{]+)"', source)
+    reasons += re.findall(r'"([^"]+)" if held else "([^"]+)"', source)[0]
+    assert len(reasons) == 7
+    assert {*reasons, "unknown interface"} == set(app._REMEDIES)
+
+
+def test_what_is_no_model_call_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with served(lambda _: said("yes")) as (_, http):
+        http.get("/v1/models")
+        http.post("/v1/embeddings", json={"input": "hi"})
+        http.post("/v1/messages/count_tokens", json={"messages": []})
+        http.post(CHAT, json=chat(0), headers={"X-Turnfold": "off"})
+        http.post(f"/s/one{CHAT}", json=chat(0))
+    assert [each for each in caplog.messages if "not stored" in each] == []
 
 
 def test_other_calls_are_passed_through_with_their_queries_and_bodies() -> None:

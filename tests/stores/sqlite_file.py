@@ -12,7 +12,7 @@ import apsw
 
 from turnfold.records import ROLES, decode_message
 from turnfold.stores import Scope, SqliteStore
-from turnfold.stores.sqlite.index import TermDigests, live_index
+from turnfold.stores.sqlite.search_index import TermDigests, live_index
 from turnfold.stores.sqlite.write_queue import WriterTurn
 
 __all__ = ("ALICE", "dump", "held_writer", "integrity", "settled", "stored_texts")

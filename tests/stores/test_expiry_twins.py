@@ -22,7 +22,7 @@ from turnfold.runtime import drive
 from turnfold.stores import Scope, SqliteStore, Store
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis.cache import CachedStore
-from turnfold.testing.stores.values import comparable
+from turnfold.testing.stores.sample_values import comparable
 
 __all__ = ("postgres_places",)
 

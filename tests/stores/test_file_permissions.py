@@ -79,7 +79,7 @@ def test_commands_write_private_files_and_make_a_private_folder(
 ) -> None:
     cli = pytest.importorskip("typer.testing", reason="commands need the extra 'cli'")
     from turnfold.cli.app import app
-    from turnfold.cli.store import default_store
+    from turnfold.cli.store_and_session_lookup import default_store
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("TURNFOLD_STORE", raising=False)

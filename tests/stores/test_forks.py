@@ -31,8 +31,8 @@ from turnfold.errors import WrongProcess
 from turnfold.records import Document, NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import Scope, SqliteStore, Store
+from turnfold.stores.fork_guard import ProcessGuard
 from turnfold.stores.postgres.store import PostgresStore
-from turnfold.stores.process_guard import ProcessGuard
 from turnfold.stores.redis.cache import CachedStore
 from turnfold.stores.redis.guarded_client import RedisEngine
 from turnfold.stores.sqlite.file import SqliteFile

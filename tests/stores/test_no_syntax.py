@@ -27,8 +27,8 @@ from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope, SqliteStore, Store
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis.cache import CachedStore
-from turnfold.stores.sqlite import index as sqlite_index
-from turnfold.testing.stores.values import (
+from turnfold.stores.sqlite import search_index as sqlite_index
+from turnfold.testing.stores.sample_values import (
     HOSTILE_NAMES,
     HOSTILE_TEXTS,
     character_counter,

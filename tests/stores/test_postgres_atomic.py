@@ -33,7 +33,7 @@ from turnfold.stores import Scope
 from turnfold.stores.postgres.schema import TABLES
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.postgres.transactions import Rows, Statement, _Transaction
-from turnfold.testing.stores.values import note_now
+from turnfold.testing.stores.sample_values import note_now
 
 __all__ = ("postgres_places",)
 

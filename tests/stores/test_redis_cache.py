@@ -20,7 +20,7 @@ from turnfold.runtime import drive
 from turnfold.stores import Ability, MemoryStore, Scope, SqliteStore, Store
 from turnfold.stores.redis.cache import CachedStore
 from turnfold.stores.redis.cached_values import SealedValues
-from turnfold.testing.stores.values import character_counter
+from turnfold.testing.stores.sample_values import character_counter
 
 DEFAULT, ACME = Scope("default"), Scope("acme")
 KEY = "{short_term_memory:session:conv-1}:cache"

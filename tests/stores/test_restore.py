@@ -22,7 +22,7 @@ from turnfold.stores import ConversationOpening, MemoryStore, Piece, SqliteStore
 from turnfold.stores.postgres import schema as postgres_schema
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.sqlite import schema as sqlite_schema
-from turnfold.testing.stores.values import BOB, TALK, document, user_entries
+from turnfold.testing.stores.sample_values import BOB, TALK, document, user_entries
 
 __all__ = ("postgres_places",)
 

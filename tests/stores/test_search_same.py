@@ -24,7 +24,7 @@ from turnfold.stores import memory_store as memory_search
 from turnfold.stores.postgres import search as postgres_search
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.sqlite import search as sqlite_search
-from turnfold.testing.stores.values import comparable, note_now
+from turnfold.testing.stores.sample_values import comparable, note_now
 
 __all__ = ("postgres_places",)
 

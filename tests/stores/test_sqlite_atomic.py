@@ -25,7 +25,7 @@ from turnfold.stores import Scope, SqliteStore
 from turnfold.stores.sqlite import statements as sqlite_rows
 from turnfold.stores.sqlite.engine import SqliteEngine
 from turnfold.stores.sqlite.write_queue import Connection, Job
-from turnfold.testing.stores.values import note_now
+from turnfold.testing.stores.sample_values import note_now
 
 Verb = Callable[[SqliteStore], Coroutine[Any, Any, object]]
 BATCH = [NewEntry(user(text), text) for text in ("第一", "second", "third")]

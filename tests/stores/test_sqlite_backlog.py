@@ -18,12 +18,12 @@ from turnfold.records import Document, Message, NewEntry, TextPart, ToolCall, To
 from turnfold.runtime import drive
 from turnfold.search import Hit, Within
 from turnfold.stores import MemoryStore, SqliteStore
-from turnfold.stores.sqlite import index as sqlite_index
-from turnfold.stores.sqlite import index_backfill as sqlite_backfill
 from turnfold.stores.sqlite import search as sqlite_scan
+from turnfold.stores.sqlite import search_index as sqlite_index
+from turnfold.stores.sqlite import search_index_backfill as sqlite_backfill
 from turnfold.stores.sqlite import store as sqlite_store
-from turnfold.stores.sqlite.index_backfill import IndexBackfill
 from turnfold.stores.sqlite.search import SearchMatches
+from turnfold.stores.sqlite.search_index_backfill import IndexBackfill
 
 ENTRIES, LONG, STEP, AT_ONCE, NEWEST = 300, 50, 20, 40, 30
 

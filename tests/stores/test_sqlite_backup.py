@@ -18,7 +18,7 @@ from turnfold.records import NewEntry, user
 from turnfold.runtime import drive
 from turnfold.stores import SqliteStore, digest
 from turnfold.testing.stores.restore import fill_richly
-from turnfold.testing.stores.values import TALK, checkpoint, document, texts
+from turnfold.testing.stores.sample_values import TALK, checkpoint, document, texts
 
 PATIENCE = 60.0
 LEFT, RIGHT = "left", "右"

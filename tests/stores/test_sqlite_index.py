@@ -15,9 +15,9 @@ from turnfold.records import NewEntry, user
 from turnfold.search import Hit, ranking
 from turnfold.stores import Scope, SqliteStore
 from turnfold.stores.sqlite import erasure as sqlite_erasure
-from turnfold.stores.sqlite import index as sqlite_index
-from turnfold.stores.sqlite import index_backfill as sqlite_backfill
 from turnfold.stores.sqlite import search as sqlite_search
+from turnfold.stores.sqlite import search_index as sqlite_index
+from turnfold.stores.sqlite import search_index_backfill as sqlite_backfill
 
 WORD = "zebracard"
 

@@ -16,8 +16,8 @@ from turnfold.records import Document, NewEntry, user
 from turnfold.search import Within
 from turnfold.service import ServiceOptions, make_state
 from turnfold.stores import SqliteStore
-from turnfold.stores.sqlite.index_plan import IndexStep
-from turnfold.stores.sqlite.index_process import IndexProcess
+from turnfold.stores.sqlite.search_index_batches import IndexStep
+from turnfold.stores.sqlite.search_index_process import IndexProcess
 
 ENGLISH = " ".join(f"word{number}" for number in range(8_000))
 CHINESE = "".join(chr(0x4E00 + number * 7 % 20_000) for number in range(30_000))

@@ -15,8 +15,8 @@ from turnfold.records import Document, NewEntry, user
 from turnfold.search import Within
 from turnfold.stores import Scope, SqliteStore
 from turnfold.stores.sqlite import erasure as sqlite_erasure
-from turnfold.stores.sqlite import index as sqlite_index
-from turnfold.stores.sqlite import index_backfill as sqlite_backfill
+from turnfold.stores.sqlite import search_index as sqlite_index
+from turnfold.stores.sqlite import search_index_backfill as sqlite_backfill
 
 TERMS = 20
 """Terms of a transaction in these tests."""

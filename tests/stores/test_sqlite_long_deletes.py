@@ -27,7 +27,7 @@ from turnfold.search import Hit
 from turnfold.stores import Erasure, SqliteStore
 from turnfold.stores.sqlite import erasure as sqlite_erasure
 from turnfold.stores.sqlite import store as sqlite_store
-from turnfold.stores.sqlite.index import live_index
+from turnfold.stores.sqlite.search_index import live_index
 from turnfold.stores.sqlite.write_queue import Connection
 
 ROWS = 40

@@ -16,8 +16,8 @@ from turnfold.records import Checkpoint, Document, NewEntry, encode_message, use
 from turnfold.runtime import drive
 from turnfold.search import Hit, Within
 from turnfold.stores import MemoryStore, Scope, SqliteStore
-from turnfold.stores.sqlite import index as sqlite_index
-from turnfold.stores.sqlite import index_backfill as sqlite_backfill
+from turnfold.stores.sqlite import search_index as sqlite_index
+from turnfold.stores.sqlite import search_index_backfill as sqlite_backfill
 from turnfold.stores.sqlite.schema import MIGRATIONS
 from turnfold.tokens import cautious_counter
 
@@ -139,7 +139,7 @@ def test_readers_and_writers_are_served_between_two_steps(
 KILLED = """
 import os, signal, sys
 from turnfold.stores import Scope
-from turnfold.stores.sqlite import index_backfill as sqlite_backfill
+from turnfold.stores.sqlite import search_index_backfill as sqlite_backfill
 from turnfold.stores import SqliteStore
 from turnfold.runtime import drive
 

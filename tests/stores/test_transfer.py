@@ -32,7 +32,7 @@ from turnfold.stores import (
 from turnfold.testing.stores.case_runner import Clock
 from turnfold.testing.stores.random_operations import settings_for
 from turnfold.testing.stores.restore import contents, fill_richly
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     BOB,
     TALK,
     character_counter,

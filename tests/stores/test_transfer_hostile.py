@@ -23,7 +23,7 @@ from turnfold.stores.export_format import LONGEST_LINE
 from turnfold.testing.stores.case_runner import Clock
 from turnfold.testing.stores.random_operations import settings_for
 from turnfold.testing.stores.restore import fill_richly
-from turnfold.testing.stores.values import TALK
+from turnfold.testing.stores.sample_values import TALK
 
 
 def _good() -> bytes:

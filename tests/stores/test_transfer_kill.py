@@ -26,7 +26,7 @@ from turnfold.stores import MemoryStore, SqliteStore, Store, export_to, import_f
 from turnfold.stores.postgres.store import PostgresStore
 from turnfold.testing.stores.case_runner import Clock
 from turnfold.testing.stores.restore import fill_richly
-from turnfold.testing.stores.values import user_entries
+from turnfold.testing.stores.sample_values import user_entries
 
 __all__ = ("postgres_places",)
 

@@ -14,7 +14,7 @@ from tests.stores.transfers import ALICE
 from turnfold.records import Entry, user
 from turnfold.runtime import drive
 from turnfold.stores import ConversationOpening, Piece, SqliteStore, Store, export_to, import_from
-from turnfold.testing.stores.values import TALK, character_counter
+from turnfold.testing.stores.sample_values import TALK, character_counter
 
 FEW, MANY = 20_000, 200_000
 

@@ -35,7 +35,7 @@ from turnfold.stores.postgres.store import PostgresStore
 from turnfold.stores.redis.cache import CachedStore
 from turnfold.testing.stores.random_operations import settings_for
 from turnfold.testing.stores.restore import fill_richly
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     HOSTILE_NAMES,
     HOSTILE_TEXTS,
     TALK,

@@ -13,7 +13,7 @@ from turnfold.records import Document, Message, NewEntry
 from turnfold.runtime import drive
 from turnfold.stores import MemoryStore, Scope, Store, Transferred, export_to, import_from
 from turnfold.testing.stores.random_operations import messages, storable_texts
-from turnfold.testing.stores.values import HOSTILE_NAMES, checkpoint
+from turnfold.testing.stores.sample_values import HOSTILE_NAMES, checkpoint
 
 __all__ = (
     "ALICE",

@@ -61,6 +61,19 @@ KNOWN = [
     ("deepseek-ai/DeepSeek-V3.1", "deepseek_v3", 131_072),
     ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "llama3", 65_536),
     ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "qwen3", 65_536),
+    ("deepseek-ai/DeepSeek-R1-0528", "deepseek_v3", 65_536),
+    ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", "qwen3", 65_536),
+    ("deepseek-r1:1.5b", "qwen3", 65_536),
+    ("deepseek-r1:7b", "qwen3", 65_536),
+    ("deepseek-r1:7b-qwen-distill-q4_K_M", "qwen3", 65_536),
+    ("deepseek-r1:32b", "qwen3", 65_536),
+    ("deepseek-r1:8b-llama-distill-q4_K_M", "llama3", 65_536),
+    ("deepseek-r1:8b-0528-qwen3-q8_0", "qwen3", 65_536),
+    ("deepseek-r1:70b", "llama3", 65_536),
+    ("deepseek-r1:671b", "deepseek_v3", 65_536),
+    ("hf.co/bartowski/DeepSeek-R1-Distill-Qwen-7B-GGUF:Q4_K_M", "qwen3", 65_536),
+    ("qwq:32b", "qwen3", 32_768),
+    ("glm4:9b", "glm4", 131_072),
     ("gemini-2.5-pro", "gemma3", 1_048_576),
     ("google/gemma-3-27b-it", "gemma3", 131_072),
     ("google/gemma-2-9b", "gemma2", 8_192),
@@ -117,12 +130,21 @@ def test_claude_is_an_estimate_above_a_public_vocabulary(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "qwen3.5-plus gemma-4-31b gemini-9 deepseek-coder-6.7b mistral-7b-instruct glm-4v moonshot-v1-8k".split(),
+    "qwen3.5-plus gemma-4-31b gemini-9 deepseek-coder-6.7b mistral-7b-instruct glm-4v moonshot-v1-8k "
+    "deepseek-r1 deepseek-r1:latest deepseek-r1:8b deepseek-coder:6.7b mistral:7b mistral:latest".split(),
 )
 def test_a_sister_model_is_an_estimate_not_an_exact_count(name: str) -> None:
     """Its family is known and its vocabulary is another one."""
     assert counter_for(name).text.certainty is ESTIMATE
     assert counter_for(name).count([user("hi")]).certainty is ESTIMATE
+
+
+@pytest.mark.parametrize("name", ["mistral:7b", "deepseek-coder:6.7b", "deepseek-llm:7b"])
+def test_a_model_with_a_small_vocabulary_is_not_counted_like_a_newer_sister(name: str) -> None:
+    """Vocabularies of 32,000 entries cost more than those of the newer models of the same maker."""
+    text = "先把旧的对话折叠起来，再继续谈价格。" * 5
+    newer = counter_for("mistral-nemo" if name.startswith("mistral") else "deepseek-chat")
+    assert counter_for(name).count_text(text) > 1.3 * newer.count_text(text)
 
 
 @pytest.mark.parametrize(("name", "window"), SISTERS, ids=[row[0] for row in SISTERS])

@@ -9,6 +9,7 @@ import pytest
 
 from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.tokens import (
+    Charge,
     cautious_counter,
     counter_for,
     counter_named,
@@ -35,7 +36,8 @@ def test_every_row_is_sane_and_says_when_it_was_seen() -> None:
     assert table.date.startswith("20")
     assert len(table.models) > 20
     for name, price in table.models.items():
-        assert 0 < price.cached < price.input < price.output, name
+        assert 0 < price.cached <= price.input < price.output, name
+        assert (price.cached == price.input) == (price.cache == "none"), name
         assert price.seen.startswith("20"), name
         assert bool(price.written) == table.rule(price).marks, name
         assert price.written == 0 or price.written > price.input, name
@@ -51,16 +53,43 @@ def test_every_row_is_sane_and_says_when_it_was_seen() -> None:
         ("claude-sonnet-4-5-20250929", "claude-sonnet-4"),
         ("Claude-Opus-4-5", "claude-opus-4-5"),
         ("anthropic/claude-haiku-4-5", "claude-haiku-4-5"),
+        ("gpt-5-chat-latest", "gpt-5-chat"),
+        ("gemini-2.5-pro-preview-06-05", "gemini-2.5-pro"),
+        ("zai/glm-4.6", "glm-4.6"),
+        ("glm-4.5-air", "glm-4.5-air"),
+        ("kimi-k2-0905-preview", "kimi-k2"),
+        ("moonshot/kimi-k2-turbo-preview", "kimi-k2-turbo"),
+        ("kimi-k2.6", "kimi-k2.6"),
+        ("moonshot-v1-8k", "moonshot-v1-8k"),
+        ("qwen-plus-2025-07-28", "qwen-plus"),
+        ("dashscope/qwen3-max-preview", "qwen3-max"),
     ],
 )
 def test_models_are_found_by_the_names_they_have(name: str, row: str) -> None:
     assert shipped_prices().price(name) == shipped_prices().models[row]
 
 
-@pytest.mark.parametrize("name", ["gpt-5.9", "gpt-4o3", "gpt", "llama-3", "", "gpt-4.10"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("gpt-5.9", "gpt-4o3", "gpt", "llama-3", "", "gpt-4.10", "gpt-5-pro", "gpt-4o-audio"),
+        *("glm-4.5-flash", "glm-4.5-airx", "glm-9", "kimi-k2.6-new", "qwen3-8b", "qwen-plus-us"),
+        "claude-sonnet-5:free",
+    ],
+)
 def test_a_name_that_only_looks_like_one_has_no_price(name: str) -> None:
     with pytest.raises(UnknownModel):
         shipped_prices().price(name)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "dollars"),
+    [(32_000, 1.2), (32_001, 2.4), (128_000, 2.4), (128_001, 3.0), (250_000, 3.0)],
+)
+def test_the_length_of_a_prompt_decides_which_price_it_has(prompt: int, dollars: float) -> None:
+    charge = Charge(read=0, written=0, fresh=prompt, output=0)
+    cost = shipped_prices().price("qwen3-max").of(charge)
+    assert cost * 1_000_000 == pytest.approx(dollars * prompt)
 
 
 def test_another_table_takes_its_place(tmp_path: Path) -> None:

@@ -35,15 +35,16 @@ class Tool:
     name: str
     description: str
     parameters: Mapping[str, object]
-    """JSON schema of the arguments."""
+    """JSON schema of the tool's arguments."""
     call: Callable[..., object]
-    """Called with the arguments by name; may be a coroutine function."""
+    """The function of the tool, called with the arguments by name; it may be a coroutine function."""
     form: type[msgspec.Struct] | None = None
-    """The type the arguments are checked against; None passes them as they are."""
+    """Type that the arguments are checked against; None to pass them unchecked."""
     remember: FindingRule | None = None
-    """The rule by which its results are remembered; None if they are not remembered."""
+    """Rule by which results of the tool become findings (remembered tool results); None to remember none."""
     native: Mapping[str, object] | None = None
-    """A provider's own form of the tool, sent instead of the schema and to that provider only."""
+    """The form of the tool that one provider defines; that provider gets it instead of the schema, other providers do
+    not."""
 
     @property
     def schema(self) -> dict[str, object]:

@@ -85,7 +85,7 @@ class Sending:
     """Event: a context is about to be sent to the model."""
 
     step: int
-    """Number of the step in this run, from 1. A prompt that is sent again smaller belongs to the same step."""
+    """Number of the step in this run, from 1. If a prompt is refused and sent again smaller, it is the same step."""
     context: Context
 
 
@@ -434,7 +434,7 @@ async def _recalled(session: AsyncSession, call: ToolCall) -> ToolOutcome:
 _PAGE = 100
 _ANSWER = "/answer"
 _LONGEST_ID = 512 - len(_ANSWER)
-"""Most characters of a client id that leaves room for the id of the answer."""
+"""Most characters that a client id may have, so that there is room to make the answer's id from it."""
 _RECALL_TOKENS = 2_000
 """Most tokens of one result of `recall_context`, as in the adapters."""
 _SMALLER = 0.7

@@ -34,7 +34,7 @@ _DESCRIPTION: Final = (
 _LONGEST_PATH: Final = 512
 _LINE_WIDTH: Final = 6
 _MAX_TRIES: Final = 64
-"""Attempts to store one change; an attempt fails if another writer was first."""
+"""Attempts to store one change of a file; an attempt fails if another writer was first."""
 
 
 class _Command(msgspec.Struct, tag_field="command", forbid_unknown_fields=True, kw_only=True):
@@ -74,7 +74,7 @@ class _Rename(_Command, tag="rename"):
 
 _Commands = _View | _Create | _Replace | _Insert | _Delete | _Rename
 _Files = dict[str, str]
-"""Path below the root -> text."""
+"""Path of a file below the root -> its text."""
 
 
 class _Stored(msgspec.Struct, frozen=True):

@@ -24,7 +24,8 @@ class Right(StrEnum):
     READ = "read"
     """Read the conversations of the token's tenant."""
     WRITE = "write"
-    """Append to, change and delete these conversations; operations that return stored content need `read` as well."""
+    """Append to, change and delete the conversations of the token's tenant; operations that return stored content need
+    `read` as well."""
     ADMIN = "admin"
     """Read the metrics and the full health report of the service."""
 
@@ -38,19 +39,18 @@ class Operation(Generic[_Body, _Query, _Answer]):
     path: str
     description: str
     right: Right | None
-    """Main right that the access token needs (`rights` has all); None for endpoints that need no access token."""
+    """Main right that the access token needs (`rights` has all of them); None if no access token is needed."""
     body: type[_Body]
     query: type[_Query]
     answer: type[_Answer]
     grows: bool
     """True if the operation appends to a log; refused once the tenant's quota of (model) tokens is used up."""
     frees: bool
-    """True if the operation only removes data. Other writes are refused once the tenant's byte quota is used up."""
+    """True if the operation only removes data. Once the tenant's byte quota is used up, other writing operations are
+    refused."""
     keyed: bool
-    """True if the service stores the response under the Idempotency-Key and returns it again to a retry.
-
-    Appends do not need this: the key becomes the client id of the entry, and a retry finds that entry in the log.
-    """
+    """True if the service stores the response under the Idempotency-Key and returns it again if the request is retried.
+    Appends do not need this: the key becomes the client id of the entry, and a retry finds that entry in the log."""
 
     @property
     def writes(self) -> bool:
@@ -122,4 +122,4 @@ _WITHOUT_CONTENT: Final[frozenset[type]] = frozenset(
         response_bodies.SystemAnswer,
     }
 )
-"""Response types that have positions, counts and ids only, and no stored content."""
+"""Types of responses that have only positions, counts and ids, and no stored content."""

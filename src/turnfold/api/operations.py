@@ -606,4 +606,4 @@ METRICS = declare(
 OPERATIONS: Final[tuple[AnyOperation, ...]] = tuple(
     cast("AnyOperation", each) for each in tuple(globals().values()) if isinstance(each, Operation)
 )
-"""All operations, in the order in which they are declared above."""
+"""All operations (HTTP endpoints), in the order in which this module declares them."""

@@ -63,14 +63,14 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Response body of a request that failed."""
 
     type: str
-    """Identifies the kind of problem; never changes."""
+    """URI that identifies the kind of problem; it never changes."""
     title: str
     status: int
     detail: str
-    """What happened, with the numbers and what to do."""
+    """Text that says what happened, with the numbers, and what to do."""
     request_id: str = ""
     fields: dict[str, object] = {}
-    """The numbers and names in `detail`, by field name."""
+    """The numbers and names that occur in `detail`, by field name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,8 @@ _OPERATORS_ONLY: Final = {
     "wrong-process": "the store was opened by another process; the operator must fix it",
     "internal": "internal error; see the service log for this request id",
 }
-"""Texts shown to clients for kinds whose messages may name hosts, users and files; the real message is only logged."""
+"""Kind of problem -> text shown to clients, where the real message may name hosts, users and files and is only
+logged."""
 _REQUESTS: Final = {
     "session.calls() lists": "GET /v1/sessions/{session}/calls lists",
     "session.history() lists": "GET /v1/sessions/{session}/messages lists",
@@ -138,7 +139,7 @@ _REQUESTS: Final = {
     "checkpoints() lists": "GET /v1/sessions/{session}/checkpoints lists",
     "conversations() lists": "GET /v1/sessions lists",
 }
-"""The calls that errors of the library name as a remedy, and the requests that do the same."""
+"""Library calls that errors name as a remedy -> the HTTP requests that do the same."""
 
 
 def kind_of(error: BaseException) -> ProblemKind:

@@ -123,7 +123,8 @@ _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 _Key: TypeAlias = Annotated[str, Meta(max_length=512)]
 _Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 _MOST_TOKENS: Final = 10**12
-"""Most tokens that the usage of a call may have: far above any real call, far below what overflows a sum."""
+"""Most tokens that the reported usage of a model call may have: far above any real call, far below what overflows a
+sum."""
 
 
 class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -226,12 +227,13 @@ class ContextBody(Body):
     budget: BudgetBody | None = None
     tools: list[dict[str, object]] | None = None
     notes: dict[str, str] | None = None
-    """Texts by name, shown in this call only."""
+    """Texts by name that are shown in this call only."""
     workspace: str = ""
     to: Provider | None = None
-    """Provider whose request body `max_bytes` limits; the receipt (context report) lists what is changed for it."""
+    """Provider to whose request body the limit `max_bytes` applies; the receipt (context report) lists what is changed
+    for that provider."""
     max_tokens: Count = 0
-    """Token limit of this call, if lower than the budget's; 0 for the budget's own."""
+    """Token limit of this call, if lower than that of the budget; 0 for the budget's limit."""
 
 
 class PreviewBody(Body):
@@ -241,7 +243,7 @@ class PreviewBody(Body):
     budget: BudgetBody | None = None
     tools: list[dict[str, object]] | None = None
     to: Provider | None = None
-    """Provider whose request body `max_bytes` limits."""
+    """Provider to whose request body the limit `max_bytes` applies."""
 
 
 class FoldBody(Body):
@@ -262,7 +264,7 @@ class WithinBody(Body):
     """Earliest time, in microseconds since 1970."""
     until: int | None = None
     kinds: list[str] | None = msgspec.field(default_factory=lambda: [ENTRY])
-    """"" for entries, "checkpoint", or kinds of documents; null for everything indexed."""
+    """Kinds of search results: "" for entries, "checkpoint" for summaries, or kinds of documents; null for all."""
 
     def within(self) -> Within:
         """Return the filters as a `Within`; raises `InvalidOption` if one of them is invalid."""
@@ -381,20 +383,20 @@ class RuleForm(Body):
     invalidated_by: tuple[str, ...] = ()
     min_relevance: float = 0.0
     largest: Annotated[int, Meta(ge=1, le=1 << 31)] = 200_000
-    """Largest number of characters; a longer result is not remembered."""
+    """Largest number of characters of a result; a longer result is not remembered."""
 
 
 class NoteFindingBody(Body):
     """Request body: a tool call and its result, to be remembered as a finding."""
 
     call: dict[str, object]
-    """The tool call, as chat APIs write it."""
+    """The tool call, in the form in which chat APIs write it."""
     result: str
     score: float | None = None
     seq: Count = 0
-    """Seq of the entry with the result; 0 if it is not in the log."""
+    """Seq (log position) of the entry with the tool result; 0 if the result is not in the log."""
     asked: Count | None = None
-    """Newest seq when the tool was called; null for now."""
+    """Newest seq (log position) when the tool was called; null for the newest one now."""
     rules: list[RuleForm] = []
     most: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     """Largest number of findings to keep; null for the default."""
@@ -462,23 +464,25 @@ class SessionsQuery(NamePageQuery):
     """Query parameters: the page of the sessions to return, in the order of their ids."""
 
     prefix: _Key = ""
-    """Only sessions whose id starts with this."""
+    """Beginning of session ids: only sessions whose id starts with it are listed."""
     internal: bool = False
-    """Also list conversations in which adapters store their own data. A prefix that contains a colon does so too."""
+    """Also list conversations in which adapters store data of their own. A prefix that contains a colon has the same
+    effect."""
 
 
 class EraseQuery(Body):
     """Query parameter: the reason why a log entry is erased."""
 
     reason: str = ""
-    """Stored with the placeholder that stays, and shown to models; at most 200 characters."""
+    """Reason of the erasure, stored in the placeholder that replaces the entry and shown to models; at most 200
+    characters."""
 
 
 class CheckpointsQuery(Body):
     """Query parameter: which checkpoints (fold summaries) to list."""
 
     dropped: bool = False
-    """List the dropped checkpoints instead of the others."""
+    """List the dropped checkpoints (summaries) instead of those that are not dropped."""
 
 
 class RulesQuery(Body):
@@ -513,7 +517,8 @@ class EventsQuery(Body):
     """Query parameter: the event after which an event stream continues."""
 
     after: _Key = ""
-    """Same as the header Last-Event-ID, for clients that cannot set it."""
+    """Id of the last event that the client has seen, as in the header Last-Event-ID, for clients that cannot set
+    headers."""
 
 
 class EntryForm(msgspec.Struct, kw_only=True):
@@ -523,7 +528,7 @@ class EntryForm(msgspec.Struct, kw_only=True):
     message: MessageJson
     client_id: str
     created: int
-    """Microseconds since 1970."""
+    """Time at which the entry was stored, in microseconds since 1970."""
     turn: int
     tokens: int
     running: int

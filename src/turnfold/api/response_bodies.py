@@ -65,14 +65,14 @@ class SystemAnswer(_Answer):
     """Result of setting the system message."""
 
     appended: Appended | None
-    """None if the system message is unchanged."""
+    """The appended system message; null if the system message is unchanged."""
 
 
 class FoldAnswer(_Answer):
     """Result of a fold (compaction)."""
 
     checkpoint: Checkpoint | None
-    """None if there was nothing to fold."""
+    """The new checkpoint (summary); null if there was nothing to fold."""
 
 
 class CheckpointsAnswer(_Answer):
@@ -85,16 +85,17 @@ class ContextForm(_Answer):
     """A context: all messages that one model call sends, with its receipt (context report)."""
 
     call: str
-    """Id of the call, for `explain`, `diff` and its usage; empty for a preview."""
+    """Id of the call, to be given to `explain`, `diff` and reports of its usage; empty for a preview."""
     messages: list[MessageJson]
     costs: list[int]
     """Tokens of each message of `messages`."""
     positions: list[int]
-    """Seq of each message of window and newest turn, in order; -1 for a placeholder."""
+    """Seq (log position) of each message of window and newest turn, in order; -1 for a placeholder message."""
     ends: tuple[int, int, int, int]
     """Index in `messages` after the last message of each section: system, summary, window, tail."""
     head: int
-    """Seq of a user message sent before the window, because the window begins inside its turn; -1 for none."""
+    """Seq of a user message sent before the window, because the window begins inside that message's turn; -1 for
+    none."""
     budget: BudgetBody
     counter: str
     """Name of the token counter."""
@@ -108,7 +109,7 @@ class EntriesPage(_Answer):
 
     entries: list[EntryForm]
     next: int | None
-    """`after` of the next page; null on the last."""
+    """Value of `after` with which the next page is requested; null on the last page."""
 
 
 class CallsPage(_Answer):

@@ -94,7 +94,7 @@ class SetBody(Body):
 
     session: dict[str, dict[str, object] | None]
     as_read: AsReadForm | None = None
-    """The values that the session had when the client read it; without them, every given field counts as changed."""
+    """The values that the session had when the client read it; if missing, every given field counts as changed."""
 
 
 class MemoryContextForm(msgspec.Struct, kw_only=True):

@@ -54,7 +54,7 @@ class SnapshotForm(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Snapshot of the workspace at a turn."""
 
     turn: Count = 0
-    """0 for the turn after the newest snapshot."""
+    """Turn of the snapshot; 0 for the turn after that of the newest snapshot."""
     context: str = ""
     files: dict[str, _Content] = {}
     state: dict[str, object] = {}

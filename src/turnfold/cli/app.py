@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 import turnfold
+from turnfold.cli.chinese_labels import problem_label, translated
 from turnfold.cli.command_group import TranslatedGroup
-from turnfold.cli.commands import add_commands
-from turnfold.cli.commands.options import StoreOption, TenantOption
-from turnfold.cli.demo.labels import is_language, language_of
+from turnfold.cli.demo.texts import is_language, language_of
 from turnfold.cli.exit_codes import report_errors
-from turnfold.cli.labels import problem_label, translated
 from turnfold.cli.mcp import mcp
 from turnfold.cli.proxy import proxy
 from turnfold.cli.serve import serve, tokens, ui
+from turnfold.cli.typer_commands import add_commands
+from turnfold.cli.typer_commands.options import StoreOption, TenantOption
 from turnfold.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ _FIRST_STEPS = {
         "全部命令：turnfold --help",
     ),
 }
-"""Text that `turnfold` prints without a command, by language: heading, commands with their use, last line."""
+"""Text that `turnfold` prints without a command, by language: heading, first commands and their purpose, last line."""
 
 
 def _first_steps() -> str:
@@ -295,7 +295,7 @@ def lint(
         )
     alone = found[0] if len(found) == 1 and not found[0].conversation else None
     if mend is not None:
-        from turnfold.cli.transfer import output_file
+        from turnfold.cli.export_and_import import output_file
 
         mended = alone.mended if alone else [one.mended for one in found]
         with output_file(mend) as written:
@@ -311,7 +311,7 @@ def lint(
 
 
 def _show_linted(one: Linted, *, mended: bool, stored: bool) -> None:
-    from turnfold.cli.output import printable
+    from turnfold.cli.tables_and_progress_bars import printable
 
     for fault in one.faults:
         detail = problem_label(fault.detail)

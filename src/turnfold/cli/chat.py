@@ -25,10 +25,17 @@ from rich.text import Text
 
 from turnfold.agent import Agent, Event, Sending, TextCame
 from turnfold.budget import Budget
+from turnfold.cli.chinese_labels import (
+    colon,
+    is_chinese,
+    known_label,
+    label,
+    translated,
+    with_singulars,
+)
 from turnfold.cli.exit_codes import ExitCode, error_text
-from turnfold.cli.labels import colon, is_chinese, known_label, label, translated, with_singulars
-from turnfold.cli.output import printable, without_controls
-from turnfold.cli.store import (
+from turnfold.cli.export_and_import import removing_new_store
+from turnfold.cli.store_and_session_lookup import (
     LAST,
     Opened,
     address_of,
@@ -40,7 +47,7 @@ from turnfold.cli.store import (
     open_at,
     time_zone,
 )
-from turnfold.cli.transfer import removing_new_store
+from turnfold.cli.tables_and_progress_bars import printable, without_controls
 from turnfold.errors import InvalidOption, StoreError, TurnfoldError
 from turnfold.memory import Memory, Session
 from turnfold.models import ChatModel
@@ -130,7 +137,7 @@ class ModelAnswers:
     system: str
     on_text: Callable[[str], None]
     client_id: str = ""
-    """Client id of the message that was sent last."""
+    """Client id of the message that was last sent to the model."""
     _receipts: list[Receipt] = field(default_factory=list[Receipt])
 
     @property
@@ -206,7 +213,7 @@ _CLIENT = "chat-"
 """Beginning of the client ids of messages that a chat with a model sends."""
 _COMMAND = re.compile(r"/[a-z]+")
 _ALIKE = 0.7
-"""Likeness from which an unknown command is taken for a mistyped one; /explain and /pin have 0.67."""
+"""Likeness (0 to 1) from which an unknown command is taken for a mistyped known one; /explain and /pin have 0.67."""
 _REMEMBERED = 400
 """Number of newest entries whose user messages the arrow keys bring back."""
 
@@ -527,7 +534,7 @@ class ChatCommands:
     def _rules(self, _: str) -> None:
         rules = self._session.rules()
         for rule in rules:
-            text = f"{label(rule.kind)}{colon()}{printable(rule.text)}"
+            text = f"{label(rule.kind)}{colon()}{printable(rule.full_text)}"
             self._console.print(Text(text, style="dim"))
         if not rules:
             self._say("no rules yet")

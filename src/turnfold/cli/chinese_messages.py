@@ -1,14 +1,17 @@
 """Chinese translations of the sentences that commands print: their errors, results of `doctor`, lines of `chat`.
 
 The English sentence is the key; names in braces are placeholders for values. Code writes every sentence in English, and
-`turnfold.cli.labels.translated` looks it up when it is printed, so JSON and logs stay English. Errors of the library
-are not listed: for them, the terminal shows the kind of error in Chinese and the message in English.
+`turnfold.cli.chinese_labels.translated` looks it up when it is printed, so JSON and logs stay English. Errors of the
+library that users of commands meet are in `chinese_library_errors`; of others, the terminal shows the kind of error in
+Chinese and the message in English.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
+from turnfold.cli.chinese_library_errors import LIBRARY_ERRORS
 
 __all__ = (
     "FAULTS",
@@ -195,8 +198,8 @@ PROBLEMS: Final[Mapping[str, str]] = {
 _ERRORS: Final[Mapping[str, str]] = {
     "no costs: {reason}": "不计费用：{reason}",
     "no price for {model} among the {models} models in the prices of {date}: write a price table of your own (docs: "
-    "recipes/budget.md) and name it with load_prices(FILE), or --prices FILE": (
-        "{date} 的价目（{models} 个模型）中没有 {model} 的价格：请写一份价目（格式见文档 recipes/budget.md），"
+    "recipes/costs.md) and name it with load_prices(FILE), or --prices FILE": (
+        "{date} 的价目（{models} 个模型）中没有 {model} 的价格：请写一份价目（格式见文档 recipes/costs.md），"
         "用 load_prices(FILE) 或 --prices FILE 指明"
     ),
     "unknown strategy {name}; use {known}, or several joined with '+'": (
@@ -615,5 +618,12 @@ _OTHER: Final[Mapping[str, str]] = {
     "warning: {warning}": "警告：{warning}",
     "no context could be built: {error}": "无法构建上下文：{error}",
 }
-MESSAGES: Final[Mapping[str, str]] = {**_ERRORS, **_USAGE, **_DOCTOR, **_CHAT, **_OTHER}
+MESSAGES: Final[Mapping[str, str]] = {
+    **LIBRARY_ERRORS,
+    **_ERRORS,
+    **_USAGE,
+    **_DOCTOR,
+    **_CHAT,
+    **_OTHER,
+}
 """English sentence -> Chinese; names in braces are placeholders for values."""

@@ -18,8 +18,8 @@ import typer
 from typer.core import TyperGroup
 
 from turnfold.cli.chinese_help import COMMANDS, OPTIONS
+from turnfold.cli.chinese_labels import is_chinese, translated
 from turnfold.cli.exit_codes import report_file_errors
-from turnfold.cli.labels import is_chinese, translated
 
 __all__ = ("TranslatedGroup",)
 
@@ -57,7 +57,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "--repair": "--mend",
     "--tokens": "--budget",
 }
-"""Option that readers try -> the option that does it, where the command has that one."""
+"""Option name that readers try -> the real option with that meaning, suggested if the command has it."""
 _USAGE_ERRORS: Final[Mapping[str, str]] = {
     "BadParameter": "参数的值不对",
     "MissingParameter": "缺少参数",

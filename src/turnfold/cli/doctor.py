@@ -23,9 +23,9 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 import turnfold
-from turnfold.cli.labels import label, translated, with_singulars
-from turnfold.cli.output import as_json, make_console, printable
-from turnfold.cli.store import address_of, encryption_keys, file_of
+from turnfold.cli.chinese_labels import label, translated, with_singulars
+from turnfold.cli.store_and_session_lookup import address_of, encryption_keys, file_of
+from turnfold.cli.tables_and_progress_bars import as_json, make_console, printable
 from turnfold.errors import InvalidRecord, StoreError, TurnfoldError, WrongKey
 from turnfold.memory import Memory
 from turnfold.runtime import drive
@@ -61,7 +61,7 @@ _SHOWN_FAULTS = 5
 _MOST_SESSIONS = 200
 """Most sessions that are asked whether they fold."""
 _EXTRA = "extra "
-"""Beginning of the names of the checks of extras."""
+"""Beginning of the names of checks of extras (optional dependencies)."""
 
 
 class CheckState(StrEnum):
@@ -69,9 +69,9 @@ class CheckState(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """It works, but the user should know about it."""
+    """The checked thing works, but the user should know something about it."""
     BAD = "bad"
-    """It does not work, or may lose data."""
+    """The checked thing does not work, or may lose data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +362,7 @@ def _prices() -> Iterator[CheckResult]:
 
 
 _WORDS = ("not installed", "NO_COLOR set", "unknown encoding")
-"""Words inside details that are translated one by one; the names and versions around them stay."""
+"""English words inside details that are translated one by one; the names and versions around the words stay."""
 _MARKS = {
     CheckState.OK: ("ok", "green"),
     CheckState.NOTE: ("note", "yellow"),

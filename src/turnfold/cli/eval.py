@@ -12,11 +12,23 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.context_budget import height_of
-from turnfold.cli.labels import colon, label, with_singulars
-from turnfold.cli.output import is_plain, print_result, printable, progressing, tables
+from turnfold.cli.chinese_labels import colon, label, with_singulars
+from turnfold.cli.context import height_of
 from turnfold.cli.replay import has_price, read_file, require_messages
-from turnfold.cli.store import find_sessions, log_pages, open_at, session_in, sessions_in
+from turnfold.cli.store_and_session_lookup import (
+    find_sessions,
+    log_pages,
+    open_at,
+    session_in,
+    sessions_in,
+)
+from turnfold.cli.tables_and_progress_bars import (
+    is_plain,
+    print_result,
+    printable,
+    progressing,
+    tables,
+)
 from turnfold.errors import InvalidExport, InvalidOption, NotFound
 from turnfold.evaluation import (
     EvalConversation,
@@ -42,7 +54,8 @@ _HEADS = (
     "method", "budget", "rules", "stale", "atoms", "evidence", "R@5", "P@5", "usable", "folds", "prefix", "used",
     "per call",
 )  # fmt: skip
-"""Column headings: the row's method and budget, what contexts hold, then the calls; split on a narrow terminal."""
+"""Column headings of the table of results: method and budget, measures of contexts, measures of calls; a narrow
+terminal splits the table."""
 _KEYS = 2
 """Number of first columns that identify a row: method and budget."""
 

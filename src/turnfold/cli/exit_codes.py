@@ -14,7 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from turnfold.cli.chinese_help import ERRORS
-from turnfold.cli.labels import is_chinese, translated
+from turnfold.cli.chinese_labels import is_chinese, translated
 from turnfold.errors import (
     InvalidExport,
     MissingExtra,
@@ -43,9 +43,10 @@ _COMMANDS = {
     "conversations() lists": "`turnfold sessions` lists",
     "leave out trial=True": "leave out --dry-run",
 }
-"""The calls that errors of the library name as a remedy, and the commands that do the same."""
+"""Library calls that errors name as a remedy -> the commands that do the same."""
 _PSEUDONYM = re.compile(r"\bconversation [0-9a-f]{16}\b")
-"""The name of a conversation in an error that may be logged; whoever runs a command may see its id."""
+"""Matches the pseudonym of a conversation in an error text that may be logged; the command line replaces it by the
+id."""
 
 
 class ExitCode(IntEnum):
@@ -81,7 +82,15 @@ def error_text(error: TurnfoldError) -> str:
     if not is_chinese():
         return message
     kind = next(ERRORS[each.__name__] for each in type(error).__mro__ if each.__name__ in ERRORS)
-    return f"{kind}：{translated(message)}"
+    told = translated(message)
+    if told == message:
+        match error:
+            case InvalidExport(line=int(line), problem=str(problem), remedy=str(remedy)):
+                ending = f"。{translated(remedy)}" if remedy else ""
+                told = f"第 {line:,} 行：{translated(problem)}{ending}"
+            case _:
+                pass
+    return f"{kind}：{told}"
 
 
 def _without_controls(text: str) -> str:

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.context_budget import (
+from turnfold.cli.chinese_labels import (
+    colon,
+    counted,
+    known_label,
+    label,
+    reason_label,
+    with_singulars,
+)
+from turnfold.cli.context import (
     band,
     bar,
     budget_parts,
@@ -17,8 +25,8 @@ from turnfold.cli.context_budget import (
     left_out_line,
     legend,
 )
-from turnfold.cli.labels import colon, counted, known_label, label, reason_label, with_singulars
-from turnfold.cli.output import (
+from turnfold.cli.store_and_session_lookup import LAST, PREVIOUS, find_call, open_session
+from turnfold.cli.tables_and_progress_bars import (
     as_json,
     columns,
     is_plain,
@@ -28,7 +36,6 @@ from turnfold.cli.output import (
     printable,
     without_controls,
 )
-from turnfold.cli.store import LAST, PREVIOUS, find_call, open_session
 from turnfold.errors import NotFound
 from turnfold.inspect import (
     CallDiff,
@@ -58,7 +65,7 @@ __all__ = (
 
 
 _SHOWN = {"shrunk": "shortened"}
-"""Outcomes as they are stored -> the word that is shown."""
+"""Stored outcome of a message -> the word that is shown for it."""
 _FATES = {"kept": "", "shrunk": "yellow", "moved": "cyan", "injected": "magenta"}
 
 
@@ -103,11 +110,12 @@ def _whole(message: Message) -> str:
 
 
 def _price_line(point: CallPoint) -> str:
-    """Return a line with the cost of a call at list prices; empty if its model or the price is not known."""
+    """Return a line with the cost of a call at list prices, or that its model has none; empty without a model."""
     prices = shipped_prices()
     price = known_price(point.model, prices)
     if price is None:
-        return ""
+        none = label("no price for {model} in the list prices of {date}")
+        return none.format(model=point.model, date=prices.date) if point.model else ""
     cost = call_cost(point, price)
     text = label("{cost} {currency} for {model}, list prices of {date}").format(
         cost=f"{cost.cost:,.4f}", currency=prices.currency, model=point.model, date=prices.date

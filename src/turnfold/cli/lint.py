@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from turnfold import wire
 from turnfold.cli.replay import read_file, require_messages
-from turnfold.cli.store import file_or_session, log_pages, open_session
+from turnfold.cli.store_and_session_lookup import file_or_session, log_pages, open_session
 from turnfold.errors import InvalidExport, InvalidOption, NotFound
 from turnfold.importers import TURNFOLD, detect
 from turnfold.wire import Fault, guess_provider, lint, object_of, objects_of, repair
@@ -37,7 +37,7 @@ _PROGRAMS: Final[Mapping[str, str]] = {
     "openai-agents": "openai_responses",
     TURNFOLD: "openai_chat",
 }
-"""Default provider, whose rules apply, for each import format that is not a provider's own."""
+"""Import format that no provider defines -> the provider whose rules apply by default."""
 _BODIES = ("messages", "contents", "input")
 
 
@@ -49,13 +49,13 @@ class Linted:
     def __init__(self, provider: str, payload: object, conversation: str = "") -> None:
         self.provider = provider
         self.conversation = conversation
-        """Id of the conversation, if the file has several."""
+        """Id of the conversation, if the file has several conversations."""
         self.faults: tuple[Fault, ...] = lint(payload, provider)
         done = repair(payload, provider)
         self.mended = done.payload
         """The repaired payload."""
         self.changes = tuple(map(str, done.changes))
-        """Changes the repair made."""
+        """Changes that the repair made."""
 
     def as_fields(self) -> dict[str, object]:
         """Return the faults of the history, and the changes of its repair, as JSON values."""

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from turnfold.cli.commands.options import (
+from turnfold.cli.exit_codes import report_errors
+from turnfold.cli.typer_commands.options import (
     AllowedHosts,
     AllowedOrigins,
     ListenHost,
@@ -21,7 +22,6 @@ from turnfold.cli.commands.options import (
     TokensFileOption,
     chosen_redactor,
 )
-from turnfold.cli.exit_codes import report_errors
 
 __all__ = ("mcp",)
 
@@ -63,8 +63,8 @@ def mcp(
 
     As a client's command it speaks over stdin and stdout, as one tenant: claude mcp add turnfold -- turnfold mcp
     """
-    from turnfold.cli.labels import translated
-    from turnfold.cli.store import address_of, default_store, encryption_keys
+    from turnfold.cli.chinese_labels import translated
+    from turnfold.cli.store_and_session_lookup import address_of, default_store, encryption_keys
     from turnfold.errors import InvalidOption
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from turnfold.cli.commands.options import (
+from turnfold.cli.typer_commands.options import (
     AllowedHosts,
     BurstOption,
     ConnectionsOption,
@@ -79,7 +79,7 @@ def proxy(
 ) -> None:
     """Pass model calls on to a provider, with contexts that fit a budget: change the base URL, nothing else."""
     from turnfold.cli.exit_codes import report_errors
-    from turnfold.cli.store import address_of, default_store, encryption_keys
+    from turnfold.cli.store_and_session_lookup import address_of, default_store, encryption_keys
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("turnfold.proxy.app").setLevel(logging.INFO)  # logs the address

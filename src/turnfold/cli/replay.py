@@ -12,9 +12,20 @@ from typing import NamedTuple, cast
 from rich.text import Text
 
 from turnfold.budget import Budget
-from turnfold.cli.labels import entries_and_turns, label, translated, with_singulars
-from turnfold.cli.output import as_json, make_console, printable, progressing, tables
-from turnfold.cli.store import counter_of, file_or_session, log_pages, open_session
+from turnfold.cli.chinese_labels import entries_and_turns, label, translated, with_singulars
+from turnfold.cli.store_and_session_lookup import (
+    counter_of,
+    file_or_session,
+    log_pages,
+    open_session,
+)
+from turnfold.cli.tables_and_progress_bars import (
+    as_json,
+    make_console,
+    printable,
+    progressing,
+    tables,
+)
 from turnfold.errors import InvalidExport, InvalidOption, NotFound, UnknownModel
 from turnfold.importers import (
     TURNFOLD,
@@ -55,7 +66,7 @@ __all__ = (
 Tools = Sequence[dict[str, object]]
 _CALLS = 500
 _EMPTY_SIZE = 64
-"""Bytes of the largest file that is read to see whether it holds nothing."""
+"""Most bytes of a file that is read to find out whether it is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +85,7 @@ class ReplayRow:
     folded: int
     dropped: int
     cost: Cost | None
-    """Estimate at list prices; None if no model was named or it has no price."""
+    """Estimated cost at list prices; None if no model was named or the model has no price."""
     refused: str
 
 
@@ -104,7 +115,7 @@ class Replay:
     """Date of the price table; empty if no cost was computed."""
     rows: tuple[ReplayRow, ...]
     whole: int
-    """Tokens of the last call if it sent the whole history."""
+    """Tokens that the last call would have if the whole history were sent."""
     made: MadeCalls | None = None
     """The calls that the session made itself; None for a file, and for a session without calls."""
 
@@ -115,11 +126,11 @@ class History(NamedTuple):
     name: str
     messages: list[Message]
     model: str = ""
-    """The model of the newest call; empty if it is not known."""
+    """The model of the newest call; empty if the model is not known."""
     counter: TokenCounter | None = None
     made: MadeCalls | None = None
     budget: Budget | None = None
-    """The budget of the newest call: a replay takes its shares and marks."""
+    """The budget of the newest call; a replay uses its shares and water marks."""
 
 
 def history_of(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.labels import counted, label
-from turnfold.cli.output import columns, moment, print_result, printable, tables
-from turnfold.cli.store import open_session
+from turnfold.cli.chinese_labels import counted, label
+from turnfold.cli.store_and_session_lookup import open_session
+from turnfold.cli.tables_and_progress_bars import columns, moment, print_result, printable, tables
 from turnfold.errors import NotFound
 from turnfold.memory import Session
 from turnfold.rules import RuleKind, RuleState, StandingRule, replacements
@@ -34,6 +34,13 @@ class RuleRow:
     seq: int
     """Seq of the entry in which the rule was stated; 0 if it was added by hand."""
     text: str
+    answers: str
+    """The assistant's words that the rule answers or agrees to; "" if it can be read without them."""
+
+    @classmethod
+    def of(cls, rule: StandingRule) -> RuleRow:
+        """Return the row of a rule."""
+        return cls(id=rule.id, kind=rule.kind, seq=rule.seq, text=rule.text, answers=rule.answers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +55,8 @@ class EndedRuleRow:
     ended: int
     """Seq of the entry that ended the rule; 0 if it was dropped by hand."""
     ended_at: int
-    """Time of that entry in microseconds since 1970; 0 if the rule was dropped by hand, or the entry is erased."""
+    """Time of the entry that ended the rule, in microseconds since 1970; 0 if the rule was dropped by hand, or the
+    entry is erased."""
     replaced_by: str
     """Id of the rule that replaced, lifted or cancelled this one; empty if it was done or dropped by hand."""
 
@@ -68,11 +76,7 @@ def list_rules(store: str | None, tenant: str, session: str, *, ended: bool = Fa
     """Return the active rules of a session, and with `ended` also the rules that no longer apply."""
     with open_session(store, tenant, session, calls=1) as at:
         found = at.session.rules(ended=ended)
-        rows = tuple(
-            RuleRow(id=rule.id, kind=rule.kind, seq=rule.seq, text=rule.text)
-            for rule in found
-            if rule.state == "active"
-        )
+        rows = tuple(RuleRow.of(rule) for rule in found if rule.state == "active")
         return RulesScreen(
             session=at.session.id,
             rules=rows,
@@ -108,7 +112,7 @@ def _ended_rows(session: Session, rules: Sequence[StandingRule]) -> Iterator[End
             id=rule.id,
             kind=rule.kind,
             seq=rule.seq,
-            text=rule.text,
+            text=rule.full_text,
             state=rule.state,
             ended=rule.ended,
             ended_at=next((each.created for each in entries if each.seq == rule.ended), 0),
@@ -126,7 +130,15 @@ def _draw_rules(found: RulesScreen, console: Console) -> Iterator[RenderableType
     title.append(f" · {counted(len(found.rules), 'rules')}", "not bold dim")
     yield title
     if found.rules:
-        rows = [(rule.id, _seq(rule.seq), label(rule.kind), rule.text) for rule in found.rules]
+        rows = [
+            (
+                rule.id,
+                _seq(rule.seq),
+                label(rule.kind),
+                f"{rule.text} ← {rule.answers}" if rule.answers else rule.text,
+            )
+            for rule in found.rules
+        ]
         heads = ("id", "seq", "kind", "text")
         only = (2, 3) if console.width < 60 else None
         yield columns(console, heads, rows, only=only, wide="text", wrap=True)

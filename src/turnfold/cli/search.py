@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
-from turnfold.cli.labels import colon, known_label, label
-from turnfold.cli.output import (
+from turnfold.cli.chinese_labels import colon, known_label, label
+from turnfold.cli.store_and_session_lookup import find_session, open_at, open_session
+from turnfold.cli.tables_and_progress_bars import (
     as_json,
     is_plain,
     make_console,
@@ -19,7 +20,6 @@ from turnfold.cli.output import (
     printable,
     without_controls,
 )
-from turnfold.cli.store import find_session, open_at, open_session
 from turnfold.errors import InvalidOption
 from turnfold.memory import Memory, SearchResult, recalled_text
 from turnfold.search import CHECKPOINT, ENTRY, Recalled, Snippet, Within, snippet
@@ -112,7 +112,7 @@ class RecalledRow:
     score: float
     snippet: Snippet
     text: str
-    """Text of the entry, or the part of it that matches."""
+    """Text of the recalled entry, or the part of it that matches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from turnfold.cli.chinese_labels import is_chinese, translated
 from turnfold.cli.command_group import TranslatedGroup
-from turnfold.cli.commands.options import (
+from turnfold.cli.exit_codes import report_errors
+from turnfold.cli.typer_commands.options import (
     AllowedHosts,
     AllowedOrigins,
     BurstOption,
@@ -32,8 +34,6 @@ from turnfold.cli.commands.options import (
     TokensFileOption,
     chosen_redactor,
 )
-from turnfold.cli.exit_codes import report_errors
-from turnfold.cli.labels import is_chinese, translated
 
 if TYPE_CHECKING:
     from turnfold.service import ExtraRoutes, LocalAccess, ServiceState
@@ -103,7 +103,7 @@ def serve(
 ) -> None:
     """Serve conversations over HTTP; OpenAPI at /v1/openapi.json. SIGTERM ends it; a second SIGTERM stops at once."""
     from turnfold.budget import Budget
-    from turnfold.cli.store import address_of, default_store, encryption_keys
+    from turnfold.cli.store_and_session_lookup import address_of, default_store, encryption_keys
     from turnfold.service import Limits, LocalAccess, ServiceOptions, inspector_beside, run
 
     _begin_logs(audit_log, verbose=verbose)
@@ -248,7 +248,12 @@ def ui(
 ) -> None:
     """Show sessions, calls and contexts in a browser. Ctrl-C ends it."""
     with report_errors():
-        from turnfold.cli.store import address_of, encryption_keys, require_store, time_zone
+        from turnfold.cli.store_and_session_lookup import (
+            address_of,
+            encryption_keys,
+            require_store,
+            time_zone,
+        )
         from turnfold.service import ROOT, LocalAccess, ServiceOptions, inspector_beside, run
 
         address = address_of(store)

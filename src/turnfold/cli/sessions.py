@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.context_budget import curve_legend, sparkline
-from turnfold.cli.labels import colon, counted, label
-from turnfold.cli.output import (
+from turnfold.cli.chinese_labels import colon, counted, label
+from turnfold.cli.context import curve_legend, sparkline
+from turnfold.cli.store_and_session_lookup import (
+    Opened,
+    open_at,
+    open_session,
+    session_in,
+    sessions_in,
+)
+from turnfold.cli.tables_and_progress_bars import (
     as_json,
     columns,
     is_plain,
@@ -21,7 +28,6 @@ from turnfold.cli.output import (
     printable,
     without_controls,
 )
-from turnfold.cli.store import Opened, open_at, open_session, session_in, sessions_in
 from turnfold.errors import WrongKey
 from turnfold.inspect import CallPoint, call_numbers, call_point, excerpt, session_title
 from turnfold.memory import Memory, MemoryMode, SessionStatus
@@ -53,7 +59,7 @@ class SessionRow:
 
     session: str
     title: str
-    """The beginning of the first user message; empty if there is none, or it cannot be decrypted."""
+    """The beginning of the session's first user message; empty if there is none, or if it cannot be decrypted."""
     entries: int
     turns: int
     tokens: int
@@ -62,7 +68,7 @@ class SessionRow:
     created: int
     updated: int
     calls: tuple[CallPoint, ...]
-    """The newest calls, oldest first."""
+    """The newest model calls of the session, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

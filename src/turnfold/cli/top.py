@@ -11,9 +11,15 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from turnfold.cli.labels import counted, known_label, label
-from turnfold.cli.output import columns, make_console, print_result, printable, progressing
-from turnfold.cli.store import log_pages, open_at, open_session, sessions_in
+from turnfold.cli.chinese_labels import counted, known_label, label
+from turnfold.cli.store_and_session_lookup import log_pages, open_at, open_session, sessions_in
+from turnfold.cli.tables_and_progress_bars import (
+    columns,
+    make_console,
+    print_result,
+    printable,
+    progressing,
+)
 from turnfold.inspect import CostRow, EntryCost, LogCosts, conversation_costs
 
 __all__ = (

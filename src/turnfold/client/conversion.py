@@ -43,7 +43,7 @@ class RemoteContext(Context):
     def __init__(self, form: ContextForm, *, tools: Sequence[Mapping[str, object]] = ()) -> None:
         receipt = form.receipt
         self.call = form.call
-        """Id of the call, for `explain`, `diff` and `record_usage`; empty for a preview."""
+        """Id of the call, to be given to `explain`, `diff` and `record_usage`; empty for a preview."""
         self.counter_name = form.counter
         """Name of the token counter that the service used."""
         self.messages = _messages(form.messages)

@@ -28,7 +28,8 @@ __all__ = (
 )
 
 _TRIGGER, _KEEP = 0.8, 0.3
-"""Shares of the budget at which LangChain summarises, and that it keeps beside the summary, as in its examples."""
+"""Shares of the budget: above the first, LangChain summarises; the second is what it keeps in addition to the summary.
+Both as in its examples."""
 _SUMMARY = 0.2
 """Share of the budget that a summary may fill."""
 _MARGIN = 0.85
@@ -42,7 +43,7 @@ class _Piece(NamedTuple):
     at: int
     """Index of the message in the log."""
     key: str
-    """Id that is passed through the library, to recognise the message in its result."""
+    """Id that the message carries through the library, so that it can be recognised in the library's result."""
     fields: dict[str, Any]
     tokens: int
 
@@ -55,7 +56,7 @@ class _LibraryPeer:
     package: ClassVar[str]
     """Name of the distribution to install."""
     extra: ClassVar[str] = ""
-    """Extra of turnfold that installs it; empty if there is none."""
+    """Extra of turnfold that installs the peer's package; empty if there is none."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter

@@ -36,7 +36,8 @@ __all__ = (
 
 
 _RECOGNISABLE = 8
-"""Number of first characters by which the newest message is recognised, since a memory may shorten the rest."""
+"""Number of first characters by which the newest message is recognised in a prompt, because a memory may shorten the
+rest."""
 _NOT_ATOMS = ("constraint", "decision", "unread")
 
 
@@ -46,15 +47,15 @@ class MeasuredCall(NamedTuple):
     seq: int
     """Number of messages logged when the call was made."""
     tokens: int
-    """Tokens of the whole prompt; 0 if the memory refused to build one."""
+    """Tokens of the whole prompt; 0 if the memory raised an error instead of building one."""
     marks: tuple[int, ...]
-    """Tokens up to each cache breakpoint, for providers that need breakpoints."""
+    """Tokens before each cache breakpoint, for providers that need breakpoints."""
     shared: int
     """Tokens at the beginning of the prompt that the previous call also sent."""
     previous: int
     """Tokens of the previous call's messages; 0 if there is no previous call."""
     answer: int
-    """Tokens of the recorded answer."""
+    """Tokens of the answer that was recorded in the conversation."""
     usable: bool
     """True if a provider would accept the messages and they include the message to be answered."""
     full: bool

@@ -57,7 +57,8 @@ class Peer(Protocol):
 
 
 PeerFactory = Callable[[TokenCounter], Peer]
-"""Makes a peer for one conversation; its token counts should come from the given counter."""
+"""Function that makes a peer (a memory to compare) for one conversation; the peer should count tokens with the given
+counter."""
 
 
 class TurnfoldPeer:

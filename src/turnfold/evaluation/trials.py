@@ -138,7 +138,7 @@ class _SetRule(msgspec.Struct):
 
 
 _LARGEST = 1 << 30
-"""Most bytes of a file, unpacked: all of it is in memory."""
+"""Most bytes of an unpacked data file, because all of it is held in memory."""
 
 
 _SET_FORMAT = (
@@ -242,7 +242,8 @@ def _microseconds(text: str | None) -> int:
 
 
 _MOST_POINTS = 20
-"""Most calls of a conversation in which rules and hard facts are counted; of more calls, evenly spaced ones."""
+"""Most calls of a conversation in which rules and hard facts are counted; of a longer conversation, evenly spaced
+calls."""
 _BEST = 5
 """Number of best search results that are scored for each question."""
 OnCall = Callable[[], object]
@@ -263,9 +264,9 @@ class FoldPoint:
     rules: int
     rules_kept: int
     replaced: int
-    """Rules that the user replaced or took back before this call."""
+    """Rules that the user replaced or withdrew before this call."""
     stale_rules: int
-    """Replaced rules that the call sends word for word, without what replaced them."""
+    """Replaced rules that the call sends word for word, without the rule that replaced them."""
     atoms: int
     atoms_kept: int
 
@@ -282,7 +283,7 @@ class EvaluationTrial:
     found: tuple[tuple[float, float], ...]
     """Recall and precision of the five best search results, for each question; empty if the peer cannot search."""
     refused: str
-    """Error of the first call for which the peer built no context; empty if it built all."""
+    """Error of the first call for which the peer built no context; empty if the peer built all contexts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,9 +298,10 @@ class EvaluationRow:
     over_budget: int
     folds: int
     rules_kept: float | None
-    """Share of the rules in force that a call sends word for word, once the log does not fit the budget."""
+    """Share of the rules in force that a call sends word for word, once the log no longer fits the budget."""
     stale_rules: float | None
-    """Share of the replaced rules that a call sends word for word without what replaced them; lower is better."""
+    """Share of the replaced rules that a call sends word for word without the rule that replaced them; lower is
+    better."""
     atoms_kept: float | None
     coverage: float | None
     """Mean share of a question's evidence that is in the context."""
@@ -308,9 +310,9 @@ class EvaluationRow:
     kept_prefix: float | None
     """Mean share of the previous request that a request repeats at its beginning."""
     budget_used: float | None
-    """Mean share of the budget that calls use once the log does not fit it."""
+    """Mean share of the budget that calls use once the log no longer fits the budget."""
     price_per_call: float | None
-    """Mean list price of a usable call, with the discount of the prompt cache."""
+    """Mean list price of a usable call, including the discount of the provider's prompt cache."""
     points: tuple[FoldPoint, ...]
     refused: str
 
@@ -339,7 +341,7 @@ class _RulesAt(NamedTuple):
 
     in_force: tuple[str, ...]
     replaced: tuple[tuple[str, tuple[str, ...]], ...]
-    """Rules that ended before, each with the texts that tell so."""
+    """Rules that ended before this call, each with the texts that say so."""
 
 
 class _Reference:

@@ -54,11 +54,11 @@ class FindingLabels:
     """Headings and notes around findings (remembered tool results) in a prompt, in one language."""
 
     note: str
-    """Text before the findings; tells the model that they are data, not instructions."""
+    """Text before the findings (remembered tool results); tells the model that they are data, not instructions."""
     found: str
-    """Heading of the results."""
+    """Heading of the remembered tool results."""
     contents: str
-    """Heading of the tables of contents."""
+    """Heading of the remembered tables of contents."""
     fetched: str
     """Line that lists the tables of contents already fetched."""
     no_toc_call: str
@@ -68,7 +68,7 @@ class FindingLabels:
     cut: str
     """The line after a text that was cut."""
     levels: str
-    """The line after an outline whose deepest levels were left out."""
+    """The line after a table of contents whose deepest levels were left out."""
     more: str
     """The line with the number of findings that are not shown."""
     served: str
@@ -228,7 +228,7 @@ def _compact(value: object) -> str:
 _TABLE_RULE = late_pattern(r"[\s|:+-]+")
 """The line below the heading of a table, such as `|---|---|`."""
 _GAP = "…"
-"""Line in the place of pieces that are left out between two shown pieces."""
+"""Line shown in place of the pieces that are left out between two shown pieces."""
 _GAP_TOKENS = 2
 
 
@@ -303,9 +303,9 @@ def _joined(pieces: Sequence[str], chosen: Sequence[int]) -> str:
 
 
 _TITLES = ("title", "name", "label", "heading", "chapter", "section")
-"""Names of the field that holds the title of a node, the preferred one first."""
+"""Names of fields of a node (of a table of contents) that may hold its title, the preferred one first."""
 _DEEPEST = 32
-"""Nesting depth below which JSON is not divided into rows any more."""
+"""Nesting depth from which JSON is no longer divided into rows."""
 
 
 class Shortened(NamedTuple):
@@ -313,7 +313,7 @@ class Shortened(NamedTuple):
 
     text: str
     whole: bool
-    """True if nothing was left out."""
+    """True if nothing of the text was left out."""
 
 
 class _Row(NamedTuple):

@@ -55,7 +55,7 @@ __all__ = (
 
 
 _EXACT = 2.0**53
-"""Up to this number every whole number has an exact float."""
+"""Up to this number, a float can represent every whole number exactly."""
 
 
 def canonical_arguments(arguments: str | Mapping[str, object] | None) -> str:
@@ -171,25 +171,26 @@ class FindingRule:
     tool: str
     _: KW_ONLY
     kind: str = RESULT
-    """The kind of result: `"toc"` for a table of contents, which is shown first and kept by `clear_query`."""
+    """The kind of the results: `"toc"` for a table of contents, which is shown first and kept by `clear_query`."""
     ttl: float = 0.0
-    """Seconds until a result expires; 0 for never."""
+    """Seconds until a result expires; 0 if results never expire."""
     invalidated_by: tuple[str, ...] = ()
-    """Tools that make the results stale when they run, whether they succeed or not."""
+    """Names of tools: when one of them runs, successful or not, results of this rule's tool become stale."""
     side_effects: bool = False
-    """True if calling the tool changes something: no call is then answered from memory."""
+    """True if calling the tool changes something; calls are then never answered from memory."""
     serve: bool = False
-    """True if an identical call is answered from memory instead of being made."""
+    """True if a repeated identical call is answered from memory and the tool is not called."""
     score: Callable[[str], float | None] = score_in_json
-    """Returns the relevance (0 to 1) that the text of a result states; None if it states none."""
+    """Function that returns the relevance (0 to 1) that the text of a result states; None if the text states none."""
     relevance: float = NEUTRAL
-    """Relevance of a result for which `score` returns None."""
+    """Relevance of a result for which `score` returns None, or if there is no `score`."""
     min_relevance: float = 0.0
     """Results less relevant than this are not remembered."""
     largest: int = 200_000
     """The most characters of a result; a longer one is not remembered and is only in the log."""
     keep: Callable[[Mapping[str, object], str], str | None] | None = None
-    """Called with the arguments and the result of a call; returns the text to remember, None for nothing."""
+    """Function that takes the arguments and the result of a call, and returns the text to remember; None for
+    nothing."""
 
     def __post_init__(self) -> None:
         if not self.tool:

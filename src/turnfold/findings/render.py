@@ -46,11 +46,11 @@ __all__ = (
 _LINE_ENDS = 2
 """Tokens added per item for the line breaks after its heading and its content."""
 _SMALLEST = 24
-"""The fewest tokens that a shortened item may get; with less room the item is left out."""
+"""The fewest tokens that a shortened item may get; if there is less room, the item is left out."""
 _HEADING_LIKE = late_pattern(
     "(?:(?<=[\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x85\\u2028\\u2029])|^)(?=#|（另有|\\([0-9]+ more )"
 )
-"""The start of a line that could be read as a heading or as the note on omitted items."""
+"""Matches the start of a line that could be read as a heading, or as the note about left out items."""
 _LONGEST_ARGUMENTS = 160
 """The most characters of the arguments in a heading."""
 
@@ -60,7 +60,7 @@ class FindingItem:
     """A tool result or other content to show under a heading."""
 
     label: str
-    """Text of the heading."""
+    """Text of the item's heading."""
     content: object
     """The text to show; for a table of contents it may be a JSON value."""
     toc: bool = False
@@ -169,11 +169,11 @@ class _Slot:
     """Index of the item in the list of items."""
     item: FindingItem
     heading: int
-    """Tokens of the heading."""
+    """Tokens of the item's heading."""
     cost: int
-    """Tokens of the heading and the whole content."""
+    """Tokens of the heading and the whole content of the item."""
     room: int
-    """Tokens that heading and content may use."""
+    """Tokens that heading and content of the item may use."""
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class _Page:
     wrap: Callable[[str], str]
     terms: Collection[str]
     total: int
-    """Number of items, shown or not."""
+    """Number of items on the page, shown or not."""
     layout: Callable[[str], str]
     shown: list[tuple[FindingItem, str]] = field(default_factory=list[tuple[FindingItem, str]])
 

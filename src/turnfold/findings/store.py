@@ -71,7 +71,7 @@ __all__ = (
 
 _Result = TypeVar("_Result")
 _TRIES = 64
-"""Attempts of one write; an attempt fails if another writer was first."""
+"""Attempts to make one write; an attempt fails if another writer was first."""
 
 
 class FindingOwner(Protocol):
@@ -198,11 +198,11 @@ class FindingCache:
     """The findings (remembered tool results) of a conversation as this process last read or wrote them."""
 
     version: int = 0
-    """Version of the findings note (the document that stores `ran`); 0 if there is none."""
+    """Version of the stored note that holds `ran`; 0 if there is none."""
     ran: dict[str, int] = field(default_factory=dict[str, int])
-    """Seq at which each tool that makes findings stale last ran."""
+    """Name of a tool that makes findings stale -> seq (log position) at which the tool last ran."""
     by_key: dict[str, tuple[Finding, int]] = field(default_factory=dict[str, tuple[Finding, int]])
-    """Each finding with the version of its document, by key."""
+    """Key of a finding (remembered tool result) -> the finding and the version of its document."""
 
     @classmethod
     def of(cls, note: Document | None, documents: Iterable[Document]) -> FindingCache:
@@ -244,7 +244,7 @@ class TailFindings:
 
     every: Sequence[Finding]
     matching: Sequence[Finding]
-    """Findings that share a term with the question."""
+    """Findings (remembered tool results) that share a term with the user's question."""
     question: str
     count: Callable[[str], int]
 
@@ -273,7 +273,7 @@ class TailFindings:
 
 
 _LONG = 20_000
-"""Characters of findings above which they are not rendered on the event loop."""
+"""Most characters of findings that are rendered on the event loop; more are rendered in a thread."""
 _MOST = 64
 """Default number of findings per conversation."""
 

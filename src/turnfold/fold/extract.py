@@ -101,68 +101,72 @@ Language = Literal["auto", "en", "zh"]
 MISFITS_BEFORE_GIVING_UP = 48
 """Number of lines in a row that do not fit the token limit after which no further line is tried."""
 _TERM_SHARE = 0.15
-"""Weight of a new term relative to a new fact."""
+"""Weight of a new term (content word) in a sentence, relative to a new fact."""
 _BIGRAM_SHARE = 0.4
-"""Factor for the weight of Chinese terms, as a Chinese clause has one per character, an English one per longer word."""
+"""Factor for the weight of Chinese terms: a Chinese clause has one term per character, an English clause one per longer
+word."""
 _RULE_SHARE = 0.55
-"""Factor for the weight of rules and decisions: many sentences only sound like one, and users' rules have a ledger."""
+"""Factor for the weight of rules and decisions: many sentences only sound like a rule, and users' rules are kept in a
+ledger."""
 _RULE_KINDS = ("constraint", "decision")
 _LEAST_RULE, _LEAST_CHINESE_RULE = 0.1, 0.8
-"""Least factor for a sentence with the cue word of a rule that does not read like a rule, in English and in Chinese,
-whose cue words are rarely idioms."""
+"""Least factor for a sentence with the cue word of a rule that does not read like a rule: in English, and in Chinese,
+where cue words are rarely idioms."""
 _FEW_TERMS, _EMPTY = 4, 0.05
-"""A sentence with the cue word of a rule that states no rule gets this factor if it has at most so many terms."""
+"""A sentence with the cue word of a rule that states no rule and has at most `_FEW_TERMS` terms gets the factor
+`_EMPTY`."""
 _INSIDE_A_SENTENCE = tuple(":：,，;；、.。!！?？…")
-"""A sentence that begins with one of these has a line of its own: after another it would read as its end."""
+"""Beginnings of sentences that get a line of their own: after another sentence they would read as its end."""
 _PROPER_NAME = 0.8
-"""Weight of a capitalised name."""
+"""Weight of a capitalised name in a sentence."""
 _USUAL_NAMES = 0.05
-"""Mentions per message from which a name weighs less: people in a conversation address each other all the time."""
+"""Mentions of a name per message from which the name weighs less: people in a conversation address each other all the
+time."""
 _LENGTH_POWER = 0.8
 """Exponent of a sentence's tokens in its value; below 1, because longer sentences are easier to understand alone."""
 _EARLIER_PRIOR = 2.0
 _EARLIER_CROWDED = 0.8
-"""Factors for sentences of the previous summary: while they fill little of the limit, and once they fill most of it.
-
-So that neither the old nor the new sentences take all the room.
-"""
+"""Two factors for sentences of the previous summary: while these fill little of the token limit, and once they fill
+most of it, so that neither old nor new sentences take all the room."""
 _EARLIER_ROOM = 0.7
 """Share of the limit above which sentences of the previous summary are no longer preferred."""
 _TOOL_ROOM = 0.5
 _TOOL_CROWDED = 0.3
-"""Share of the limit above which tool calls and output count less, and their factor then: many of their facts are not
-needed."""
+"""Share of the token limit above which tool calls and output count less, and the factor they then get: many of their
+facts are not needed."""
 _ANSWER = 1.25
-"""Factor for the first sentence after somebody else's question."""
+"""Factor for the first sentence after a question by the other speaker."""
 _EDGE, _POINT, _MIDDLE = 1.1, 1.3, 0.8
-"""Factors for the first and last sentence of a message; for the first and last, and for the other sentences, of an
-assistant's long answer."""
+"""Factors by position: for the first and last sentence of a message; in an assistant's long answer for the first and
+last, and for the other sentences."""
 _LONG_ANSWER = 4
 """Number of sentences above which an answer is long."""
 _LEAST_STRESS = 0.12
-"""A sentence with a lower factor, such as a greeting, is kept only if there is nothing else."""
+"""Least factor of a sentence that is worth keeping; one with a lower factor, such as a greeting, is kept only if there
+is nothing else."""
 _MOST_ALIKE = 3
-"""Most questions in a summary that differ only in their numbers and ids ("where is order 17?")."""
+"""Most questions in a summary that differ from each other only in numbers and ids ("where is order 17?")."""
 _CHANGED = 0.5
 """Factor for a sentence that a later one changed in part."""
 _IDLE = 0.05
-"""Factor for a row of tool output that nobody took up, and for a fragment that the answer repeats."""
+"""Factor for a row of tool output that no later message uses, and for a fragment that the answer repeats."""
 _TASK, _TASK_SENTENCES = 1.6, 8
-"""Factor for the user's first sentences, and their number, where the messages after them are output of programs."""
+"""Factor for the first sentences of a user's message if program output follows them, and the number of these
+sentences."""
 _UNNAMED = 0.5
-"""Factor for a fact about "him" or "it" where no sentence before it has a name."""
+"""Factor for a fact about "him" or "it" if no sentence before it has a name."""
 _LEAST_CLAUSE = 6
-"""Least characters of an outdated rule for which a sentence that has it in it is marked."""
+"""Least characters of an outdated rule; a sentence that contains so long an outdated rule is marked as outdated."""
 _CHANGED_FILES = 3.0
-"""Factor for the files that were changed: whoever goes on with the work needs them."""
+"""Factor for the list of changed files: whoever continues the work needs it."""
 _CODE = 0.4
 """Factor for a line of code in tool output: which files were read tells more than a few of their lines."""
 _NUMBERS = late_pattern(r"[A-Za-z]*\d[\w.,:-]*")
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
-"""Characters per token, an upper bound for running text."""
+"""Most characters per token that are expected in running text, to cut a line before its tokens are counted."""
 _SLACK = 2
-"""Tokens by which a whole line may cost less than its beginning, because the beginning may end inside a word."""
+"""Tokens by which a whole line may cost less than its beginning, because the cut may fall inside a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,35 +174,35 @@ class _Candidate:
     """A sentence of the messages or of the previous summary that may be chosen for the new summary."""
 
     prefix: str
-    """The name of its speaker with a colon, as shown before a line."""
+    """The name of the sentence's speaker with a colon, as shown before a line."""
     text: str
-    """The words of the sentence that the summary shows, without interjections at the beginning."""
+    """The words of the sentence that the summary shows: without interjections such as "well," at the beginning."""
     whole: str
     """The whole sentence with its interjections, used if the summary has room for everything."""
     joins: bool
-    """True if it may share a line with others of the same message."""
+    """True if the sentence may share a line with other sentences of the same message."""
     message: int
-    """Number of its message; negative for a line of the previous summary."""
+    """Number of the message that the sentence is from; negative for a line of the previous summary."""
     facts: dict[str, float]
-    """The weight of each of its facts."""
+    """The weight of each fact in the sentence."""
     terms: frozenset[str]
     voice: float
-    """Weight of the speaker's words, 0 to 1; see `voice_of`."""
+    """Weight of the speaker of the sentence, 0 to 1; see `voice_of`."""
     stress: float
-    """Factor for the sentence's position in its message, and for its form."""
+    """Factor for the form of the sentence and its position in the message."""
     tool: bool
     """True if the sentence is output of a tool, or a tool call."""
     spaced: bool
     """True if there is a space before the sentence in its line of the previous summary."""
     role: str
-    """The speaker's role, or `call` for the arguments of a tool call."""
+    """Role of the sentence's speaker, or `call` for the arguments of a tool call."""
     hits: tuple[FactMatch, ...]
     prose: bool = True
-    """False for a line of code, a table row and JSON."""
+    """False if the sentence is a line of code, a table row or JSON."""
     pattern: str = ""
-    """A question without its numbers and ids; empty for other sentences."""
+    """The sentence without its numbers and ids, if it is a question; empty for other sentences."""
     needs: int | None = None
-    """Index of the sentence that is shown before it, such as the question of a short answer."""
+    """Index of a sentence that must be shown before this one, such as the question before a short answer."""
 
 
 class _ReadSentence(NamedTuple):
@@ -210,7 +214,7 @@ class _ReadSentence(NamedTuple):
     facts: dict[str, float]
     terms: frozenset[str]
     factors: tuple[float, ...]
-    """Factors for its form, in the order in which they are applied."""
+    """Factors for the form of the sentence, in the order in which they are applied."""
     role: str
     hits: tuple[FactMatch, ...]
     prose: bool
@@ -312,9 +316,9 @@ class _Cover:
         self.crowded = False
         """True once sentences of the previous summary fill most of the limit."""
         self.tools_crowded = False
-        """True once tool calls and output fill their share of the limit."""
+        """True once tool calls and their output fill their share of the token limit."""
         self._patterns: Tally[str] = Tally()
-        """How many questions of each pattern were chosen."""
+        """Pattern of a question (without numbers and ids) -> how many questions of this pattern were chosen."""
         self._chosen: set[int] = set()
 
     def value(self, at: int) -> float:
@@ -496,7 +500,7 @@ class MemoizedCounter:
 
 
 _FEW = 16
-"""Tokens by which an estimate must exceed the limit to be trusted; for a few short lines it is far off."""
+"""Tokens by which an estimate must exceed the limit to be trusted; for a few short lines, estimates are far off."""
 _OWN_LINE = 640
 _LONG_PREVIOUS_LINE = 240
 _STOPS = "!?。！？"

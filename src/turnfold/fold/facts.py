@@ -173,7 +173,7 @@ class FactMatch(NamedTuple):
 
 
 _Reader = Callable[[re.Match[str]], FactMatch | None]
-"""Function that makes a fact of a regular-expression match; returns None if the match is no fact."""
+"""Function that makes a fact from a regular-expression match; returns None if the match is not a fact."""
 
 
 def _choice(words: Iterable[str]) -> str:
@@ -263,7 +263,7 @@ _TRAILING = ".,;:!?)]}'\"*"
 _CERTAIN = late_pattern(
     r"\s*(?:agree|sure|certain|behind|with\s+you|right\b|true\b|同意|确定|肯定|赞成)", re.IGNORECASE
 )
-"""Matches what follows a 100% that is no quantity: "100% sure"."""
+"""Matches the words after a "100%" that states no quantity: "100% sure"."""
 _LONGEST_CODE = 80
 _LONGEST_DOTTED_NAME = 120
 _PARTS_OF_A_ROOTED_PATH = 2
@@ -436,10 +436,8 @@ FACT_WEIGHTS: dict[FactKind, float] = {
     "number": 1.2,
     "identifier": 0.8,
 }
-"""How serious it is to lose a fact of each kind.
-
-The note that a part of a message was not read (`unread`) weighs most, so that every summary keeps it.
-"""
+"""Weight of each kind of fact: how serious it is to lose one. The note that a part of a message was not read (`unread`)
+weighs most, so that every summary keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +450,7 @@ class Fact:
     context: str
     speaker: str = ""
     day: str = ""
-    """The date on which it was said, if its context has a relative date such as "yesterday"."""
+    """The date on which the fact was said, if its context has a relative date such as "yesterday"."""
 
 
 _QUOTED = late_pattern(

@@ -21,10 +21,8 @@ __all__ = (
 
 
 _LEAST_FREED = 0.125
-"""A fold that keeps the last exchange beyond the low mark frees at least this share of the room of the window.
-
-A prompt that changes, and a model that writes a summary, for a few tokens in every turn would cost more than they save.
-"""
+"""A fold that keeps the last exchange above the low mark must free at least this share of the window's tokens. Changing
+the prompt and calling a model for a few tokens in every turn would cost more than it saves."""
 
 
 def check_threshold(threshold: float, keep_turns: int) -> None:

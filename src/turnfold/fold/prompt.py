@@ -86,7 +86,7 @@ _CONVERSATION = FenceNote("Conversation:", "对话：")
 _SUMMARY_SO_FAR = FenceNote("Summary so far:", "已有的摘要：")
 _ABOVE = "(the messages above / 以上消息)"
 _LONGEST_TOKEN = 32
-"""Number of characters that a token of running text hardly ever exceeds."""
+"""Number of characters that a token of running text almost never exceeds."""
 _SLOT = late_pattern(r"\{\{\s*history\s*\}\}")
 _JINJA = late_pattern(r"\{%|\{#|\{\{-?\s*history\b(?!\s*\}\})")
 _SAMPLE = "<conversation>"

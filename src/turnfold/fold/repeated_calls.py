@@ -39,7 +39,7 @@ _OTHERS = {"en": "and {more} more", "zh": "另有 {more} 个"}
 _FILE_LINE = late_pattern(r"(?P<command>[^\W\d]\w{0,63})(?: \[(?P<root>[^\]]*)\])? (?P<files>.+)\Z")
 _MORE = late_pattern(r"(?:and|另有) (\d{1,9}) (?:more|个)\Z")
 _LEAST_ROOT = 12
-"""Least characters of a folder that is written once for all files of a line instead of with each of them."""
+"""Least characters of a folder that is written once for all files of a line, and not before each file."""
 
 
 def is_counted_call(speaker: str) -> bool:
@@ -130,13 +130,13 @@ class _FileCalls:
     command: str
     counts: dict[str, int] = field(default_factory=dict[str, int])
     told: int = 0
-    """Number of calls in the previous summary."""
+    """Number of calls on the file that the previous summary mentions."""
     unnamed: int = 0
-    """Number of further files that the previous summary had no room for."""
+    """Number of further files that the previous summary counts without naming them."""
     at: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Indexes of the calls among the passages, each with the number of identical calls it stands for."""
+    """Indexes of the file's calls among the passages, each with the number of identical calls that it stands for."""
     lines: list[int] = field(default_factory=list[int])
-    """Indexes of the lines of the previous summary that are such calls."""
+    """Indexes of the lines of the previous summary that list calls on files."""
 
     def add(self, file: str, times: int = 1) -> None:
         self.counts[file] = self.counts.pop(file, 0) + times

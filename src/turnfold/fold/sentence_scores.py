@@ -34,24 +34,25 @@ __all__ = (
 
 
 _SHORT_ANSWER = 2
-"""Most words of its own, beside facts, of an answer that needs its question."""
+"""Most words, facts not counted, of an answer that can only be understood with its question."""
 _SHORT_ORDER = 5
-"""Most words of its own of a user's sentence ("lower it to 2,000") that the answer may repeat with its subject."""
+"""Most words, facts not counted, of a user's order ("lower it to 2,000"); the answer may repeat the order with its
+subject."""
 _NEAR = 24
-"""Number of sentences after one among which the answer to it is looked for."""
+"""Number of sentences after a question or order in which its answer is searched for."""
 _NO_SUBJECT = 1
-"""Most words of its own of a sentence that needs the sentence before it."""
+"""Most words, facts not counted, of a sentence that can only be understood with the sentence before it."""
 _CHARACTERS_A_WORD = 2
 _MANY_ROWS = 4
-"""Number of lines of one output that differ only in their values from which they are rows of a log or a table."""
+"""Number of lines in one output that differ only in their values, from which they count as rows of a log or a table."""
 _USUAL = 10
-"""A fact in more than one of this many rows is no reason to keep a row."""
+"""A fact that occurs in more than one of this many rows is no reason to keep a row."""
 _FEW_DIGITS = 3
 _SHORT_LINE = 60
 _CHINESE = late_pattern(r"[\u4e00-\u9fff]")
 _FUNCTION = late_pattern(r"[的了是在就也都和要吧呢啊吗好行嗯]")
 _LONGEST_SHAPE = 500
-"""Most characters of a row that are compared with others: a word of 200,000 characters would take minutes."""
+"""Most characters of a row whose form is compared with other rows: a word of 200,000 characters would take minutes."""
 _VALUE = late_pattern(r"(?<==)[^\s,;]+|[\w.,:/-]*\d[\w.,:/%-]*")
 _JSON_KEY = late_pattern(r"\"([^\"]{1,80})\"\s*:")
 
@@ -63,18 +64,18 @@ class SummaryPiece(NamedTuple):
     facts: frozenset[str]
     message: int
     role: str
-    """`user`, `assistant`, `tool`, `call`, or another speaker."""
+    """Role of the piece's speaker: `user`, `assistant`, `tool`, `call`, or another name."""
     words: int
-    """Number of words of the sentence beside facts; see `own_words`."""
+    """Number of words of the sentence, facts not counted; see `own_words`."""
 
 
 class SentenceNeed(NamedTuple):
     """The other sentence or name that a sentence needs to be understood."""
 
     needs: int | None
-    """Index of the sentence that must be shown before it."""
+    """Index of another sentence that must be shown before this one."""
     idle: bool
-    """True if it is better left out: the next message says the same with its subject."""
+    """True if the sentence is better left out, because the next message says the same together with its subject."""
 
 
 def own_words(text: str, hits: Iterable[FactMatch]) -> int:
@@ -267,7 +268,7 @@ _LEAD = late_pattern(
     re.IGNORECASE | re.VERBOSE,
 )
 _TIED = late_pattern(r"(?:for|since|because|gonna|['’]?cause|cuz)\b", re.IGNORECASE)
-"""Matches words that mean nothing without what is before them: "Thank you, Sofia, for confirming it"."""
+"""Matches words that mean nothing without the words before them: "Thank you, Sofia, for confirming it"."""
 _REACTION = late_pattern(
     r"""
     (?: (?:that|this|it)(?:['’]s|\ is|\ was|\ sounds|\ looks|\ must|\ would|\ will)\b | sounds\b | looks\ like\ you
@@ -355,7 +356,8 @@ _LEAD_IN = late_pattern(
     r"|\bas\ an\ AI\b|\bAI\ (?:language\ model|companion|assistant)\b|\bin\ the\ following\b",
     re.IGNORECASE,
 )
-"""Matches what announces a statement, and what an assistant says about being one."""
+"""Matches words that only announce a statement ("Here is the list:"), and what an assistant says about being an
+assistant."""
 _REACTION_FACTOR = 0.07
 """Highest factor for a reaction such as "that's great!"; so low that it never replaces another sentence."""
 _WHO_WEIGHT, _LIKES_WEIGHT = 1.5, 0.6
@@ -395,9 +397,11 @@ class Form(NamedTuple):
     """The importance of a sentence for a summary, judged by its form (statement, question, praise) alone."""
 
     factor: float
-    """1.0 for a plain statement, less for a sentence that is hardly ever needed later, more for one that often is."""
+    """Factor of the sentence: 1.0 for a plain statement, less if it is hardly ever needed later, more if it often
+    is."""
     statement: float = 0.0
-    """Weight of a statement about the speaker (who they are, what they like), which counts as a fact; else 0."""
+    """Weight, like that of a fact, of a statement about the speaker (who they are, what they like); 0 for other
+    sentences."""
 
 
 def is_outcome(words: str) -> bool:

@@ -66,7 +66,7 @@ __all__ = (
 
 
 ANNEX_HEADINGS = {"en": "Also stated:", "zh": "另有提及："}
-"""The heading of the annex, the missing facts that are appended to a summary; by language."""
+"""Language -> heading of the annex, the list of missing facts that is appended to a summary."""
 
 _CHINESE_ROLES = {
     "user": "用户", "assistant": "助手", "system": "系统", "developer": "开发者", "tool": "工具", "function": "函数",
@@ -85,7 +85,7 @@ _PREFIXED = late_pattern(
 _NOT_IN_TOOL_NAMES = late_pattern(r"[^\w.-]+")
 _LONGEST_TOOL_NAME = 64
 _LONGEST_NAME = 64
-"""Most characters of a speaker's own name."""
+"""Most characters of a speaker's name in the form "name: words"."""
 _BULLET = late_pattern(r"\s*(?:[-*•]\s+)?")
 
 
@@ -207,7 +207,8 @@ def _reads_as_spoken(words: str, labels: frozenset[str]) -> bool:
 
 
 LONGEST_READ = 200_000
-"""Most characters that are read of one message, about 50,000 tokens of English; a longer one loses its middle."""
+"""Most characters that are read of one message, about 50,000 tokens of English; of a longer message, the middle is not
+read."""
 _READ_FROM_THE_START = 3 / 4
 _LONGEST_WORD_CUT = 200
 _WORD_ENDS = "\n 。，"
@@ -226,7 +227,8 @@ _FILE_ARGUMENTS = (
 )
 """Names under which tools take the file that they read or write."""
 _NO_FILE_CALL = frozenset({"pattern", "query", "regex", "glob", "cmd"})
-"""Names of arguments beside which a path only says where something is searched or run."""
+"""Names of arguments that make the call a search or a command: a path among the arguments then only says where it
+runs."""
 _LONGEST_ARGUMENT = 120
 """Most characters of one argument of a tool call in an extract."""
 
@@ -240,17 +242,18 @@ class Passage:
     position: int
     """Log position of the message."""
     unread: str = ""
-    """The line of `text` that stands for the part of a huge message that is not read; empty if all of it is."""
+    """The line of `text` that stands for the part of a huge message that is not read; empty if all of the message is
+    read."""
     day: str = ""
-    """The date on which it was said, such as `2023-05-25`; empty if it is unknown."""
+    """The date on which the passage was said, such as `2023-05-25`; empty if unknown."""
     file: str = ""
-    """The file that a tool call reads or writes; empty if it names none, or does something else with it."""
+    """The file that the tool call reads or writes; empty if the call names no file, or uses it in another way."""
     command: str = ""
-    """What the call does with its file, if the tool takes a command for that, such as `view` or `create`."""
+    """What the tool call does with its file, if the tool takes a command for that, such as `view` or `create`."""
 
 
 _BYTES_A_CHARACTER = 24
-"""About what the cache keeps for a character of text."""
+"""Approximate number of bytes that the cache takes for each character of text."""
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 

@@ -32,26 +32,29 @@ __all__ = (
 
 
 CHANGED_MARKS = {"en": "(changed later) ", "zh": "（后有变更）"}
-"""Written before a sentence of a summary that is partly outdated; by language."""
+"""Language -> mark before a sentence of a summary that is partly outdated."""
 _MARKS = tuple(mark.strip() for mark in CHANGED_MARKS.values())
 QUOTED_MARKS = {"en": "(quoted) ", "zh": "（引文）"}
-"""Written before a sentence of a summary that the user only quoted or pasted; by language."""
+"""Language -> mark before a sentence of a summary that the user only quoted or pasted."""
 _SAME_SUBJECT = 0.5
-"""Least share of a change's words, by weight, that the changed sentence must have."""
+"""Least share of the words of a correcting sentence, by weight, that the corrected sentence must also have."""
 _SAME_SUBJECT_CONFIRMED = 0.75
-"""Least share of a change's words that the changed sentence must have, if only a message beside says it is a change."""
+"""Least share of the words of a correcting sentence that the corrected sentence must have, if only a neighbouring
+message says that something changed."""
 _SAME_RULE, _SAME_CHINESE_RULE = 0.7, 0.55
-"""Least share of a sentence's words that a rule must have for the sentence to restate it. In Chinese, a word in between
-breaks two pairs of characters."""
+"""Least share of a sentence's words that a rule must have, so that the sentence counts as restating the rule. In
+Chinese the share is lower, because a word in between breaks two pairs of characters."""
 _FEW_WORDS = 3
 """Least words of a sentence that restates a rule in other words."""
 _OTHER_WORDS = 6
-"""A changed sentence with more words than this that the change does not repeat is kept, with a mark."""
+"""A corrected sentence is kept, with a mark, if more than this many of its words do not occur in the correcting
+sentence."""
 _COMMON = 60
-"""A word in more sentences than this says nothing about the subject, and looking at all of them would take long."""
+"""A word in more sentences than this says nothing about the subject; comparing all these sentences would take long."""
 _LEAST_PHONE = 7
 _NEAR = 8
-"""Number of sentences before or after one among which the other half of an exchange is looked for."""
+"""Number of sentences before or after a sentence in which the other half of an exchange (question and answer) is
+searched for."""
 _VALUE_KINDS = frozenset({"date", "time", "money", "number", "id"})
 _UNITS = frozenset(ENGLISH_UNITS.values())
 _SUBJECT_KINDS = frozenset({"id", "path", "url", "email", "version", "identifier"})
@@ -87,36 +90,38 @@ class ToldSentence(NamedTuple):
     text: str
     hits: tuple[FactMatch, ...]
     message: int
-    """Number of its message; sentences of one message never change each other."""
+    """Number of the message that the sentence is from; sentences of one message never change each other."""
     role: str
     corrects: bool = False
-    """True if it is the user's, and the message before it is the assistant's: it may correct that without a subject."""
+    """True if the sentence is the user's and follows an assistant's message, which it may correct without naming the
+    subject."""
 
 
 class SentenceChange(NamedTuple):
     """A sentence that a later one changed."""
 
     by: int
-    """Index of the later sentence."""
+    """Index of the later sentence, which changes the earlier one."""
     whole: bool
-    """True if nothing of the sentence holds any more, so that a summary can leave it out."""
+    """True if nothing of the earlier sentence holds any more, so that a summary can leave it out."""
 
 
 class _Read(NamedTuple):
     """The subject of a statement, and the values that it states."""
 
     topic: frozenset[str]
-    """The words before its first sign of a change, such as 开庭 in 开庭改到."""
+    """The words before the first word of the sentence that signals a change, such as 开庭 in 开庭改到."""
     values: dict[str, frozenset[str]]
-    """The values by kind: a date, an amount, a quantity by its unit, a phone number, a setting by its name."""
+    """The values in the sentence by kind: a date, an amount, a quantity by its unit, a phone number, a setting by its
+    name."""
     things: frozenset[str]
-    """The things that it names: ids, paths, "table 5"."""
+    """The things that the sentence names: ids, paths, "table 5"."""
     terms: frozenset[str]
-    """The content words of the statement, without its values and things."""
+    """The content words of the sentence, without its values and things."""
     changes: bool
-    """True if it says that something changes."""
+    """True if the sentence says that something changes."""
     rejects: bool
-    """True if a value in it may be the old one ("14 days instead of 7")."""
+    """True if a value in the sentence may be the old one ("14 days instead of 7")."""
 
 
 def is_marked(text: str) -> bool:

@@ -56,9 +56,9 @@ class Completed:
 
     conversation: str
     seq: int
-    """Seq of the entry with the beginning of the answer."""
+    """Seq (log position) of the entry with the beginning of the answer."""
     parts: int
-    """Number of parts that were added, in a new entry."""
+    """Number of parts of the answer that were added, in a new entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class _StoredMatch:
     """Compares the stored entries of one conversation with the messages of a file, in order."""
 
     read: Callable[[int], Awaitable[list[Entry]]]
-    """Reads a page of entries after a seq."""
+    """Function that reads a page of entries after a seq (log position)."""
     matched: int = 0
     """Number of messages of the file that are stored, whole or in part."""
     differs: int = 0
-    """The first seq whose entry differs from the file; 0 if none does."""
+    """Seq (log position) of the first entry that differs from the file; 0 if none does."""
     _missing: dict[str, _MissingParts] = field(default_factory=dict[str, _MissingParts])
     _page: list[Entry] = field(default_factory=list[Entry])
     _seq: int = 0
@@ -174,7 +174,7 @@ def _from_part(message: Message, place: int) -> Message:
 _ProgressCallback: TypeAlias = Callable[[Progress], object]
 _PAGE = 500
 _MAX_LISTED = 100
-"""Most unreadable items that are listed; more are only counted."""
+"""Most unreadable items of a file that are listed; further ones are only counted."""
 _PROGRESS_STEP = 200
 
 
@@ -187,11 +187,11 @@ class Imported:
     """Ids of the new conversations; empty for an export of turnfold, of which only the number is known."""
     new: int = 0
     continued: tuple[str, ...] = ()
-    """Conversations that were stored already and to which messages were added."""
+    """Ids of conversations that were in the store before and to which messages were added."""
     completed: tuple[Completed, ...] = ()
     """Answers whose beginning was imported earlier and which are complete now."""
     already: int = 0
-    """Number of conversations that were stored already and did not change."""
+    """Number of conversations that were in the store before and did not change."""
     entries: int = 0
     """Number of entries written."""
     bad: tuple[UnreadableItem, ...] = ()
@@ -200,9 +200,9 @@ class Imported:
     erased: tuple[str, ...] = ()
     """Conversations of the file that were erased in the store: they are left out, and their ids stay unusable."""
     ignored: dict[str, int] = field(default_factory=dict[str, int])
-    """Items that are not part of a conversation, and how often they occur."""
+    """Kind of item that is not part of a conversation -> how often it occurs in the file."""
     written: bool = True
-    """False after a trial run, which writes nothing."""
+    """False after a trial run (`dry_run`), which writes nothing."""
 
 
 async def import_file(
@@ -275,9 +275,9 @@ class _Conversation:
     line: int
     matching: _StoredMatch
     stored: int = 0
-    """Number of its entries in the store; 0 for a new conversation."""
+    """Number of the conversation's entries in the store; 0 for a new conversation."""
     erased: bool = False
-    """True if it was erased in the store; then nothing of it is imported."""
+    """True if the conversation was erased in the store; then nothing of it is imported."""
     message_count: int = 0
 
     @property

@@ -47,7 +47,7 @@ PROVIDERS: dict[str, ModuleType] = {
     "openai-responses": wire.openai_responses,
 }
 BODIES = ("messages", "contents", "input")
-"""Fields of a request body that may hold the messages."""
+"""Names of the fields of a request body that may hold the messages."""
 CONVERSATION_IDS = (
     "conversation_id",
     "conversation",
@@ -57,7 +57,7 @@ CONVERSATION_IDS = (
     "custom_id",
     "id",
 )
-"""Fields that may have the id of the conversation; the first one present is used."""
+"""Names of the fields that may hold the id of the conversation; the first one present is used."""
 _KNOWN_FIELDS = frozenset(
     {
         *BODIES,
@@ -149,7 +149,8 @@ _TABLES: Final = {
     "openai-agents": ("agent_messages", "message_data", "input"),
     "langchain": ("message_store", "message", "messages"),
 }
-"""Format -> the table of messages, its column of JSON, and the field of a request body the messages are put into."""
+"""Name of a database format -> its table of messages, the column with JSON, and the field of a request body that the
+messages are put into."""
 
 
 # ---------------------------------------------------------------------------------------------- LangChain

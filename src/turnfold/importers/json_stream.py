@@ -36,21 +36,23 @@ __all__ = (
 
 
 _LONGEST_VALUE = 128 << 20
-"""Most characters a single value, or the space before it, may have; a file with more counts as damaged."""
+"""Most characters that a single JSON value, or the white space before it, may have; with more, the file counts as
+damaged."""
 _CHUNK = 1 << 20
 _UNPACKED_FREELY = 64 << 20
-"""Bytes that a compressed file may always unpack to."""
+"""Number of bytes that any compressed file may unpack to."""
 _MOST_RATIO = 200
-"""A larger compressed file may unpack to this many times its size."""
+"""Limit for larger compressed files: one may unpack to at most this many times its own size."""
 _MOST_BLANK = 1_000_000
-"""Most empty lines in a row; each costs as much time as one with a message."""
+"""Most empty lines in a row that are skipped; each costs as much time as a line with a message."""
 _DEEPEST = 100_000
-"""Brackets within brackets after which a value is not read to its end; it could not be decoded anyway."""
+"""Depth of nested brackets from which a value is not read to its end, because it could not be decoded anyway."""
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 _NO_SPACE = re.compile(r"[^ \t\r\n,]")
 _MAX_ATOM = 16
-"""A parse error this many characters or fewer before the end of the buffer may only mean that more must be read."""
+"""If a parse error is at most this many characters before the end of the buffer, more is read before it counts as an
+error."""
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=object_of_pairs)

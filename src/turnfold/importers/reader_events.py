@@ -24,7 +24,7 @@ class ConversationStart:
     conversation: str
     line: int
     created: int = 0
-    """Microseconds since 1970; 0 if the file does not say."""
+    """Time of the conversation's start in microseconds since 1970; 0 if the file does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ImportedMessage:
     line: int
     created: int = 0
     client_id: str = ""
-    """The id of the message in the file, if it has one."""
+    """The id of the message in the file; empty if the message has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,19 +39,20 @@ class AuditRule(StrEnum):
     DENSE = "dense"
     """The seqs of the log are 1, 2, 3 ... without gaps."""
     FOUND = "found"
-    """Looking up an entry by its seq or by its client id finds this entry, and no other."""
+    """Looking up an entry by its seq (log position) or by its client id finds this entry and no other."""
     TILED = "tiled"
-    """Each checkpoint begins where the one before it ends, without gap or overlap."""
+    """Each checkpoint (summary) covers the range of entries right after the previous checkpoint's, without gap or
+    overlap."""
     PROVED = "proved"
-    """The digest of a checkpoint matches the entries it covers."""
+    """The digest in a checkpoint (summary) matches the entries that the checkpoint covers."""
     SOUND = "sound"
-    """The context passes `turnfold.window.check`."""
+    """The context passes all checks of `turnfold.window.check`."""
     ACCOUNTED = "accounted"
-    """Every entry is sent, folded, or listed with a reason: exactly one of these."""
+    """Every log entry is either sent, or folded into the summary, or listed with a reason."""
     VERBATIM = "verbatim"
     """Messages are sent as they were logged, unless the receipt lists a change."""
     SUMMARISED = "summarised"
-    """The summary sent is that of the live checkpoint, or an extract shown until the next checkpoint."""
+    """The summary sent is that of the live (newest) checkpoint, or an extract shown until the next checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,12 @@ class _StoredState:
     entries: Sequence[Entry]
     checkpoints: Sequence[Checkpoint]
     cleared: int
-    """Last seq that `clear()` left out; 0 if it was never called."""
+    """Seq (log position) of the last entry hidden by `clear()`; 0 if `clear()` was never called."""
     system: frozenset[int]
     """Seqs of the current system messages, which are first in every context."""
     stand_in: tuple[int, str] = (0, "")
-    """Last seq covered by the extract that is shown until the next checkpoint, and its text; 0 and "" for none."""
+    """The extract that is shown until the next checkpoint: seq of the last entry it covers, and its text; 0 and "" for
+    none."""
 
     @property
     def covered(self) -> int:

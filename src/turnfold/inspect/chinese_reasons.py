@@ -15,7 +15,7 @@ __all__ = ("REASONS", "translate_reason")
 
 _JOIN: Final = "; "
 _NONE: Final[Mapping[str, str]] = {"none": "（无）"}
-"""Chinese for the word that a reason has in place of a missing name."""
+"""Chinese for the word ("none") that stands in a reason where a name is missing."""
 REASONS: Final[Mapping[str, str]] = {
     "before the anchor": "在锚点之前",
     "cleared by the caller": "已由调用方清除",

@@ -27,7 +27,7 @@ class FirstDifference:
 
     index: int
     before: SentItem | None
-    """The message in the first call; None if it has none at this index."""
+    """The message at this index in the first call; None if that call has no such message."""
     after: SentItem | None
     character: int
     """Index of the first different character; 0 if one of the messages is missing."""
@@ -45,9 +45,10 @@ class CallDiff:
     """Number of messages at the beginning that both calls sent."""
     same_tokens: int
     rebilled: int
-    """Tokens of the second call from the first difference on, which cannot be read from the provider's cache."""
+    """Tokens of the second call after the first difference: the provider's cache cannot serve these."""
     same_tools: bool
-    """False if the tool schemas differ: they stand before the messages, so nothing is read from the cache."""
+    """False if the tool schemas of the two calls differ. They stand before the messages, so nothing is then read from
+    the cache."""
     first: FirstDifference | None
     """The first difference; None if both calls sent the same messages."""
     gone: tuple[SentItem, ...]

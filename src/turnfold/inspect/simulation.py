@@ -74,7 +74,7 @@ class FoldPrompt(NamedTuple):
 
     tokens: int
     shared: int = 0
-    """Tokens at the beginning of the prompt, tool schemas included, that the last call also sent."""
+    """Tokens at the beginning of the prompt, tool schemas included, that the last call of the agent also sent."""
     marks: tuple[int, ...] = ()
     """Number of prompt tokens before each cache breakpoint."""
 
@@ -87,11 +87,11 @@ class SimulatedFold:
     answer: int
     """Tokens of the summary that a model is asked to write."""
     fresh: FoldPrompt
-    """New prompt that contains the folded entries as text."""
+    """A new prompt for the summary, which contains the folded entries as text."""
     prefix: FoldPrompt | None = None
     """Last call's prompt up to the end of the folded range; None if that prompt does not contain the range."""
     marked: FoldPrompt | None = None
-    """Like `prefix`, but up to the next cache breakpoint, for providers that cache only up to breakpoints."""
+    """Like `prefix`, but to the next cache breakpoint, for providers that cache only up to breakpoints."""
 
     def charge(self, rule: CacheRule, marks: tuple[int, ...]) -> tuple[Charge, bool]:
         """Return the tokens that a provider charges for a fold's request.
@@ -119,9 +119,9 @@ class SimulatedCall:
     shared: int
     """Tokens at the beginning of the prompt, tool schemas included, that the call before also sent."""
     prefix_share: float
-    """Share of the previous prompt that is repeated at the beginning."""
+    """Share of the previous prompt that this call's prompt repeats at its beginning."""
     marks: tuple[int, ...]
-    """Tokens up to each cache breakpoint, for providers that need them."""
+    """Tokens before each cache breakpoint, for providers that need breakpoints."""
     answer: int
     """Tokens of the response."""
     folded: int
@@ -129,7 +129,7 @@ class SimulatedCall:
     shrunk: int
     fold_landed: bool
     violations: int
-    """Violations of the rules of `turnfold.window.check`."""
+    """Violations of the rules of `turnfold.window.check` in the context of this call."""
     folds: tuple[SimulatedFold, ...] = ()
     """The folds made before the call was sent."""
 
@@ -140,12 +140,13 @@ class FoldCost:
 
     requests: int = 0
     prefixes: int = 0
-    """Number of requests that continue the agent's last prompt and so can use the provider's cache."""
+    """Number of summary requests that continue the agent's last prompt and can use the provider's cache."""
     total: float = 0.0
     by_fresh_prompts: float = 0.0
     """Cost of the same folds if every request were a new prompt."""
     read: int = 0
-    """Prompt tokens read from the provider's cache; `written` are written to it, `fresh` are neither."""
+    """Prompt tokens that are read from the provider's cache; `written` are written to the cache, `fresh` are
+    neither."""
     written: int = 0
     fresh: int = 0
     output: int = 0
@@ -168,7 +169,8 @@ class Cost:
     without_cache: float
     """Cost of the same calls without any cache."""
     read: int
-    """Prompt tokens read from the provider's cache; `written` are written to it, `fresh` are neither."""
+    """Prompt tokens that are read from the provider's cache; `written` are written to the cache, `fresh` are
+    neither."""
     written: int
     fresh: int
     output: int
@@ -198,7 +200,7 @@ class Simulation:
     turns: int
     calls: tuple[SimulatedCall, ...]
     refused: str = ""
-    """The error of a call that did not fit the budget and ended the replay; empty if it ran to the end."""
+    """The error of a call that did not fit the budget and ended the replay; empty if the replay ran to the end."""
 
     @property
     def tokens_sent(self) -> int:

@@ -38,7 +38,7 @@ class CostRow:
     tokens: int
     entries: int
     share: float
-    """Share of all tokens of the log or store, 0 to 1."""
+    """Share that this row has of all tokens of the log or store, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +142,9 @@ class CallCost:
     cached: int
     output: int
     cost: float
-    """Cost in the currency of the price table; 0 without a price."""
+    """Cost of the calls in the currency of the price table; 0 without a price."""
     estimated: int
-    """Number of calls without token counts from the provider; theirs are estimated."""
+    """Number of calls for which the provider reported no token counts, so that these are estimated."""
 
 
 def call_cost(call: Manifest | CallPoint, price: Price | None) -> CallCost:

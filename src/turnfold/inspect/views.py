@@ -93,12 +93,12 @@ async def call_numbers(session: AsyncSession) -> dict[str, int]:
 _FIRST_ENTRIES = 8
 """Number of entries that are read to find the first user message."""
 _KEPT = "kept"
-"""`SentItem.fate` of a message that is sent as it was logged."""
+"""Value of `SentItem.fate` for a message that is sent as it was logged."""
 _INJECTED = "injected"
-"""`SentItem.fate` of a message that is sent but is not in the log: summary, tail, placeholder."""
+"""Value of `SentItem.fate` for a message that is sent but not logged: summary, tail, placeholder."""
 
 _Range = tuple[int, int, str, str]
-"""Entries [start, stop) with their outcome and reason."""
+"""A range of entries [start, stop), with what happened to them and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,22 +106,22 @@ class SentItem:
     """One message of a prompt, for display: its source, tokens and what was changed."""
 
     index: int
-    """Index in the prompt, from 0."""
+    """Index of the message in the prompt, from 0."""
     section: str
     seq: int
     """Seq of the message's entry; 0 if the message is not in the log."""
     role: str
     label: str
-    """The tools that the message calls or has results of, else its role."""
+    """Names of the tools that the message calls or has results of; the message's role if there are none."""
     tokens: int
     fate: str
     """What happened to the message: `kept`, `shrunk`, `moved` or `injected` (not in the log)."""
     reason: str
-    """Why the message is not sent as it was logged; empty if it is."""
+    """Why the message is not sent as it was logged; empty if it is sent so."""
     digest: str
-    """Digest by which the message is recognised in other calls."""
+    """Digest by which the same message is recognised in other calls."""
     text: str
-    """The beginning of its text, on one line."""
+    """The beginning of the message's text, on one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +138,16 @@ class LeftOut:
     """A part that the prompt lacks, and why: a range of the log, rules, or a piece of system, summary or tail."""
 
     first: int
-    """First seq of the range; 0 (and -1 as the last) if it is no range of the log."""
+    """Seq (log position) of the first entry of the range; 0 (and -1 as the last) if what was left out is no range of
+    the log."""
     last: int
     outcome: str
-    """What was done: `folded` or `dropped` with entries, `left out` with rules, `shrunk` with a part of the tail."""
+    """What was done: `folded` or `dropped` (entries), `left out` (rules), `shrunk` (a part of the tail)."""
     reason: str
     rules: int = 0
     """Number of rules that were left out."""
     named: tuple[LeftOutRule, ...] = ()
-    """The left out rules that the ledger still has; at most 20."""
+    """The rules left out that are still in the ledger; at most 20."""
 
     @property
     def entries(self) -> int:
@@ -331,7 +332,7 @@ class CallPoint:
     """Figures of one call without its messages, for a timeline."""
 
     call: str
-    """Id of the call."""
+    """Id of the model call."""
     number: int = 0
     """Number of the call in its session, from 1 (`call_numbers`); 0 if the numbers were not requested."""
     seq: int
@@ -347,7 +348,7 @@ class CallPoint:
     """Tokens of the tool schemas."""
     messages: int
     kept_prefix: float
-    """Share of the previous prompt that is repeated at the beginning."""
+    """Share of the previous prompt that this call's prompt repeats at its beginning."""
     shared: int
     """Tokens at the beginning of the prompt that the previous call also sent."""
     moved: bool
@@ -357,14 +358,14 @@ class CallPoint:
     dropped: int
     shrunk: int
     reported_input: int | None
-    """Input tokens reported by the provider; None if not recorded."""
+    """Input tokens that the provider reported; None if no report is stored."""
     reported_cached: int | None
     cache_missed: bool
     """True if the provider reported no cached tokens although the beginning of the prompt was stable."""
     model: str = ""
-    """The model that was called; empty if it is not known."""
+    """The model that was called; empty if the model is not known."""
     reported_output: int | None = None
-    """Output tokens reported by the provider; None if not recorded."""
+    """Output tokens that the provider reported; None if no report is stored."""
 
     @property
     def reply(self) -> int:
@@ -378,16 +379,16 @@ class CallView:
 
     point: CallPoint
     exact: bool
-    """True if the messages are verified to be exactly those that were sent."""
+    """True if the shown messages are verified to be exactly those that were sent."""
     window: int
     """The model's context window; 0 if the budget is only a number of tokens."""
     reserve: float
     items: tuple[SentItem, ...]
     left_out: tuple[LeftOut, ...]
     recalled: tuple[tuple[int, float], ...]
-    """(seq, score) of the entries recalled into the tail."""
+    """(seq, score) of each entry recalled into the tail (recalled passages, pins and rules after the window)."""
     calls: int = 0
-    """Number of calls of the session; 0 if that was not asked for."""
+    """Number of calls of the session; 0 if the number was not requested."""
     tail: dict[str, int] = field(default_factory=dict[str, int])
     """Tokens of the tail by the label of each block: `pinned`, `rules`, `recalled`, and so on."""
 
@@ -468,11 +469,11 @@ class CacheState:
     """The beginning of the prompt that a provider can cache: for how long it has stayed the same."""
 
     calls: int
-    """Calls since the last one that moved the window; all calls if none did."""
+    """Number of calls since the last one that moved the window; all calls if none moved it."""
     tokens: int
-    """Tokens at the beginning that the newest call shares with the previous call."""
+    """Tokens at the beginning of the newest call that the call before also sent."""
     broken_by: str
-    """The last call that moved the window; empty if none did."""
+    """The last call that moved the window, and so broke the provider's cache; empty if none did."""
     reason: str
 
 
@@ -495,7 +496,7 @@ class ContextView:
     roles: dict[str, int]
     """Tokens of the window and the newest turn by role."""
     delta: int | None
-    """Difference in tokens from the newest call; None before the first call."""
+    """Difference in tokens between the next context and the newest call; None before the first call."""
     fold_at: int
     """Number of tokens from which a context is folded (compacted)."""
     folded: int

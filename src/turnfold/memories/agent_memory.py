@@ -186,9 +186,9 @@ class AgentMemoryConfig:
     memory_enabled: bool = True
     """False for a memory that keeps nothing (是否启用 Agent 记忆系统)."""
     memory_max_chunks: int = 10
-    """Most chunks that are kept (最大记忆内容片段数)."""
+    """Most content chunks that are kept (最大记忆内容片段数)."""
     memory_min_relevance: float = 0.5
-    """Chunks with a lower relevance score are not kept (最小相关性阈值)."""
+    """Content chunks with a lower relevance score are not kept (最小相关性阈值)."""
 
     def __post_init__(self) -> None:
         _check_limits(self.memory_max_chunks, self.memory_min_relevance)
@@ -203,17 +203,17 @@ class AgentMemory:
     """
 
     toc_cache: dict[str, dict[str, object]]
-    """Regulation id -> its cached table of contents (目录缓存)."""
+    """Id of a regulation -> the cached table of contents of the regulation (目录缓存)."""
     known_chapters: list[str]
     """The chapters of the cached tables of contents (已知章节范围)."""
     relevant_chunks: list[ContentChunk]
-    """The kept chunks, most relevant first (相关内容)."""
+    """The kept content chunks, most relevant first (相关内容)."""
     current_query: str
-    """The question being answered; set by the caller (当前查询上下文)."""
+    """The question that the agent is answering; set by the caller (当前查询上下文)."""
     max_chunks: int
-    """Most chunks that are kept (最大记忆容量)."""
+    """Most content chunks that are kept (最大记忆容量)."""
     min_relevance: float
-    """Chunks with a lower relevance score are not kept (最小相关性阈值)."""
+    """Content chunks with a lower relevance score are not kept (最小相关性阈值)."""
 
     def __init__(  # noqa: PLR0917 (documented fields, each allowed by position)
         self,

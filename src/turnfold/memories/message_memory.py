@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self, cast
 from turnfold.budget import Budget, Shares, WaterMarks
 from turnfold.errors import BudgetTooSmall, Conflict, InvalidOption, StoreUnavailable
 from turnfold.fold import extractive_summarizer, passages_of
-from turnfold.memories.kept_messages import KeptMessages
+from turnfold.memories.message_memory_transcript import KeptMessages
 from turnfold.records import Message, as_message, check_text, plain_text, system
 from turnfold.runtime import SyncRuntime, drive
 from turnfold.text import clip
@@ -56,13 +56,13 @@ __all__ = ("MessageMemory", "MessageMemoryConfig", "TruncateStrategy")
 
 _log = logging.getLogger(__name__)
 _SESSION = "default"
-"""Name of the session in the file if the configuration has none."""
+"""Id of the session in the file if the configuration gives none."""
 _UNLIMITED = 1 << 62
 _MAX_WINDOWS = 8
 _CUT_AS_NEEDED = WaterMarks(low=1.0, snap=1.0)
 _SHARES = Shares(system=0.8, summary=0.15, tail=0.02)
 _SUMMARY_TOKENS = 96
-"""Tokens reserved at least for a summary and the marks around it (its fence), even if the limit is small."""
+"""Tokens reserved for a summary with the fence (marks) around it, even if the limit is small."""
 _MIN_FOR_SUMMARY = 256
 _MAX_SYSTEM_SHARE = 0.97
 """Share of a limit that the system messages may take."""
@@ -72,11 +72,11 @@ class TruncateStrategy(StrEnum):
     """Strategies for removing messages when a limit is reached; none removes the system message."""
 
     OLDEST = "oldest"
-    """The oldest messages, in whole spans: a tool call goes together with its results."""
+    """Drop the oldest messages in whole spans: a tool call goes together with its results."""
     SLIDING_WINDOW = "sliding_window"
-    """Everything but the newest `max_messages` messages."""
+    """Drop everything but the newest `max_messages` messages."""
     SUMMARIZE = "summarize"
-    """The oldest messages, with a summary in their place."""
+    """Drop the oldest messages and put a summary in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,11 @@ class MessageMemoryConfig:
     """The documented configuration of a `MessageMemory`; a limit of 0 means no limit."""
 
     session_id: str = ""
-    """Name of the conversation; "default" in a file if it is empty."""
+    """Id of the conversation; if it is empty, a file stores the conversation as "default"."""
     max_messages: int = 0
     """Most messages to keep, system messages included."""
     max_tokens: int = 0
-    """Most tokens to keep."""
+    """Most tokens to keep, system messages included."""
     context_window: int = 128_000
     """Context window of the model in tokens."""
     reserve_ratio: float = 0.25
@@ -97,10 +97,8 @@ class MessageMemoryConfig:
     db_path: str | Path | None = None
     """The SQLite file of the conversation; several conversations may share one."""
     enable_persistence: bool | None = None
-    """False or 0 to keep the conversation in the process only; None, True and 1 keep it in `db_path`.
-
-    True and 1 require a `db_path`.
-    """
+    """True or 1 to keep the conversation in the file `db_path`, which is then required; False or 0 to keep it in the
+    process only. None keeps it in `db_path` if there is one."""
 
     def __post_init__(self) -> None:
         Budget(

@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from turnfold.errors import Conflict, InvalidRecord
-from turnfold.memories.kept_messages import KeptMessages
+from turnfold.memories.message_memory_transcript import KeptMessages
 from turnfold.memory import ConversationCache, ExtractiveWriter, Folder, FoldRange, Memory
 from turnfold.records import (
     CLEARED,
@@ -50,7 +50,7 @@ __all__ = ("MessageFile",)
 _KIND: Final = "message-memory"
 _KEY: Final = "state"
 _OLD: Final = Scope("local")
-"""Tenant in which earlier releases kept their sessions."""
+"""Id of the tenant in which earlier releases stored their sessions."""
 _PAGE: Final = 1000
 
 
@@ -59,22 +59,23 @@ class _State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     v: int = 1
     seq: int = 0
-    """The newest entry the state includes; later entries are added on loading."""
+    """Seq (log position) of the newest entry that the state includes; later entries are added on loading."""
     held: tuple[tuple[int, int], ...] = ()
-    """Seqs of the kept messages, as ranges (first, last); anchors are positions among these messages."""
+    """Seqs (log positions) of the kept messages, as ranges (first, last); anchors are positions among these
+    messages."""
     complete: bool = True
     anchor: Anchor = Anchor()
     windows: tuple[tuple[int, Anchor], ...] = ()
     sizes: tuple[int, ...] = ()
     """Limit of each window in bytes; 0 for none."""
     system: tuple[msgspec.Raw, ...] = ()
-    """System messages; written by earlier releases only, because now the session has them."""
+    """System messages; only earlier releases wrote this field, because the session has system messages now."""
     limits: str = ""
-    """Written by earlier releases; not used."""
+    """Field that earlier releases wrote; it is not used."""
 
 
 LoggedMessage: TypeAlias = tuple[Message, int, int]
-"""A message of the session's log, its seq and its tokens."""
+"""A message of the session's log, with its seq (log position) and its tokens."""
 
 
 class MessageFile:
@@ -88,7 +89,8 @@ class MessageFile:
         self._store, self._place = self._session.store, (self._session.scope, session)
         self._cache = ConversationCache(self._store, *self._place, counter)
         self._loaded: tuple[object, ...] = ()
-        """Versions and records that the kept messages were loaded from; if one changes, they are loaded again."""
+        """Versions and records of which the kept messages were loaded; if one of them changes, the messages are loaded
+        again."""
         self._version = 0
         self._appended = self._closed = False
         try:

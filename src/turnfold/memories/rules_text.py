@@ -15,12 +15,13 @@ __all__ = ("RulesTexts", "rules_text")
 
 
 _SHARE: Final = 20
-"""The rules take at most 1/20 of the window's tokens, unless the window is small: see `_LEAST_TOKENS`."""
+"""Divisor: the user's rules take at most 1/20 of the window's tokens, unless the window is small (see
+`_LEAST_TOKENS`)."""
 _LEAST_TOKENS: Final = 200
-"""Tokens that the rules may take in a small window, but never more than 1/10 of it (`_SMALL`)."""
+"""Tokens that the user's rules may take in a small window, but at most 1/10 of the window (`_SMALL`)."""
 _SMALL: Final = 10
 _MAX_TEXTS: Final = 256
-"""Most conversations whose rendered rules are cached."""
+"""Most conversations whose rules, rendered as text, are cached."""
 
 
 class RulesTexts:

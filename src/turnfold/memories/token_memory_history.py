@@ -45,7 +45,7 @@ _KIND: Final = "token-memory"
 _KEY: Final = "summary"
 _PAGE: Final = 1000
 _TRIES: Final = 64
-"""Attempts of one append that keeps conflicting with other writers."""
+"""Attempts to make one append; an attempt fails if another writer was first."""
 _STORE_METHODS: Final = ("append", "read", "head", "get_document", "put_document", "close")
 _VALUE_METHODS: Final = ("get", "set", "delete")
 
@@ -56,7 +56,7 @@ class StoredSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     v: int = 1
     summary: str = ""
     upto: int = 0
-    """Seq of the last entry that the summary covers."""
+    """Seq (log position) of the last entry that the summary covers."""
 
 
 def _name(message: Message) -> str:

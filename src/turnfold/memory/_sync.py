@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from turnfold._argument_hints import hinted, hinted_methods
+from turnfold._argument_hints import MEMORY_ADVICE, SESSION_ADVICE, hinted, hinted_methods
 from turnfold.budget import Budget
 from turnfold.findings import Findings
 from turnfold.memory.call_log import Difference, Explanation, Manifest
@@ -18,7 +18,7 @@ from turnfold.memory.folding import FoldCall
 from turnfold.memory.memory import AsyncMemory, make_config, option_advice
 from turnfold.memory.pins_and_state import AsyncState
 from turnfold.memory.recall import SearchResult
-from turnfold.memory.session import METHOD_ADVICE, AsyncSession, SessionStatus
+from turnfold.memory.session import AsyncSession, SessionStatus
 from turnfold.memory.summary_writers import Summaries
 from turnfold.models import Embedder
 from turnfold.records import Checkpoint, Entry
@@ -89,7 +89,7 @@ class State:
         return drive(self._awaiting.remove(name))
 
 
-@hinted_methods(METHOD_ADVICE)
+@hinted_methods(SESSION_ADVICE)
 class Session:
     """One conversation: appends messages and builds contexts, for programs without an event loop."""
 
@@ -428,6 +428,7 @@ class Session:
         return Session(drive(self._awaiting.fork(at, conversation=conversation)))
 
 
+@hinted_methods(MEMORY_ADVICE)
 class Memory:
     """Conversations in a store, for programs without an event loop.
 

@@ -63,13 +63,14 @@ __all__ = (
 
 _PAGE = 512
 _MAX_TRIES = 4
-"""Attempts to read everything, if the store's history changes during the read."""
+"""Attempts to read a conversation whole; an attempt fails if the store's history changes during the read."""
 _LEADING_ENTRIES = 8
-"""Number of first entries of a log that are searched for system messages, if no stored note lists these."""
+"""Number of first entries of a log that are searched for system messages, if no stored note lists the system
+messages."""
 _MAX_WINDOWS = 8
 """The most windows (one per budget) that are cached for one conversation."""
 _FOLDED = "everything before it was folded or cleared"
-"""Why a window begins where it begins, as shown in receipts."""
+"""Reason shown in receipts (context reports) for a window that begins after the entries that a summary covers."""
 _MAX_UNREAD_BUDGETS = 2
 """If the unread entries have more tokens than this many budgets, only the end of the log is read."""
 _ENTRY_SHARE = 8
@@ -82,7 +83,8 @@ _VIEWED = (FINDING, PIN, SESSION, WINDOW)
 _UNKNOWN: State = (-1, 0)
 """Value of `_state` if nothing is cached, so that everything must be read from the store."""
 _MAX_PENDING = 256
-"""Most writes of this process that wait to be applied to the cache; after more, the conversation is read again."""
+"""Most writes of this process that wait to be applied to the cache; if there are more, the conversation is read
+again."""
 
 
 @dataclass(slots=True)
@@ -94,9 +96,9 @@ class _OpenWindow:
     version: int
     """Version of the document that stores where the window begins; 0 if there is none."""
     covered: int
-    """`ConversationCache.covered` when the window was opened."""
+    """Value of `ConversationCache.covered` (last folded or cleared seq) when the window was opened."""
     checked: int
-    """Seq of the newest entry when `_is_outrun` was last evaluated."""
+    """Seq (log position) of the newest entry when `_is_outrun` was last evaluated for this window."""
     tokens_before: tuple[int, int] = (1, 0)
     """Cached count: the seq of an anchor (first entry of a window), and the tokens of everything before it."""
 
@@ -168,7 +170,8 @@ class ConversationCache:
     stand_in: StandIn | None = None
     """The extract shown until the same entries are folded (compacted); None once a checkpoint covers them."""
     history: int = 0
-    """Counter of histories: incremented when the cached entries are no longer those of the store."""
+    """Counter that is incremented when the cached entries are no longer those of the store, which then has another
+    history."""
     confirmed: bool = False
     """True if the store was asked since the last `assume()`, so that the cached state is known to be current."""
     _state: State = _UNKNOWN
@@ -179,7 +182,7 @@ class ConversationCache:
     _window_notes: dict[str, Document] = field(default_factory=dict[str, Document])
     """Window key (made from the budget) -> stored document that says where this window begins."""
     _key: tuple[Budget | None, str] = (None, "")
-    """The budget used last, and the key of its window."""
+    """The budget used last, and the key of its window (the verbatim entries of a call)."""
     _pending: deque[_Write] = field(default_factory=lambda: deque[_Write](maxlen=_MAX_PENDING))
     """Writes made by this process outside the session's lock and not yet applied here."""
 

@@ -110,7 +110,7 @@ class SessionCalibration:
 
 
 LAST_CALL: Final = "@last"
-"""Name under which the newest stored call of a conversation can be asked for, whoever made it."""
+"""Name that stands for the newest stored call of a conversation, whichever process made the call."""
 _PAGE = 512
 _SPARE_DIGESTS = 32
 _DIGEST_SIZE = 16
@@ -121,11 +121,11 @@ _STABLE_SHARE = 0.5
 """Share of the previous prompt that must be repeated for its beginning to count as stable."""
 _MAX_TRIES: Final = 64
 _CACHE_MICROSECONDS = 300_000_000
-"""How long OpenAI and Anthropic keep the beginning of a prompt, at least."""
+"""Shortest time for which OpenAI and Anthropic keep the beginning of a prompt cached, in microseconds."""
 _NEWEST = 16
 """Number of newest entries among which the previous call of a conversation is looked for."""
 _PAUSES = 64
-"""Number of newest calls for which the time since the call before is remembered."""
+"""Number of newest calls for which the time since the preceding call is remembered."""
 CALL: Final = "call"
 """Kind of the documents that hold manifests, one per call."""
 
@@ -135,23 +135,23 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     v: int = 1
     call: str
-    """Name of the call within its conversation; names sort in the order in which the calls were made."""
+    """Id of the call within its conversation; ids sort in the order in which the calls were made."""
     seq: int
     """Seq of the newest entry when the context was built."""
     created: int
-    """Microseconds since 1970; for display only."""
+    """Time at which the context was built, in microseconds since 1970; for display only."""
     anchor: int
     """Seq (log position) of the first entry that the call sent verbatim."""
     head: int
     """Seq of a user message sent before the anchor, because the anchor is inside its turn; 0 for none."""
     caps: tuple[tuple[int, int], ...]
-    """(seq, most tokens of a single part) of the entries that were shortened."""
+    """(seq, most tokens of a single part) of each entry that was shortened."""
     system: tuple[int, ...]
     """Seqs of the system messages."""
     checkpoint: str
     """Id of the checkpoint whose summary was shown; empty for none."""
     cleared: int
-    """The last seq hidden by `clear()`; 0 for none."""
+    """Seq (log position) of the last entry hidden by `clear()`; 0 for none."""
     tail: str
     """Text sent after the window: pins, rules, state, findings and recalled passages."""
     budget: dict[str, float]
@@ -174,11 +174,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     digest: str
     """Digest of the messages that were sent; proves that messages rebuilt from the log are the same."""
     usage: Usage | None = None
-    """The usage that the provider reported; None until `record_usage()` stores it."""
+    """The token usage that the provider reported; None until `record_usage()` stores a report."""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of the entries recalled into the tail: matches of the query, and their neighbours."""
+    """(seq, score) of each entry recalled into the tail: matches of the query, and neighbours of the matches."""
     wired: Wired | None = None
-    """How the request was written for its provider: the changes, and the size of the body."""
+    """How the request was written for its provider: the changes, and the size of the request body."""
     recall_room: int = 0
     """Tokens that the tail uses for recalled entries beyond its share of the budget."""
     stand_in: str = ""
@@ -186,7 +186,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cache_missed: bool = False
     """True if the provider reported no cached tokens, although this prompt began as the one shortly before it."""
     model: str = ""
-    """The memory's `model=` when the call was made; empty if it has none."""
+    """The memory's `model=` when the call was made; empty if the memory has none."""
     tools_digest: str = ""
     """Digest of the tool schemas; empty if there were none, and in reports of earlier releases."""
 
@@ -232,7 +232,7 @@ class Explanation:
     ends: tuple[int, int, int, int] = (0, 0, 0, 0)
     """Index in `messages` after the last message of each section: system, summary, window, tail."""
     tail: dict[str, int] = field(default_factory=dict[str, int])
-    """Tokens of the tail by the label of each block."""
+    """Tokens of the tail (pins, rules, recalled passages, ...) by the label of each block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,15 +240,16 @@ class Difference:
     """The difference between the contexts of two calls."""
 
     shared_messages: int
-    """Number of messages at the beginning that are the same in both."""
+    """Number of messages at the beginning that are the same in both calls."""
     gone: tuple[Message, ...]
     """Messages sent by the first call and not by the second."""
     new: tuple[Message, ...]
     """Messages sent by the second call and not by the first."""
     sections: dict[str, int]
-    """Section of the context (system, summary, window and so on) -> tokens by which it grew; negative if it shrank."""
+    """Section of the context (system, summary, window and so on) -> tokens by which the section grew; negative if it
+    shrank."""
     reasons: tuple[str, ...]
-    """Why the beginning of the prompt changed, if it did."""
+    """Why the beginning of the prompt changed between the calls; empty if it did not change."""
 
 
 def call_key(seq: int, number: int) -> str:
@@ -467,7 +468,8 @@ def _reasons(first: Manifest, second: Manifest) -> Iterable[str]:
 
 
 _call_here: ContextVar[tuple[object, str]] = ContextVar("turnfold_call", default=(None, ""))
-"""The last call of this task or thread: `_mark` of the session handle that made it, and the id of the call."""
+"""The last model call of this task or thread: `_mark` of the session handle that made the call, and the id of the
+call."""
 
 
 @dataclass(slots=True)
@@ -486,7 +488,7 @@ class CallLog:
     """Seq of the newest entry -> number of the next call that is made before another entry is appended."""
     _digests: MessageDigests = field(default_factory=MessageDigests)
     _made: int = 0
-    """When the last call was made, in microseconds since 1970."""
+    """Time of the last call, in microseconds since 1970."""
     _pauses: dict[str, int] = field(default_factory=dict[str, int])
     """Microseconds between each of the newest calls of this handle and the call before it."""
     _mark: object = field(default_factory=object)

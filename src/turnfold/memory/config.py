@@ -38,7 +38,7 @@ __all__ = (
 DEFAULT_WINDOW: Final = 16_000
 """Context window if neither a budget nor a model is given."""
 _OFF = ("off", "none", "never", "no", "false", "disabled")
-"""Names under which somebody may look for the mode that folds nothing by itself."""
+"""Values that users may try for the mode that does not fold by itself; an error names `manual`."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -121,21 +121,22 @@ class CompactionMode(StrEnum):
     """Modes of compaction: older turns are summarised by turnfold, by the provider, or by either."""
 
     TURNFOLD = "turnfold"
-    """turnfold alone, which folds them into a summary."""
+    """turnfold compacts: it folds older messages into a summary."""
     NATIVE = "native"
-    """The provider, whose result only it can read; raises an error for a provider that cannot compact."""
+    """The provider compacts, and only the provider can read the result; an error is raised for a provider that
+    cannot."""
     AUTO = "auto"
-    """The provider if it and the model are known to compact, otherwise turnfold."""
+    """The provider compacts if it and the model are known to be able to, otherwise turnfold."""
 
 
 class MemoryMode(StrEnum):
     """The part of the history that contexts show."""
 
     FULL_HISTORY = "FULL_HISTORY"
-    """All messages that fit the budget, without a summary: nothing is folded yet, or folding failed and no extract is
-    shown."""
+    """Contexts show all messages that fit the budget, without a summary: nothing is folded yet, or folding failed and
+    no extract is shown."""
     SUMMARY_N = "SUMMARY_N"
-    """A summary and the newest turns."""
+    """Contexts show a summary and the newest turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +146,9 @@ class FoldPolicy:
     mode: FoldMode = FoldMode.INLINE
     writer: SummaryWriter = field(default_factory=ExtractiveWriter)
     threshold: float = 0.75
-    """Share of the budget's tokens from which a context is folded."""
+    """Share of the budget's tokens from which a context is folded (compacted)."""
     keep_turns: int = 8
-    """Newest turns that stay verbatim if the budget allows."""
+    """Number of newest turns that stay verbatim in a fold (compaction), if the budget allows."""
     retries: int = 3
     """Attempts of one background fold after a failed one; a later call at which a fold is due tries again.
 
@@ -179,9 +180,9 @@ class MemoryConfig:
     policy: FoldPolicy
     runtime: Runtime
     clock: Callable[[], int]
-    """Returns microseconds since 1970; used for leases and display, never to order entries."""
+    """Function that returns microseconds since 1970; used for leases and display, never to order entries."""
     meter: Meter
-    """Collects the metrics."""
+    """Object that collects the metrics of the memory."""
     model: str = ""
     address: str = ""
     """Address of the store without its password, or the class of an open store; only for display."""
@@ -193,11 +194,13 @@ class MemoryConfig:
     """True if rules, decisions, preferences, tasks and facts are extracted from users' messages, and shown once these
     messages have left the window."""
     zone: tzinfo = UTC
-    """Time zone of the times that a model is shown."""
+    """Time zone of the times in prompts."""
     embedder: Embedder | None = None
-    """Computes vectors of texts, for recall by meaning in addition to recall by words."""
+    """Object that computes vectors of texts, for recall by meaning in addition to recall by words; None for words
+    only."""
     calibrating: CalibrationLog = field(default_factory=CalibrationLog)
-    """Collects turnfold's token counts and the usage that providers report for the same calls, to compare them."""
+    """Collects turnfold's token counts and the usage that providers report for the same calls, to correct the
+    counts."""
 
 
 def with_model(config: MemoryConfig, model: str) -> MemoryConfig | None:

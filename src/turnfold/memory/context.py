@@ -64,20 +64,22 @@ _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_TRIES = 8
 """Most attempts to build a context, if other processes move its window (first verbatim entry) meanwhile."""
 _MAX_SAVES = 3
-"""Most attempts to store where a window begins; if other processes are first each time, theirs stays stored."""
+"""Most attempts to store where a window begins; if another process is first each time, the window start of that process
+stays stored."""
 _FENCED_TRIES = 12
 """Attempts to build a context from the newest state. After that, a context of the state that was read last is accepted,
 because other processes may write all the time."""
 _MAX_FOLDS = 6
-"""Most folds for one context; after each of them the context is built again."""
+"""Most folds for one context; after each fold the context is built again."""
 _RECENT_ENTRIES = 48
 """If the room for recalled passages is larger than the window, room that no match fills is filled with the newest
 entries before the window, at most this many."""
 _SMALL_BUDGET = 2_000
-"""Tokens that a running tool loop needs for itself; recalled passages may take a quarter of what the budget has beyond
-them."""
+"""Tokens that a running tool loop needs for itself; of the tokens beyond these, recalled passages may take a
+quarter."""
 _NATIVE_SHARE = 0.9
-"""The provider is asked to compact at this share of the tokens at which turnfold would fold, so that it acts first."""
+"""Share of the tokens at which turnfold would fold: at this share the provider is asked to compact, so that it acts
+first."""
 _MIN_SUMMARY = 32
 """Nothing is folded if a summary may have fewer tokens than this: it would not be worth the text around it."""
 
@@ -108,17 +110,18 @@ class ContextRequest:
     query: str = ""
     """Words to search for in the entries before the window; empty searches for nothing."""
     recall: RecallMode = RecallMode.OFF
-    """When to recall without a query."""
+    """When to recall earlier entries if no query is given."""
     tools: Tools = ()
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Texts by name, shown after the window, marked as data, in this call only; they are not logged."""
+    """Texts by name, fenced (marked as data) after the window, shown in this call only and not logged."""
     workspace: str = ""
-    """Text shown in this call only, after the caller's `notes`; it is not logged."""
+    """Text shown after the caller's `notes`, in this call only; it is not logged."""
     to: WireFormat | None = None
     """The provider's wire format, if known: `max_bytes` then limits the request body, and the receipt lists the
     changes."""
     max_tokens: int = 0
-    """A limit below the budget; the window moves to fit it and stays there. 0 for the budget alone."""
+    """Token limit of this call, below that of the budget; the window moves to fit and stays there. 0 for the budget
+    alone."""
 
     long: bool = False
     """True if the request has so much text that counting it would block an event loop; see `brings_much`."""
@@ -136,9 +139,9 @@ class Tail(NamedTuple):
 
     text: str = ""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of the earlier entries that the search recalled into this text."""
+    """(seq, score) of each earlier entry that the search recalled into the text of the tail."""
     room: int = 0
-    """Tokens of the recalled entries and of rules beyond the tail's share of the budget."""
+    """Tokens of recalled entries and of rules beyond the share of the budget that the tail has."""
     tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -154,11 +157,11 @@ class ContextBuilder:
     recaller: Recaller
     rules: RuleLedger
     last: dict[Budget, Context] = field(default_factory=dict[Budget, Context])
-    """The previous context of each budget, to measure how much of its beginning the next one repeats."""
+    """The previous context of each budget, to measure how much of its beginning the next context repeats."""
     _sent: SentPrompt | None = field(default=None, init=False)
     """The last prompt that was built: a fold by the same model can continue it, see `summary_writers`."""
     _cut_summary: str = field(default="", init=False)
-    """The last summary that a context had no room for as a whole."""
+    """The last summary that was too long to be shown whole in a context."""
     _warned: tuple[int, ...] = field(default=(), init=False)
     """Seqs of the system messages that a warning was logged for, because they are sent shortened."""
     _summarizer_asked: bool = field(default=False, init=False)

@@ -27,7 +27,7 @@ __all__ = ("DROPPED_CHECKPOINT", "drop_checkpoint", "dropped_checkpoints", "read
 
 
 DROPPED_CHECKPOINT: Final = "dropped-checkpoint"
-"""Kind of the documents that store dropped checkpoints; their key is the checkpoint's id."""
+"""Kind of the documents that store dropped checkpoints (summaries); the key of a document is the checkpoint's id."""
 _MAX_TRIES: Final = 64
 _STRICT_TRIES: Final = 8
 """Number of first attempts to drop a checkpoint that fail if anything in the conversation changes meanwhile. Later
@@ -39,7 +39,8 @@ class _Rollback:
     """The documents that must be deleted or written when the checkpoints (summaries) of a conversation are dropped."""
 
     built: list[Document] = field(default_factory=list[Document])
-    """Documents that depend on the newest checkpoint (starts of windows, temporary extracts), to be dropped with it."""
+    """Documents that depend on the newest checkpoint (starts of windows, temporary extracts) and are dropped together
+    with it."""
     versions: dict[str, int] = field(default_factory=dict[str, int])
     """Checkpoint id -> version of its document, for checkpoints that were dropped before."""
 

@@ -39,22 +39,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _KIND = "meaning:"
 _FORM = ":parts"
-"""Ends the kind of blocks that have a vector for each part of a text; blocks without it are of an earlier version."""
+"""Suffix of the kind of blocks that have a vector for each part of a text; blocks of an earlier version have no
+suffix."""
 BLOCK = 16
 """Entries per stored block of vectors. A recall embeds up to 15 entries that do not fill a block yet."""
 _EARLIER_BLOCK = 64
-"""Entries per block of an earlier version, which are not read and must be erased with their entries."""
+"""Entries per block of an earlier version; such blocks are not read, but must be erased with their entries."""
 _PAGE = 128
 _MAX_ROWS = 200_000
 """Most vectors kept in memory. Older entries are found by words only."""
 _PART_BYTES = 500
-"""Bytes in UTF-8 that have one vector: a Chinese character has three, and says as much as some letters."""
+"""Bytes in UTF-8 of the part of a text that gets one vector: a Chinese character has three, and says as much as some
+letters."""
 _QUERY_CHARACTERS = 1_000
 """Characters of a query that are embedded."""
 _OVERLAP = 0.2
-"""Least share of a part that is in the next one too."""
+"""Least share of a part of a text that the next part repeats."""
 _MAX_PARTS = 16
-"""Most vectors of one text; between the parts of a text that would need more, some of it is not embedded. An encoder
+"""Most vectors of one text; of a longer text, some sections between the embedded parts are not embedded. An encoder
 takes some 15 ms for a part."""
 _TIMEOUT = 120.0
 """Seconds that the embedder may take for a block or a query."""
@@ -82,9 +84,10 @@ class NearEntry(NamedTuple):
 
     seq: int
     closeness: float
-    """0 for an average entry; 1 for the nearest entry to expect by chance; above 1 for one that stands out."""
+    """Nearness in meaning: 0 for an average entry; 1 for the nearest entry to expect by chance; above 1 for one that
+    stands out."""
     part: int
-    """Index of the part of its text that is nearest; see `parts_of`."""
+    """Index of the part of the entry's text that is nearest in meaning; see `parts_of`."""
 
 
 @dataclass(slots=True)
@@ -96,15 +99,16 @@ class Meanings:
     embedder: Embedder
     _vectors: Vectors | None = None
     _offset: int = 0
-    """Number of entries before the loaded vectors; their blocks are no longer in memory."""
+    """Number of entries before the loaded vectors; the blocks of these entries are no longer in memory."""
     _last_key: str = ""
-    """Key of the newest block read."""
+    """Key of the newest block of vectors that was read."""
     _last_query: dict[str, Rows] = field(default_factory=dict[str, "Rows"])
     """The last query and its vector: the calls of a turn repeat the same query."""
     _newest_rows: dict[int, Rows] = field(default_factory=dict[int, "Rows"])
     """Vectors by seq of the newest entries, which do not fill a block yet."""
     _history: int = 0
-    """The history (`ConversationCache.history`) that the loaded vectors belong to."""
+    """Counter `ConversationCache.history` (incremented if the store has another history) when the vectors were
+    loaded."""
 
     def follow(self, history: int) -> None:
         """Drop the loaded vectors if the history is another one: an entry was erased, or the store was restored."""

@@ -55,7 +55,8 @@ _BATCH = 500
 _MAX_TRIES = 64
 _LONGEST_REASON = 200
 _LEAST_CHARACTERS = 6
-"""Lines shorter than this are not looked for in other documents, unless the message has no longer line."""
+"""Least characters of a line of the erased message that is searched for in other documents; shorter lines only if there
+are no longer ones."""
 _MAX_LINES = 50
 
 
@@ -67,7 +68,7 @@ class _Derived:
     replaced: list[Document] = field(default_factory=list[Document])
     dropped: list[Document] = field(default_factory=list[Document])
     mentions: list[str] = field(default_factory=list[str])
-    """Names (`kind/key`) of the documents that are kept and may contain the text of the entry."""
+    """Names (`kind/key`) of the documents that are kept and may contain the text of the erased entry."""
 
     def take(self, document: Document) -> None:
         """Add a document to `replaced`, `dropped` or `mentions` if it has content of the entry."""

@@ -63,7 +63,7 @@ _OWNER: Final = "short-memory"
 """Kind of the documents in which a `ShortMemory` notes the owner of a conversation."""
 _SALT: Final = late_pattern("[0-9a-f]{32}")
 _PASSES: Final = 10
-"""Most rounds of listing and erasing a tenant's conversations, if others write new ones meanwhile."""
+"""Most rounds of listing and erasing a tenant's conversations, if other processes write new ones meanwhile."""
 _BEGINNING: Final = 2
 """Number of first entries that must be equal in two conversations to report one as a possible copy of the other. One
 entry is not enough, because many conversations begin with the same system message."""
@@ -82,12 +82,13 @@ class ErasedConversation:
     """Derived data: number of documents by kind (pins, state, calls, snapshots, findings, vectors and so on);
     `encrypted` if they were erased without the key."""
     content_digest: str
-    """Digest of the erased content; empty if the conversation was written to meanwhile, or erased without its key."""
+    """Digest of the erased content; empty if the conversation was written to meanwhile, or was erased without its
+    key."""
     already: bool
-    """True if the conversation had been erased before."""
+    """True if the conversation had been erased before this call."""
     derived: bool = False
-    """True if an adapter stored it: for the conversation listed before it, for example a LangGraph thread, or as a
-    namespace of LangGraph's long-term store."""
+    """True if an adapter stored the conversation: for the conversation listed before, for example a LangGraph thread,
+    or as a namespace of LangGraph's long-term store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,16 +100,16 @@ class ErasureReceipt:
 
     kind: ErasureKind
     subject: str
-    """Digest of the id of the conversation, user or tenant."""
+    """Digest of the id of the erased conversation, user or tenant."""
     salt: str
     at: int
-    """Microseconds since 1970."""
+    """Time of the erasure, in microseconds since 1970."""
     conversations: tuple[ErasedConversation, ...]
     forks: tuple[str, ...]
     """Ids of conversations that were not erased and may hold the same content: forks, and conversations of sub-agents
     (`<id>/...`). Forks of an encrypted conversation are not known without its key."""
     digest: str
-    """Digest of the other fields."""
+    """Digest of the other fields of the receipt, which shows if they were changed."""
 
     @property
     def is_intact(self) -> bool:
@@ -121,7 +122,8 @@ class ErasureCheck:
     """Result of checking a receipt against the store."""
 
     ok: bool
-    """True if the receipt is intact, names at least one conversation, and the store has none of those it names."""
+    """True if the receipt is intact and names at least one conversation, and the store has none of the conversations it
+    names."""
     intact: bool
     named: int
     """Number of conversations that the receipt names as erased; a receipt that names none proves nothing."""

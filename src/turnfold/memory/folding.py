@@ -104,15 +104,15 @@ __all__ = (
 _log = logging.getLogger(__name__)
 _PAGE = 256
 STEP_TOKENS = 48_000
-"""Most tokens of conversation that one step of a fold reads; results of the last tool call are read beyond it."""
+"""Most tokens of conversation that one step of a fold (compaction) reads, except the results of its last tool call."""
 FOLD_CALL: Final = "fold-call"
 """Kind of the documents with the token usage of a fold's requests, one per checkpoint that a model wrote."""
 _ANNEX_SHARE = 0.25
 """Share of a summary's limit that is used for the annex, the list of facts that the model's text lost."""
 _LONGEST_PAUSE = 300.0
-"""Most seconds to wait after a failed attempt."""
+"""Most seconds between a failed attempt to fold and the next one."""
 _TRUST = ("system", "assistant", "user", "tool")
-"""Roles, most trusted first. A summary is no more trusted than the least trusted role it covers."""
+"""Roles, most trusted first. A summary has the trust of the least trusted role among the messages that it covers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +120,29 @@ class FoldRange:
     """The range of log entries that a fold covers, fixed when the fold began."""
 
     previous: Checkpoint | None
-    """The live (newest) checkpoint, which the fold continues; None before the first."""
+    """The live (newest) checkpoint (summary), which this fold continues; None before the first."""
     after: int
-    """The last seq that needs no folding: covered by `previous`, or cleared."""
+    """Seq (log position) of the last entry that needs no folding: covered by `previous`, or cleared."""
     upto: int
     """The last seq (log position) to fold."""
     limit: int
     """Most tokens that the summary may have."""
     cleared: int = 0
-    """The last seq that was cleared."""
+    """Seq (log position) of the last entry that was cleared."""
     seen: tuple[int, int] | None = None
-    """Seq and epoch of the newest entry when the range was fixed: a store without it has another history."""
+    """Seq and epoch (random number of the write) of the newest entry when the range was fixed: if the store has no such
+    entry, its history is another one."""
     sent: SentPrompt | None = None
-    """The last prompt that this session handle made for the agent's model; None if it made none yet."""
+    """The last prompt that this session handle built for the agent's model; None if it has built none."""
     outdated: tuple[str, ...] = ()
     """Sentences of rules that the user changed or took back; an extract leaves them out."""
     shown: int = 0
-    """Seq of the user message of the running turn, which contexts show even after it is folded."""
+    """Seq (log position) of the user message of the running turn, which contexts show even after it is folded."""
     again: tuple[Passage, ...] = ()
-    """The user message of an ended turn, folded earlier, which contexts show until this fold is committed."""
+    """The user message of an ended turn, folded by an earlier fold, which contexts show until this fold is
+    committed."""
     reading: ReadCache = field(default_factory=ReadCache, compare=False, repr=False)
-    """Cache of what was read in the entries of the range."""
+    """Cache of the sentences and facts of the entries in the range."""
 
     @property
     def by_caller(self) -> bool:
@@ -181,11 +183,11 @@ class Folder:
     writer: SummaryWriter
     runtime: Runtime
     meter: Meter = field(default_factory=Meter, repr=False, compare=False)
-    """Counts the requests to a model."""
+    """Object that counts the requests to a model."""
     zone: tzinfo = UTC
     """Time zone of the dates in a summary."""
     counted: MemoizedCounter = field(init=False, repr=False, compare=False)
-    """Cached token counts of the lines of the last summary: the next one keeps most of them."""
+    """Cached token counts of the lines of the last summary, because the next summary keeps most of these lines."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counted", MemoizedCounter(self.counter.count_text))
@@ -490,9 +492,9 @@ class FoldManager:
     _owner: str = field(default_factory=new_owner)
     _lease: StoredLease[FoldingNote] = field(init=False)
     _handle_lock: AbstractAsyncContextManager[None] = field(init=False)
-    """Held by the one fold that this handle makes at a time."""
+    """Held while this session handle folds, so that it makes one fold at a time."""
     _finished: int = field(default=0, init=False)
-    """Number of folds of this handle that finished, successful or not."""
+    """Number of folds that this session handle finished, successful or not."""
 
     def __post_init__(self) -> None:
         folder = self.folder

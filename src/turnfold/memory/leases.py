@@ -48,15 +48,15 @@ __all__ = (
 _log = logging.getLogger(__name__)
 _MICRO = 1_000_000
 _MAX_SEEN = 8
-"""Most leases and pauses, told apart by their end times, for which this process remembers when it first saw them."""
+"""Most leases and pauses (told apart by their end times) for which this process remembers when it first saw each."""
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.25
-"""Seconds between two looks at a lease that another run has: the first ones, and the most."""
+"""Seconds between two checks of a lease that another run holds: shortest and longest interval."""
 _TRIES = 8
-"""Most attempts to write a lease that this run holds, if others write to it meanwhile."""
+"""Most attempts to write a lease that this run holds; an attempt fails if another writer was first."""
 _Note = TypeVar("_Note", bound=LeaseNote)
 
 _inside: ContextVar[tuple[str, ...]] = ContextVar("turnfold_runs", default=())
-"""Owners of the leases of the runs that this code is called by, outermost first."""
+"""Owners of the leases held by the agent runs that this code runs inside, outermost run first."""
 
 
 def new_owner() -> str:
@@ -74,7 +74,7 @@ class StoredLease(Generic[_Note]):
     key: str
     form: type[_Note]
     clock: Callable[[], int]
-    """Returns microseconds since 1970."""
+    """Function that returns microseconds since 1970."""
     monotonic: Callable[[], float] = time.monotonic
     _seen: dict[int, float] = field(default_factory=dict[int, float], init=False)
     """End time of a lease or pause -> when this process first saw it, by the monotonic clock."""

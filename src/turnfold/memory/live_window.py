@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from turnfold.budget import Budget
 from turnfold.errors import BudgetTooSmall
@@ -42,12 +43,14 @@ __all__ = (
     "LiveWindow",
     "PromptParts",
     "StoredMessage",
+    "UserMessage",
     "omitted_rules",
+    "spoken_text",
 )
 
 
 _NEWEST = 16
-"""Number of newest messages in which tool results and the agent's newest steps are looked for."""
+"""Number of newest messages in which tool results and the agent's newest steps are searched for."""
 _STEP_CHARACTERS = 400
 """Most characters of a text or of a call's arguments that a search for the running task uses."""
 _NAMED_RULES = 20
@@ -66,6 +69,20 @@ class StoredMessage:
     tokens: int
 
 
+class UserMessage(NamedTuple):
+    """A message of the user, with what the assistant said directly before it."""
+
+    seq: int
+    text: str
+    answered: str = ""
+    """The text of the assistant's message directly before; "" if another message is there."""
+
+
+def spoken_text(message: Message) -> str:
+    """Return what a message of the assistant says to the user; "" for the message of anybody else."""
+    return message.text if message.role == "assistant" else ""
+
+
 @dataclass(frozen=True, slots=True)
 class PromptParts:
     """The parts of a call's prompt outside the window: system messages, summary, tail and tool schemas."""
@@ -73,22 +90,24 @@ class PromptParts:
     system: Sequence[StoredMessage] = ()
     tail: Sequence[Message] = ()
     tail_text: str = ""
-    """The tail without what is shown in one call only (notes, workspace); it is stored for the rest of the turn."""
+    """The tail without the texts that are shown in one call only (notes, workspace); stored for the rest of the
+    turn."""
     tools: Sequence[Mapping[str, object]] = ()
     checkpoint: Checkpoint | None = None
-    """The checkpoint whose summary is shown; None before the first, or if everything it covers was cleared."""
+    """The checkpoint whose summary is shown; None before the first, or if everything that the summary covers was
+    cleared."""
     stand_in: StandIn | None = None
     """An extract shown instead of the checkpoint's summary until the fold (compaction) is finished."""
     cleared: int = 0
-    """The last seq hidden by `clear()`; 0 for none."""
+    """Seq (log position) of the last entry hidden by `clear()`; 0 for none."""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of the entries recalled into the tail."""
+    """(seq, score) of each entry recalled into the tail."""
     recall_room: int = 0
-    """Tokens that the tail uses for recalled entries beyond its share of the budget."""
+    """Tokens that recalled entries take beyond the tail's share of the budget."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
     rules_left_out: tuple[int, ...] = ()
-    """Seqs of the active rules that the tail has no room for, one per rule."""
+    """Seqs (log positions) of the active rules that the tail has no room for, one per rule."""
 
     @property
     def summary(self) -> str:
@@ -155,18 +174,19 @@ class LiveWindow:
     ) -> None:
         self.counter = counter
         self.anchor = note.anchor
-        """Seq of the first entry shown verbatim."""
+        """Seq (log position) of the first entry that is shown verbatim."""
         self.opener = opener
-        """The user message that opened the turn which the anchor is inside of; None if the anchor begins a turn."""
+        """The user message that opened the turn in which the anchor (first verbatim entry) is; None if the anchor
+        begins a turn."""
         self.caps = dict(note.caps)
-        """Seq of a shortened entry -> the most tokens of a single part of it."""
+        """Seq (log position) of a shortened entry -> most tokens of a single part of the entry."""
         self.reason = note.reason
-        """Why the entries before the anchor are not shown."""
+        """Why the entries before the anchor (first verbatim entry) are not shown."""
         self.reading = ReadCache()
-        """What was read in the entries, for the fold that ends the use of this window."""
+        """Sentences and facts read in the entries of the window, for the fold that ends the use of the window."""
         self._read_upto = 0
         self.seq = note.anchor - 1
-        """Seq of the newest entry loaded."""
+        """Seq (log position) of the newest entry that is loaded."""
         self._system_seqs = array("q")
         self._transcript = Transcript(counter)
         if opener is not None:
@@ -271,14 +291,22 @@ class LiveWindow:
                 longest = max(longest, taken)
         return longest
 
-    def user_messages(self, after: int) -> list[tuple[int, str]]:
-        """Return (seq, text) of the user's messages with a seq above `after`."""
+    def user_messages(self, after: int, *, before: str = "") -> list[UserMessage]:
+        """Return the user's messages with a seq above `after`, each with the assistant's text directly before it.
+
+        `before` is the assistant's text directly before the window.
+        """
         transcript = self._transcript
-        return [
-            (transcript.numbers[at], transcript.messages[at].text)
-            for at in range(bisect_right(transcript.numbers, after), len(transcript.numbers))
-            if transcript.messages[at].role == "user"
-        ]
+        first = bisect_right(transcript.numbers, after)
+        found: list[UserMessage] = []
+        for at in range(first, len(transcript.numbers)):
+            message = transcript.messages[at]
+            if message.role != "user":
+                continue
+            previous = transcript.messages[at - 1] if at else None
+            answered = before if previous is None else spoken_text(previous)
+            found.append(UserMessage(transcript.numbers[at], message.text, answered))
+        return found
 
     @property
     def compacted(self) -> int:

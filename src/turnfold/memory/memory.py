@@ -17,7 +17,7 @@ from functools import partial
 from types import NoneType, TracebackType
 from typing import Any, Final, Self, cast
 
-from turnfold._argument_hints import hinted
+from turnfold._argument_hints import MEMORY_ADVICE, hinted, hinted_methods
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption, UnknownModel
 from turnfold.memory import erasure
@@ -79,7 +79,7 @@ __all__ = (
 _MAX_HANDLES: Final = 256
 _MAX_BYTES: Final = 32 << 20
 _MEASURE_ALL: Final = 1_024
-"""Number of look-ups after which the size of every handle is measured again."""
+"""Number of look-ups of sessions after which the size of every cached session handle is measured again."""
 
 
 class SessionCache:
@@ -96,7 +96,8 @@ class SessionCache:
         self._sizes: dict[tuple[str, str], int] = {}
         self._total = 0
         self._last = ("", "")
-        """Tenant and conversation of the session returned last; its size is measured at the next look-up."""
+        """Tenant and conversation of the session returned last; the size of this session is measured at the next
+        look-up."""
         self._lock = threading.Lock()
         self._lookups = 0
 
@@ -223,7 +224,7 @@ _TYPES: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "strategy": ((Callable,), "strategy=oldest_first, from turnfold.window"),
     "clock": ((Callable, NoneType), "clock=a function that returns microseconds since 1970"),
 }
-"""Name of a memory's option -> its allowed types, and an example for error texts."""
+"""Name of a memory's option -> the types that it accepts, and an example for error texts."""
 
 
 def _check_options(options: Mapping[str, object]) -> None:
@@ -363,6 +364,7 @@ def _object_text(value: object, name: str = "") -> str:
     return f"<{kind} {name!r}>" if name else f"<{kind}>"
 
 
+@hinted_methods(MEMORY_ADVICE)
 class AsyncMemory:
     """Conversations in a store, for programs with an event loop.
 

@@ -41,9 +41,9 @@ __all__ = (
 
 
 _LONG_TEXT = 10_000
-"""Longest pin, in characters, that is counted on an event loop; a longer one is counted in a thread."""
+"""Most characters of a pin whose tokens are counted on an event loop; a longer pin is counted in a thread."""
 _MAX_TRIES = 64
-"""Most attempts to store one change of the state; an attempt fails if another writer was faster."""
+"""Most attempts to store one change of the session state; an attempt fails if another writer was first."""
 
 
 class AsyncState:
@@ -128,7 +128,7 @@ class Pins:
     lock: AbstractAsyncContextManager[None]
     """The lock of the session's cached state."""
     budget: Budget
-    """The memory's budget; the share of it for the tail (pins, recalled text) must hold all pins together."""
+    """The memory's budget; all pins together must fit into its share for the tail (pins, rules, recalled text)."""
     runtime: Runtime
 
     async def pin(self, content: str, key: str) -> str:

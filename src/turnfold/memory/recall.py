@@ -38,6 +38,7 @@ from turnfold.search import (
     fuse,
     fused_parts,
     is_courtesy,
+    is_follow_up,
     is_question,
     is_searchable,
     places_to_read,
@@ -60,22 +61,24 @@ __all__ = (
 
 
 _MAX_HITS = 400
-"""The most hits that one search returns; hits in the window are then left out."""
+"""The most results that one search returns, before results inside the window are left out."""
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown only because it is recent; below the score of any match."""
+_FOLLOWED_SHARE = 0.8
+"""For a follow-up such as "why?", the score of an entry as a share of the score of the entry after it."""
 _QUESTION_WITHIN = 64
-"""The newest entries among which `recall` looks for the user's message that is its query."""
+"""Number of newest entries in which `recall` searches for the user's message that serves as its query."""
 _OPENING = 100
-"""Where entries are near to each other is measured in tokens of the log; of a long entry at most these first tokens
-count, so that it is near to what it answers."""
+"""Tokens at the beginning of a long entry that count when the distance of entries is measured, so that a long entry is
+near to the entry it answers."""
 _JUDGED = 3
-"""Number of best matches by words that are read, to see how many terms of the query one of them has."""
+"""Number of best matches by words that are read to see how many terms of the query one match has."""
 _MAX_RANKED = 400
 """The most matches outside the window that are ranked."""
 _LONG_QUERY = 2_000
-"""Most characters of a query whose search terms are made on the event loop; for a longer one a thread is used."""
+"""Most characters of a query whose search terms are made on the event loop; a longer query is processed in a thread."""
 _LONG_TOKENS = 4_000
-"""Most tokens of entries among which passages are chosen on the event loop; for more, a thread is used."""
+"""Most tokens of entries among which passages are chosen on the event loop; with more, a thread is used."""
 
 
 async def terms_of_query(query: str, runtime: Runtime) -> list[str]:
@@ -93,18 +96,18 @@ class ScoreParts:
     meaning: float | None = None
     """Score for nearness in meaning; None without an embedder."""
     neighbours: float = 0.0
-    """Score that is added for matches next to this entry in the log, when passages are chosen."""
+    """Score that this entry gets because entries next to it in the log match, when passages are chosen."""
 
 
 class _Meaning(NamedTuple):
     """The entries that are nearest to a query in meaning."""
 
     near: Sequence[tuple[int, float]] = ()
-    """(seq, closeness), nearest first."""
+    """(seq, closeness) of entries, nearest in meaning first."""
     parts: Mapping[int, int] = MappingProxyType({})
-    """Which part of each entry's text is nearest, by seq."""
+    """Seq (log position) of an entry -> index of the part of its text that is nearest in meaning."""
     trust: float = 1.0
-    """How far matches by words are trusted beside those by meaning, 0 to 1."""
+    """Weight of matches by words compared with matches by meaning, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class Recaller:
     config: MemoryConfig
     cache: ConversationCache
     meanings: Meanings | None = None
-    """Finds by meaning, in addition to words; None if the memory has no embedder."""
+    """Search by meaning, in addition to words; None if the memory has no embedder."""
 
     async def recall(
         self, query: str, *, limit: int, tokens: int | None, within: Within
@@ -193,20 +196,20 @@ class Recaller:
         """Return the best matches between two log positions, with their neighbours, in log order.
 
         `measure` of the result is at most `tokens`. With `automatic` (the user's message is the query) only entries
-        that match well are returned, and none for a courtesy such as "thanks!". Entries for which `shown` is true, and
-        the entry `question`, the query itself, are left out. The newest `recent` entries fill room that is left.
+        that match well are returned, none for a courtesy such as "thanks!", and only the newest for a follow-up such as
+        "why?". Entries for which `shown` is true, and the entry `question`, the query itself, are left out. The newest
+        `recent` entries fill room that is left.
         """
         terms = await terms_of_query(query, self.config.runtime)
-        if automatic and (is_courtesy(query) or not is_searchable(terms)):
+        follows = automatic and is_follow_up(query)
+        if automatic and not follows and (is_courtesy(query) or not is_searchable(terms)):
             return []
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
-        every = await self._hits(terms, _MAX_HITS, within)
-        hits = [hit for hit in every if after < hit[0] < stop and hit[0] != question]
-        meaning = _Meaning()
-        if within == ALL_ENTRIES:
-            meaning = await self._meaning(
-                hits, query, terms, head, question=question, after=after, before=stop
+        hits, meaning = list[tuple[int, float]](), _Meaning()
+        if not follows:
+            hits, meaning = await self._found(
+                query, terms, head, within, question=question, after=after, before=stop
             )
         if not hits and not meaning.near and not recent:
             return []
@@ -224,7 +227,7 @@ class Recaller:
             self._choose,
             places,
             entries | {entry.seq: entry for entry in newest},
-            [(entry.seq, _RECENT_SCORE * entry.seq / stop) for entry in newest],
+            [(entry.seq, _recent_score(entry, stop, follows=follows)) for entry in newest],
             near={entry.seq: parts_of(entry.message.text)[part] for entry, part in known},
             terms=terms,
             tokens=tokens,
@@ -236,6 +239,27 @@ class Recaller:
         # Reading a text of a million characters for its best passage takes a second.
         short = sum(each.tokens for each in [*entries.values(), *newest]) <= _LONG_TOKENS
         return self._in_zone(choose() if short else await self.config.runtime.compute(choose))
+
+    async def _found(
+        self,
+        query: str,
+        terms: Sequence[str],
+        head: Head,
+        within: Within,
+        *,
+        question: int,
+        after: int,
+        before: int,
+    ) -> tuple[list[tuple[int, float]], _Meaning]:
+        """Return (seq, score) of the matches by words between two log positions, and the matches by meaning."""
+        every = await self._hits(terms, _MAX_HITS, within)
+        hits = [hit for hit in every if after < hit[0] < before and hit[0] != question]
+        if within != ALL_ENTRIES:
+            return hits, _Meaning()
+        meaning = await self._meaning(
+            hits, query, terms, head, question=question, after=after, before=before
+        )
+        return hits, meaning
 
     def _in_zone(self, found: Sequence[Recalled]) -> list[Recalled]:
         """Return the entries with the time zone of the memory, in which a model is shown their times."""
@@ -397,6 +421,11 @@ class Recaller:
         )
 
 
+def _recent_score(entry: Entry, stop: int, *, follows: bool) -> float:
+    """Return the score of one of the newest entries before `stop`; a follow-up needs those nearest to it."""
+    return _FOLLOWED_SHARE ** (stop - entry.seq) if follows else _RECENT_SCORE * entry.seq / stop
+
+
 def _with_meaning(
     places: Sequence[tuple[int, float]], meaning: _Meaning, entries: int
 ) -> list[tuple[int, float]]:
@@ -423,19 +452,19 @@ class SearchResult:
 
     conversation: str
     score: float
-    """Higher is better; comparable within one search only."""
+    """Relevance of the result: higher is better; comparable within one search only."""
     snippet: Snippet
-    """The part of the text that best shows why it was found."""
+    """The part of the text that best shows why the text was found."""
     text: str
-    """The whole text."""
+    """The whole text of the entry, summary or document."""
     created: int
-    """Microseconds since 1970."""
+    """Time at which the entry was stored, in microseconds since 1970."""
     kind: str = ENTRY
     """The kind of result: empty for an entry, `checkpoint`, or the kind of a document."""
     key: str = ""
-    """The checkpoint's id, or the document's key."""
+    """Id of the checkpoint (summary), or key of the document; empty for an entry."""
     seq: int = 0
-    """Seq of the entry; for a checkpoint, the last seq that it covers."""
+    """Seq (log position) of the entry; for a checkpoint (summary), that of the last entry it covers."""
     turn: int = 0
     """The turn of an entry."""
     role: str = ""
@@ -471,7 +500,7 @@ class _HitReader:
     terms: list[str]
     characters: int
     chains: dict[str, Mapping[str, Checkpoint]]
-    """Checkpoints by id, for each conversation with a checkpoint among the hits."""
+    """Checkpoints (summaries) by id, for each conversation with a checkpoint among the search results."""
 
     async def read(self, hit: Hit) -> SearchResult | None:
         """Read the message, summary or document that a search hit names, and cut its snippet.

@@ -64,9 +64,9 @@ _FIELDS: Mapping[str, Mapping[str, object]] = {
 }
 _PAGE = 200
 _SPARE = 64
-"""Tokens reserved for the note that says what did not fit."""
+"""Tokens reserved for the note about what did not fit."""
 _LEAST_PART = 128
-"""Fewest tokens of room in which the beginning of an entry is shown that does not fit whole."""
+"""Fewest free tokens in which the beginning of an entry is shown if the whole entry does not fit."""
 _NOTHING = "Nothing was found. 没有找到相关内容。"
 
 

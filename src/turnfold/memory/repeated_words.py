@@ -22,10 +22,10 @@ __all__ = ("SaidWords",)
 _OTHERS = late_pattern(
     r"^[^\w\n]*+(?:assistant|tool|助手|工具)\b[^:：\n]{0,40}[:：].*$", re.MULTILINE | re.IGNORECASE
 )
-"""Matches a line of a summary with the words of anybody but the user."""
+"""Matches a line of a summary with the words of a speaker other than the user."""
 _BEGINS = late_pattern(r"(?:^|[\n.,;:!?。，；：！？…\]）)”\"])[ \t]*$")
 _STOPS = late_pattern(r"[ \t]*(?:$|[\n.,;:!?。，；：！？…（(“\"])")
-"""Match what may stand before and after words that are a sentence or clause of their own."""
+"""Matches what may stand before and after words that form a sentence or clause."""
 _ENDS = " \t\r\n.,;:!?。，；：！？…"
 
 
@@ -34,7 +34,7 @@ class SaidWords:
     """The user's words in a part of a prompt; finds out if other words are among them."""
 
     text: str
-    """The words of the user in it, each message as one line."""
+    """The user's words in the summary, each message as one line."""
 
     @classmethod
     def of_summary(cls, text: str) -> SaidWords:

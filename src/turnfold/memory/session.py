@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
-from turnfold._argument_hints import hinted_methods
+from turnfold._argument_hints import SESSION_ADVICE, hinted_methods
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.findings import AsyncFindings
@@ -100,7 +100,6 @@ from turnfold.tokens import TokenCounter, can_correct, corrected_counter
 from turnfold.window import Context
 
 __all__ = (
-    "METHOD_ADVICE",
     "AsyncSession",
     "AsyncState",
     "Pins",
@@ -135,16 +134,14 @@ class SessionStatus:
     tokens: int
     """Tokens of the whole log."""
     checkpoint: str
-    """Id of the live checkpoint; empty before the first."""
+    """Id of the live (newest) checkpoint (summary); empty before the first."""
     covered: int
-    """The last seq that is folded or cleared."""
+    """Seq (log position) of the last entry that is folded or cleared."""
     fold_failures: int
     """Attempts to fold that failed since the last checkpoint."""
     fold_error: str
-    """Class name of the error of the last failed attempt to fold; empty if none failed.
-
-    Its message may quote the conversation, so it is neither stored nor logged: `session.fold()` raises it.
-    """
+    """Class name of the error of the last failed attempt to fold; empty if none failed. The error's message may quote
+    the conversation, so it is neither stored nor logged: `session.fold()` raises it."""
 
 
 def list_client_ids(given: object) -> list[str]:
@@ -174,19 +171,7 @@ def _check_request(
     check_type("max_tokens", max_tokens, (int,), "max_tokens=500")
 
 
-METHOD_ADVICE: Final[Mapping[str, str]] = {
-    "user.metadata": 'write add({"role": "user", "content": "...", "metadata": {...}})',
-    "history.last": "write history()[-3:] for the last 3 entries",
-    "recall.k": "write limit=",
-    "append": 'write add(message), user("..."), assistant("...") or tool("...", tool_call_id="...")',
-    "messages": "history() has what was said, context().messages what a model is sent",
-    "add_message": "write add(message)",
-    "get_messages": "history() has what was said, context().messages what a model is sent",
-}
-"""What to write for options and methods that other libraries have, by method and option, or by method."""
-
-
-@hinted_methods(METHOD_ADVICE)
+@hinted_methods(SESSION_ADVICE)
 class AsyncSession:
     """One conversation: appends messages and builds contexts, for programs with an event loop."""
 
@@ -195,14 +180,14 @@ class AsyncSession:
         self.config: MemoryConfig = config
         """The options of the memory that this session belongs to."""
         self._given_config: Final = config
-        """The memory's options as they were before a model was named by `use_model`."""
+        """The memory's options before `use_model` named a model."""
         self._store, self._scope = config.store, config.scope
         self._redaction = redaction_of(config.store)
         self._cache = ConversationCache(self._store, self._scope, conversation, config.counter)
         self._in_order = Ability.IN_ORDER in config.store.abilities
         self._lock = StateLock(config.runtime.lock(), self._reset)
         self.system_lock: AbstractAsyncContextManager[None] = config.runtime.lock()
-        """Lock for a program that sets the system message and builds a context with it in one step; not reentrant."""
+        """Lock for an application that sets the system message and builds a context in one step; not reentrant."""
         folder = Folder(
             self._store,
             self._scope,
@@ -231,7 +216,7 @@ class AsyncSession:
         self._findings = AsyncFindings(self._cache, self._lock, config.clock, config.runtime)
         self._snapshots: AsyncSnapshots | None = None
         self._lost_results: set[int] = set()
-        """Log positions of tool results without a call for which a warning was logged."""
+        """Log positions of tool results without a call, for which a warning was already logged."""
 
     def __repr__(self) -> str:
         return (

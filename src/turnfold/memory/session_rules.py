@@ -23,7 +23,7 @@ from turnfold.budget import Budget
 from turnfold.errors import Conflict, InvalidOption, InvalidRecord, NotFound
 from turnfold.fold import ReadCache
 from turnfold.memory.cached_conversation import ConversationCache
-from turnfold.memory.live_window import LiveWindow
+from turnfold.memory.live_window import LiveWindow, UserMessage, spoken_text
 from turnfold.memory.repeated_words import SaidWords
 from turnfold.records import RULES, SESSION, Document, Entry, Message, check_text, plain_text
 from turnfold.rules import (
@@ -57,28 +57,29 @@ _PART_OF_TAIL = 7
 _VITAL_TOKENS, _VITAL_PERCENT = 1_200, 35
 """Rules that do harm if they are forgotten may take up to this many tokens, but at most 35 % of the budget."""
 _FROM_DIALOGUE = 20
-"""Up to 1/20 of the budget, rules take room from the dialogue; beyond that, from recalled passages."""
+"""Up to 1/20 of the budget, shown rules take tokens from the verbatim dialogue; beyond that, from recalled passages."""
 _STORED_TOKENS = 16_000
 """Most tokens of all stored rules; rules that no longer apply are deleted first."""
 _LONGEST_LINE = LONGEST_RULE + 24
-"""Longest text, in characters, whose token count is cached: a rule with the number before it."""
+"""Most characters of a line (a rule with its number) whose token count is cached."""
 _COUNTED_RULES = 2_000
-"""Most token counts that are cached."""
+"""Most rules whose token counts are cached."""
 _LONG_TEXT = 5_000
 """Characters of messages above which the search for rules runs off the event loop."""
 _LONGEST_REMARK = 60
-"""Most characters of the words that replaced a rule, where an entry with the old rule is shown."""
+"""Most characters that are quoted of the words that replaced a rule, in a remark where an entry with the old rule is
+shown."""
 _ANSWERED_WITHIN = 3
 """Most entries between a rule and the assistant's answer that repeats it."""
 _LEAST_SHARED = 2
 _MOST_REMARKS = 2
-"""Most remarks about one entry, the newest."""
+"""Most remarks about one entry; the newest are shown."""
 _LONGEST_CONFIRMATION = 120
-"""Most characters of an answer that only confirms a rule."""
+"""Most characters of an assistant's answer that only confirms a rule."""
 _FEW_MORE = 12
-"""Most characters beside its rule with which an entry counts as nothing but the rule."""
+"""Most characters, in addition to a rule, of an entry that counts as the rule alone."""
 _MARKS = late_pattern(r"[\[\]:：\"“”]+")
-"""Characters that have a meaning in the line of a recalled entry."""
+"""Characters with a meaning in the line of a recalled entry, which are removed from quoted words."""
 _MAX_TRIES = 5
 
 
@@ -96,7 +97,7 @@ class _ChangedRules:
     """The rules of the user's messages that do not hold any more, and the rules that replaced them."""
 
     of: Sequence[StandingRule] = ()
-    """The rules of the ledger in which these rules were found."""
+    """The ledger's list of rules that `rules` and `later` were computed from."""
     rules: Mapping[int, list[StandingRule]] = field(default_factory=dict[int, list[StandingRule]])
     """Seq of an entry -> its rules that no longer hold."""
     later: Mapping[str, StandingRule] = field(default_factory=dict[str, StandingRule])
@@ -116,17 +117,19 @@ class RuleLedger:
     left_out: tuple[int, ...] = field(default=(), init=False)
     """Seqs of the active rules that the last context had no room for, one per rule."""
     extra: int = field(default=0, init=False)
-    """Tokens that the rules shown last take beyond their usual part of the tail."""
+    """Tokens that the rules shown last take beyond their usual part of the tail (the part of a context after the
+    window)."""
     beyond_share: int = field(default=0, init=False)
     """Tokens that the rules shown last take beyond 1/20 of the budget."""
     _read: tuple[Document | None, int, RulesNote] = (None, 0, RulesNote())
-    """The stored document, `cache.history` when it was read, and the ledger with what this handle has found since."""
+    """The stored document, `cache.history` when the document was read, and the ledger with the rules that this handle
+    has found since."""
     _unsaved: bool = field(default=False, init=False)
-    """True if this process changed the rules document after it read it from the store."""
+    """True if this process changed the rules document after reading it from the store."""
     _ended: tuple[Sequence[StandingRule], tuple[StandingRule, ...]] = field(
         default=((), ()), init=False
     )
-    """The rules that `_taken_back` last looked at, and those of them that the user took back."""
+    """The rules that `_taken_back` last looked at, and those that the user has withdrawn."""
     _texts: dict[
         tuple[object, ...], tuple[str, tuple[int, ...], int, dict[int, list[StandingRule]]]
     ] = field(
@@ -135,16 +138,16 @@ class RuleLedger:
         ],
         init=False,
     )
-    """The text shown last, the rules it leaves out, its tokens and the rules it shows, by rules and limits."""
+    """Cache by rules and limits: the text shown last, the rules left out of it, its tokens, the rules in it."""
     _shown: Mapping[int, list[StandingRule]] = field(
         default_factory=dict[int, list[StandingRule]], init=False
     )
-    """Seq of an entry -> its rules that were shown last."""
+    """Seq (log position) of an entry -> its rules that were shown in the last context."""
     _changes: _ChangedRules = field(default_factory=_ChangedRules, init=False)
     _tools: tuple[Sequence[Mapping[str, object]], int] = field(default=((), 0), init=False)
-    """The tool schemas of the last context, and their tokens."""
+    """The tool schemas of the last context, and the tokens of the schemas."""
     _tokens: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    """Tokens of rules, by their text."""
+    """Text of a rule -> tokens of the rule."""
 
     async def text(
         self,
@@ -179,7 +182,9 @@ class RuleLedger:
             if rule.state == "active" and rule.seq >= window.anchor and rule not in hidden
         )
         said = SaidWords.of_summary(summary)
-        in_summary = said.found((rule.id, f"{rule.lead}{rule.text}") for rule in hidden if rule.seq)
+        # A summary may repeat "yes, do that", but not beside what it answers.
+        own = (rule for rule in hidden if rule.seq and not rule.answers)
+        in_summary = said.found((rule.id, f"{rule.lead}{rule.text}") for rule in own)
         usual, limit, most = await self._limits(window, budget, tools, any_hidden=bool(hidden))
         key = (hidden, in_window, in_summary, limit, most, usual)
         if key not in self._texts:
@@ -234,12 +239,12 @@ class RuleLedger:
     async def outdated(self, window: LiveWindow) -> tuple[str, ...]:
         """Return the texts of rules that the user changed or withdrew and of finished tasks, up to the window's end."""
         await self._catch_up(window)
-        done = (rule for rule in self._note().rules if rule.state == "done")
+        done = (rule for rule in self._note().rules if rule.state == "done" and not rule.answers)
         told = (f"{rule.lead}{rule.text}" for rule in done)
-        return (*(rule.text for rule in self._taken_back()), *told)
+        return (*(rule.text for rule in self._taken_back() if not rule.answers), *told)
 
-    def unread(self, window: LiveWindow) -> list[tuple[int, str]]:
-        """Return (seq, text) of the user's messages in the window that were not searched for rules yet."""
+    def unread(self, window: LiveWindow) -> list[UserMessage]:
+        """Return the user's messages in the window that were not searched for rules yet."""
         return window.user_messages(self._note().upto) if self.enabled else []
 
     def is_outdated(self, entry: Entry) -> bool:
@@ -369,7 +374,18 @@ class RuleLedger:
             await self._read_page(window.anchor - 1)
         upto = self._note().upto
         if self.enabled and window.anchor - 1 <= upto < window.seq:
-            await self._take(window.user_messages(upto), window.seq, reading=window.reading)
+            said = self.unread(window)
+            if said and said[0].seq == window.anchor > self.cache.cleared + 1:
+                said[0] = said[0]._replace(answered=await self._spoken_at(window.anchor - 1))
+            await self._take(said, window.seq, reading=window.reading)
+
+    async def _spoken_at(self, seq: int) -> str:
+        """Return what the assistant says in an entry; "" if somebody else wrote it."""
+        cache = self.cache
+        found = await cache.store.read(
+            cache.scope, cache.conversation, after=seq - 1, upto=seq, limit=1
+        )
+        return spoken_text(found[0].message) if found else ""
 
     async def _read_page(self, last: int) -> bool:
         """Search the next page of the log, up to `last`, for rules; return True if there may be more."""
@@ -377,26 +393,32 @@ class RuleLedger:
         upto = self._note().upto
         if not self.enabled or upto >= last:
             return False
+        # The entry before the page is what its first message answers.
+        start = max(upto - 1, cache.cleared, 0) if upto > cache.cleared else upto
         entries = await cache.store.read(
-            cache.scope, cache.conversation, after=upto, upto=last, limit=_PAGE
+            cache.scope, cache.conversation, after=start, upto=last, limit=_PAGE + upto - start
         )
-        if not entries:
+        if not entries or entries[-1].seq <= upto:
             return False
+        answered = ["", *(spoken_text(entry.message) for entry in entries)]
         said = [
-            (entry.seq, entry.message.text) for entry in entries if entry.message.role == "user"
+            UserMessage(entry.seq, entry.message.text, before)
+            for entry, before in zip(entries, answered, strict=False)
+            if entry.message.role == "user" and entry.seq > upto
         ]
-        await self._take(said, entries[-1].seq, is_page=len(entries) == _PAGE)
+        is_page = len(entries) == _PAGE + upto - start
+        await self._take(said, entries[-1].seq, is_page=is_page)
         return entries[-1].seq < last
 
     async def _take(
         self,
-        said: Sequence[tuple[int, str]],
+        said: Sequence[UserMessage],
         upto: int,
         *,
         is_page: bool = False,
         reading: ReadCache | None = None,
     ) -> None:
-        """Search messages (seq, text) for rules, and add these to the ledger, which is then complete up to `upto`.
+        """Search messages for rules, and add these to the ledger, which is then complete up to `upto`.
 
         The note is written if its rules changed or a whole page of the log was read; searching a few entries again is
         cheaper than writing. `reading` has the rules that were found in these messages earlier.
@@ -406,7 +428,7 @@ class RuleLedger:
             return found_rules(said, reading or ReadCache())
 
         history = self.cache.history
-        if sum(len(text) for _, text in said) <= _LONG_TEXT:
+        if sum(len(each.text) for each in said) <= _LONG_TEXT:
             found = find()
         else:  # a message of a million characters takes seconds
             found = await self.runtime.compute(find)
@@ -465,12 +487,12 @@ class RuleLedger:
                 await self.cache.refresh()
 
 
-def found_rules(said: Iterable[tuple[int, str]], reading: ReadCache) -> list[StandingRule]:
-    """Return the rules in messages (seq, text) of the user, from the cache for a message that was read before."""
+def found_rules(said: Iterable[UserMessage], reading: ReadCache) -> list[StandingRule]:
+    """Return the rules in messages of the user, from the cache for a message that was read before."""
     return [
         rule
-        for seq, text in said
-        for rule in reading.once(extract_rules, text, seq=seq, trust="user")
+        for seq, text, answered in said
+        for rule in reading.once(extract_rules, text, seq=seq, trust="user", answered=answered)
     ]
 
 
@@ -509,7 +531,7 @@ def _remark(rule: StandingRule, later: Mapping[str, StandingRule], *, alone: boo
     """
     newest = _newest(rule, later)
     is_zh = is_chinese(rule.text)
-    of = "" if alone else _quoted(rule.text, is_zh=is_zh)
+    of = "" if alone else _quoted(rule.meaning or rule.text, is_zh=is_zh)
     if rule.state == "done":
         remark = (
             f"后来已完成（记录 {rule.ended}）" if is_zh else f"done later, in entry {rule.ended}"
@@ -518,7 +540,7 @@ def _remark(rule: StandingRule, later: Mapping[str, StandingRule], *, alone: boo
     if newest is rule or newest.act == "cancel":
         remark = "已作废" if is_zh else "no longer valid"
         return (f"“{of}”{remark}" if is_zh else f'"{of}" is {remark}') if of else remark
-    words = _quoted(newest.text, is_zh=is_zh)
+    words = _quoted(newest.meaning or newest.text, is_zh=is_zh)
     if of:
         return f"“{of}”后来改为“{words}”" if is_zh else f'"{of}" changed later to "{words}"'
     return f"后来改为“{words}”" if is_zh else f'changed later to "{words}"'
@@ -553,9 +575,16 @@ def rules_as_of(document: Document, upto: int) -> bytes:
 
 
 def rules_without(document: Document, seq: int) -> bytes | None:
-    """Return a stored ledger of rules without the rules of one entry; None if the entry has no rules."""
+    """Return a stored ledger of rules without the rules of one entry; None if the entry has no rules.
+
+    A rule that repeats words of the assistant is of the entry with these words too, which is the one before.
+    """
     note = _decode(document)
-    kept = tuple(rule for rule in note.rules if rule.seq != seq)
+    kept = tuple(
+        rule
+        for rule in note.rules
+        if rule.seq != seq and not (rule.answers and rule.seq == seq + 1)
+    )
     if len(kept) == len(note.rules):
         return None
     return msgspec.json.encode(msgspec.structs.replace(note, rules=kept))

@@ -72,21 +72,22 @@ if TYPE_CHECKING:
 
 
 CALLER = "caller"
-"""Stored as the model of a checkpoint whose summary was given to `fold(summary=...)`."""
+"""Stored as the model of a checkpoint (summary) if the caller gave the text to `fold(summary=...)`."""
 _LANGUAGE_SAMPLE = 400
 """Number of first characters of a summary by which the language of its heading is chosen."""
 _FRAMING = 64
 """Tokens reserved for the fences and separators of a prompt."""
 _MIN_PIECE = 256
-"""Least tokens of conversation that must fit into a prompt, beside the instructions and the previous summary."""
+"""Least tokens of conversation that must fit into a prompt in addition to the instructions and the previous summary."""
 _CACHE_SECONDS = 300.0
 """How long OpenAI and Anthropic keep a prompt cached after it was last sent, at least; Gemini does not say."""
 _CACHES_BY_ITSELF = frozenset({"openai_chat", "openai_responses", "gemini"})
-"""Wire formats of providers that cache any beginning of a prompt. The others cache up to breakpoints only."""
+"""Wire formats of providers that cache any beginning of a prompt automatically; other providers cache up to breakpoints
+only."""
 _REFUSALS = frozenset({"refusal", "content_filter", "safety", "prohibited_content", "blocklist"})
 """Stop reasons of a model that refused to write a summary, in lower case."""
 _FEW_FACTS = 8
-"""If the source has at least this many facts and a text states none of them, the text is taken for a refusal."""
+"""Least facts in a source from which a text that states none of them counts as a refusal to summarise."""
 
 
 _ORIGINS = {
@@ -139,13 +140,13 @@ class SentPrompt:
     context: Context
     tools: Sequence[Mapping[str, object]] = ()
     to: WireFormat | None = None
-    """The wire format or client that the prompt was made for, if the caller named one."""
+    """The wire format or client for which the prompt was built, if the caller named one."""
     model: str = ""
-    """The agent's model, by the memory's `model=`; empty if it is not known."""
+    """The agent's model, from the memory's `model=`; empty if not known."""
     clock: Callable[[], int]
-    """Returns microseconds since 1970."""
+    """Function that returns microseconds since 1970."""
     at: int
-    """When the prompt was made, by that clock."""
+    """Time at which the prompt was built, by `clock`."""
 
     @property
     def seconds_old(self) -> float:
@@ -158,9 +159,9 @@ class SummaryRequest:
     """Record of one request that was made to a model for a summary, with its token usage."""
 
     prefix: bool
-    """True if the request was the agent's own prompt with an instruction, False for a fresh prompt."""
+    """True if the request continued the agent's own prompt with an instruction, False for a fresh prompt."""
     usage: Usage | None
-    """The usage that the provider reported; None if it reported none."""
+    """The token usage that the provider reported; None if it reported none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +170,12 @@ class SummaryTask:
 
     passages: Sequence[Passage]
     previous: str
-    """The previous summary, which the new one replaces; empty for the first."""
+    """The previous summary, which the new summary replaces; empty for the first."""
     limit: int
     """The most tokens of the new summary."""
     count: Callable[[str], int]
     reading: ReadCache = field(default_factory=ReadCache, compare=False, repr=False)
-    """Cache of the sentences of the passages and the facts found in them."""
+    """Cache of the sentences of the passages and the facts in them."""
     prefix: Context | None = field(default=None, compare=False, repr=False)
     """The agent's own prompt up to the end of the passages, and the instruction to summarise; None if this prompt
     cannot be used."""
@@ -185,11 +186,11 @@ class SummaryTask:
     shown: int = 0
     """Log position of a message among the passages that contexts still show, which an extract leaves out."""
     again: Sequence[Passage] = ()
-    """Passages of earlier folds that contexts showed until now, for the extract."""
+    """Passages of earlier folds that contexts have shown until now, to be included in the extract."""
     requests: list[SummaryRequest] = field(
         default_factory=list[SummaryRequest], compare=False, repr=False
     )
-    """The requests made so far; the writer appends to it."""
+    """The requests to a model so far; the summary writer appends each."""
 
 
 @runtime_checkable
@@ -207,7 +208,7 @@ class SummaryWriter(Protocol):
 
 
 Summaries = SummaryWriter | SummaryModel
-"""Types accepted as a summariser: a writer, a model's client, or a function from prompt to text."""
+"""Types accepted as a summariser: a summary writer, a model's client, or a function from prompt to text."""
 
 
 class ExtractiveWriter:

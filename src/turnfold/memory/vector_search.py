@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 _NEIGHBOUR_WEIGHT = 0.5
-"""Weight of each of the two neighbours of an entry."""
+"""Weight of the vector of each neighbouring entry when an entry is compared."""
 _MIN_SPREAD = 1e-6
-"""Least standard deviation of the products; below it no entry counts as near."""
+"""Least standard deviation of the dot products; below it no entry counts as near."""
 
 
 def unit(vectors: Sequence[Sequence[float]], many: int) -> Rows:
@@ -73,11 +73,12 @@ class Nearness(NamedTuple):
     """The nearness of an entry to a query."""
 
     place: int
-    """Index of the entry."""
+    """Index of the entry among the entries compared."""
     closeness: float
-    """0 for an average entry; 1 for the nearest entry to expect by chance; above 1 for one that stands out."""
+    """Nearness in meaning: 0 for an average entry; 1 for the nearest entry to expect by chance; above 1 for one that
+    stands out."""
     part: int = 0
-    """Index of the nearest part of its text."""
+    """Index of the part of the entry's text that is nearest in meaning."""
 
 
 class Vectors:

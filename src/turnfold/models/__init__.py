@@ -7,7 +7,7 @@ from turnfold._lazy_loading import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.models.anthropic import Anthropic
-    from turnfold.models.client import LoopClients
+    from turnfold.models.base_client import LoopClients
     from turnfold.models.failures import CallFailed, failure_in, refuses_items
     from turnfold.models.openai import OpenAIChat, OpenAIResponses
     from turnfold.models.protocol import (
@@ -65,7 +65,7 @@ __all__ = (
 
 _HOMES = {
     "turnfold.models.anthropic": "Anthropic",
-    "turnfold.models.client": "LoopClients",
+    "turnfold.models.base_client": "LoopClients",
     "turnfold.models.protocol": "Embedder LocalEmbedder Answer AnswerStream ChatModel CompletionModel Prompt "
     "SummaryModel ToolSchemas as_chat_model model_name prompt_function",
     "turnfold.models.failures": "CallFailed failure_in refuses_items",

@@ -14,7 +14,7 @@ from typing import cast
 from turnfold import wire
 from turnfold._argument_hints import hinted
 from turnfold.errors import InvalidOption, MissingExtra
-from turnfold.models.client import (
+from turnfold.models.base_client import (
     Interface,
     ModelCall,
     Sdk,
@@ -77,11 +77,11 @@ class AnthropicSdk(Sdk[AsyncAnthropic]):
 
 
 _OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tools"})
-"""Arguments that the client sets itself; they are refused in `options`."""
+"""Arguments of the SDK's call that the client sets itself, so that they are refused in `options`."""
 _COUNTED = frozenset(
     "extra_body extra_headers messages model system thinking tool_choice tools".split()
 )
-"""Arguments of a model call that the call for counting tokens accepts as well."""
+"""Arguments of a model call that the API call for counting tokens accepts as well."""
 
 
 class Anthropic(SdkModel):

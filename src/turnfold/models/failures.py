@@ -115,11 +115,11 @@ _STATUS_OF = {
     "server_error": 500,
     "timeout_error": 504,
 }
-"""Type of an error that comes in the middle of an answer -> the HTTP status it would have had otherwise."""
+"""Type of an error that comes in the middle of an answer -> HTTP status that the same error has at the beginning."""
 _PASSING = frozenset({"connection", "cut", "timeout"})
 """Values of `Failure.code` that stand for a temporary failure."""
 _CONNECTION_ERRORS = frozenset({"TransportError", "SSEError", "OSError", "TimeoutError"})
-"""Error classes of the HTTP packages that SDKs use: while streaming, Anthropic's SDK raises them unchanged."""
+"""Error classes of the HTTP packages that SDKs use: while streaming, Anthropic's SDK raises these errors unchanged."""
 
 
 class FailureClass(StrEnum):
@@ -141,11 +141,11 @@ class Failure:
     status: int = 0
     """HTTP status; 0 if there was none."""
     code: str = ""
-    """The provider's error code; `connection`, `timeout` or `cut` if there is none."""
+    """The provider's error code; without one, `connection`, `timeout` or `cut` (the answer broke off)."""
     retry_after: float | None = None
-    """Seconds that the provider asks to wait before a retry; None if it asks for none."""
+    """Seconds that the provider asks to wait before a retry; None if the provider asks for none."""
     should_retry: bool | None = None
-    """The provider's own advice about retrying, if it gives any."""
+    """The provider's own advice about retrying; None if the provider gives none."""
     delivered: int = 0
     """Number of characters of the answer that the caller already received."""
 
@@ -332,11 +332,11 @@ class RetryPolicy:
     retries: int = 2
     """The most retries after the first attempt."""
     first: float = 0.5
-    """Seconds of the first pause, before jitter shortens it; each further pause is twice as long."""
+    """Seconds of the first pause, before jitter (a random part) shortens it; each further pause is twice as long."""
     longest: float = 8.0
     """Longest pause in seconds, unless the provider asks for a longer one."""
     patience: float = 60.0
-    """Longest wait in seconds that a provider may ask for; if it asks for more, the call is not retried."""
+    """Longest wait in seconds that a provider may ask for; if the provider asks for more, the call is not retried."""
 
     def __post_init__(self) -> None:
         if self.retries < 0:

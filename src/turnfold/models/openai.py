@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from turnfold import wire
 from turnfold._argument_hints import hinted
 from turnfold.errors import MissingExtra
-from turnfold.models.client import (
+from turnfold.models.base_client import (
     Interface,
     ModelCall,
     Sdk,
@@ -73,7 +73,7 @@ class OpenAISdk(Sdk[AsyncOpenAI]):
         usual = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
         host = urlsplit(usual if client is None else str(client.base_url)).hostname or ""
         self.at_openai = host.endswith(_OWN_HOSTS)
-        """True if the models are OpenAI's own, and not those of a compatible server."""
+        """True if OpenAI itself serves the models, False for a compatible server."""
         super().__init__(
             lambda: AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0),
             client and client.with_options(max_retries=0, timeout=timeout),
@@ -105,7 +105,7 @@ class OpenAISdk(Sdk[AsyncOpenAI]):
 
 
 _CHAT_OWNED = frozenset({"messages", "model", "n", "stream", "stream_options", "tools"})
-"""Arguments that the Chat client sets itself; they are refused in `options`."""
+"""Arguments of a Chat Completions call that the client sets itself, so that they are refused in `options`."""
 
 
 class OpenAIChat(SdkModel):
@@ -166,11 +166,11 @@ class OpenAIChat(SdkModel):
 _RESPONSES_OWNED = frozenset(
     "background conversation input model previous_response_id stream tools".split()
 )
-"""Arguments that the Responses client sets itself; they are refused in `options`."""
+"""Arguments of a Responses call that the client sets itself, so that they are refused in `options`."""
 _COUNTED = frozenset(
     "input instructions model parallel_tool_calls reasoning text tool_choice tools".split()
 )
-"""Arguments of a model call that the call for counting tokens accepts as well."""
+"""Arguments of a model call that the API call for counting tokens accepts as well."""
 
 
 class OpenAIResponses(SdkModel):

@@ -56,9 +56,9 @@ class Answer:
     """A model's answer: the message, its token usage and why the model stopped."""
 
     message: Message
-    """Text, thinking and tool calls, exactly as they must be sent back."""
+    """The model's answer: text, thinking and tool calls, exactly as they must be sent back."""
     usage: Usage | None = None
-    """Token usage that the provider reported; None if it reported none."""
+    """Token usage that the provider reported; None if the provider reported none."""
     stop: str = ""
     """Reason why the model stopped, in the provider's words."""
     changes: tuple[str, ...] = ()

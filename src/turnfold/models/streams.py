@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from turnfold.models.client import in_order, without_nulls
+from turnfold.models.base_client import in_order, without_nulls
 from turnfold.models.failures import CallFailed, failure_in, no_answer, stream_cut
 from turnfold.wire import JsonObject, arguments_object, object_at, objects_of, text_at
 
@@ -23,7 +23,7 @@ __all__ = (
 
 
 _NAMES = frozenset("format id index name object role status type".split())
-"""Fields that hold a name: a repeated value is not appended to the earlier one."""
+"""Fields of a streamed event that hold a name: if such a field is repeated, its value replaces the earlier one."""
 
 
 class ChatStream:
@@ -269,7 +269,8 @@ class MessageStream:
         self._message: JsonObject = {}
         self._blocks: dict[int, JsonObject] = {}
         self._texts: dict[tuple[int, str], list[str]] = {}
-        """(block, field) -> pieces of its text so far; joined only once, so that a long answer is not copied often."""
+        """(block, field) -> pieces of the field's text so far; joined only at the end, so that a long answer is not
+        copied often."""
         self._stopped = False
 
     def add(self, event: JsonObject) -> str:

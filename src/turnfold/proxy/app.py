@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import signal
 import sys
 import traceback
+from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -88,11 +90,27 @@ _log = logging.getLogger("turnfold.proxy")
 _SWITCH: Final = "x-turnfold"
 _TOKEN: Final = "x-turnfold-token"  # noqa: S105 (the name of a header)
 _REFUSALS: Final = frozenset({400, 404, 422})
-"""Status of a response that may say that an item of the request is not accepted."""
+"""Status codes of a provider's response that may mean that it does not accept an item of the request."""
 _LARGE: Final = 64 * 1024
 """Most bytes of a request body that is read on the event loop."""
 _LARGEST_ERROR: Final = 1 << 20
-"""The most bytes of such a response that are read before it is passed on."""
+"""The most bytes of an error response that are read before the response is passed on."""
+_REMEDIES: Final[Mapping[str, str]] = {
+    "no session": "name one: /s/ID before its path, the header X-Turnfold-Session, or --session ID of the proxy",
+    "no messages": "its list of messages is empty",
+    "compressed request body": "switch off the compression of requests in the client",
+    "the provider holds the history": "send the whole history instead of previous_response_id or conversation",
+    "unreadable history": "its messages are not in the form of this interface; turnfold lint shows what is wrong",
+    "unknown model, set a budget": "start the proxy with --budget TOKENS or --model-budget MODEL=TOKENS",
+    "the conversation was deleted": "use another session id",
+    "unknown interface": "the proxy stores Chat Completions, Responses, Messages and generateContent",
+}
+"""What to do about a model call that is not stored, by the reason why it is not."""
+_UNKNOWN_CALL: Final = re.compile(
+    r"/(?:completions|api/chat|api/generate|converse(?:-stream)?|invoke(?:-with-response-stream)?)/?$"
+    r"|/(?:chat/completions|responses|messages)/$|:(?:rawP|streamRawP)redict$"
+)
+"""Matches the path of a model call that is not in one of the interfaces that the proxy reads."""
 _OWN: Final = tuple(name.encode() for name in (_SWITCH, _TOKEN, SESSION_HEADER))
 
 
@@ -102,15 +120,15 @@ class _Exchange:
 
     method: str
     path: str
-    """Path and query, as they are forwarded."""
+    """Path and query of the request, as they are forwarded to the provider."""
     session: str
-    """The session id in the path; empty if there is none."""
+    """The session id in the request's path; empty if the path has none."""
     headers: Headers
     raw: RawHeaders
     format: BodyFormat | None
-    """The provider's interface if this is a model call, else None."""
+    """The provider's interface if the request is a model call, else None."""
     model: str
-    """The model in the path; empty if it is in the body."""
+    """The model named in the path; empty if the request body names the model."""
 
     @classmethod
     def of(cls, scope: Scope) -> _Exchange:
@@ -163,6 +181,8 @@ class ProxyApp:
         self._config = replace(config, store=quota.metered())
         self._conversations = Conversations(self._config, quota)
         self._read = ReadMessages()
+        self._not_stored: Counter[str] = Counter()
+        """Number of model calls that were not stored, by reason."""
 
     async def close(self) -> None:
         """Wait until running folds (compactions) are finished, and close the store."""
@@ -221,6 +241,8 @@ class ProxyApp:
             sending, call, note = await self._stored(
                 exchange, exchange.format, content, caller.tenant
             )
+        if call is None and not off:
+            self._warn_not_stored(exchange, note)
         leaving = asyncio.ensure_future(_disconnected(receive))
         try:
             await _until_left(sending, leaving)
@@ -237,6 +259,26 @@ class ProxyApp:
         finally:
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
+
+    def _warn_not_stored(self, exchange: _Exchange, note: str) -> None:
+        """Log that a model call is not stored, and what to do: the first of each reason, the 10th, the 100th, ..."""
+        reason = note.partition("; ")[2]
+        path = exchange.path.partition("?")[0]  # a query may hold a key
+        if exchange.format is None:
+            if exchange.method != "POST" or not _UNKNOWN_CALL.search(path):
+                return
+            reason = "unknown interface"
+        self._not_stored[reason] += 1
+        number = self._not_stored[reason]
+        if number == 10 ** (len(str(number)) - 1):
+            _log.warning(
+                "a model call is passed on but not stored: %s (POST %s; %s so far): %s",
+                reason,
+                path,
+                f"{number:,}",
+                _REMEDIES[reason],
+                extra={"event": "not_stored", "reason": reason, "number": number},
+            )
 
     async def _stored(
         self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str

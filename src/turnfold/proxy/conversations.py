@@ -70,7 +70,7 @@ _CLAUDE_CODE: Final = "x-claude-code-session-id"
 _CLAUDE_CODE_AGENT: Final = "x-claude-code-agent-id"
 _USER_ID_SESSION: Final = re.compile(r"_session_([0-9A-Za-z-]+)$")
 _LONGEST: Final = 200
-"""The most characters of an id that is used unchanged; a longer one is replaced by its digest."""
+"""The most characters of a session id that is used unchanged; a longer id is replaced by its digest."""
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -141,11 +141,12 @@ _MOST_MODELS: Final = 32
 _MOST_BYTES: Final = 8 << 20
 """The most bytes of cached session handles of one tenant, model and budget."""
 _MOST_REFUSED: Final = 10_000
-"""The most messages with refused items that are remembered; the items of a forgotten one are sent again."""
+"""The most messages with refused items that are remembered; the items of a forgotten message are sent again."""
 _MOST_FORKS: Final = 200
 """The most forks that are followed from the first log of a session; more in a row are an error."""
 _MANY_FORKS: Final = 20
-"""Number of forks in a row from which another answer to the same question hides the one before, and begins no fork."""
+"""Number of forks in a row after which another answer to the same question hides the answer before instead of starting
+a fork."""
 _TRIES: Final = 16
 _MARK: Final = "~"
 """Separates the id of a session from the digest in the id of its forks."""
@@ -163,11 +164,12 @@ class _KnownLog:
     keys: list[str] = field(default_factory=list[str])
     seqs: list[int] = field(default_factory=list[int])
     hidden: frozenset[int] = frozenset()
-    """Seqs of answers that the client replaced."""
+    """Seqs (log positions) of answers that the client replaced."""
     is_answered: bool = False
     """True if a model wrote the newest message: a provider's answer, as long as no history continues it."""
     replaced: int = 0
-    """Seq of the newest of `hidden`, which is still to be hidden in the store; 0 if there is none."""
+    """Seq (log position) of the newest answer in `hidden` that is still to be hidden in the store; 0 if there is
+    none."""
 
     def without_answer(self) -> _KnownLog:
         """Return the log with its newest message hidden."""
@@ -192,11 +194,11 @@ class PlacedHistory:
     seqs: tuple[int, ...]
     """Seq of each message of the history."""
     head: int
-    """Seq of the newest entry of the log."""
+    """Seq (log position) of the newest entry of the log."""
     from_start: bool
     """False if the history begins later than the log, because the client dropped older messages."""
     hidden: frozenset[int] = frozenset()
-    """Seqs of answers in the log that the client replaced: they are not sent."""
+    """Seqs (log positions) of answers in the log that the client replaced, so that they are not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +224,13 @@ class Conversations:
         self._handles = SizedCache(limit=_MOST_MODELS)
         self._logs: SizedCache[tuple[str, str], _KnownLog] = SizedCache(limit=_MOST_LOGS)
         self._newest: SizedCache[tuple[str, str], str] = SizedCache(limit=_MOST_LOGS)
-        """The conversation that each session used last, which is tried first."""
+        """The conversation that each session used last, which is tried first for the next request."""
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._whole: SizedCache[tuple[str, str], WholeLog] = SizedCache(limit=_MOST_LOGS)
-        """What each session showed last, if that was the whole log and nothing else."""
+        """History that each session sent last, if the history is the whole log and nothing else."""
         self._to_prepare: dict[tuple[str, str], tuple[AsyncSession, str]] = {}
-        """The newest answer of each session to prepare for, and the words to search for; see `prepare_ahead`."""
+        """Session -> its newest answer and words to search for: the next context is prepared in advance; see
+        `prepare_ahead`."""
         self._refused: SizedCache[tuple[str, str], bool] = SizedCache(limit=_MOST_REFUSED)
 
     def refused(self, tenant: str, keys: Iterable[str]) -> frozenset[str]:

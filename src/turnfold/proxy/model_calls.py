@@ -45,11 +45,11 @@ __all__ = ("INTERRUPTED", "AnswerPieces", "PreparedCall", "prepare_call")
 
 _log = logging.getLogger("turnfold.proxy")
 INTERRUPTED: Final = "interrupted"
-"""Key in the metadata of an answer that was cut off."""
+"""Key in the metadata of an answer that broke off."""
 _TRIES: Final = 8
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _ENOUGH_WORDS: Final = 200
-"""Characters of a question that are searched for, so that the entries of its conversation are indexed."""
+"""Characters of a question that are searched for in advance, so that the entries of its conversation are indexed."""
 _LARGEST_ANSWER: Final = 64 << 20
 """The most bytes of an answer; a larger one is not stored."""
 
@@ -100,18 +100,18 @@ class PreparedCall:
     conversations: Conversations
     tenant: str
     name: str
-    """Id of the session, as the client names it."""
+    """Id of the session in the form in which the client gives it."""
     format: BodyFormat
     placed: PlacedHistory
     call: str
     """Id of the call in the call log."""
     body: bytes
     changed: bool
-    """False if the body is as the client sent it."""
+    """False if the request body is as the client sent it."""
     tokens: int
     """Tokens of the context that is sent."""
     allowed: int
-    """Tokens of the budget."""
+    """Tokens that the budget allows."""
     given: ClientBody
     context: Context
 
@@ -343,9 +343,9 @@ class _View:
             for at in range(fate.start, fate.stop)
         }
         self._kept: dict[int, GivenMessage] = {}
-        """Index in the context -> the client's version."""
+        """Index of a message in the context -> the client's version of the message."""
         self._replaced: set[int] = set()
-        """Indexes in the context of answers that the client replaced by messages of its own."""
+        """Indexes in the context of answers that the client has replaced by its own messages."""
         _, begin, end, newest = context.ends
         shown = [*range(begin, end), *range(newest, len(context.messages))]
         for at, seq in zip(shown, context.positions, strict=True):
@@ -363,7 +363,7 @@ class _View:
         texts = body.system_texts
         self._shortened = bool(texts) and _texts(context.section(Section.SYSTEM)) != texts
         self.extra = sum(one.tokens(counter) - context.costs[at] for at, one in self._kept.items())
-        """Tokens by which the client's versions are larger than what the context counted; may be negative."""
+        """Tokens by which the client's versions of messages are larger than the counted ones; may be negative."""
         self.extra -= sum(context.costs[at] for at in self._replaced)
         if not self._shortened:
             logged = sum(context.costs[: context.ends[0]])

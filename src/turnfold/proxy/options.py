@@ -30,15 +30,15 @@ class ProxyOptions:
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(
         default=None, repr=False, kw_only=True
     )
-    """Encrypts everything before it reaches the store."""
+    """Key that encrypts all content before it reaches the store."""
     budget: int = 0
     """Tokens that a request may have; 0 for three quarters of the model's context window."""
     model_budgets: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Budgets by the beginning of a model's name; of several that match, the longest counts."""
+    """Beginning of a model's name -> budget in tokens; of several beginnings that match, the longest counts."""
     time_zone: str = "UTC"
-    """IANA name of the zone in which a model is shown when something was said."""
+    """IANA name of the time zone of the times in prompts."""
     session: str = ""
-    """Session of requests that name none; empty: they are passed through unchanged."""
+    """Session of requests that name none; if empty, such requests are passed through unchanged."""
     host: str = "127.0.0.1"
     port: int = 8789
     tokens_file: Path | None = None

@@ -49,7 +49,7 @@ _BILLING: Final = "x-anthropic-billing-header:"
 """Beginning of a system block of Claude Code that differs in every request."""
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
 _MOST_CACHED: Final = 64
-"""The most sets of tool schemas, and parts of system prompts, that are cached."""
+"""The most sets of tool schemas, and the most parts of system prompts, that are cached."""
 HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation")
 """Fields that refer to a history stored at the provider: the body of such a request holds only new messages."""
 
@@ -79,7 +79,7 @@ class GivenTools(NamedTuple):
 
     schemas: tuple[JsonObject, ...]
     counts: dict[str, int]
-    """Name of a counter -> tokens of the schemas; filled when they are counted."""
+    """Name of a token counter -> tokens of the tool schemas; filled when the schemas are counted."""
 
     def tokens(self, counter: TokenCounter) -> int:
         """Return the tokens of the schemas; they are counted once for each counter."""
@@ -93,17 +93,18 @@ class GivenMessage(NamedTuple):
 
     record: Message
     key: str
-    """Digest by which it is recognised; see `message_key`."""
+    """Digest by which the message is recognised; see `message_key`."""
     items: tuple[bytes, ...]
     """The client's JSON of the message: one item of the list of messages, or several."""
     counts: dict[str, int]
-    """Tokens of the record by the name of a counter; filled when they are counted."""
+    """Name of a token counter -> tokens of the record; filled when the record is counted."""
     pieces: int = 1
-    """Number of messages in the provider's form that make up this one."""
+    """Number of messages in the provider's form that make up this message."""
     riders: tuple[Message, ...] = ()
-    """System messages after this message that hold for one request only: sent together with it, and not stored."""
+    """System messages after this message that hold for one request only: they are sent with the message and not
+    stored."""
     rider_items: tuple[bytes, ...] = ()
-    """The client's JSON of all system messages that are sent together with it."""
+    """The client's JSON of all system messages that are sent together with this message."""
 
     def tokens(self, counter: TokenCounter) -> int:
         """Return the tokens of the message as the client sends it; the record is counted once for each counter."""
@@ -184,11 +185,11 @@ class ClientBody:
     fields: Mapping[str, msgspec.Raw]
     model: str
     system: tuple[Message, ...]
-    """The system prompt, and system messages before all others."""
+    """Texts of the system prompt, and of system messages before all other messages."""
     system_items: tuple[bytes, ...]
     """The client's JSON of the system messages that are items of the list of messages."""
     early_items: tuple[bytes, ...]
-    """The client's JSON of system messages between the first message and the first answer, which are always sent."""
+    """The client's JSON of system messages between the first message and the first answer; these are always sent."""
     messages: tuple[GivenMessage, ...]
     tools: GivenTools
 
@@ -212,11 +213,11 @@ class BodyFormat:
 
     provider: str
     path: re.Pattern[str]
-    """Matches the end of the path of a request; its group is the model, if the path names it."""
+    """Matches the end of the path of a request; the pattern's group is the model, if the path names it."""
     list_key: str
-    """Field of the list of messages."""
+    """Name of the field with the list of messages."""
     system_key: str
-    """Field of the system prompt; empty if system prompts are items of the list."""
+    """Name of the field with the system prompt; empty if system prompts are items of the list of messages."""
     new_stream: Callable[[], Any]
     normalize: Callable[[JsonObject], JsonObject]
 

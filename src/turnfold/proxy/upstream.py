@@ -68,7 +68,7 @@ class UpstreamResponse:
     _response: httpx2.Response = field(repr=False)
     _pieces: AsyncIterator[bytes] | None = field(default=None, repr=False)
     _read: list[bytes] = field(default_factory=list[bytes], repr=False)
-    """Pieces that were read before the body is passed on."""
+    """Pieces of the response body that were read before the body is passed on."""
 
     @property
     def length(self) -> int:

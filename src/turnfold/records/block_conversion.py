@@ -126,7 +126,7 @@ class AcceptedContent(NamedTuple):
     role: str
     parts: tuple[Part, ...]
     written_role: str
-    """The role that the caller wrote, if the stored role differs from it ("developer"); otherwise empty."""
+    """The role that the caller gave, if the stored role is another ("developer"); otherwise empty."""
 
 
 def accept_content(

@@ -53,12 +53,12 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Token usage of one model call, as the provider counted it."""
 
     input: int
-    """Tokens of the whole prompt, cached or not."""
+    """Tokens of the whole prompt, whether cached or not."""
     output: int = 0
     cached: int = 0
     """Tokens of the prompt that came from the provider's cache."""
     model: str = ""
-    """The model that answered, where the response names it."""
+    """The model that answered, if the response names it."""
 
     @classmethod
     def of(cls, reported: object) -> Usage:
@@ -215,7 +215,7 @@ class NewEntry:
 
     message: Message
     client_id: str = ""
-    """Idempotency key: a retry with the same id and body returns the first result. Empty: retries append again."""
+    """Idempotency key: a retry with the same id and body returns the first result. If empty, a retry appends again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,20 +223,20 @@ class Entry:
     """A message stored in the log of a conversation, with its position, time and token count."""
 
     seq: int
-    """Position in the conversation: 1, 2, 3 ... without gaps."""
+    """Position of the entry in the conversation: 1, 2, 3 ... without gaps."""
     message: Message
     client_id: str
     created: int
-    """Microseconds since 1970, UTC; for display, never for ordering."""
+    """Time at which the entry was stored, in microseconds since 1970, UTC; for display, never for ordering."""
     turn: int
     """Number of user messages up to and including this entry."""
     tokens: int
     """Tokens of the message, by the token counter of the conversation."""
     running: int
-    """Tokens of everything up to and including this entry."""
+    """Tokens of all entries up to and including this one."""
     epoch: int = field(default=0, compare=False, repr=False)
-    """Random number of the write that stored it; 0 if unknown. If seq and epoch of two entries are equal, the entries
-    and everything before them are the same, also after a failover or a restored backup."""
+    """Random number of the write that stored the entry; 0 if unknown. If seq and epoch of two entries are equal, the
+    entries and everything before them are the same, also after a failover or a restored backup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,17 +245,17 @@ class Checkpoint:
 
     id: str
     previous: str
-    """Id of the checkpoint it replaces; empty for the first."""
+    """Id of the checkpoint that this one replaces; empty for the first."""
     upto: int
     """Seq (log position) of the last entry that the summary covers."""
     text: str
     """Text of the summary."""
     digest: str
-    """Digest of the entries it covers, to prove what was summarised."""
+    """Digest of the entries that the summary covers, to prove what was summarised."""
     model: str = ""
     """Name of the model that wrote the summary; empty for the extractive summariser."""
     trust: str = "mixed"
-    """The least trusted role among the entries it covers."""
+    """The least trusted role among the entries that the summary covers."""
     fidelity: float = 1.0
     """Share of the hard facts in the covered entries that the summary states, 0 to 1."""
     created: int = 0
@@ -269,10 +269,11 @@ class Document:
     key: str
     body: bytes
     version: int
-    """Incremented by each change. Starts at 1, or higher after documents were dropped: no version is used twice."""
+    """Number that each change of the document increments. It starts at 1, or higher after documents were dropped: no
+    version is used twice."""
     created: int = 0
     text: str = ""
-    """Text indexed for search; empty if it should not be found."""
+    """Text that is indexed for search; empty if the document should not be found."""
 
 
 SCHEMA_VERSION = 1

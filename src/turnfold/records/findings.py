@@ -30,9 +30,9 @@ __all__ = (
 NEUTRAL = 0.5
 """Relevance of a tool result for which no score is given."""
 RESULT = "result"
-"""Kind of an ordinary result: it belongs to one question and is dropped when the question is over."""
+"""Kind of an ordinary tool result, which belongs to one question and is dropped when the question is over."""
 TOC = "toc"
-"""Kind of a table of contents of some source: it is shown first, and kept when the question is over."""
+"""Kind of a table of contents of a source, which is shown first and kept when the question is over."""
 
 
 class Finding(
@@ -43,26 +43,27 @@ class Finding(
     v: int = 1
     tool: str
     arguments: str
-    """Canonical JSON: equal calls have equal text."""
+    """Arguments of the tool call as canonical JSON: equal calls have equal text."""
     content: str
-    """The whole result."""
+    """The whole tool result."""
     kind: str = RESULT
     score: float = NEUTRAL
-    """Relevance, 0 to 1."""
+    """Relevance of the result, 0 to 1."""
     turn: int = 0
-    """The turn of the conversation in which it was made."""
+    """The turn of the conversation in which the tool was called."""
     seq: int = 0
-    """The log entry with the result; 0 if it was not logged."""
+    """Seq (log position) of the entry with the result; 0 if the result was not logged."""
     since: int = 0
-    """The newest seq when it was recorded: it is shown from the next user turn on."""
+    """The newest seq (log position) when the finding was recorded, which is shown from the next user turn on."""
     asked: int = 0
-    """The newest seq when the call was made; the finding is stale if an invalidating tool ran from then on."""
+    """The newest seq (log position) when the tool was called; the finding is stale if an invalidating tool ran after
+    that."""
     call: str = ""
-    """Id of the call."""
+    """Id of the tool call."""
     created: int = 0
-    """Microseconds since 1970."""
+    """Time at which the finding was recorded, in microseconds since 1970."""
     expires: int = 0
-    """Microseconds since 1970 from which the finding is no longer valid; 0 for never."""
+    """Time from which the finding is no longer valid, in microseconds since 1970; 0 for never."""
     invalidated_by: tuple[str, ...] = ()
     """Tools that make the finding stale when they run."""
 

@@ -32,13 +32,13 @@ class Misplaced(StrEnum):
     """Reason why a message, or one of its tool results, is not shown at its place in the log."""
 
     LATE = "late"
-    """The call of this result is in an earlier span: the result is shown there."""
+    """The call of this tool result is in an earlier span (message group), with which the result is shown."""
     ORPHAN = "orphan"
-    """No call with the id of this result came before it: the result is not shown."""
+    """No call with the id of this tool result came before the result, which is therefore not shown."""
     DUPLICATE = "duplicate"
-    """The call of this result was already answered: the second result is not shown."""
+    """The call of this tool result was already answered; this second result is not shown."""
     EMPTY = "empty"
-    """The message has no content, which providers refuse: it is not shown."""
+    """The message has no content, which providers refuse; it is not shown."""
 
 
 class Placement:
@@ -48,13 +48,13 @@ class Placement:
 
     def __init__(self, span: int, *, opens: bool) -> None:
         self.span = span
-        """Index of the span that the message is in; -1 if it is in none."""
+        """Index of the span (message group) that the message is in; -1 for none."""
         self.opens = opens
-        """True if the message is the first of that span."""
+        """True if the message is the first of its span (message group)."""
         self.late: dict[int, list[int]] = {}
-        """Earlier span -> indexes of the tool results in this message that belong there."""
+        """Earlier span (message group) -> indexes of the tool results in this message that belong to that span."""
         self.unplaced: dict[int, Misplaced] = {}
-        """Index of a part that is shown nowhere -> why."""
+        """Index of a part of the message that is not shown -> why."""
 
     @property
     def regular(self) -> bool:
@@ -76,7 +76,7 @@ class Grouper:
         self.turns = array("q")
         """Indexes of the spans that start a user turn, ascending."""
         self.unanswered: dict[int, list[ToolCall]] = {}
-        """Span -> its calls that have no result yet."""
+        """Index of a span (message group) -> its calls without a result so far."""
         self._pending: dict[str, list[int]] = {}
         self._answered: set[str] = set()
 
@@ -140,10 +140,10 @@ class Span:
 
     def __init__(self, positions: tuple[int, ...], *, starts_turn: bool, unanswered: int) -> None:
         self.positions = positions
-        """Log positions of its messages, in the order they are shown."""
+        """Log positions of the span's messages, in the order in which they are shown."""
         self.starts_turn = starts_turn
         self.unanswered = unanswered
-        """Number of its calls without a result in the log."""
+        """Number of the span's tool calls without a result in the log."""
 
     def __repr__(self) -> str:
         return f"Span({list(self.positions)})"

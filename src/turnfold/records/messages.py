@@ -83,11 +83,11 @@ class Message:
     parts: tuple[Part, ...]
     name: str | None
     extra: str
-    """JSON text of the provider's fields turnfold does not model; empty if there are none."""
+    """JSON text of fields of the provider that turnfold does not model; empty if there are none."""
     labels: str
     """JSON text of `metadata`: the caller's own notes, stored but never sent."""
     origin: Origin | None
-    """Where the message was read from, if a wire format read it; stored but never sent."""
+    """Where the message came from (see `Origin`), if a wire format read it; stored but never sent."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ def tool(content: object, *, tool_call_id: str, name: str | None = None) -> Mess
 
 
 _ERASED = "erased"
-"""Name in the metadata of an erased message's placeholder; its value is the reason of the erasure."""
+"""Metadata key in the placeholder of an erased message; its value is the reason of the erasure."""
 
 
 def erased_message(message: Message, reason: str = "") -> Message:
@@ -291,9 +291,10 @@ _BLOCK_FIELDS = frozenset(
     "type text image_url source input_audio file thinking signature data id name input function "
     "tool_use_id content is_error".split()
 )
-"""Names of the fields that parts are written to. If `extra` has one of them, it may contradict the part."""
+"""Names of the fields that parts are written to. If `extra` has a field with one of these names, it may contradict the
+part."""
 _CHOICES = frozenset({"content", "detail", "is_error"})
-"""Fields of parts that are not free text."""
+"""Field of a part that is not free text -> the values that it may have."""
 
 
 def _check_parts(role: str, parts: tuple[Part, ...]) -> None:
@@ -434,9 +435,10 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_u
     provider: str
     """Name of the wire format (provider's API) that the message was read from."""
     model: str = ""
-    """The model that wrote it; empty if unknown or if no model wrote it."""
+    """The model that wrote the message; empty if unknown or if no model wrote it."""
     form: str = ""
-    """JSON text: details of the original that the parts do not hold. Valid only with the parts it came with."""
+    """JSON text with details of the original that the message's parts do not hold. It is valid only together with those
+    parts."""
     envelope: str = ""
     """JSON text: the fields of the response around it (id, stop reason, usage)."""
 

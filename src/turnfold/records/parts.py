@@ -58,7 +58,7 @@ class ImagePart(_Part, frozen=True, tag="image"):
 
     url: str
     detail: Detail | None = None
-    """The resolution requested from the provider, which sets the price. None: the provider's default."""
+    """The resolution requested from the provider, which determines the price. None for the provider's default."""
     extra: str = ""
 
 
@@ -85,12 +85,12 @@ class ThinkingPart(_Part, frozen=True, tag="thinking"):
     text: str
     signature: str = ""
     redacted: str = ""
-    """The encrypted block of redacted thinking."""
+    """The encrypted data of a redacted thinking block."""
     extra: str = ""
     provider: str = ""
-    """The provider that signed the part, the only one that it may be sent to; empty if unknown."""
+    """The provider that signed the part, and the only one it may be sent to; empty if unknown."""
     model: str = ""
-    """The model that wrote it: the signature is valid for no other model."""
+    """The model that wrote the part: its signature is valid for no other model."""
 
 
 class OpaquePart(_Part, frozen=True, tag="opaque"):
@@ -100,7 +100,7 @@ class OpaquePart(_Part, frozen=True, tag="opaque"):
     provider: str = ""
     """The provider that sent the part, the only one that it may be sent back to; empty if unknown."""
     model: str = ""
-    """The model that wrote it, if known."""
+    """The model that wrote the part, if known."""
 
 
 class ToolCall(_Part, frozen=True, tag="call"):
@@ -109,7 +109,7 @@ class ToolCall(_Part, frozen=True, tag="call"):
     id: str
     name: str
     arguments: str = msgspec.field(default_factory=lambda: _NO_ARGUMENTS)
-    """JSON text exactly as the model wrote it; it may be invalid JSON."""
+    """JSON text of the arguments, exactly as the model wrote it; it may be invalid JSON."""
     extra: str = ""
 
 

@@ -54,8 +54,8 @@ __all__ = (
 
 
 SESSION: Final = "session"
-"""Kind of the notes that a session has only one of under each key: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`, `RUN`,
-`STATE`, `FINDINGS`, `RULES`, `CALIBRATION`, `ORIGIN`, `STAND_IN`."""
+"""Kind of the notes of which a session has one under each of these keys: `SYSTEM`, `CLEARED`, `TAKEN_BACK`, `FOLDING`,
+`RUN`, `STATE`, `FINDINGS`, `RULES`, `CALIBRATION`, `ORIGIN`, `STAND_IN`."""
 SYSTEM: Final = "system"
 CLEARED: Final = "cleared"
 FOLDING: Final = "folding"
@@ -99,46 +99,49 @@ class CalibrationNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Note with the calibration of a conversation: factors by which estimated token counts are multiplied."""
 
     factors: dict[str, float] = {}
-    """Model and counter -> factor."""
+    """Model and token counter -> factor that corrects the counts."""
 
 
 class TakenBackNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Note of the log entries that a framework's history no longer has; they stay in the log and are not shown."""
 
     stretches: tuple[tuple[int, int], ...] = ()
-    """(first, last) seqs of entries removed entirely, in order."""
+    """(first, last) seqs of ranges of entries that were removed whole, in order."""
     shortened: tuple[tuple[int, int], ...] = ()
-    """(seq, pieces kept) of entries from which only the end was removed."""
+    """(seq, pieces kept) of each entry of which only the end was removed."""
 
 
 class OriginNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Note of the conversations that a fork was copied from, oldest first, as digests instead of ids."""
 
     ancestors: tuple[tuple[str, str], ...] = ()
-    """(salt, digest of a conversation's id with this salt), oldest ancestor first."""
+    """(salt, digest of a conversation's id with this salt) for each conversation that this one was forked from, oldest
+    first."""
 
 
 class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Note that says where the window of one budget begins and what its tail shows; all processes use the same note."""
 
     anchor: int = 1
-    """Seq of the first entry shown verbatim."""
+    """Seq (log position) of the first entry that is shown verbatim."""
     head: int = 0
-    """Seq of the user message shown before the anchor because its turn is still shown; 0 for none."""
+    """Seq of the user message shown before the anchor (first verbatim entry), because its turn is still shown; 0 for
+    none."""
     caps: tuple[tuple[int, int], ...] = ()
-    """(seq, most tokens of a single part) of the entries shown shortened."""
+    """(seq, most tokens of a single part) of each entry that is shown shortened."""
     reason: str = ""
-    """Why the entries before the anchor are not shown."""
+    """Why the entries before the anchor (first verbatim entry) are not shown."""
     turn: int = 0
-    """Seq of the user message whose turn `tail` was made for; 0 for none."""
+    """Seq of the user message for whose turn `tail` was built; 0 for none."""
     query: str = ""
     """The query for which the entries in `recalled` were found."""
     tail: str = ""
-    """The tail (pins, rules, state, findings, recalled passages) of that turn; the same during its tool loop."""
+    """The tail (pins, rules, state, findings, recalled passages) of the turn; it stays the same during the turn's tool
+    loop."""
     recalled: tuple[tuple[int, float], ...] = ()
-    """(seq, score) of the entries recalled into the tail."""
+    """(seq, score) of each entry recalled into the tail."""
     recall_room: int = 0
-    """Tokens beyond its share that the tail uses for the recalled entries."""
+    """Tokens that the recalled entries take beyond the tail's share of the budget."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
 
@@ -150,11 +153,12 @@ class PinNote(_Note, frozen=True, forbid_unknown_fields=True):
     since: int = 0
     """The newest seq when the text was pinned: the pin is shown from the next user turn on."""
     until: int = 0
-    """The newest seq when the text was unpinned: the pin is shown until the next user turn; 0 while it is pinned."""
+    """The newest seq when the text was unpinned: the pin is shown until the next user turn; 0 while the text is
+    pinned."""
     order: int = 0
-    """Number by which pins are sorted: the order in which they were made."""
+    """Number by which pins are sorted: the order in which they were created."""
     seq: int = 0
-    """The entry whose words are pinned; 0 for a text of the program."""
+    """Seq of the entry whose words are pinned; 0 for a text that the application gave."""
 
 
 class StateNote(_Note, frozen=True, forbid_unknown_fields=True):
@@ -162,14 +166,14 @@ class StateNote(_Note, frozen=True, forbid_unknown_fields=True):
 
     values: dict[str, object] = {}
     since: int = 0
-    """The newest seq when it was last changed."""
+    """The newest seq (log position) when the session state was last changed."""
 
 
 class FindingsNote(_Note, frozen=True, forbid_unknown_fields=True):
     """Note that the session has findings (remembered tool results); without this note no finding needs to be read."""
 
     ran: dict[str, int] = {}
-    """Tool that invalidates findings -> the newest seq when it last ran."""
+    """Name of a tool that makes findings stale -> the newest seq when the tool last ran."""
 
 
 class LeaseNote(_Note, frozen=True, forbid_unknown_fields=True):
@@ -178,25 +182,26 @@ class LeaseNote(_Note, frozen=True, forbid_unknown_fields=True):
     owner: str = ""
     """Id of the lease holder; empty if nobody holds it."""
     until: int = 0
-    """When the lease expires, in microseconds since 1970."""
+    """Time at which the lease expires, in microseconds since 1970."""
 
 
 class RunNote(LeaseNote, frozen=True, forbid_unknown_fields=True):
     """Note of the agent's run that is at work on the session: other runs wait until it ends or its lease expires."""
 
     seconds: float = 0.0
-    """Length of the lease, which its holder renews; a process that waits for it may use another length for its own."""
+    """Length of the lease, which its holder renews; a process that waits for the lease may use another length for its
+    own."""
 
 
 class FoldingNote(LeaseNote, frozen=True, forbid_unknown_fields=True):
     """Note of which process holds the lease for folding (compaction), and of recent failures."""
 
     failures: int = 0
-    """Failed attempts since the last checkpoint."""
+    """Number of failed attempts to fold since the last checkpoint."""
     not_before: int = 0
-    """When folding may be retried, in microseconds since 1970."""
+    """Time from which folding may be tried again, in microseconds since 1970."""
     error: str = ""
-    """Type of the last failure, without its message."""
+    """Type of the error of the last failed attempt to fold, without the message."""
 
 
 class StandInNote(_Note, frozen=True, forbid_unknown_fields=True):
@@ -205,7 +210,7 @@ class StandInNote(_Note, frozen=True, forbid_unknown_fields=True):
     key: str = ""
     """Key of the document with the text of the extract; empty for none."""
     upto: int = 0
-    """The last seq that the extract covers."""
+    """Seq (log position) of the last entry that the extract covers."""
 
 
 class _StandInText(_Note, frozen=True, forbid_unknown_fields=True):

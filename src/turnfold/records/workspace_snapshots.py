@@ -30,7 +30,7 @@ __all__ = (
 
 
 LARGEST_SNAPSHOT: Final = 256 << 20
-"""Most bytes of a whole snapshot; every backend can store more than this in one row."""
+"""Most bytes of a whole snapshot; every store can hold more than this in one row."""
 LATEST_TURN: Final = 10**12 - 1
 LATEST_TIME: Final = (1 << 62) - 1
 _LONGEST_PATH: Final = 4096
@@ -47,7 +47,7 @@ class SnapshotItem:
     path: str
     """Path of a file; empty for the context and the state."""
     text: bool
-    """True if the bytes are UTF-8 text and were given as text."""
+    """True if the bytes are UTF-8 text and were given as text, not as bytes."""
     data: bytes
 
 
@@ -56,19 +56,20 @@ class Snapshot:
     """The workspace at a turn: a rendered context, files, or both, with a summary and insights."""
 
     turn: int = 0
-    """Turn of the conversation; 0 for the turn after that of the newest snapshot."""
+    """Turn of the conversation that the snapshot shows; 0 for the turn after that of the newest snapshot."""
     context: str = ""
     """The workspace as it was rendered for the model."""
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
-    """Content by path."""
+    """Path of a file -> its content."""
     state: Mapping[str, object] = field(default_factory=dict[str, object])
-    """JSON values by name."""
+    """Name of a state value -> JSON value."""
     summary: str = ""
     insights: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     """Ids of related objects: other snapshots, documents, tickets."""
     created: int = 0
-    """Microseconds since 1970; 0: set when it is stored. For display, never for ordering."""
+    """Time of the snapshot in microseconds since 1970; 0 to set it when the snapshot is stored. For display, never for
+    ordering."""
 
     def __post_init__(self) -> None:
         turn = cast("object", self.turn)

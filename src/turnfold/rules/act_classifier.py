@@ -39,11 +39,12 @@ __all__ = (
 Language: TypeAlias = Literal["en", "zh"]
 KINDS: tuple[RuleKind, ...] = ("rule", "prohibition", "decision", "preference", "task", "fact")
 SCALE = 16
-"""The weight for being a rule is stored as a whole number of sixteenths."""
+"""Divisor of stored weights: the weight of a feature for "is a rule" is a whole number of sixteenths."""
 KIND_SCALE, MIDDLE = 8, 79
-"""The weight for a kind is stored as a character: code 79 means 0, each step 1/8."""
+"""Encoding of the weight for a kind of rule as one character: `MIDDLE` (code 79) means 0, each further code adds 1 /
+`KIND_SCALE`."""
 UNKNOWN = -9.0
-"""The score of an English sentence in which no word is known."""
+"""The score of an English sentence of which no word is known."""
 WEIGHTS: dict[Language, Path] = {
     "en": Path(__file__).with_name("weights_en.txt"),
     "zh": Path(__file__).with_name("weights_zh.txt"),
@@ -93,12 +94,12 @@ _MOVED_TO = (
     "(?:放宽|提高|降低|缩短|缩小|缩减|延长|压缩|扩大|增加|减少|推迟|提前|顺延|上调|下调|[加减放调提降升涨砍压缩延推增扩削挪])(?:到|至|成|为)"
     + _AMOUNT
 )
-"""A verb of more, less, earlier or later, with the value from now on: 放宽到 40 万, 砍到 15 桌, 推到下周."""
+"""Matches a Chinese verb of more, less, earlier or later, with the new value: 放宽到 40 万, 砍到 15 桌, 推到下周."""
 _RAISED_TO = (
     r"\b(?:up|down|back|over)\s+to\s+(?:now\s+)?[$€£¥]?\d|\b(?:can|may|could|should|will|'ll)\s+(?:now\s+)?(?:go|be)\s+(?:up\s+|down\s+)?to\s+[$€£¥]?\d"
     r"|\b(?:capped|limited|raised|lowered|cut|trimmed|reduced|increased|grown|grew|shrunk|dropped|fell|rose)\s+(?:\w+\s+)?(?:to|at)\s+[$€£¥]?\d"
 )
-"""Matches an English phrase of more or less, with the value from now on: "we're down to 28", "capped at 2,500"."""
+"""Matches an English phrase of more or less, with the new value: "we're down to 28", "capped at 2,500"."""
 _ACTS: dict[Language, tuple[tuple[RuleAct, re.Pattern[str]], ...]] = {
     "en": (
         (
@@ -174,7 +175,8 @@ _FORBIDDEN_MOVE = re.compile(
     r"|(?:不[能要得许准可]以?|别|勿|禁止|严禁)(?:随便|擅自|再|私自|给我|乱|更)?(?:[改换挪]|推迟|延期|取消|作废|撤销|撤回|收回|升级|变更)(?![成为到用])",
     _I,
 )
-"""Matches words of change that change no rule: "never push to main", "every change needs a ticket", 地址不能改."""
+"""Matches words of change in a sentence that changes no rule: "never push to main", "every change needs a ticket",
+地址不能改."""
 _WEAK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\bnow\b|\bfrom\s+now\s+on\b|\bthese\s+days\b|\blately\b|\bagain\b|\bgoing\s+forward\b|\bstarting\b|\bas\s+of\b"
@@ -249,7 +251,7 @@ _NEW_VALUE: dict[Language, re.Pattern[str]] = {
         "|(?:^|[,，])我们?(?!.{0,2}(?:知道|说|聊|玩|行|管|记得|想|买))[^,，。]{0,8}(?:不再?|戒)[^,，。了]{1,8}了[。！!]?$"
     ),
 }
-"""Matches a change together with the value that holds from now on: "make it Thursday", 改成京东, 还是坐高铁吧."""
+"""Matches words of change together with the new value: "make it Thursday", 改成京东, 还是坐高铁吧."""
 _NO_VALUE: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:subject|topic|trains|lanes|seats|places|clothes|channels?|gears)\b|\b(?:it|that)\s+(?:work|stop|better|clear|sound|look|happen|up|quick\w*"
@@ -260,7 +262,7 @@ _NO_VALUE: dict[Language, re.Pattern[str]] = {
         "话题|改[天日](?:再|聊|见)|换[衣口]|换位|[这那第][^,，。]{0,4}(?:段|句|页|行|字|个词|函数|变量|一版|张图)[^,，。]{0,6}[改换]|改得|改好|一下[。！!]?$"
     ),
 }
-"""Matches a change of what is being talked about or worked on just now."""
+"""Matches words of change for the thing that is being discussed or worked on just now, not for a rule."""
 _TAKES_BACK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^(?:\W|\b(?:please|ok(?:ay)?|so|and|actually|let's|you\s+can|just)\b)*(?:forget|disregard|ignore|scratch|never\s?mind"
@@ -274,7 +276,7 @@ _TAKES_BACK: dict[Language, re.Pattern[str]] = {
         "(?:了|吧|掉)*[。！!.]?$"
     ),
 }
-"""Matches a sentence that only takes an earlier rule back, and lays down nothing in its place."""
+"""Matches a sentence that only withdraws an earlier rule and puts nothing in its place."""
 
 
 def says_it_stays(text: str, language: Language) -> bool:

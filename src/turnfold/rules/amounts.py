@@ -42,7 +42,7 @@ _FILLING = frozenset(
 ) | frozenset(
     "enough only most least cap limit cut trim drop go raise lower bump number amount total =budget max maximum".split()
 )
-"""Words that say nothing about what an amount is of."""
+"""Words around an amount that do not say what the amount is of."""
 _AMOUNT = late_pattern(
     r"(?P<before>[$€£¥])?(?P<number>\d[\d.,:]*\d|\d|[一二两三四五六七八九十]+(?=[个台桌次篇天人张条份楼层点年岁]))\s*(?P<unit>[a-zA-Z%]+|[\u4e00-\u9fff])?"
 )
@@ -58,7 +58,7 @@ _BOUND = late_pattern(
     r"超|以[上下内前后外]|之[前后]|[低高少多早晚大小长短]于|\b(?:before|after|until|than|over|under|above|below|exceed\w*|within|up\s+to)\b",
     re.IGNORECASE,
 )
-"""Matches words that set a limit: another limit for the same thing replaces it."""
+"""Matches words that set a limit ("at most"); a later limit for the same thing replaces an earlier one."""
 _CLOCK = late_pattern(
     r"(?:\d{1,2}|[一二两三四五六七八九十]{1,3})\s?点(?:半|[一二三四五六七八九十\d]{1,3}(?![\d个]))"
 )
@@ -77,12 +77,12 @@ _LAYS_DOWN = late_pattern(
     r"|fine|ok(?:ay)?|enough|will\s+do|instead|actually|drop|forget|cancel|never\s+mind|let['’]?s|go\s+(?:up|down|with)|want|keep|always|never)\b",
     re.IGNORECASE,
 )
-"""Matches words with which somebody lays something down, in contrast to a report of what is so."""
+"""Matches words with which somebody sets a rule, in contrast to a report of what is so."""
 _LATER_ON = late_pattern(
     r"(?:记得|别忘了?|到时候?)[^,，。;；]*|\b(?:remember|(?:do\s+not|don['’]?t)\s+forget)\s+to\b[^,.;]*",
     re.IGNORECASE,
 )
-"""Matches what is still to be done later: "remember to cancel it" cancels nothing now."""
+"""Matches words for a task to be done later: "remember to cancel it" cancels nothing now."""
 _OFTEN = late_pattern(_SCHEDULE, re.IGNORECASE)
 _MAIL = late_pattern(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}")
 _UNIT_OF = {

@@ -25,7 +25,7 @@ __all__ = (
 
 _MEASURES = frozenset("个条元块次份位万千台张件")
 LONGEST = 160
-"""Most characters of a sentence that is looked at."""
+"""Most characters of a sentence that is compared; longer sentences are not."""
 _STEM = 3
 _AMOUNT_OR_SIZE = late_pattern(r"\d+|\b[A-Z]{1,3}\b")
 _CLAUSE = late_pattern(
@@ -38,7 +38,7 @@ DENIES = late_pattern(
     re.IGNORECASE,
 )
 LIGHT_VERBS = frozenset("放加吃喝用买打给坐走上来做发看开拍装请点留订选找住穿带碰动办弄去联系自己")
-"""Verbs that say nothing about what is permitted, beside a noun of the prohibition."""
+"""Verbs that do not say what is permitted ("do", "make"), if a noun of the prohibition stands with them."""
 LIGHT_WORDS = frozenset(
     "use get order hire take have put go buy =call tell write change arrange plan".split()
 )

@@ -45,13 +45,14 @@ _SHARES: Mapping[int, Mapping[_Group, int]] = {
     1: {"decision": 30, "preference": 15, "task": 20, "rule": 30, "fact": 15},
     2: {"decision": 30, "task": 20, "preference": 15, "rule": 20, "fact": 15},
 }
-"""Groups of rules by rank, for each tier, with the share of the room in percent that they have at least."""
+"""For each tier of the display: the ranks of rules in it, with the share of the tokens in percent that these rules have
+at least."""
 _OTHERS = 2
-"""However many rules do harm if they are forgotten, the others keep half of the usual room."""
+"""Divisor: rules that do no harm if forgotten keep half of the usual tokens, however many harmful ones there are."""
 _FROM_ONE_MESSAGE = 3
-"""Number of rules of one message and kind that are ranked as usual; further ones come last."""
+"""Number of rules of one message and kind that are ranked as usual; further rules of it come last."""
 _ALIKE = 6
-"""Number of rules with the same beginning that are ranked as usual; further ones come last."""
+"""Number of rules with the same beginning that are ranked as usual; further such rules come last."""
 _BEGINNING = late_pattern(r"[\u3400-\u9fff]{1,4}|[^\W_]+(?:['’]\w+)?(?:\s+[^\W_]+(?:['’]\w+)?)?")
 
 _IN_SO_MANY_WORDS = late_pattern(
@@ -72,19 +73,19 @@ _VITAL = late_pattern(
     r"|我叫|叫我|电话|手机|邮箱|地址|联系人|先问我|未经|一律",
     re.IGNORECASE,
 )
-"""Matches what does harm if it is forgotten: demands, safety, who the user is, how to reach people."""
+"""Matches words of rules that do harm if they are forgotten: demands, safety, who the user is, how to reach people."""
 _ANSWERS = late_pattern(
     r"\b(?:answers?|answering|repl(?:y|ies)|respon\w+|keep\s+it\s+(?:short|brief|simple)|brief|concise|bullets?|tables?|tone|emojis?|call\s+me"
     r"|language|in\s+(?-i:[A-Z])\w+ish)\b|回答|回复|答复|回我|说话|称呼|叫我|语气|简短|尽量短|简洁|表格|表情|客套|分点|别贴|只给",
     re.IGNORECASE,
 )
-"""Matches an instruction for how to answer, also where it reads like a preference."""
+"""Matches an instruction about how to answer, even if it reads like a preference."""
 _TRIFLE = late_pattern(
     r"\b(?:for\s+fun|haha\w*|lol|whatever|doesn't\s+matter|don't\s+mind|either\s+is\s+fine|just\s+kidding|i\s+(?:think|guess)|maybe|perhaps|somewhere"
     r"|sounds\s+(?:good|nice)|sent\s+it)\b|随便|看着[办给来]|无所谓|都行|开玩笑|哈哈|大概|可能|也许|还没想好",
     re.IGNORECASE,
 )
-"""Matches what is said by the way, or left open."""
+"""Matches words of rules that were said in passing or left open."""
 _HEALTH = late_pattern(
     r"\b(?:allerg\w+|intoleran\w+|anaphyla\w+|vegan|vegetarian|halal|kosher|diabet\w+|insulin|pregnan\w+|breastfeed\w*|asthma\w*|epilep\w+|seizures?"
     r"|coeliac|celiac|lactose|gluten|penicillin|antibiotics?|blood\s+(?:pressure|thinners?)|hypertension|heart\s+(?:condition|disease|attack)|pacemaker"
@@ -94,7 +95,8 @@ _HEALTH = late_pattern(
     r"|不能喝酒|戒酒|手术|吃药|用药|药物",
     re.IGNORECASE,
 )
-"""Matches what does harm to the user's health if it is forgotten, even where it reads like a preference."""
+"""Matches words of rules that do harm to the user's health if they are forgotten, even if they read like a
+preference."""
 _RANKING = {
     "health": _HEALTH,
     "trifle": _TRIFLE,
@@ -103,7 +105,7 @@ _RANKING = {
     "explicit": _IN_SO_MANY_WORDS,
 }
 _WHO = frozenset({"@name", "@home", "@address", "@diet"})
-"""Topic terms that say who the user is and how to reach them."""
+"""Topic words of rules that say who the user is and how to reach them."""
 _UNEXPLAINED = late_pattern(
     r"\W*(?:(?:please|just|and|but|so|also|then|don't|do\s+not|never|always)\s+)*(?:(?:it|that|they|them|this|those|he|she)\b"
     r"|\w+\s+(?:it|them|this|that|those)\b)|\W*(?:就|把|那)?(?:它|这个|那个|他|她)",
@@ -111,7 +113,7 @@ _UNEXPLAINED = late_pattern(
 )
 """Matches a rule that begins with a pronoun."""
 _CHANGED_TO = late_pattern(r"\W*(?:那|就|还是|先)*(?:改|换|调|挪)(?:[成到为用]|一下)")
-"""Matches a change in Chinese that does not say of what: 改成京东."""
+"""Matches a change in Chinese that does not say what is changed: 改成京东."""
 _SOMEBODY = late_pattern(
     r"\W*(?:and|but|so)?\s*(?:he|she|they|it)(?:'\w+)?\b|\W*[他她它]们?", re.IGNORECASE
 )
@@ -125,16 +127,17 @@ _DATE = late_pattern(
 _MONTHS: Sequence[str] = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _DAYS_OF_MONTH = 31
 _LONG_BEFORE, _HALF_A_YEAR = 14, 183
-"""Days between a plan and dates named later from which the plan is past; beyond half a year the year may be another."""
+"""Days: a plan is past if later messages name dates more than the first number of days after it; beyond the second
+number, the year may be another."""
 _DEMANDS: tuple[RuleKind, ...] = ("rule", "prohibition")
 _BINDING: tuple[tuple[int, _Group], ...] = ((0, "rule"), (0, "who"))
-"""Ranks of rules that are shown even if the summary says the same, if there is room."""
+"""Ranks of rules that are shown even if the summary says the same, as long as there is room."""
 _LAST = 3
-"""The tier of trifles."""
+"""Number of the tier that is shown last, with trifles."""
 _SURELY = 2
-"""The degree of `Overrides.likely` above which the later rule takes the place of the earlier one."""
+"""Value of `Overrides.likely` above which the later rule replaces the earlier one."""
 _TELLING_VALUES = frozenset({"@date", "@money", "@time", "@day", "@currency"})
-"""Classes of values whose change or loss is noticed."""
+"""Classes of values whose change or loss a user would notice."""
 _LATER_DATES = 2
 """Number of later messages that must name later dates for a plan to be past."""
 
@@ -151,21 +154,29 @@ _MAY_REPLACE = {
     "en": " (said later than {numbers} and may replace it)",
     "zh": "（晚于 {numbers}，可能取代它）",
 }
+_ADOPTED = {
+    "en": ' (agrees to these words of the assistant: "{words}")',
+    "zh": "（同意助手的这句话：“{words}”）",
+}
+_ANSWERED = {
+    "en": ' (answers the assistant\'s question: "{words}")',
+    "zh": "（回答助手的问题：“{words}”）",
+}
 _MARKS = {"en": "system", "zh": "系统"}
 _CHANGES = ("change", "cancel")
-"""Acts of rules that change something: without such a rule, a model goes by what held before."""
+"""Acts of rules that change something: if such a rule is missing, a model follows what held before."""
 _PARTS_OF_TIMES = frozenset(
     {"@number", "@count", "@date", "@day", "@month", "@time", "@daytime", "@money", "@frequency", "@currency"}
 )  # fmt: skip
-"""Classes of values that do not tell what they are about: "2 March then, at 10:00"."""
+"""Classes of values that do not show what a sentence is about: "2 March then, at 10:00"."""
 _ONLY_CHOSEN = late_pattern(
     r"\W*(?:好的?|行|嗯|对)?[,，]?(?:那么?|就|还是|决定)+(?:[定选要用是]|选定)?(?![^,，。]*[\d@])(?P<what>[^,，。]{1,6}?)的?(?:吧|好了|了)\W*$"
 )
-"""Matches a choice in Chinese that does not say what it was chosen for: 就立邦吧."""
+"""Matches a choice in Chinese that does not say what was chosen for: 就立邦吧."""
 _SHORT_ZH, _SHORT_EN = 8, 4
 """Most characters, or English words, of a clause that is shown only with the clause that it continues."""
 _OLD_PLACES = 3
-"""One in this many of the shown rules of the first rank is one of the oldest."""
+"""Divisor: one in this many of the shown rules of the first rank is one of the oldest."""
 _BY_HAND = {"en": "set by hand", "zh": "手动设定"}
 
 
@@ -336,7 +347,7 @@ class _Choice:
 @lru_cache(maxsize=4096)
 def _needs_head(rule: StandingRule, *, head_ended: bool) -> bool:
     """Return True if a rule can be understood only with the clause that it continues."""
-    if rule.seq == 0 or rule.lead or rule.about:
+    if rule.seq == 0 or rule.lead or rule.about or rule.answers:
         return False
     plain = rule.plain.strip()
     if rule.continues:
@@ -375,6 +386,9 @@ def _mark(rule: StandingRule, language: Literal["zh", "en"]) -> str:
 def _words(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, int]) -> str:
     """Return a rule as one line, with the context it needs; `seqs` are the positions of the shown rules."""
     about = _ABOUT[language].format(about=rule.about) if rule.about else ""
+    if rule.answers:
+        remark = _ADOPTED if rule.adopts else _ANSWERED
+        about = remark[language].format(words=rule.answers) + about
     if _UNEXPLAINED.match(rule.plain) or _CHANGED_TO.match(rule.plain):
         numbers = ", ".join(f"[{seqs[each]}]" for each in rule.may_replace if seqs.get(each))
         about += _MAY_REPLACE[language].format(numbers=numbers) if numbers else ""
@@ -437,7 +451,7 @@ def _ranked(
 def _rank(rule: StandingRule) -> tuple[int, _Group]:
     """Return the tier of a rule and its group there: tier 0 if forgetting it does harm, 1 for other explicit rules."""
     group: _Group = "rule" if rule.kind == "prohibition" else rule.kind
-    explained = rule.lead or rule.continues or rule.about or rule.supersedes
+    explained = rule.lead or rule.continues or rule.about or rule.supersedes or rule.answers
     by_hand = rule.seq == 0 or rule.trust == "system"
     shows = _signs_of_rank(rule.plain)
     if not by_hand and not explained and "unexplained" in shows:

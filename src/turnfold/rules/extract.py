@@ -27,6 +27,7 @@ from turnfold.rules.act_classifier import (
     says_it_stays,
     score,
 )
+from turnfold.rules.adoption import ShortAnswer, read_answer
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
 from turnfold.rules.reports import closes, may_report
 from turnfold.rules.reversals import alters
@@ -49,32 +50,37 @@ __all__ = ("extract_rules",)
 _HAN = late_pattern("[\u3400-\u4dbf\u4e00-\u9fff]")
 _LATIN_WORD = late_pattern(r"[A-Za-z]+")
 _ALONE: dict[Language, float] = {"en": -1.2, "zh": -1.1}
-"""Score that a sentence needs to be a rule if it is the whole message."""
+"""Score that a sentence needs to count as a rule if it is the whole message."""
 _BESIDE_OTHERS = 1.1
-"""Added to the needed score if the message has other sentences."""
+"""Added to the score that a sentence needs to count as a rule, if the message has other sentences."""
 _AMONG_TALK = 1.0
-"""Added to the needed score if the other long sentences of the message are no rules."""
+"""Added to the score that a sentence needs to count as a rule, if the other long sentences of the message are no
+rules."""
 _AMONG_CHATTER = 2.4
-"""Added to the needed score if the other long sentences are small talk."""
+"""Added to the score that a sentence needs to count as a rule, if the other long sentences are small talk."""
 _BESIDE_CHEERS = 1.5
-"""Added to the needed score if a short sentence of the message is small talk: "Great!", "Thanks, Maria!"."""
+"""Added to the score that a sentence needs to count as a rule, if a short sentence of the message is small talk:
+"Great!", "Thanks, Maria!"."""
 _UNMARKED = 0.5
-"""Added to the needed score of a sentence that demands nothing and is not about its author: "Balance is important."."""
+"""Added to the score that a sentence needs to count as a rule, if it demands nothing and is not about its author:
+"Balance is important."."""
 _IS_CHATTER = 2.0
-"""Added to the needed score of a sentence with words of small talk."""
+"""Added to the score that a sentence needs to count as a rule, if it has words of small talk."""
 _NEVER_LOST = 5.0
-"""Subtracted from the needed score of a change that says what holds instead: without it the old value would stay."""
+"""Subtracted from the score that a sentence needs to count as a rule, if it replaces an old value: without it the old
+value would stay."""
 _CHANGE = 0.7
-"""Subtracted from the needed score of a sentence that says that it changes something."""
+"""Subtracted from the score that a sentence needs to count as a rule, if it says that it changes something."""
 _TURNED_INTO = late_pattern(r"变成[^\d〇零一二两三四五六七八九十百千万,，]{2,}了")
-"""Matches what something turned into by itself, which nobody decided: 小狗变成大狗了."""
+"""Matches words for a change that happened by itself and that nobody decided: 小狗变成大狗了."""
 _OUTRIGHT = 2.0
-"""Subtracted from the needed score of a sentence that gives something named a new value: 把预算改为五千."""
+"""Subtracted from the score that a sentence needs to count as a rule, if it gives a named thing a new value:
+把预算改为五千."""
 _SETS_ANEW = late_pattern(
     "^(?:更正|纠正)(?:一下)?[,，:：]|把(?![^改换]*[这那第段页句])[^改换]{1,12}[改换](?:成|为|到)."
 )
 _WEAK = 0.7
-"""A rule whose score is less than this above the needed one is `weak`: it is shown after the others."""
+"""A rule whose score exceeds the needed score by less than this is `weak`: it is shown after other rules."""
 _REPORTED = 2.0
 """Subtracted from the score of a sentence that reports what somebody else said."""
 _PASSING: dict[Language, float] = {"en": 2.0, "zh": 1.5}
@@ -201,7 +207,8 @@ _ONCE: dict[Language, re.Pattern[str]] = {
         "|再(?:跑|试|查|看|给我|来|写|推荐)[^,，。]{0,8}(?:[一两二三]|看)[次遍个家下份]?"
     ),
 }
-"""Matches a request for one thing now; with a word such as "always" (`_LASTING`) it holds for good."""
+"""Matches a request for one thing now; with a word such as "always" (`_LASTING`), the request counts as a lasting
+rule."""
 _LASTING: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:always|never|every|each|all|any|when|whenever|before|after|unless|from\s+now|until|only|must"
@@ -235,7 +242,7 @@ _FORBIDS = late_pattern(
     "(?:请|千万|绝对|一定|都|以后|今后)*(?:不要|别(?!忘)|不得|不许|不准|禁止|严禁)"
     "|[^,，。我你您]{1,9}\\d[^,，。我你您]{0,6}(?:不能|不要|不得|不许|不准|禁止|严禁)(?!忘|超)"
 )
-"""Matches a sentence that forbids something, at once or of a thing with a number: 订单4711不能退款."""
+"""Matches a sentence that forbids something, at once or for a thing with a number: 订单4711不能退款."""
 _FORBIDS_OTHERWISE = late_pattern(
     r"\b(?:off|away|out|alone|secret|private|confidential|only|leave|hands|ban|block|refuse|reject|untouched)\b|保密|只|仅|防止|以外",
     re.IGNORECASE,
@@ -272,11 +279,13 @@ _MARKED: dict[Language, re.Pattern[str]] = {
 }
 """Matches a sentence about its author, or one that may demand something."""
 _BESIDE_A_REASON = 1.0
-"""Added to the score that a clause needs which lays something down and has its reason beside it."""
+"""Added to the score that a clause needs to count as a rule, if it lays something down and its reason follows or
+precedes it."""
 _CLAUSE = 0.7
-"""Score from which a clause of a sentence counts as a rule of its own."""
+"""Score from which a clause of a sentence counts as a separate rule."""
 _SHORT = 4
-"""Words (Chinese: pairs of characters) below which a sentence, such as "Thanks.", tells nothing about its message."""
+"""Number of words (Chinese: pairs of characters) below which a sentence, such as "Thanks.", says nothing about its
+message."""
 # Words of small talk.
 _CHATTER = late_pattern(
     r"!|\b(?:awesome|amazing|great|lov(?:e|ed|ely|ing)|fun|excit\w+|happy|glad|proud|beautiful|wonderful|cool"
@@ -306,7 +315,7 @@ _INSTRUCTS: dict[Language, re.Pattern[str]] = {
         "|一律|都|用)"
     ),
 }
-"""Matches an instruction to the assistant, which stands out from whatever else its message says."""
+"""Matches an instruction to the assistant, which is a rule whatever else its message says."""
 _ELLIPTIC: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"(?:(?:ok(?:ay)?|fine|yes|yeah|no|nope|not|now|then|later|do|it|that|that's|this|one|the|first|second"
@@ -322,7 +331,7 @@ _ELLIPTIC: dict[Language, re.Pattern[str]] = {
         "|随便|可以|没问题|没事|算|放着|下|是|吗|呢|对|没|有|想|看|OK|ok|\\W)+"
     ),
 }
-"""Matches an answer that says nothing without what it answers: "ok, go with that", 先不要了."""
+"""Matches an answer that says nothing without its question: "ok, go with that", 先不要了."""
 _MOST_ABOVE = 0.8
 """Most that the other sentences of a message add to the score that an instruction to the assistant needs."""
 _OPENING: dict[Language, re.Pattern[str]] = {
@@ -354,7 +363,7 @@ _ASKED: dict[Language, re.Pattern[str]] = {
         "(?:^|(?<=[,，]))(?:你们?|您|那|麻烦)?(?:能不能|可不可以|能否|可否|可以|麻烦|请(?!问))"
     ),
 }
-"""Matches the words that make a question of a demand: "could you please"."""
+"""Matches words that turn a demand into a question: "could you please"."""
 _LASTS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:always|never|only|stop|avoid|remind|from\s+now\s+on|future|forward|(?:every|each)\s+\w+"
@@ -480,7 +489,7 @@ _KIND_FORMS: dict[Language, tuple[tuple[RuleKind, re.Pattern[str]], ...]] = {
         ),
     ),
 }
-"""Matches forms whose kind is certain: a reminder, health, an id, another date."""
+"""Patterns of sentences whose kind of rule is certain: a reminder, health, an id, another date."""
 _CLAUSES: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\s*[;,]\s+(?:and\s+|but\s+|also\s+)?|\s+(?:and|but)\s+(?=(?:i|my|we|our|never|don't|please|the)\b)",
@@ -493,7 +502,7 @@ _TOPIC_ONLY = late_pattern(
     r"^\W*(?:(?:and|so|but|then|also)\s+)*(?:for|about|as\s+for|regarding|concerning|in|on|with|when|if)\b(?!.*\b(?:must|never|always|don't|no|only|please)\b)[^,;]*$",
     re.IGNORECASE,
 )
-"""Matches a clause that only names what the next one is about: "for the commit messages"."""
+"""Matches a clause that only names the subject of the next clause: "for the commit messages"."""
 _HEADINGS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = (
     ("prohibition", re.compile("don'?ts|restriction|禁忌|忌口", re.IGNORECASE)),
     (
@@ -535,7 +544,7 @@ _NEEDS_SUBJECT = late_pattern(
 """Matches a clause without its subject, or one that is the reason for another."""
 _PRONOUN = late_pattern("(?<![其吉])[他她它](?!们?的)")
 _SURE = 3.5
-"""Least score of a sentence with a form that only what is laid down has."""
+"""Least score of a sentence in a form that only rules have."""
 _SURE_FORMS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         # a choice between two things, a thing ruled out, a free hand
@@ -568,12 +577,12 @@ _FILES: dict[Language, re.Pattern[str]] = {
         "|加(?:上|[进到入](?:待办|清单|单子)[里上]?)|提醒我?一下|提醒我)[吧啊哦哈呀了]*\\W*$"
     ),
 }
-"""Matches a sentence or clause that asks to note down what stands before it: "put that on the list", 先记着."""
+"""Matches a sentence or clause that asks to note down the words before it: "put that on the list", 先记着."""
 _POINTS_BACK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(r"\b(?:it|that|this|them|those|these)\b", re.IGNORECASE),
     "zh": re.compile("^(?:那|就|也|先)*[这那它他她]"),
 }
-"""Matches a task that only the sentence before it explains: "I'll do that tonight, remind me"."""
+"""Matches a task that cannot be understood without the sentence before it: "I'll do that tonight, remind me"."""
 _LONGEST_JOINT = 8
 """Most characters between two clauses of a sentence: a comma, a space, a word such as "and"."""
 
@@ -596,7 +605,7 @@ class _Read(NamedTuple):
     language: Language
     score: float
     words: int
-    """Number of words, or of pairs of Chinese characters; 0 if the text is no sentence."""
+    """Number of words of the text, or of pairs of Chinese characters; 0 if the text is no sentence."""
     is_chatter: bool = False
 
     @property
@@ -610,22 +619,71 @@ class _Around(NamedTuple):
 
     sentences: int
     long: int
-    """Number of sentences with at least `_SHORT` words."""
+    """Number of sentences of the message with at least `_SHORT` words."""
     talk: float
-    """Sum of `_Read.talk`."""
+    """Sum of `_Read.talk` over the sentences of the message."""
     chatter: int
-    """Number of long sentences with words of small talk."""
+    """Number of long sentences of the message with words of small talk."""
     cheers: int
-    """Number of short sentences with words of small talk."""
+    """Number of short sentences of the message with words of small talk."""
 
 
-def extract_rules(text: str, *, seq: int, trust: RuleTrust) -> tuple[StandingRule, ...]:
+def extract_rules(
+    text: str, *, seq: int, trust: RuleTrust, answered: str = ""
+) -> tuple[StandingRule, ...]:
     """Return the standing rules of a message (statements that hold beyond its turn), in order.
 
     `text` must be a user's message or the system message, never a tool result or a model's answer; text that it quotes
     is ignored. Reports that something is done are returned too (`act="done"`): they end tasks and are not kept.
+    `answered` is the assistant's message directly before a user's message: a short answer to it is a rule if it adopts
+    a proposal, picks an item of a list or answers what the user wants. Nothing else in it can become a rule.
     """
-    read = [_read(sentence) for sentence in own_sentences(text)]
+    sentences = [*own_sentences(text)]
+    rules = _own_rules(text, sentences, seq=seq, trust=trust)
+    if trust == "user" and answered and (answer := read_answer(text, sentences, answered)):
+        return _with_answer(text, answer, rules, seq=seq)
+    return rules
+
+
+def _with_answer(
+    text: str, answer: ShortAnswer, rules: tuple[StandingRule, ...], *, seq: int
+) -> tuple[StandingRule, ...]:
+    """Return the rules of a message with its answer to the assistant as one of them, if that is a rule."""
+    language: Language = "zh" if _HAN.search(answer.meaning) else "en"
+    as_said = _in_the_users_mouth(plain_characters(answer.meaning))
+    judged = next(
+        (each for each in extract_rules(as_said, seq=seq, trust="user") if each.act != "done"), None
+    )
+    if _is_no_rule(as_said, language) or not (judged or answer.is_explicit):
+        return rules
+    said = text[answer.start : answer.end].strip()
+    plain = plain_characters(answer.meaning)
+    terms = rule_terms(plain)
+    act = act_of(plain, language) if answer.adopts else "state"
+    demands = judged is not None and answer.adopts and judged.kind in ("rule", "prohibition")
+    rule = StandingRule(
+        id=rule_id(said, seq=seq, trust="user", at=answer.start), text=_cut(said), seq=seq,
+        kind=judged.kind if judged and demands and act == "state" else "decision",
+        act="state" if act in ("done", "keep") else act,
+        negative=answer.adopts and act != "permit" and is_negative(plain, language),
+        scope=terms.scope[:24], value=terms.value[:12],
+        answers=answer.answers, meaning=answer.meaning, adopts=answer.adopts,
+    )  # fmt: skip
+    others = [each for each in rules if each.text not in said or each.act == "done"]
+    return (rule, *others)
+
+
+def _in_the_users_mouth(meaning: str) -> str:
+    """Return a proposal of the assistant as the user would have said it: "show me the logs" for "show you the logs"."""
+    meaning = re.sub(r"\byou\b", "me", re.sub(r"\byour\b", "my", meaning))
+    return re.sub("^我们?(?=[^的])", "", re.sub("[您你]", "我", meaning))
+
+
+def _own_rules(
+    text: str, sentences: Sequence[OwnSentence], *, seq: int, trust: RuleTrust
+) -> tuple[StandingRule, ...]:
+    """Return the standing rules in the user's own sentences of a message, without what the message answers."""
+    read = [_read(sentence) for sentence in sentences]
     around = _Around(
         sum(each.words > 0 for each in read),
         sum(each.words >= _SHORT for each in read),

@@ -66,48 +66,54 @@ class LedgerChange:
     """A ledger (list of standing rules) after an update, and the rules that were added, ended and removed."""
 
     rules: tuple[StandingRule, ...]
-    """The whole ledger in the order in which its rules were said, ended ones included."""
+    """The whole ledger (list of rules) after the update, in the order in which the rules were said, with ended ones."""
     added: tuple[StandingRule, ...]
     ended: tuple[StandingRule, ...]
     """Rules that were active before the update and are not active any more, with their new state."""
     evicted: tuple[StandingRule, ...]
-    """Rules removed because the ledger exceeded its limit: ended ones first, then those of the lowest rank."""
+    """Rules that were removed because the ledger exceeded its limit: first ended rules, then those of the lowest
+    rank."""
 
 
 _RESTATED = 0.8
 """Share of common terms from which two rules count as the same."""
 _SAME_TOPIC = 0.6
-"""Share of common words from which two rules count as being about the same thing, without a word of change."""
+"""Share of common words from which two rules count as being about the same thing, although neither says that something
+changes."""
 _HALF, _THIRD = 0.5, 0.33
-"""Share of the words of an earlier rule that a change must name; less is asked if it also gives another value."""
+"""Shares of the words of an earlier rule that a sentence which changes the rule must name: the first in general, the
+second if the sentence also gives another value."""
 _SAME_CLASS = 0.2
-"""Score for a change that names no subject, and a rule with another value of the same class ("make it Thursday")."""
+"""Score of the match between a sentence that changes something without naming a subject ("make it Thursday"), and a
+rule with another value of the same class."""
 _RECENT_ENTRIES = 16
-"""Log entries back to which a change without a subject may refer: a few turns, with the calls of tools in them."""
+"""Number of last log entries (some turns, with tool calls) in which a rule can be that a sentence changes without
+naming a subject."""
 _RECENT_MESSAGES = 3
-"""Messages with rules back to which a change without a subject may refer."""
+"""Number of last messages with rules in which a rule can be that a sentence changes without naming a subject."""
 _DONE = 0.5
-"""Share of a task's terms that a report must contain to close the task."""
+"""Share of a task's terms that a sentence reporting work as done must contain to close the task."""
 _REPORTED = 0.75
-"""Share of a report's terms that a task must contain for the report to close it."""
+"""Share of the terms of a sentence that reports work as done which an open task must contain, so that the sentence
+closes it."""
 _MOST_DOUBTFUL = 2
-"""Most rules that are named beside a change as those that it may replace."""
+"""Most rules that are listed with a sentence as the rules that it may replace."""
 _LONGEST_ABOUT = 80
 """Most characters of `StandingRule.about`."""
 _ONE_AT_A_TIME = frozenset({"@name", "@home", "@address", "@job", "@diet", "@headcount"})
-"""Attributes of a person that have one value at a time, so that a new value replaces the old one."""
+"""Attributes of a person that have one value at a time ("I live in Oslo"), so that a new value replaces the old one."""
 _PLAINLY_GIVEN = frozenset({"@name", "@home", "@address", "@headcount"})
-"""Attributes of `_ONE_AT_A_TIME` that a plain statement gives anew, without a word of change."""
+"""Attributes of `_ONE_AT_A_TIME` that a plain statement changes, even without a word such as "now"."""
 _LIMIT = late_pattern(
     r"\b(?:before|after|until|than|over|under|above|below|beyond|past|earlier|later|exceed\w*|within|up\s+to)\b"
     r"|超|以[上下内前后外]|之[前后]|[早晚少多高低大小长短]于",
     re.IGNORECASE,
 )
-"""Matches words of a prohibition that sets a limit; another limit for the same thing replaces it."""
+"""Matches words of a prohibition that sets a limit; a later limit for the same thing replaces it."""
 _NAME_OF = late_pattern(
     r"\W*(?:The|Our|My)\s(?:[a-z][\w-]*\s){1,3}is\s(?:the\s)?[A-Z][\w-]+(?:\s[A-Z][\w-]+)*\W*$"
 )
-"""Matches a sentence that says who or which one something is: "The main contact is Laura."."""
+"""Matches a sentence that says who or what has a role: "The main contact is Laura."."""
 _CHOICE = late_pattern(
     r"\W*(?i:(?:ok(?:ay)?|so|then|right|actually|no|sorry|hmm|wait)\b\W*)*(?i:let's|(?:we|i)(?:'ll|'d\s+rather|\s+will)?|)\s*"
     r"(?i:go(?:ing)?\s+(?:with|for)|take|choose|pick|book|have|rent)\s+(?:the\s+)?[A-Z][\w'&-]+(?:\s+[A-Z][\w'&-]+)*"
@@ -115,7 +121,7 @@ _CHOICE = late_pattern(
     r"|\W*(?:(?:好的?|行|算了|不好意思|等等)[,，])?(?:那|就|我们?|咱们?|还是|决定|改|换)*(?P<verb>[选定订住租])了?(?![在于为了到])"
     r"[^,，。改换成为到]{2,8}?(?:吧|了|好了)*\W*$"
 )
-"""Matches a choice that names nothing but what was chosen: "let's go with Hill House", 就订如家吧."""
+"""Matches a choice that names only the chosen thing: "let's go with Hill House", 就订如家吧."""
 _CONDITION = late_pattern(
     r"\b(?:without|unless|until|before|except|only\s+(?:if|when|after|with))\b|除非|未经|没有?.{0,8}前|之前|以前|先.{0,10}再",
     re.IGNORECASE,
@@ -125,15 +131,15 @@ _STOPS = late_pattern(
     r"\b(?:stop|quit|no\s+need|no\s+longer|any\s?more|don't\s+(?:need|have)\s+to)\b|不用.{0,8}了|不必|不需要.{0,8}了|别再|停",
     re.IGNORECASE,
 )
-"""Matches words that end something that was asked for."""
+"""Matches words that end something that the user asked for earlier."""
 _SAME_TASK = late_pattern(
     r"\b(?:do|does|finish|handle|get|see\s+to|take\s+care\s+of)\s+(?:it|that|this|them|those)\b|^\W*[这那][件个条]?事|^(?:先|我来)?[记挂列]",
     re.IGNORECASE,
 )
-"""Matches a task that says no more of what is to be done than the task before it."""
+"""Matches a task that adds no work to the task before it."""
 _SENTENCES = late_pattern(r"(?<=[.!?。！？~])\s*")
 _LONGEST_SAID = 300
-"""Most characters of a sentence whose clauses are read together."""
+"""Most characters of a sentence whose clauses are compared together."""
 _FEW = 2
 """Most words of a rule that says little more than its values: 我要黑色的，XL 码."""
 _SUITS = frozenset(
@@ -141,20 +147,20 @@ _SUITS = frozenset(
 )
 """Words of a sentence that only says which day suits."""
 _REPORTS = ("task", "decision", "fact")
-"""Kinds that a report ("Marco got the NDA") may be mistaken for."""
+"""Kinds of rules that a sentence reporting something as done ("Marco got the NDA") may be mistaken for."""
 _LAID_DOWN = ("rule", "prohibition", "preference", "decision")
-"""Kinds that "forget all my rules" ends; it leaves open tasks and facts about the user."""
+"""Kinds of rules that "forget all my rules" ends; open tasks and facts about the user stay."""
 _SIDE = late_pattern(
     r"\W*(?:电话|手机号?|邮箱|微信号?|地址|价格|单价|号码)|\W*(?:phone|mobile|e-?mail|address|number|price)\b|[\W\d]+$",
     re.IGNORECASE,
 )
-"""Matches a clause that only gives a side of what the clause before it names: "phone 555-0142"."""
+"""Matches a clause that only gives one detail of the thing that the clause before names: "phone 555-0142"."""
 _MOMENTS = frozenset({"@day", "@date", "@month", "@time"})
 _DATES = frozenset({"@day", "@date", "@month"})
 _NO_TOPIC = frozenset({"@number", "@reply", "@count"})
 """Classes of values that do not show the topic of a sentence."""
 _NAMES_OF_MONEY = frozenset({"=budget", "=price"})
-"""Words that say no more than the value beside them does: an amount of money is a price."""
+"""Words that add nothing to the value next to them: an amount of money is a price."""
 _NAMED_CLASSES = frozenset(
     "@database @cache @code @framework @cloud @indent @packager @phone @chat @ci @payment @editor @carrier"
     " @spelling @script @transport @language @theme @unit".split()
@@ -504,7 +510,7 @@ def _about(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]
     """Return the topic of the rule that a change replaces, if the change itself shares no word with it."""
     for target, state in targets:
         if state == "superseded" and not common_terms(_words(rule), _words(target)):
-            old = target.lead + target.text
+            old = target.lead + (target.meaning or target.text)
             return target.about or _shortened(
                 without_values(old, rule.text) or without_values(old, "")
             )
@@ -934,7 +940,7 @@ def _is_negative(rule: StandingRule) -> bool:
 def _evicted(
     rules: list[StandingRule], limit: int, count: Callable[[str], int]
 ) -> list[StandingRule]:
-    costs = {rule.id: count(rule.text) for rule in rules}
+    costs = {rule.id: count(rule.text) + count(rule.answers) for rule in rules}
     total = sum(costs.values())
     if total <= limit:
         return []

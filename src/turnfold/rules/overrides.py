@@ -28,9 +28,9 @@ __all__ = ("Overrides", "overrides_of", "said_last")
 
 
 _COMMON = 12
-"""Number of sentences from which a word says too little about what each of them is about."""
+"""Number of sentences from which a word occurs in too many to show what a sentence is about."""
 _HALF, _THIRD, _FIFTH = 0.5, 1 / 3, 0.2
-"""Share of the words of the shorter sentence that both have."""
+"""Shares of the words of the shorter sentence that both sentences must have."""
 _NAME = 4
 """Least letters of a name or identifier among Chinese words."""
 _HEAD = late_pattern(r"[\u3400-\u9fff]{2}|[A-Z][\w'’-]{3,}")
@@ -40,13 +40,13 @@ _NUMBERED = late_pattern(
 """Matches a sentence about one of several numbered things: "shed 79", 订单 4711."""
 _DATES = frozenset({"@day", "@date", "@month"})
 _BARE = 2
-"""Most words of a change that names another day and not what is then: "so it is on 23 May now"."""
+"""Most words of a sentence that names another day but not the event: "so it is on 23 May now"."""
 _NO_VALUE = frozenset({"@name", "@home", "@address", "@diet", "@people", "@place"})
-"""Classes that do not show that two values exclude each other."""
+"""Classes of values that may differ without excluding each other."""
 _PLAIN_NUMBERS = frozenset({"@number", "@count"})
-"""Classes of numbers that may count anything."""
+"""Classes of numbers that do not show what they count."""
 _NEAR = 12
-"""Most log entries between a number and the sentence that names another one in its place."""
+"""Most log entries between a sentence with a number and the sentence that names another number in its place."""
 _CHANGES = frozenset({"change", "renew", "permit", "cancel"})
 _TAKES_BACK = late_pattern(
     r"无所谓|不重要了|也行|也可以|可以[^,，。]{0,6}了|doesn't\s+matter|don't\s+care|is\s+fine\s+too|are\s+fine\s+too|after\s+all|you\s+can\s+(?:now|again)",
@@ -63,9 +63,9 @@ class Overrides:
     """Later rules that may override earlier ones: ids of the later rules, by the id of the earlier."""
 
     later: Mapping[str, Sequence[StandingRule]]
-    """Later rules about the same thing, newest first."""
+    """Later rules about the same thing as this rule, newest first."""
     likely: Mapping[str, int]
-    """Rules that a later one probably overrides, with 2, or almost certainly, with 3."""
+    """Degree to which a later rule overrides this one: 2 if probably, 3 if almost certainly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class _Sentence:
     ids: frozenset[str]
     may_replace: frozenset[str]
     heads: frozenset[str]
-    """The first word of each clause, or its first two Chinese characters."""
+    """The first word of each clause of the sentence; in Chinese, its first two characters."""
     changes: bool
     negative: bool
 

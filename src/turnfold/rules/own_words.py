@@ -20,7 +20,8 @@ __all__ = ("BLANK", "OwnSentence", "blank_quotes", "bracketed", "is_quoted", "ow
 
 
 BLANK = "\x1a"
-"""Replaces each character of quoted text; a control character, so that no pattern takes it for a letter or a space."""
+"""Replaces each character of quoted text. It is a control character, so that no pattern takes it for a letter or a
+space."""
 _MOST_READ = 24_000
 """Most characters of a message that are read; of a longer message, half of them from each end."""
 _LONGEST_SENTENCE = 600
@@ -103,7 +104,8 @@ _PASTE_SOURCE = late_pattern(
     r"|邮件|来信|信里|信上|文档|手册|规定|守则|须知|公告|通知|通告|告示|文章|帖子|群聊|群里|聊天|记录|合同|协议|条款|网上|公众号|朋友圈|说明书|简章|章程|攻略|教程|书里|书上|总结的|[他她]们?(?:说|写|发)|发来的?|转来的?|转的|贴[出在]|写着|写得",
     re.IGNORECASE,
 )
-"""Matches words for where a text comes from, in a line that ends with a colon and is followed by an empty line."""
+"""Matches words that name the source of a text ("from the docs"), in a line that ends with a colon and is followed by
+an empty line."""
 _OWN_INTRO = late_pattern(
     r"\b(?:rules?|requirements?|constraints?|preferences?|guidelines?|conventions?|instructions?|decisions?|to-?dos?"
     r"|tasks?|reminders?|conditions?|restrictions?|things|points|don'?ts)\b"
@@ -115,7 +117,7 @@ _OWN_HEADING = late_pattern(
     r"|\b(?:please|you|i\s+want|we\s+agreed)\b[^,;:]*$|(?:我的|我们的?|几[点条个]|以下|这些|新的)[^,，。]{0,6}(?:规则|要求|约定|偏好|待办|任务|规范|限制|条件|决定|安排)[^,，]{0,3}$|(?:请你?|你要|你得|麻烦)[^,，。]{0,12}$",
     re.IGNORECASE,
 )
-"""Matches a heading under which the author lays something down, whatever it names beside that."""
+"""Matches a heading under which the author states rules, whatever else it names."""
 _SAID_INLINE = late_pattern(
     r"\b(?:says?|said|reads?|states?|stated|wrote|writes|replied|asks?|asked|goes|error|output|message"
     r"|called)[ ]?[:：](?=[ ]?\S)"
@@ -156,7 +158,7 @@ class OwnSentence(NamedTuple):
     text: str
     """The sentence in simplified characters and ASCII digits, with quoted parts replaced by `BLANK`."""
     heading: str
-    """The heading of the list it is an item of, such as "Rules:"; empty if there is none."""
+    """The heading of the list in which the sentence is an item, such as "Rules:"; empty if there is none."""
 
 
 def own_sentences(text: str) -> Iterator[OwnSentence]:

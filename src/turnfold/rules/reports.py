@@ -36,7 +36,7 @@ _REPORTING = late_pattern(
     "已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=了|$)|[上到](?=了)"
 )
 _REPORTED = frozenset("写做弄办搞交寄买发打看问订约定付还改修补合去送拿取签续过好完掉")
-"""Verbs of a report that name nothing but what was done."""
+"""Verbs of a sentence reporting work as done that name no thing ("done", "finished")."""
 _NOT_DONE = late_pattern(
     r"没有?[^,，。]{0,6}(?:完|过|好|到|收|寄|发|交|买)|还没|尚未|不[^,，。]{0,4}了|[昨前]天的|上[次周个]的?|\b(?:not|n't|yet|still|will|tomorrow|must|should|never|if|when|yesterday's|last\s+\w+'s)\b|n't\b",
     re.IGNORECASE,
@@ -58,7 +58,7 @@ _ADJUNCT = late_pattern(
     r"(?<=\w)\s+(?:with|while|over|during|on\s+the|at|in\s+the|this\s+\w+|last\s+\w+|yesterday|today|tonight|before|after)\b.*$",
     re.IGNORECASE,
 )
-"""Matches when, where and with whom something was done, which is not a part of what was done."""
+"""Matches words for when, where and with whom something was done; they do not name the task."""
 _DONE_VERBS = frozenset(
     "did do done wrote write written send sent make made finish finished fix fixed found find phoned rang called fill"
     " filled".split()
@@ -75,15 +75,16 @@ _CLOSES = late_pattern(
     r"|(?:这|那)[一]?[个件条项][事儿]*(?:总|就|也)?(?:算|是)?(?:了了|完了|好了|结了|办好|办完|搞定|了结|解决)",
     re.IGNORECASE,
 )
-"""Matches a sentence that says that something is done and off the list, whatever it is."""
+"""Matches a sentence that says that something is done and off the list, whatever the thing is."""
 _NOT_CLOSED = late_pattern(
     r"\b(?:not|n't|yet|still|until|once|when|if|isn't|never)\b|n't\b|[没未]|还不|等.{0,8}再|如果|要是|[?？]\W*$",
     re.IGNORECASE,
 )
 _LEAST_CLAUSE = 6
-"""Fewest characters of a clause that may be the whole task."""
+"""Fewest characters of a clause of a message that may name the whole task."""
 _LEAST_NAMED = 0.2
-"""Share of what an open task names that a message must name, if it says no more than that something is done."""
+"""Share of the things that an open task names which a message must name to close it, if the message only says that
+something is done."""
 
 
 def closes(text: str) -> bool:

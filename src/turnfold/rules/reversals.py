@@ -62,7 +62,7 @@ _AFFIRMS = late_pattern(
     r"|\b\w+\s+(?:can|may)\s+be\s|\bgo\s+ahead\b|\bfeel\s+free\b|\bafter\s+all\b|\bactually\s+(?:i|we)\s+(?:do|will)\b",
     re.IGNORECASE,
 )
-"""Matches a clause that permits, or that wants after all what was not wanted."""
+"""Matches a clause that permits something, or wants something that was not wanted before."""
 _CONDITION = late_pattern(
     r"[^,，。可能]{2}[之以]?后(?=[就也都]?(?:可以|能))|(?:只要|如果|要是)[^,，。]{1,20}"
     r"|\b(?:if|as\s+long\s+as|provided|when|once|unless|after\s+(?!all))\b[^,;]{1,60}",
@@ -76,7 +76,7 @@ _AFFIRMING_WORDS = late_pattern(
 _POINTS = late_pattern(
     "(?:的事儿?|这事|那个|这个|那条|那边|这边|方面)$|^(?:刚才?说|之前说|说过|我说过|原来说|前面说)|(?:的话)$"
 )
-"""Matches a clause that only names what the next one is about: 打电话的事，现在可以打了."""
+"""Matches a clause that only names the subject of the next clause: 打电话的事，现在可以打了."""
 _TIMES = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday morning evening afternoon night weekend week day month"
     " 周末 周 末 晚 早 中 午 夜 上 下".split()
@@ -86,7 +86,7 @@ _FORBIDDEN = late_pattern(
     r"|\b(?:never|don't|do\s+not|must\s+not|mustn't|cannot|can't|shouldn't|won't|no\s+need\s+(?:for|to)|no(?:\s+more)?|not|avoid|without|stop)\s+(?P<en>[^,;.]+)",
     re.IGNORECASE,
 )
-"""Matches what a prohibition forbids, or what is said not to be needed."""
+"""Matches the thing that a prohibition forbids, or that is said not to be needed."""
 _RELEASES = late_pattern(
     r"无所谓|不强求|没要求|不要求|不讲究|有没有都行|不必了|不重要|\b(?:does(?:n't|\s+not)|no\s+longer)\s+matters?\b|\bisn't\s+(?:needed|necessary|required)\b"
     r"|\b(?:is|are)\s+optional\b",
@@ -109,7 +109,8 @@ _WRONG = late_pattern(
 )
 _STATING = late_pattern("刚才?|那个|我们?|写|填|记|报|给|说|弄|搞|打")
 _SIDES = frozenset({"number", "name", "code", "=name", "=address", "=place", "号", "码"})
-"""Words for a side of a thing, which an earlier sentence may give without naming it: "the hotline is 555-0111"."""
+"""Words for a detail of a thing (its phone number, its place), which an earlier sentence may give without this word:
+"the hotline is 555-0111"."""
 _RIGHT = late_pattern(
     r"(?:应该?是|其实是|正确的?是|改成|改为|是)(?P<zh>[^,，。]+)|\b(?:it's|it\s+is|should\s+(?:be|read)|should\s+have\s+been|make\s+it|is)\s+(?P<en>(?!not\b)[^,;]+)",
     re.IGNORECASE,
@@ -135,7 +136,7 @@ _FAILS = late_pattern(
     r"|\b(?:is|are|was|has|have|had|can't|cannot|won't|doesn't|didn't|don't|isn't|no|not|left|quit|shows?|got|too|never|lost|needs?|fell|costs?|moved|retired|broke)\b|'s\s+(?:full|off|out|gone|too|sick|ill)\b",
     re.IGNORECASE,
 )
-"""Matches words with which a clause says why something no longer fits."""
+"""Matches words with which a clause says why a choice no longer fits."""
 _REFUSED = late_pattern(
     "(?:不(?:同意|喜欢|想要?|要|让|批|想)|反对|讨厌|嫌)(?P<old>[\u4e00-\u9fffA-Za-z0-9]{2,8})"
 )
@@ -160,7 +161,8 @@ _PREDICATE = late_pattern(
     r"|closed|no\s+longer|never)\b)",
     re.IGNORECASE,
 )
-"""Matches what follows the subject of a clause; "Bill's car" and "the green of the buttons" have another subject."""
+"""Matches the words after the subject of a clause; "Bill's car" and "the green of the buttons" have different
+subjects."""
 _COUNTED = late_pattern(r"(?P<what>(?:\s+[a-z]+){1,2}?)\s+(?:is|are|was|were|isn't|aren't|won't)\b")
 _VERB_EN = late_pattern(r"[A-Za-z]{3,}")
 _CHANGING = "改换挪调加减升降延推提用"
@@ -170,7 +172,7 @@ _NO_NAME = late_pattern(
     r"|找个?(?:一?家)?(?:便宜|近|大|小|好|别的|其他)|换一?[个家种款]?(?:便宜|近|大|小|好|别|其他|浅|深|短|长)[一点]*的?$|再[叫订买找加][一个两]",
     re.IGNORECASE,
 )
-"""Matches a wish for another thing that is not named: "find a cheaper one"."""
+"""Matches a wish for another thing without its name: "find a cheaper one"."""
 _OTHER_MATTER = late_pattern(
     r"话题|改[天日]|换个?[人家法]?(?:想|问|说|衣|口)|[这那第][^,，。]{0,4}[段句页行章]|帮我|看看|查一?下|问一?下|\b(?:subject|topic|paragraph|sentence|explain|why|check)\b",
     re.IGNORECASE,
@@ -200,7 +202,7 @@ _BOTH = late_pattern(
     r"(?P<first>[\u4e00-\u9fffA-Za-z]{2,8}?)(?:和|跟|与|及|、)(?P<second>[\u4e00-\u9fffA-Za-z]{2,8}?)(?=都|均|一律|全|用|写|走|放|要|不|改|按|$|[,，。])"
     r"|\b(?P<first_en>[A-Za-z][\w-]+(?:\s[a-z][\w-]+)?)\s+and\s+(?:the\s+|our\s+|my\s+)?(?P<second_en>[A-Za-z][\w-]+(?:\s[a-z][\w-]+)?)",
 )
-"""Matches two things that a sentence names together: 注释和提交信息都用中文写."""
+"""Matches two things that a sentence joins: 注释和提交信息都用中文写."""
 
 
 def affirms(text: str) -> bool:

@@ -24,10 +24,11 @@ __all__ = (
 
 RuleKind = Literal["rule", "prohibition", "decision", "preference", "task", "fact"]
 RuleAct = Literal["state", "renew", "change", "permit", "cancel", "done", "keep"]
-"""What a sentence does: state something, say what holds now (`renew`), replace an earlier rule, lift a prohibition,
+"""Effect of a sentence: state something, say what holds now (`renew`), replace an earlier rule, lift a prohibition,
 cancel an earlier rule, report a task as done, say that something stays as it is (`keep`)."""
 RuleState = Literal["active", "superseded", "done", "dropped"]
-"""`superseded`: replaced by a later rule; `done`: a finished task; `dropped`: taken back without a replacement."""
+"""State of a rule: active; `superseded`, replaced by a later rule; `done`, a finished task; `dropped`, withdrawn
+without a replacement."""
 RuleTrust = Literal["user", "system"]
 
 LONGEST_RULE = 300
@@ -47,37 +48,44 @@ class StandingRule(
     v: int = 1
     id: str
     text: str
-    """The words of the rule: a slice of the message, unchanged."""
+    """The words of the rule: a part of the message, unchanged."""
     kind: RuleKind
     seq: int
     """Seq (log position) of the message that states the rule; 0 if no message of the log does."""
     added: int = 0
-    """Log position at which the program added a rule that no message states; 0 for all others."""
+    """Log position at which the application added a rule that no message states; 0 for all other rules."""
     trust: RuleTrust = "user"
     act: RuleAct = "state"
     negative: bool = False
     """True if the rule forbids or denies something."""
     scope: tuple[str, ...] = ()
-    """Sorted terms of its topic; `@` marks classes of values (`@day`) and known attributes (`@home`)."""
+    """Sorted terms of the rule's topic; `@` marks classes of values (`@day`) and known attributes (`@home`)."""
     value: tuple[str, ...] = ()
-    """Sorted terms of the values it gives: numbers, and members of a class such as weekdays."""
+    """Sorted terms of the values that the rule gives: numbers, and members of a class such as weekdays."""
     continues: str = ""
     """Id of the rule directly before in the message, if this rule continues that one as a clause or short sentence."""
     joint: str = ""
     """The text between the rule that this one `continues` and this one."""
     lead: str = ""
-    """The sentence directly before it, if that is no rule itself but names what this one is about."""
+    """The sentence directly before the rule, if that sentence is no rule but names what the rule is about."""
+    answers: str = ""
+    """The assistant's words that a short answer needs: the proposal that it adopts, or the question that it answers."""
+    meaning: str = ""
+    """What the answer lays down in full: the adopted part of `answers`, or the question with the answer."""
+    adopts: bool = False
+    """True if the user agreed to the assistant's words in `answers`; False if the words are the user's own."""
     about: str = ""
-    """For a change that does not name what it changes ("make it 2 pm"): the replaced rule without its value."""
+    """For a rule that changes another without naming it ("make it 2 pm"): the replaced rule without its value."""
     weak: bool = False
-    """True if the sentence hardly scored as a rule: it is the first to be left out if there is no room."""
+    """True if the sentence only just counted as a rule: it is left out first if there is no room."""
     state: RuleState = "active"
     ended: int = 0
     """Seq of the message that ended the rule; 0 if the rule is active or was dropped with `drop_rule()`."""
     supersedes: tuple[str, ...] = ()
-    """Ids of the rules it replaced, restated, cancelled or lifted."""
+    """Ids of the rules that this rule replaced, restated, cancelled or lifted."""
     may_replace: tuple[str, ...] = ()
-    """For a change that leaves open which rule it means: ids of the rules, still active, that it may replace."""
+    """For a rule that leaves open which earlier rule it changes: ids of the rules, still active, that it may
+    replace."""
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -95,8 +103,16 @@ class StandingRule(
 
     @property
     def plain(self) -> str:
-        """The text in simplified characters and ASCII digits, by which it is compared with others."""
-        return _plain(self.text)
+        """The text in simplified characters and ASCII digits, by which it is compared with others.
+
+        Of a short answer to the assistant, this is its `meaning`.
+        """
+        return _plain(self.meaning or self.text)
+
+    @property
+    def full_text(self) -> str:
+        """The text for people to read, followed by the assistant's words that it answers, if there are any."""
+        return f"{self.text} ← {self.answers}" if self.answers else self.text
 
     @property
     def said_at(self) -> int:

@@ -37,11 +37,11 @@ class Subject(NamedTuple):
     """The terms of a sentence by the part that they play in it."""
 
     topic: frozenset[str]
-    """Words that name what the sentence is about."""
+    """Words that name what the sentence is about ("log level")."""
     given: frozenset[str]
-    """Words in the place of the value that it gives."""
+    """Words in the place of the value that the sentence gives ("DEBUG")."""
     left: frozenset[str]
-    """Words and values that it names as no longer valid: "instead of Postgres", 不坐飞机了."""
+    """Words and values that the sentence names as no longer valid: "instead of Postgres", 不坐飞机了."""
 
     @property
     def words(self) -> frozenset[str]:
@@ -50,22 +50,23 @@ class Subject(NamedTuple):
 
 
 _STEM = 4
-"""Least number of letters that two forms of a word have in common, and most that one has more: "three", "threshold"."""
+"""Two numbers: least letters that two forms of a word have in common, and most that the longer form has more: "three",
+"threshold"."""
 _CLAUSES = late_pattern(
     r"[,;，；。]\s*|[:：](?!\d)\s*|\s+[-–—]+\s+|\s+(?:so|because|since)\s+", re.IGNORECASE
 )
 _HEADED = late_pattern(r"(?P<head>[^:：,，]{1,40})[:：](?!\d)\s*(?P<new>\S.*)", re.DOTALL)
-"""Matches a thing and what is laid down about it: "new tagline: ..."."""
+"""Matches the name of a thing before a colon, with the value after it: "new tagline: ..."."""
 _POINTED_AT = late_pattern(
     r"\W*(?P<head>[^,，。]{1,12}?)(?:那个|那条|这条|那边|这块|的事儿?|方面|的话)[,，]\s*(?P<new>\S.*)"
     r"|\W*(?:about|as\s+for|regarding|concerning)\s+(?P<head_en>[^,;:]{2,40})[,:]\s*(?P<new_en>\S.*)",
     re.IGNORECASE | re.DOTALL,
 )
-"""Matches a thing that a sentence names before it speaks of it: "as for the calls, ...", 电话那个，…."""
+"""Matches the thing that a sentence names before it says something about it: "as for the calls, ...", 电话那个，…."""
 _ANNOUNCED = late_pattern(
     "^(?:我们?|咱们?)?(?:又|刚|最近|已经)*[换改]了?(?P<topic>[^,，。了成为到用个]{2,6}?)了?$"
 )
-"""Matches a clause that says that something is another one now, and not which: 我换手机号了."""
+"""Matches a clause that says that something has changed, but not to what: 我换手机号了."""
 _ACTOR = late_pattern(
     r"(?P<zh>(?<![\u4e00-\u9fff])[\u4e00-\u9fff]{1,2}?(?:老师|经理|主任|总监|总(?![是在共之算得价结会部体])|律师|师傅|女士|先生|老板|教授|局长|校长|院长|医生|大夫|主管|同学|阿姨|大姐|大哥)"
     r"(?![是为]|叫|变|换)"
@@ -75,7 +76,8 @@ _ACTOR = late_pattern(
     r"|(?:^|[,.;:!?]\s+|\b(?:and|so|but|that|because)\s+)(?P<en>[A-Z][a-z]+)\s+(?:just|also|finally|still|even|now)?\s*"
     r"(?:says?|said|wants?|wanted|asks?|asked|told|tells|thinks?|thought|called|wrote|rang|phoned|complains?|prefers?|hates?|likes?|loves|needs?|insists?|mentioned|reckons?)\b"
 )
-"""Matches who says, wants or does something; two sentences with the same speaker need not be about the same thing."""
+"""Matches the person who says, wants or does something; two sentences with the same person need not be about the same
+thing."""
 _STILL = late_pattern("还是(?=[^,，。]*?[把改换用订选坐去定])")
 _BEGINNING = late_pattern(r"^(?:\W|那|就|请|把|还是|我们的?|(?i:please|actually|the|our|my)\b)+")
 _ADDRESSED = late_pattern(
@@ -83,11 +85,12 @@ _ADDRESSED = late_pattern(
     r"|^\W*(?:[A-Z][\w'’-]+\s+){1,2}(?:has\s+|is\s+|will\s+)?(?:taken?|takes|taking|took)\s+over(?:\s+(?:as|from))?"
     r"|(?:让|叫|请|通知|告诉)[^,，。]{1,5}?(?=[把降改换加提给去来做])"
 )
-"""Matches whom a request is addressed to, and who takes something over: not what the sentence is about."""
+"""Matches the person to whom a request is addressed, or who takes something over; they are not what the sentence is
+about."""
 _ROLE = late_pattern(
     r"^\W*(?P<new>(?:[A-Z][\w'’-]+\s+){1,2})(?:is|are|will\s+be)\s+(?:the|our|my)\s+(?=[a-z])"
 )
-"""Matches who has a role: "Nadia is the project lead" is about the lead."""
+"""Matches the person who has a role: "Nadia is the project lead" is about the lead."""
 _FRAME = late_pattern(
     r"\b(?:hmm|uh|ok|you\s+know\s+what|to-?do|notes?|reminder|ground|rules|scrap|scratch|forget|cancell?(?:ed)?|drop(?:ped)?|ditch|disregard|ignore"
     r"|revoke|lift|undo|stop|change|changed|changes|changing|plans?|correction|update|raise[sd]?|raising|lower(?:ed)?|increased?|reduced?"
@@ -99,7 +102,7 @@ _FRAME = late_pattern(
     r"|待办|备注|注意|开始|上个?月|上周末?|下个?月|下周|这周|本周|明天|今天|后天|最后|决定|允许|可以|没问题|取消|作废|收回|规定|规则|都?行|放|更新",
     re.IGNORECASE,
 )
-"""Words of a change that say nothing about its subject."""
+"""Words of a sentence that changes something which do not name its subject ("now", "instead")."""
 _LEFT: tuple[re.Pattern[str], ...] = (
     re.compile(
         r"\b(?:instead\s+of|rather\s+than|no\s+longer|not|forget|from(?=\s+\S+(?:\s+\S+)?\s+to\b)|(?:mov|switch|migrat|chang|shift)\w*\s+(?:\w+\s+){0,3}?(?:away\s+)?from|away\s+from|off|drop(?:ped)?|ditch(?:ed|ing)?"
@@ -313,11 +316,11 @@ _FRAME_END = late_pattern(
 )
 _WORD_OR_SIGN = late_pattern(r"[A-Za-z]+|[\u4e00-\u9fff]")
 _THINGS = frozenset({"@transport", "@drink", "@milk", "@seat", "@phone"})
-"""Classes whose values are things with sides of their own."""
+"""Classes of values that stand for things with details of their own."""
 _LONGEST_SLOT = 6
-"""Most characters, or English words, of the value in a sentence that another one repeats with another value."""
+"""Most characters, or English words, of a value, when two sentences are compared that differ in one value only."""
 _MEASURES = frozenset("个条元块点号次小分份名位万千天周月年")
-"""Words of number that say nothing about what is counted."""
+"""Measure words, which do not name the counted thing."""
 
 
 def _changes(clause: str) -> bool:

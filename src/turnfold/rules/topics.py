@@ -23,9 +23,10 @@ class Terms(NamedTuple):
     """The topic terms of a sentence and the values that it states, each sorted."""
 
     scope: tuple[str, ...]
-    """Topic words; and with `@`, the classes of its values and the attributes of a person that it names."""
+    """Topic words of the sentence; and with `@`, the classes of its values and the attributes of a person that it
+    names."""
     value: tuple[str, ...]
-    """Values that it gives: numbers and members of a class, such as `monday`."""
+    """Values that the sentence gives: numbers and members of a class, such as `monday`."""
 
 
 _STOP = frozenset(
@@ -50,9 +51,9 @@ _STOP = frozenset(
     """.split()
 )
 _SYNONYMS: dict[str, str] = {}
-"""Word -> the term that all its synonyms have."""
+"""Word -> the term that stands for all its synonyms."""
 _CLASSES: dict[str, tuple[str, str]] = {}
-"""Word -> its class (`@day`) and its value (`monday`)."""
+"""Word -> the class of values it belongs to (`@day`) and the value (`monday`)."""
 
 
 def _synonyms(table: str) -> None:
@@ -205,7 +206,7 @@ _OPTION = late_pattern(
 )
 _SIGNS = late_pattern(r"[,\s]")
 _DATE_UNITS = frozenset("年月日号")
-"""Characters of a date that say nothing about what takes place then."""
+"""Chinese characters of a date, which do not say what takes place then."""
 
 
 def _english(word: str) -> tuple[str, str]:
@@ -426,7 +427,7 @@ _FACETS: dict[str, re.Pattern[str]] = {
         "invoice": r"发票|抬头|税号|\binvoices?\b",
     }.items()
 }
-"""Sides of a thing, each of which can change without the others: where it goes to, its colour, when it takes place."""
+"""Details of a thing, each of which can change while the other details stay: its destination, its colour, its time."""
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from turnfold.search.courtesy_messages import is_courtesy
 from turnfold.search.filters import (
     ALL_ENTRIES,
     CALL_REACH,
@@ -15,6 +14,7 @@ from turnfold.search.filters import (
     marks_of_text,
     required_marks,
 )
+from turnfold.search.messages_without_topic import is_courtesy, is_follow_up
 from turnfold.search.ranking import (
     MOST_CANDIDATES,
     Candidate,
@@ -73,6 +73,7 @@ __all__ = (
     "fuse",
     "fused_parts",
     "is_courtesy",
+    "is_follow_up",
     "is_question",
     "is_searchable",
     "marks_of_text",

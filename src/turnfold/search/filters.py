@@ -42,11 +42,12 @@ class Within:
     """Filters of a search: a result must match every filter that is set, by at least one of the filter's values."""
 
     roles: frozenset[str] = frozenset()
-    """Roles of the message; only entries have a role."""
+    """Roles of the message; with this filter, only entries are found."""
     tools: frozenset[str] = frozenset()
-    """Tools an entry calls or holds a result of: by the result's name, or by its call at most 256 entries before."""
+    """Names of tools: an entry matches if it calls one of them or holds a result of one; a result is matched by its
+    name, or by its call at most 256 entries before."""
     turns: tuple[int, int] | None = None
-    """The first and the last turn, both included; only entries have a turn."""
+    """The first and the last turn, both included; with this filter, only entries are found."""
     paths: frozenset[str] = frozenset()
     """Files or folders: the text must mention one of them, or a path inside one of them."""
     since: int | None = None

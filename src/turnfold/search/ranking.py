@@ -53,20 +53,20 @@ __all__ = (
 
 
 MOST_CANDIDATES = 400
-"""Most entries that are scored; if more match, those with the rarest terms are."""
+"""Most entries that are scored; if more match, the entries with the rarest terms are scored."""
 MOST_WALKED = 10_000
-"""Rare terms are used as long as they match at most this many entries together; all of those are looked at."""
+"""Most entries, together, that the rare terms of a query may match, so that all of these entries are looked at."""
 COMMON_CHOOSING = 3
-"""Number of terms, the next rarest after those within `MOST_WALKED`, that select candidates too."""
+"""Number of common terms, the next rarest after the rare ones, that also select candidates."""
 
 _SATURATION = 1.2
 _LENGTH_WEIGHT = 0.2
 _CHARACTER_WEIGHT = 0.3
-"""Weight of a single CJK character, which occurs in many words, and in every pair of characters with it."""
+"""Weight of a single CJK character, relative to a pair: it occurs in many words."""
 _USUAL_LENGTH = 60
 """Number of terms of a text of average length."""
 _TOGETHER = 1.0
-"""Bonus, as a share of the score, if the whole query occurs in one piece."""
+"""Bonus, as a share of the score, for a text that contains the whole query in one piece."""
 _PAIR = 2
 
 
@@ -78,9 +78,9 @@ class Hit:
     seq: int
     """Seq (position in the log) of an entry; 0 for a checkpoint or document."""
     score: float
-    """Relevance: higher is better. Scores of different searches cannot be compared."""
+    """Relevance of the hit: higher is better. Scores of different searches cannot be compared."""
     kind: str = ""
-    """Empty for an entry, `checkpoint`, or the kind of a document."""
+    """Kind of the hit: empty for an entry, `checkpoint`, or the kind of a document."""
     key: str = ""
     """Id of a checkpoint, or key of a document; empty for an entry."""
 
@@ -100,9 +100,9 @@ class TermChoice:
     """The terms of a query that select the candidates, which are the entries to score, as rare and as common terms."""
 
     walked: tuple[str, ...]
-    """Rare terms: their lists in the index are read whole, and every entry in one of them is a candidate."""
+    """Rare terms: the index lists of these terms are read whole, and every entry in one of the lists is a candidate."""
     common: tuple[str, ...]
-    """Common terms: of the entries with only these, those with the most of them are candidates, newest first."""
+    """Common terms: of the entries that have only these, those with the most of them are candidates, newest first."""
     rarities: Mapping[str, int]
     """Weight of each selecting term in millionths: integers, so that every backend computes the same sums."""
 
@@ -203,15 +203,17 @@ def _weight(count: int, total: int) -> float:
 
 
 _SHARE = 0.6
-"""Share of a match's score that a neighbouring entry gets at distance 0."""
+"""Share of a match's score that a neighbouring entry gets at distance 0 (directly next to the match)."""
 _REACH_TOKENS = 150.0
 """Distance in tokens over which the share of a neighbour falls to about a third."""
 _FURTHEST = 10
 """Most neighbours on either side that get a share of a match's score."""
 _SHARPNESS = 0.5
-"""Exponent: a match at a quarter of the best score gives half of its share. Many weak matches are not a strong one."""
+"""Exponent that weakens low scores: a match at a quarter of the best score gives half of its share. Many weak matches
+do not make a strong one."""
 _MOST_BESIDE = 0.8
-"""Most of a match's score that an entry beside it can have without a match of its own, however many there are."""
+"""Most of a match's score that a neighbouring entry can get without a match of its own, however many matches are
+near."""
 _RECENCY = 0.1
 """How much higher the newest entry scores than the first one, as a share of the score."""
 
@@ -290,15 +292,16 @@ def worth_of_places(
 
 
 _SURE_SHARE = 0.5
-"""Share of the query's terms in one match from which matches by words are trusted fully."""
+"""Share of the query's terms in one match from which matches by words are fully trusted."""
 _SURE_SCORE = 2.0
-"""Score of the best match from which they are trusted fully, in units of the logarithm of the number of entries."""
+"""Score of the best match from which matches by words are fully trusted, in units of the logarithm of the number of
+entries."""
 _NO_CHANCE = 1.6
-"""Score of the best match, in the same units, from which it does not matter how near in meaning it is."""
+"""Score of the best match, in the units of `_SURE_SCORE`, from which its nearness in meaning no longer matters."""
 _AGREED = 0.7
-"""Closeness from which a match by words is one by meaning too."""
+"""Closeness (nearness in meaning) from which a match by words also counts as a match by meaning."""
 _DOUBT = 3.0
-"""Exponent: trust falls faster than the share, the score or the closeness."""
+"""Exponent by which trust in matches by words falls: faster than the share, the score or the closeness."""
 
 
 def trust_in_words(best: float, *, share: float, closeness: float, entries: int) -> float:

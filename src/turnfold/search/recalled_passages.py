@@ -84,7 +84,7 @@ _PIECE = late_pattern(
 )
 _CUT = "…"
 _INSIDE = 1e-6
-"""Score of a piece without a term in the part that is nearest in meaning."""
+"""Score of a piece of text that has no term of the query but lies in the part nearest in meaning."""
 _MARKS = 4
 """Tokens reserved for the ellipses before and after an excerpt."""
 
@@ -179,9 +179,9 @@ class _TermMatcher:
 SNIPPET_CHARACTERS = 160
 """Default length of a snippet, in characters."""
 _LEAD = 0.25
-"""Share of the characters left over by the match that are shown before it; the rest are shown after it."""
+"""Share of a snippet's characters, beyond the match, that are shown before the match; the rest are shown after it."""
 _LONGEST_WORD = 24
-"""Most characters dropped at either end so that a snippet begins and ends with a whole word."""
+"""Most characters that are dropped at either end of a snippet, so that it begins and ends with a whole word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Snippet:
 
     text: str
     marks: tuple[tuple[int, int], ...] = ()
-    """Start and stop, within `text`, of the matches; in order, none touching another."""
+    """Start and stop of each match within `text`; in order, without touching each other."""
     before: bool = False
     """True if the full text has more before the snippet."""
     after: bool = False
@@ -288,15 +288,15 @@ class Recalled:
     turn: int
     message: Message
     created: int
-    """Microseconds since 1970."""
+    """Time at which the entry was stored, in microseconds since 1970."""
     score: float
-    """Relevance: higher is better. Scores of different searches cannot be compared."""
+    """Relevance of the entry: higher is better. Scores of different searches cannot be compared."""
     excerpt: str = ""
-    """The part of a long text that is shown; empty if the whole text is shown."""
+    """The part of a long text that is shown; empty if the text is shown whole."""
     outdated: str = ""
     """A remark for the model if the user later changed or took back what the entry says; else empty."""
     zone: tzinfo = UTC
-    """Time zone in which a model is shown when the entry was written."""
+    """Time zone in which the time of the entry is shown."""
 
     @property
     def shown(self) -> str:
@@ -367,18 +367,18 @@ class _Floor(NamedTuple):
     """The least score of an entry that is shown although no program asked for it with a query."""
 
     of_chance: float
-    """The least score as a share of the score for one rare word shared by chance."""
+    """Least score of a shown match, as a share of the score for one rare word that is shared by chance."""
     of_best: float
-    """The least score as a share of the best score."""
+    """Least score of a shown match, as a share of the best score."""
 
 
 _FOR_QUESTION = _Floor(0.0, 0.0)
-"""For a question whatever matches is shown. With 0.3 and 0.1, up to 4 % of the evidence in the benchmark MemoryBank was
-lost."""
+"""Limits for a question: every match is shown. With 0.3 and 0.1, up to 4 % of the evidence in the benchmark MemoryBank
+was lost."""
 _FOR_OTHERS = _Floor(0.5, 0.4)
 _MOST_BEST = 2.0
-"""Most that the best score counts for, in units of a rare word shared by chance: a long message repeats much of its
-best match."""
+"""Upper limit of the best score, in units of a rare word shared by chance: a long message repeats much of its best
+match."""
 _QUESTION_MARK = late_pattern(r"[?？]")
 _QUESTION_WORD = late_pattern(
     r"^\W*(?:and |so |but |or |ok(?:ay)? |again |also )*"
@@ -428,7 +428,7 @@ def is_question(message: str) -> bool:
 
 
 _COVERED = 0.7
-"""Share of a query's terms from which an entry is taken for what was asked about."""
+"""Share of a query's terms from which an entry counts as the one that was asked about."""
 _COVERED_PAIRS = 0.5
 """Like `_COVERED`, for a query with Chinese, in which every other pair of characters belongs to two words."""
 
@@ -450,9 +450,9 @@ _PAST = late_pattern(
     re.IGNORECASE,
 )
 _REPEATED = 0.6
-"""Share of their terms that a question and its repetition have in common."""
+"""Share of their terms that a question and a repetition of it have in common."""
 _AS_GOOD = 0.6
-"""Share of a score from which another entry with the same words is as good."""
+"""Share of a match's score from which another entry with the same words counts as equally good."""
 
 
 def answers_first(
@@ -516,9 +516,9 @@ def is_searchable(terms: Iterable[str]) -> bool:
 _ASKED = late_pattern(r"[?？][\s\W]*$|(?:吗|呢|么)[\s\W]*$")
 """Matches the end of a text that ends with a question."""
 _FEW_WORDS = 3
-"""Most words of a reply that says nothing without what it replies to; a Chinese character counts half."""
+"""Most words of a reply that says nothing without its question; a Chinese character counts half."""
 _ANSWERED_WITHIN = 8
-"""Most entries after a question among which its answer is looked for: tool calls and their results are between."""
+"""Most entries after a question in which its answer is searched for, because tool calls and results come between."""
 
 
 def company(entries: Mapping[int, Entry], *, after: int, before: int) -> dict[int, tuple[int, ...]]:
@@ -543,7 +543,7 @@ def company(entries: Mapping[int, Entry], *, after: int, before: int) -> dict[in
 
 
 _LONGEST_END = 80
-"""Characters at the end of a text that are looked at to see if it ends with a question."""
+"""Number of characters at the end of a text that are checked for a question."""
 
 
 def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[int]:
@@ -572,20 +572,21 @@ _HEADING = 8
 _SPEAKER = 3
 """Average tokens of the speaker before a text."""
 _ROUNDS = 3
-"""Most rounds in which tokens that are left over, because estimates were too high, are filled with more entries."""
+"""Most rounds in which left over tokens (estimates were too high) are filled with more entries."""
 _DAMPED_TOKENS = 100
 """Length in tokens from which the score of an entry is reduced noticeably; see `_offers`."""
 _EXCERPT = 300
-"""Most tokens of the excerpt as which an entry of more than twice that length is taken first."""
+"""Most tokens of the excerpt of an entry that is more than twice as long; the excerpt is tried first."""
 _COMPANY_TOKENS = 150
-"""Most tokens of the excerpt as which an entry of more than twice that length is shown for the sake of another, such as
-the answer to a question."""
+"""Most tokens of the excerpt of a long entry that is shown only because of another entry, such as the answer to a
+question."""
 _MOST_COMPANY = 4
-"""Most entries that are shown for the sake of one."""
+"""Most entries that are shown because of one other entry."""
 _FEWEST_READ = 100
 _MOST_READ = 600
 _PAIRED = 60
-"""Best places whose neighbours are read too: a question and its answer are shown together."""
+"""Number of best matches whose neighbouring entries are read too, because a question and its answer are shown
+together."""
 _GAP = 8
 """Most unneeded entries read between two needed ones, to save a second request to the store."""
 
@@ -667,7 +668,7 @@ class _Offer(NamedTuple):
     tokens: int
     value: float
     cut: int = 0
-    """Most tokens of the excerpt that is shown; 0 if the whole text is."""
+    """Most tokens of the excerpt that is shown; 0 if the whole text is shown."""
 
 
 def _take(

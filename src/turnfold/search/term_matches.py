@@ -47,16 +47,17 @@ __all__ = (
 
 _PAIR = 2
 _LONGEST_TOGETHER = 24
-"""Most terms of a query that is also matched as one phrase; a longer quotation is found by its pairs anyway."""
+"""Most terms of a query that is also matched as one phrase; a longer quotation is found by pairs of its terms
+anyway."""
 _LONG = 20_000
-"""In a text longer than this many characters, each distinct word is split into terms once: most words repeat."""
+"""Characters of a text above which each distinct word is split into terms only once, because most words repeat."""
 _LONG_RUN = 20_000
 """Most characters of a run of CJK characters that are counted in one call."""
 _CACHED_LENGTH = 2_000
 _CACHED_TEXTS = 1_024
 """Number of texts of at most `_CACHED_LENGTH` characters whose terms are cached: about 20 MB if all are long."""
 _FEW = 128
-"""Up to this many CJK terms are counted one by one; for more, counting all terms of the text is faster."""
+"""Number of CJK terms up to which they are counted one by one; for more, counting all terms of the text is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,11 @@ class TermMatches:
     """Numbers of times that the terms of a query occur in a text."""
 
     counts: dict[str, int]
-    """Number of occurrences by term; terms that do not occur are left out."""
+    """Term -> number of its occurrences; terms that do not occur are left out."""
     length: int
     """Number of all terms of the text, with repetitions."""
     together: bool = False
-    """True if all query terms, at least two and one of them CJK, occur next to each other as in the query."""
+    """True if all query terms (at least two, one of them CJK) occur next to each other in the order of the query."""
 
 
 class _Counted(NamedTuple):

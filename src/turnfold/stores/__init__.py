@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from turnfold.stores.encryption.store import EncryptedStore
     from turnfold.stores.export_format import FORMAT
     from turnfold.stores.export_import import Progress, Transferred, digest, export_to, import_from
-    from turnfold.stores.listings import (
+    from turnfold.stores.log_semantics import log_mark
+    from turnfold.stores.memory_store import MemoryStore
+    from turnfold.stores.paged_reads import (
         all_conversations,
         all_documents,
         all_entries,
         was_erased,
     )
-    from turnfold.stores.log_semantics import log_mark
-    from turnfold.stores.memory_store import MemoryStore
     from turnfold.stores.protocol import (
         Ability,
         Appended,
@@ -149,7 +149,7 @@ _HOMES = {
     "turnfold.stores.encryption.refuse_encrypted": "refuse_encrypted",
     "turnfold.stores.encryption.store": "EncryptedStore",
     "turnfold.stores.export_format": "FORMAT",
-    "turnfold.stores.listings": "all_conversations all_documents all_entries was_erased",
+    "turnfold.stores.paged_reads": "all_conversations all_documents all_entries was_erased",
     "turnfold.stores.log_semantics": "log_mark",
     "turnfold.stores.memory_store": "MemoryStore",
     "turnfold.stores.protocol": "Ability Appended Captured ConversationInfo ConversationOpening Erasure Head Health "

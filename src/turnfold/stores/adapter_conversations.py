@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.errors import Conflict
-from turnfold.stores.listings import all_conversations, all_documents
+from turnfold.stores.paged_reads import all_conversations, all_documents
 from turnfold.stores.protocol import ConversationInfo, Scope, Store
 
 __all__ = (

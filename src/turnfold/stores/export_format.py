@@ -26,7 +26,7 @@ import msgspec
 
 from turnfold.errors import InvalidExport, InvalidOption, InvalidRecord
 from turnfold.records import Checkpoint, Document, Entry, decode_message, encode_message
-from turnfold.stores.process_guard import run_off_loop
+from turnfold.stores.fork_guard import run_off_loop
 from turnfold.stores.protocol import Captured, ConversationOpening, Piece, Scope, Store
 from turnfold.stores.restore_checks import PieceOrder
 

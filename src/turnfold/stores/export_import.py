@@ -33,8 +33,8 @@ from turnfold.stores.export_format import (
     write_line,
     write_piece,
 )
-from turnfold.stores.listings import all_conversations, was_erased
-from turnfold.stores.process_guard import run_off_loop
+from turnfold.stores.fork_guard import run_off_loop
+from turnfold.stores.paged_reads import all_conversations, was_erased
 from turnfold.stores.protocol import ConversationOpening, Piece, Scope, Store, check_name
 from turnfold.stores.restore_checks import RepeatedId
 

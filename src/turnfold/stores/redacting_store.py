@@ -54,7 +54,7 @@ from turnfold.redaction import (
     redact_value,
     redacted_text,
 )
-from turnfold.stores.listings import all_entries
+from turnfold.stores.paged_reads import all_entries
 from turnfold.stores.protocol import (
     Ability,
     Appended,

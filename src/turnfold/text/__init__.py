@@ -19,9 +19,9 @@ from turnfold.text.data_fences import (
     plain_name,
     with_continuation_note,
 )
-from turnfold.text.line_rarity import UnusualLine, unusual_lines
 from turnfold.text.paths import is_path, paths_in, plain_path
-from turnfold.text.program_output import is_program_output
+from turnfold.text.program_output_detection import is_program_output
+from turnfold.text.rare_lines import UnusualLine, unusual_lines
 from turnfold.text.sentences import (
     Sentence,
     SentenceKind,

@@ -12,6 +12,10 @@ read ten times as much. Models that are not in the table are counted with `ENVEL
 vocabulary. In both cases the window must be given, because a guess could be wrong. `register_model` adds or replaces
 rows for the whole process, with a closer profile if more is known.
 
+One name may stand for models with different vocabularies: `deepseek-r1` is DeepSeek's own model at a provider, and a
+smaller Qwen or Llama in Ollama, where the tag tells which (`:7b`, `:70b`). Without a tag, and with one that has been
+two models (`:8b`), the count is an estimate.
+
 Claude's vocabularies are not public. By an independent reconstruction of its counts, Chinese costs 50 % more than in
 o200k_base; English costs 10 % more up to Opus 4.6, and 50 % more from Opus 4.7 on. A name that may be either counts as
 the newer.
@@ -119,6 +123,17 @@ def _older_claudes() -> Iterator[str]:
         yield from (f"claude-{tier}-4{mark}{minor}" for mark in "-." for minor in "0156")
 
 
+def _distilled_llamas() -> Iterator[str]:
+    """Yield the names of Llama models distilled from DeepSeek R1, as Ollama and DeepSeek write them."""
+    yield from ("deepseek-r1-distill-llama", "deepseek-r1:70b", "deepseek-r1:8b-llama-distill")
+
+
+def _distilled_qwens() -> Iterator[str]:
+    """Yield the names of Qwen models distilled from DeepSeek R1, as Ollama and DeepSeek write them."""
+    yield from ("deepseek-r1-distill-qwen", "deepseek-r1-0528-qwen3", "deepseek-r1:8b-0528-qwen3")
+    yield from (f"deepseek-r1:{size}b" for size in ("1.5", "7", "14", "32"))
+
+
 def _gemini(encoding: str, *, factor: float = 1.0, window: int | None = 1_048_576) -> ModelInfo:
     return ModelInfo(
         context_window=window,
@@ -199,6 +214,7 @@ _models: dict[str, ModelInfo] = {
     "qwen-plus-latest": _open(1_000_000, "qwen3", frame.QWEN),
     "qwen-max": _open(32_768, "qwen3", frame.QWEN),
     "qwen-turbo": _open(131_072, "qwen3", frame.QWEN),
+    "qwq": _open(32_768, "qwen3", frame.QWEN),
     "qwen2": _open(32_768, "qwen3", frame.QWEN),
     "qwen2.5": _open(32_768, "qwen3", frame.QWEN),
     "qwen3": _open(32_768, "qwen3", frame.QWEN),
@@ -221,11 +237,18 @@ _models: dict[str, ModelInfo] = {
     "deepseek-v3": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
     "deepseek-v3.": _open(131_072, "deepseek_v3", frame.DEEPSEEK),
     "deepseek-v4": _kin(1_000_000, "deepseek_v3", frame.DEEPSEEK),
-    "deepseek-r1": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
-    "deepseek-r1-distill-llama": _open(65_536, "llama3", frame.DEEPSEEK),
-    "deepseek-r1-distill-qwen": _open(65_536, "qwen3", frame.DEEPSEEK),
+    "deepseek-coder": ModelInfo(context_window=None, framing=frame.DEEPSEEK),
+    "deepseek-coder-v2": _kin(None, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-llm": ModelInfo(context_window=None, framing=frame.DEEPSEEK),
+    "deepseek-r1": _kin(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-r1-0528": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-r1-zero": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    "deepseek-r1:671b": _open(65_536, "deepseek_v3", frame.DEEPSEEK),
+    **dict.fromkeys(_distilled_llamas(), _open(65_536, "llama3", frame.DEEPSEEK)),
+    **dict.fromkeys(_distilled_qwens(), _open(65_536, "qwen3", frame.DEEPSEEK)),
     "mistral": _kin(None, "mistral_v3", frame.MISTRAL),
     "mistral-7b": ModelInfo(context_window=8_192, framing=frame.MISTRAL),
+    "mistral:": ModelInfo(context_window=8_192, framing=frame.MISTRAL),
     "mistral-large": _kin(131_072, "mistral_v3", frame.MISTRAL),
     "mistral-large-3": _kin(262_144, "mistral_v3", frame.MISTRAL),
     "mistral-large-2512": _kin(262_144, "mistral_v3", frame.MISTRAL),
@@ -251,6 +274,7 @@ _models: dict[str, ModelInfo] = {
     "codestral-2508": _kin(256_000, "mistral_v3", frame.MISTRAL),
     "glm": _kin(None, "glm4", frame.GLM),
     "glm-4": _open(131_072, "glm4", frame.GLM),
+    "glm4": _open(131_072, "glm4", frame.GLM),
     "glm-4.5": _open(131_072, "glm4", frame.GLM),
     "glm-4.6": _kin(200_000, "glm4", frame.GLM),
     "glm-4.7": _kin(200_000, "glm4", frame.GLM),

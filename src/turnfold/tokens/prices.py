@@ -6,6 +6,7 @@ on every call that allows one. The table is a dated JSON file and can be replace
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -90,12 +91,13 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Name of the cache rule of the model, in `PriceTable.caches`."""
     seen: str = ""
     """Date on which the price was published or last confirmed."""
-    above: Above | None = None
+    above: Above | tuple[Above, ...] | None = None
+    """Prices of longer prompts; several if there are more than two lengths with prices of their own."""
 
     def of(self, charge: Charge) -> float:
         """Return the cost of one call with these billed tokens, in the table's currency."""
         prompt = charge.read + charge.written + charge.fresh
-        at = self.above if self.above is not None and prompt > self.above.tokens else self
+        at = self._at(prompt)
         written = at.written or at.input
         return (
             charge.read * at.cached
@@ -103,6 +105,12 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             + charge.fresh * at.input
             + charge.output * at.output
         ) / 1_000_000
+
+    def _at(self, prompt: int) -> Price | Above:
+        """Return the prices that apply to a prompt of this many tokens."""
+        above = (self.above,) if isinstance(self.above, Above) else self.above or ()
+        reached = [each for each in above if prompt > each.tokens]
+        return max(reached, key=lambda each: each.tokens, default=self)
 
 
 class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -116,16 +124,16 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     about: str = ""
 
     def price(self, model: str) -> Price:
-        """Return the price of a model, by the longest known beginning of its name.
+        """Return the price of a model, by its name without date and version of the release.
 
-        Raises `UnknownModel` if none is known.
+        Raises `UnknownModel` if none is known: a variant (`gpt-5-pro`, `glm-4.5-flash`) has a price of its own.
         """
         own = model.strip().lower().rsplit("/", 1)[-1]
         name = max((name for name in self.models if _begins(own, name)), key=len, default=None)
         if name is None:
             raise UnknownModel(
                 f"no price for {model!r} among the {len(self.models)} models in the prices of {self.date}: write a "
-                "price table of your own (docs: recipes/budget.md) and name it with load_prices(FILE), or --prices FILE"
+                "price table of your own (docs: recipes/costs.md) and name it with load_prices(FILE), or --prices FILE"
             )
         return self.models[name]
 
@@ -134,9 +142,13 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return self.caches[price.cache]
 
 
+_RELEASE = re.compile(r"(?:[-@:](?:v?\d[\w.]*|latest|preview|exp|beta))*")
+"""What may follow the name of a model in the name of one of its releases."""
+
+
 def _begins(name: str, known: str) -> bool:
-    # gpt-5 is not gpt-5.4, and gpt-4.1 is not gpt-4.10; gpt-4o-2024-08-06 is gpt-4o.
-    return name == known or (name.startswith(known) and name[len(known)] in "-@:")
+    # gpt-5 is neither gpt-5.4 nor gpt-5-pro, and glm-4.5 is not glm-4.5-flash; gpt-4o-2024-08-06 is gpt-4o.
+    return name.startswith(known) and _RELEASE.fullmatch(name, len(known)) is not None
 
 
 def load_prices(path: str | Path) -> PriceTable:

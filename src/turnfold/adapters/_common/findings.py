@@ -46,7 +46,7 @@ class _PendingCall:
 
     call: ToolCall
     asked: int
-    """Seq of the newest entry when the call was made."""
+    """Seq (log position) of the newest entry when the tool was called."""
     value: object = None
     """Return value of the tool."""
     may_be_withheld: bool = False

@@ -44,7 +44,7 @@ class VisibleEntry(NamedTuple):
 
     entry: Entry
     kept: int | None
-    """Number of visible pieces, counted from the first; None if all are visible."""
+    """Number of pieces of the entry that are visible, counted from the first; None if all are."""
 
 
 class Retraction(NamedTuple):
@@ -196,7 +196,7 @@ _SLACK = 64
 _AGAIN = ":again:"
 """Separator between the name of a record and a number, if the record is stored a second time."""
 _BATCH = 500
-"""The most entries of one append."""
+"""The most entries that one append may have."""
 
 
 class GivenRecord(NamedTuple):

@@ -45,7 +45,7 @@ __all__ = (
 
 
 _MOST = 64 * 2**20
-"""The most bytes that are read of a transcript at once; the rest is read the next time."""
+"""The most bytes of a transcript that are read at once; the rest is read the next time."""
 _log = logging.getLogger("turnfold.adapters.claude_agent_sdk")
 
 
@@ -53,7 +53,7 @@ class TextBeside(NamedTuple):
     """A text that a model wrote in the same message as tool calls."""
 
     message: str
-    """Id of the message."""
+    """Id of the message that the text belongs to."""
     calls: list[str]
     text: str
 
@@ -65,9 +65,9 @@ class TranscriptFile:
         self._path = Path(path)
         self._at = begin
         self._texts: dict[str, list[str]] = {}
-        """Texts that were not taken yet, by the id of the message."""
+        """Texts that were not taken from the transcript yet, by the id of their message."""
         self._calls: dict[str, str] = {}
-        """The id of the message, by the id of a call in it."""
+        """Id of a tool call -> id of the message that has the call."""
 
     @classmethod
     def at_end(cls, path: str) -> TranscriptFile:
@@ -154,7 +154,7 @@ class SessionHooks:
     ) -> None:
         self._memory = memory
         self._off_loop = off_loop or ThreadBridge(memory)
-        """Runs the hooks; in a thread if the memory blocks."""
+        """Runs the hooks; in a thread if the memory blocks the event loop."""
         self._transcripts: dict[str, TranscriptFile] = {}
         """The transcript of each session, by conversation."""
         self._requested: dict[str, dict[str, ToolCall]] = {}
@@ -162,7 +162,7 @@ class SessionHooks:
         self._conversation = conversation
         self._findings = as_finding_rules(findings)
         self._unlogged = unlogged
-        """Tools whose calls are not logged, because their answers are quoted from this log."""
+        """Tools whose calls are not logged, because their answers are quotations from this log."""
         self._informed = {continued}
         """Ids of SDK sessions that were already shown the findings, or that have the results in their messages."""
 

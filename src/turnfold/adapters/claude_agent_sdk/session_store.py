@@ -39,7 +39,7 @@ _TRANSCRIPT: Final = CLAUDE_HOMES.kind
 _PROVIDER: Final = "claude_agent_sdk"
 
 _TRIES = 16
-"""Attempts of one append; an attempt fails if another writer was first."""
+"""Attempts to make one append; an attempt fails if another writer was first."""
 
 
 class _TranscriptPlace(msgspec.Struct, frozen=True):
@@ -49,9 +49,9 @@ class _TranscriptPlace(msgspec.Struct, frozen=True):
     home: str
     subpath: str = ""
     modified: int = 0
-    """Time of the last stored line, in milliseconds since 1970."""
+    """Time at which the last line of the transcript was stored, in milliseconds since 1970."""
     upto: int = 0
-    """Seq of the last line that `summary` covers."""
+    """Seq (log position) of the last transcript line that `summary` covers."""
     summary: dict[str, object] | None = None
 
 
@@ -64,7 +64,8 @@ class TurnfoldSessionStore(SessionStore):
         self._names = replace(CLAUDE_HOMES, name=name)
         self._off_loop = ThreadBridge(memory)
         self._last_modified = 0
-        """The newest time that this object has stored: sessions written in the same millisecond keep their order."""
+        """The newest time of a change that this store object recorded: sessions written in the same millisecond keep
+        their order."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Store lines in order, all or none; a line whose uuid is stored already is not stored again."""

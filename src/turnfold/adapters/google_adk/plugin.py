@@ -46,7 +46,7 @@ __all__ = ("TurnfoldPlugin", "adk_contents", "record_of")
 _MOST = 256
 """The most conversations whose state is cached."""
 _FENCE: Final = "For context:"
-"""The first part of a content in which ADK shows the words of another agent."""
+"""The first part of an ADK content that shows the words of another agent."""
 
 
 def record_of(content: types.Content) -> Message:

@@ -96,7 +96,7 @@ _CALL_TYPES = frozenset(
 )
 _TEXT: Final = "text"
 _WHOLE: Final = "whole"
-"""Key of a residue that holds the entire block."""
+"""Key in a residue (fields that a record cannot express) under which the entire block is stored."""
 
 
 def parts_of(
@@ -425,9 +425,9 @@ class MessageOrigin(NamedTuple):
     """Client id and LangChain id of the message that a record (stored message) was made from."""
 
     name: str
-    """The record's name in the log."""
+    """Name under which the message's record is in the log."""
     id: str
-    """The message's own id; empty if it had none."""
+    """Id that the message itself has; empty if it had none."""
 
 
 def origin_of(record: Message) -> MessageOrigin | None:

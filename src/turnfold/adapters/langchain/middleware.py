@@ -259,7 +259,8 @@ class ToolRequest:
 
     call: ToolCall
     seq: int = 0
-    """The newest seq before the call; 0 if its result cannot become a finding."""
+    """Seq (log position) of the newest entry before the call; 0 if the result of the call cannot become a finding
+    (remembered result)."""
     served: ToolMessage | None = None
     """The remembered result as a message, if the call is answered from memory."""
 
@@ -277,7 +278,8 @@ class ConversationState:
         if findings:
             session.findings.use(findings)
         self._pending: list[tuple[ToolRequest, str]] = []
-        """Findings whose results are not in the log yet; they are stored once the seq of the result is known."""
+        """Findings (remembered tool results) whose results are not in the log yet; they are stored once the results
+        have a seq (log position)."""
 
     async def shape(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], str]:
         """Return a model request with the session's context as its messages, and the id of the call."""

@@ -31,7 +31,7 @@ __all__ = ("GraphRunLog", "turn_start")
 
 
 _MOST = 4096
-"""The most messages whose record is cached."""
+"""The most messages whose converted record is cached."""
 _MOST_RUNS = 64
 """The most runs whose state is cached."""
 _TRIES = 4
@@ -42,13 +42,13 @@ class _Prepared(NamedTuple):
     """A LangChain message with its record (stored form)."""
 
     message: BaseMessage
-    """The message; kept here so that no other object can get its id() while it is cached."""
+    """The message itself; kept here so that no other object can get its id() while the record is cached."""
     shown: BaseMessage
-    """The message to show a model: the same one, unless a tool result could not be serialized."""
+    """The message to show a model: the message itself, unless a tool result in it could not be serialized."""
     record: Message
     name: str
     number: int = 1
-    """The message's number among those without an id and with the same content."""
+    """Number of the message among those without an id and with the same content."""
 
 
 class _Stored(NamedTuple):
@@ -57,7 +57,7 @@ class _Stored(NamedTuple):
     names: list[str]
     seqs: list[int]
     head: int
-    """Seq of the newest entry after it was stored."""
+    """Seq (log position) of the newest entry after the state was stored."""
 
 
 class GraphRunLog:
@@ -67,7 +67,7 @@ class GraphRunLog:
         self._session = session
         self._lock = session.config.runtime.lock()
         self._runs: SizedCache[str, _Stored] = SizedCache(limit=_MOST_RUNS)
-        """Cached states, by the id or name of the message that began their newest turn."""
+        """Cached states of runs, by the id or name of the message that began the newest turn of the state."""
         self._prepared: dict[int, _Prepared] = {}
 
     async def catch_up(self, messages: Sequence[BaseMessage], *, again: bool = False) -> list[int]:

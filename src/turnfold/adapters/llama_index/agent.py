@@ -109,7 +109,7 @@ class TurnfoldReActAgent(ReActAgent):
 
 
 _ASKED = "turnfold_asked"
-"""Key in the run's store of the newest seq when its tools were called."""
+"""Key in the store of a run: the newest seq (log position) when the tools of the step were called."""
 
 
 async def _put_step(

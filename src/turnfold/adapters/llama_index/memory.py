@@ -85,7 +85,7 @@ class _OpenStore(NamedTuple):
     config: MemoryConfig
     blocking: bool
     rules: tuple[FindingRule, ...]
-    """The rules that were last given with it; rules are code and cannot be serialized."""
+    """The rules of findings that were last given with the store; rules are code and cannot be serialized."""
 
 
 class AgentToolResult(NamedTuple):
@@ -97,7 +97,7 @@ class AgentToolResult(NamedTuple):
 
 
 _OPEN: SizedCache[str, _OpenStore] = SizedCache(limit=64)
-"""Open memories by the name of the store object, and by address and scope."""
+"""Open stores with their memories, by the name of the store object, and by address and scope."""
 _NAMES: WeakKeyDictionary[Store, str] = WeakKeyDictionary()
 """Name of each store object in this process."""
 
@@ -114,15 +114,15 @@ class TurnfoldMemory(BaseMemory):
     """Address of the store without its password."""
     scope: str = ""
     store_name: str = ""
-    """Name of the open store in the process that made this object."""
+    """Name of the open store, valid in the process that made this object."""
     schemas: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     """Schemas of the agent's tools."""
     beside: int = 0
-    """Tokens that are sent besides the memory, such as a system prompt."""
+    """Tokens that are sent in addition to the memory, such as those of a system prompt."""
     recall: bool = True
     """True to show folded (compacted) content again if it matches the user's words."""
     has_findings: bool = False
-    """True if tool results are remembered by rules."""
+    """True if tool results are remembered (as findings) by rules."""
     _opened: tuple[AsyncSession, ThreadBridge] | None = PrivateAttr(default=None)
 
     @classmethod

@@ -74,7 +74,7 @@ PROVIDER: Final = "llama_index"
 _UNKNOWN: Final = "application/octet-stream"
 
 _DATA_KEYS: Final = {"image": "image", "audio": "audio", "video": "video", "document": "data"}
-"""The field that holds a block's bytes, by type of block."""
+"""Type of block -> the field that holds its bytes."""
 _REMOTE: Final = frozenset({"http", "https", "data", "gs", "s3"})
 """URL schemes that name no file of this machine."""
 

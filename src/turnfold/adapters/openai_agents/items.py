@@ -64,9 +64,9 @@ PROVIDER: Final = wire.openai_responses.PROVIDER
 _ESCAPED: Final = "escaped"
 """Type of the block that holds an item as escaped JSON text, because the item has a lone surrogate."""
 _PLACEHOLDER_ID: Final = "__fake_id__"
-"""The SDK's own id for items of providers that give none."""
+"""The id that the SDK gives to items of providers that give none."""
 _PRIVATE: Final = "_agents_"
-"""Prefix of the SDK's own fields on a stored item, which are never sent."""
+"""Prefix of the fields that the SDK adds to stored items for its own use; they are never sent."""
 
 
 def records_of(items: Iterable[object]) -> list[Message]:
@@ -246,13 +246,14 @@ class RunItems:
 
     def __init__(self) -> None:
         self.begun = False
-        """True if the run was given the items of the session."""
+        """True if the run was given the items (messages and calls) of the session."""
         self.own: set[int] = set()
-        """Seqs of the entries that the run added."""
+        """Seqs (log positions) of the entries that the run added."""
         self.open_calls: set[str] = set()
-        """Ids of tool calls that have no result yet: a model call made meanwhile is that of an agent used as a tool."""
+        """Ids of the tool calls without a result yet. A model call made before these results is made by an agent used
+        as a tool."""
         self._stored: Counter[str] = Counter()
-        """Items that the run was given, and its own items that are in the log, counted by key."""
+        """Items that the run was given, and items of the run that are in the log, counted by key."""
         self._claims_on_input: Counter[str] = Counter()
         """Keys of input that was stored before the SDK adds it."""
         self._claims_on_response: Counter[str] = Counter()

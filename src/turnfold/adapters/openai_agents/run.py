@@ -105,7 +105,7 @@ class NumberedItem(NamedTuple):
     """A message of a context, with the seq (number) of its entry in the log."""
 
     seq: int
-    """0 for a message that is not in the log: the summary, recalled content."""
+    """Seq (log position) of the item's entry; 0 for an item that is not in the log: the summary, recalled content."""
     message: Message
 
 
@@ -128,7 +128,7 @@ class ItemsView:
     ) -> None:
         self.session = session
         self.call = ""
-        """Id of the last call."""
+        """Id of the last model call."""
         self._recall = recall
         self._omit_ids = omit_ids
         """True to send reasoning without its id."""
@@ -136,7 +136,7 @@ class ItemsView:
         self._model = model
         """The model of all agents of the run; None if each has its own."""
         self._outer = outer
-        """The view of the run whose tool makes these calls."""
+        """View of the outer run, in which the tool runs that makes this run's calls; None if there is none."""
         self._inner: dict[str, ItemsView] = {}
         self._schemas: dict[int, tuple[object, list[dict[str, object]]]] = {}
 
@@ -379,7 +379,8 @@ async def _serve(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
 
 
 serve_findings: ToolInputGuardrail[Any] = ToolInputGuardrail(_serve, name="serve_findings")
-"""Guardrail for tools whose rule has `serve`: it answers a repeated call from the findings of the run that makes it."""
+"""Guardrail for tools whose rule has `serve`: answers a repeated call from the findings (remembered results) of the
+calling run."""
 
 
 class TurnfoldRun(TypedDict):

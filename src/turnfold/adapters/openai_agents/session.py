@@ -66,12 +66,13 @@ class TurnfoldSession:
         self.run = RunItems()
         """Tracks which items of the current run are in the log."""
         self.off_loop = ThreadBridge(memory)
-        """Runs coroutines of `awaiting`, in a thread if they block."""
+        """Runs the coroutines of `awaiting`; in a thread if they block the event loop."""
         self.pending = PendingResults(self.awaiting, findings)
         """Tool calls of the current run whose results become findings when they are stored."""
         self._log = VisibleHistory(self.awaiting)
         self._ahead: list[tuple[int, Message]] = []
-        """Seqs and records of the last response that was stored before the SDK added it."""
+        """Seqs (log positions) and records of the last response that was stored before the SDK added it to the
+        session."""
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return every item, oldest first, folded (compacted) or not; with `limit` only the newest `limit` items.

@@ -87,7 +87,7 @@ __all__ = (
 
 _OTHER = "another capability"
 _NO_CONVERSATION = "turnfold: no conversation_id: "
-"""Prefix of the id of a run that was given no conversation and no history with one."""
+"""Prefix of the ids of runs that were given neither a conversation nor a history that belongs to one."""
 
 
 @dataclass(slots=True)

@@ -166,7 +166,7 @@ class NamedRecord(NamedTuple):
 
     record: Message
     name: str
-    """Digest of content and time; a repeated one has a number added."""
+    """Digest of the record's content and time, with a number added if the same digest occurs again."""
 
 
 class RecordNamer:
@@ -399,7 +399,7 @@ def _comparable(fields: JsonObject) -> JsonObject:
 
 
 _MOST = 4096
-"""The most records whose converted message is cached."""
+"""The most records whose converted messages are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +407,7 @@ class _Restored:
     """A record (stored message) converted to PydanticAI's request parts or response."""
 
     record: Message
-    """The record; kept here so that no other object can get its id() while it is cached."""
+    """The record itself; kept here so that no other object can get its id() while the message is cached."""
     parts: ModelResponse | list[ModelRequestPart]
     envelope: JsonObject
 

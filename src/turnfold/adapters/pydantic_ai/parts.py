@@ -119,7 +119,7 @@ _PART_FIELDS: dict[type[object], frozenset[str]] = {
     ImagePart: frozenset({"url", "data"}),
     FilePart: frozenset({"url", "data"}),
 }
-"""Type of part -> the fields of an item that the part holds."""
+"""Type of part -> the fields of a stored item that the part holds."""
 
 
 def _known_part(fields: JsonObject) -> ContentPart | None:

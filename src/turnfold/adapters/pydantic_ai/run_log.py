@@ -48,19 +48,19 @@ class AgentRunLog:
     def __init__(self, session: AsyncSession, *, given: bool) -> None:
         self._session = session
         self.follows = given
-        """True until the log was made to follow the history that was given."""
+        """True until the log was changed to agree with the history that the run was given."""
         self._given = given
         self._stored: set[str] = set()
         self._log_names: dict[str, str] = {}
-        """Names in the log of records that have another name there, by their own names."""
+        """Name of a record -> its name in the log, for records that have another name there."""
         self._seqs: dict[str, int] = {}
-        """Seqs of the records of the history that was given, by name."""
+        """Seqs (log positions) of the records in the given history, by the name of the record."""
         self._prepared: dict[int, _Prepared] = {}
         self._stored_prefix: list[_Prepared] = []
-        """The beginning of the history that is stored; it is not checked again while it stays unchanged."""
+        """The beginning of the given history that is stored; while it stays unchanged, it is not checked again."""
         self._namer = RecordNamer()
         self._results: dict[str, tuple[str, ToolResult]] = {}
-        """Result of each call with the name of its record, by call id."""
+        """Id of a tool call -> its result, with the name of the record that has the result."""
 
     async def catch_up(self, messages: Sequence[ModelMessage]) -> None:
         """Store every message of the run that is not in the log yet, in order, all or none."""

@@ -75,7 +75,7 @@ class TurnfoldConversationManager(ConversationManager):
         self._bridge = ThreadBridge(memory, own_loops="agent(...)")
         self._agent: ReferenceType[Agent] | None = None
         self._call = ""
-        """Id of the last call."""
+        """Id of the last model call."""
 
     def register_hooks(self, registry: HookRegistry, **kwargs: object) -> None:
         """Register the callbacks that attach to the agent, store its messages and record token usage."""

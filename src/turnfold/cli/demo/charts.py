@@ -18,8 +18,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from turnfold.cli.demo.labels import Texts
 from turnfold.cli.demo.replay import Fold, Sample, Shrunk, Step, in_language
+from turnfold.cli.demo.texts import Texts
 from turnfold.inspect import with_tail_parts
 from turnfold.window import Outcome
 
@@ -44,7 +44,7 @@ class BarPart(NamedTuple):
     """The letter that is used in output without colours."""
     style: str
     solid: bool = True
-    """True if the part is drawn filled; free space and messages still to come are not."""
+    """True if the part is drawn filled; free space and future messages are drawn empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ _INKS = (
     ("t", "bright_black", True),
     (".", "bright_black", False),
 )
-"""Letter, colour and `solid` of each section of a context in order (the tail in its three parts), of the tools, and of
-the free tokens."""
+"""Letter, colour and `solid` of each section of a context in order (three parts for the tail), of the tools, and of the
+free tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def pinned_by(message: Message) -> list[str]:
 
 
 CONVERSATION = "warehouse"
-"""Id of the conversation in the file."""
+"""Id of the demo's conversation in its SQLite file."""
 _EXCERPT_LINES = 2
 _SPEAKERS = (("user:", "用户："), ("assistant:", "助手："))
 
@@ -103,7 +103,7 @@ class Fold:
     """The entries that a summary replaces from this call of the demo on."""
 
     checkpoint: str
-    """Id of the checkpoint."""
+    """Id of the checkpoint (summary) that the fold made."""
     messages: int
     tokens: int
     """Tokens of the folded messages."""
@@ -115,7 +115,7 @@ class Fold:
     fidelity: float
     """Share of the facts of the folded entries that the summary states."""
     excerpt: tuple[str, ...]
-    """Lines of the new summary about the messages just folded."""
+    """Lines of the new summary that are about the messages folded by this fold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Shrunk:
     """A message that is sent shortened from this call on."""
 
     position: int
-    """Seq of the shortened entry."""
+    """Seq (log position) of the shortened entry."""
     tool: str
     """Name of the tool whose result was shortened; empty for other messages."""
     tokens: int
@@ -306,7 +306,7 @@ def _excerpt(checkpoint: Checkpoint, before: str) -> tuple[str, ...]:
 
 
 _ENGLISH: Final = re.compile(r"[A-Za-z]{2,}(?: [A-Za-z]{2,}){2}")
-"""Three English words in a row."""
+"""Matches three English words in a row."""
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 
 
@@ -331,7 +331,7 @@ class Tally:
     largest_call: int
     calls_over_budget: int
     broken_pairs: int
-    """Tool calls without their result, or results without their call, over all calls."""
+    """Number of tool calls without their result and of results without their call, over all calls."""
     calls_with_broken_pairs: int
     """Number of calls that a provider would reject because of broken pairs."""
     mean_prefix: float

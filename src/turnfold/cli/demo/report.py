@@ -23,7 +23,6 @@ from rich.text import Text
 import turnfold
 from turnfold.budget import Budget
 from turnfold.cli.demo.charts import Drawing
-from turnfold.cli.demo.labels import TEXTS, LabelCode, Texts, language_of
 from turnfold.cli.demo.replay import (
     CONVERSATION,
     Comparison,
@@ -35,6 +34,7 @@ from turnfold.cli.demo.replay import (
     load_sample,
     replay,
 )
+from turnfold.cli.demo.texts import TEXTS, LabelCode, Texts, language_of
 from turnfold.tokens import Charge, TokenCounter, counter_for, shipped_prices
 from turnfold.window import Outcome
 

@@ -63,14 +63,14 @@ __all__ = (
 
 MIN_SUMMARY_TOKENS = 64
 _STEP = 16
-"""Summaries folded in one step."""
+"""Number of summaries that one step folds (compacts) together."""
 _FOLDED_SHARE = 3
-"""Divisor: a third of the tokens is for the folded summaries."""
+"""Divisor of the token limit: a third of the tokens is for the folded (compacted) summaries."""
 _HEADING_TOKENS = 24
 """Tokens of the line above the folded summaries."""
 _MAX_CACHED_FOLDS = 4096
 _Source: TypeAlias = tuple[str, tuple[tuple[int, str], ...]]
-"""Input of one fold (compaction): the extract of the fold before it, and the (turn, summary) pairs to add."""
+"""Input of one fold (compaction) of summaries: the extract of the fold before, and the (turn, summary) pairs to add."""
 
 
 class SummaryHistory:
@@ -153,7 +153,8 @@ def _line(turn: int, text: str) -> str:
 
 _EMPTY = "(empty workspace)"
 _MAX_TOKEN_LENGTH = 16
-"""Most characters per token in prose or code: a text longer than this times the limit is too long without counting."""
+"""Most characters per token in prose or code: a text with more than the limit times this number is over the limit
+without counting."""
 
 
 def text_to_read(
@@ -228,9 +229,9 @@ class AsyncContextMemoryStore:
         self._summaries: dict[int, str] = {}
         """Cache of the stored summaries: turn -> summary."""
         self._extracts: dict[int, str] = {}
-        """Turn that has no summary -> extract of its context, shown instead."""
+        """Turn without a summary -> extract of the turn's context, which is shown in place of a summary."""
         self._checked_turn = 0
-        """Contexts up to this turn were checked for missing summaries already."""
+        """Contexts up to this turn have already been checked for missing summaries."""
 
     @property
     def snapshots(self) -> AsyncSnapshots:

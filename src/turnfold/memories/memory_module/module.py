@@ -51,15 +51,15 @@ __all__ = (
 
 
 _Naming: TypeAlias = Literal["given", "open", "run", "several"]
-"""Where a module's conversation id comes from: the constructor, nowhere yet, one run of an agent, or several runs."""
+"""What gave a module its conversation id: the constructor, nothing yet, one run of an agent, or several runs."""
 _UNNAMED: Final = "memory"
-"""Name of the conversation as long as none is given."""
+"""Id of the module's conversation while none is given."""
 _SUMMARIES: Final = "memory_summaries"
 """Name of the prompt note (text for one call) with the summaries of all turns."""
 _RECALLED: Final = "recalled_context"
 """Name of the prompt note (text for one call) with the context that was recalled last."""
 _MAX_HANDLES: Final = 256
-"""Most conversations for which `within` keeps a module; the least recently used is dropped."""
+"""Most conversations for which `within` keeps a module object; the least recently used object is dropped."""
 _SUMMARY_TOKENS: Final = 300
 _READ_SHARE: Final = 2
 """Divisor: half of the tokens of a thinking prompt are for the workspace."""
@@ -73,7 +73,7 @@ class ThinkingOptions:
     enable_reflective_thinking: bool = True
     max_thinking_rounds: int = 5
     recall_tokens: int = 0
-    """Most tokens of one recall; 0 for the share of the budget that the tail of a context has."""
+    """Most tokens of one recall; 0 for the tokens that a context gives its tail (part after the window)."""
     model_seconds: float = 60.0
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class AsyncMemoryModule:
         self._attaching = config.runtime.lock()
         self._handles: OrderedDict[str, AsyncMemoryModule] = OrderedDict()
         self._pending: tuple[RecallRequest, RecalledContext] | None = None
-        """The last recall since the last thinking phase: request and result."""
+        """Request and result of the last recall since the last thinking phase; None if there was no recall."""
         self._shown: tuple[RecallRequest, RecalledContext] | None = None
         """The recall that the last thinking phase used; `notes` shows it until the next phase or recall."""
         self._recalled: list[str] = []

@@ -123,7 +123,7 @@ class Thinker:
     runtime: Runtime
     count: Callable[[str], int]
     tokens: int
-    """Most tokens of a prompt."""
+    """Most tokens of a thinking prompt."""
     seconds: float
 
     async def rounds(
@@ -270,7 +270,7 @@ class Phase:
 
     store: AsyncContextMemoryStore
     thinker: Thinker | None
-    """Calls the model; None without a model, and then the summary is an extract of the workspace."""
+    """The object that calls the model; None without a model: the summary is then an extract of the workspace."""
     rounds: int
     """Most reflective rounds."""
     reads: int
@@ -278,11 +278,11 @@ class Phase:
     summary_tokens: int
     """Most tokens of one summary."""
     share: int
-    """Most tokens of the text with the summaries of all turns."""
+    """Most tokens of the text that shows the summaries of all turns."""
     count: Callable[[str], int]
     clock: Callable[[], int]
     rules: Callable[[], Awaitable[str]]
-    """Returns the text of the rules that the user laid down in the conversation, for the prompts."""
+    """Function that returns the text of the rules that the user laid down in the conversation, for the prompts."""
 
     async def perform(
         self,

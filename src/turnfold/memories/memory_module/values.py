@@ -38,7 +38,7 @@ __all__ = (
 
 
 Reading: TypeAlias = Literal["whole", "changes", "part"]
-"""Which part of a context a summary was made from: all of it, its changes since the turn before, or its two ends."""
+"""The part of a context that a summary was made from: all, the changes since the turn before, or beginning and end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +48,14 @@ class ContextSnapshot:
     id: str
     turn_number: int
     full_context: str
-    """The context as it was given; files and state follow as text."""
+    """The context (workspace) as it was given; files and state follow as text."""
     summary: str = ""
-    """The summary of the context; empty until it is written."""
+    """The summary of the context; empty until a summary is written."""
     timestamp: int = 0
-    """Microseconds since 1970."""
+    """Time at which the context was stored, in microseconds since 1970."""
     insights: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
-    """Ids of related contexts: that of the turn before, and those recalled for this turn."""
+    """Ids of related contexts: that of the turn before, and the contexts recalled for this turn."""
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
     state: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -69,18 +69,19 @@ class MemorySummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     summary: str
     insights: tuple[str, ...] = ()
     timestamp: Annotated[int, msgspec.Meta(ge=0, le=LATEST_TIME)] = 0
-    """Microseconds since 1970."""
+    """Time at which the summary was stored, in microseconds since 1970."""
     thoughts: tuple[str, ...] = ()
     """The thoughts of the reflective rounds, in order."""
     links: tuple[str, ...] = ()
-    """Ids of the contexts that the summarised one links to, and of those recalled in its rounds."""
+    """Ids of the contexts that the summarised context links to, and of contexts recalled while the summary was
+    written."""
     model: str = ""
     """Name of the model that wrote the summary; empty for an extract of the context."""
     problem: str = ""
     """Why the model's summary was shortened or not used; contains no text of the conversation."""
     reading: Reading = "whole"
     client_id: str = ""
-    """Id that the caller gave to the thinking phase; a repeated call is recognised by it."""
+    """Id that the caller gave to the thinking phase, by which a repeated call is recognised."""
     tokens_used: Annotated[int, msgspec.Meta(ge=0, le=LATEST_TIME)] = 0
 
     @property
@@ -97,7 +98,7 @@ class ContextHit:
     turn_number: int
     summary: str
     score: float
-    """Higher is better; comparable only within one result."""
+    """Relevance of the hit: higher is better; comparable only within one result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ class ThinkingRound:
 
     thought: str
     recalled: tuple[str, ...] = ()
-    """Ids of the contexts that the model recalled in this round; they were in the prompt of the next."""
+    """Ids of the contexts that the model recalled in this round; the prompt of the next round showed them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +126,15 @@ class ThinkingResult:
     tokens_used: int
     """Tokens of all model calls of the phase, as reported by the provider or else counted."""
     accumulated_summaries: str
-    """A line `[Turn 1] ...` per turn, including this one; the oldest are folded (compacted)."""
+    """Text with a line `[Turn 1] ...` per turn, including this one; the oldest turns are folded (compacted)."""
     context_id: str
     turn: int
     summary: MemorySummary
     rounds: tuple[ThinkingRound, ...] = ()
     stopped: str = ""
-    """Why the rounds ended."""
+    """Why the rounds of the thinking phase ended."""
     problems: tuple[str, ...] = ()
-    """Failures of the model during the thinking phase, which went on nevertheless."""
+    """Failures of the model during the thinking phase, which continued nevertheless."""
     repeated: bool = False
     """True if the turn was processed before, so that no model was called and nothing written."""
 

@@ -41,10 +41,10 @@ class AIMessage(msgspec.Struct, frozen=True, kw_only=True):
     answer: str = ""
     create_time: datetime = _EPOCH
     create_by: str = _USER
-    """The user's id, if it was given with the turn; `turnfold:checkpoint` for a checkpoint."""
+    """Id of the user, if given with the turn; `turnfold:checkpoint` in the row of a checkpoint (summary)."""
     update_time: datetime = _EPOCH
     update_by: str = _ASSISTANT
-    """The agent's code, if it was given with the turn."""
+    """Code of the agent, if given with the turn."""
 
     @property
     def is_checkpoint(self) -> bool:

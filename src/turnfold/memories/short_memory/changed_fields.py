@@ -37,11 +37,12 @@ __all__ = (
 
 
 Places: TypeAlias = Mapping[tuple[str, ...], object]
-"""Path of a field in a session value -> its content; fields that were never set are left out."""
+"""Path of a field in a session (the JSON object of design document 003) -> its content; fields never set are left
+out."""
 
 _AGENT: Final = "current_agent_key"
 _MERGED_BY_FIELD: Final = ("shared", "entities", "agent_slots")
-"""Parts of the global state that are merged field by field."""
+"""Names of the parts of a session's global state that are merged field by field."""
 _SET_BY_STORE: Final = ("meta", "updated_at")
 _ABSENT: Final = object()
 

@@ -85,7 +85,7 @@ RECENT_TURNS: Final = 8
 _SECOND: Final = 1_000_000
 _PAGE: Final = 500
 _MANY_NEW: Final = 16
-"""Number of uncached entries from which a query caches them even if the conversation is about to change."""
+"""Number of uncached entries from which a query caches the entries even if the conversation is about to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,11 @@ class _Query:
     log: LogEnd
     limits: QueryDefaults
     found: FoundKey
-    """The value that Redis had when the query began."""
+    """The session (JSON object) and cached data that Redis had when the query began."""
     session: SessionValue
     rules: str
     cached: bool
-    """True if the cached segment (notes and newest entries) of Redis was used."""
+    """True if notes and newest entries were taken from the cache in Redis."""
 
 
 class AsyncShortMemory:

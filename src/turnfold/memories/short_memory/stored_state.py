@@ -56,11 +56,11 @@ __all__ = (
 
 
 _MAX_GROUPS: Final = 2
-"""Most offers that are kept."""
+"""Most offers (ranges of entries that a summary may cover) that are kept for a conversation."""
 _MAX_READERS: Final = 4
-"""Most pending requests that are counted per offer."""
+"""Most pending requests for a summary that are counted per offer."""
 _MAX_LANDINGS: Final = 3
-"""Number of summaries stored since, after which an offer is dropped."""
+"""Number of summaries stored after which an older offer is dropped."""
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,14 +68,14 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     live: str
     seen: int
-    """Seq of the newest entry that all these queries returned."""
+    """Seq (log position) of the newest entry that all queries of this offer returned."""
     readers: int = 1
     landings: int = 0
-    """Number of summaries that were stored since."""
+    """Number of summaries that were stored since this offer was made."""
 
 
 Offers = tuple[Offer, ...]
-"""All offers of a conversation, newest first."""
+"""All offers (ranges of entries that a summary may cover) of a conversation, newest first."""
 
 
 def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
@@ -117,7 +117,7 @@ def has_offer(offers: Offers, live: str) -> bool:
 
 _KIND: Final = "short-memory"
 _TRIES: Final = 64
-"""Attempts of one change that keeps conflicting with other writers."""
+"""Attempts to make one change; an attempt fails if another writer was first."""
 
 
 class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -134,7 +134,8 @@ class SessionNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
     patient_id: str = ""
     settings: tuple[tuple[tuple[str, ...], object], ...] = ()
     full_after: str | None = None
-    """Id of a checkpoint in whose place the whole history is shown, until the next checkpoint; None for none."""
+    """Id of a checkpoint (summary) in whose place the whole history is shown, until the next checkpoint; None for
+    none."""
 
     @property
     def places(self) -> Places:
@@ -146,7 +147,7 @@ class TurnNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Stored note (document) of the work in progress: a query without an answer, pending requests for a summary."""
 
     ask: str = ""
-    """Id of the query that has no answer yet."""
+    """Id of the stored query that has no answer yet."""
     query: str = ""
     taken: str = ""
     """Client id of the write that is answering this query; empty if none is."""
@@ -154,9 +155,9 @@ class TurnNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Id of the query that was answered last."""
     offers: tuple[Offer, ...] = ()
     landed: str = ""
-    """Id of the last checkpoint that `checkpoint_short_memory` stored."""
+    """Id of the last checkpoint (summary) that `checkpoint_short_memory` stored."""
     landed_bound: int = 0
-    """Seq of the newest entry that the summary of this checkpoint can cover."""
+    """Seq (log position) of the newest entry that the summary of the last checkpoint can cover."""
 
     def with_changes(self, changes: Mapping[str, object]) -> TurnNote:
         """Return a copy of the note with some fields changed."""
@@ -175,20 +176,20 @@ class ConversationView:
     conversation: str
     head: Head
     cleared: int
-    """Seq of the last entry before the last restart; 0 without a restart."""
+    """Seq (log position) of the last entry before the last restart; 0 without a restart."""
     start: int
-    """Version of the document that records the last restart."""
+    """Version of the document that records the last restart of the conversation."""
     latest: Checkpoint | None
-    """The newest checkpoint, even if the conversation was restarted since."""
+    """The newest checkpoint (summary), even if the conversation was restarted since."""
     note: SessionNote
     turn: TurnNote
-    """The work in progress."""
+    """The query in progress (a `TurnNote`): asked and not answered yet."""
     turn_version: int
-    """Version of the document of `turn`; 0 if there is none."""
+    """Version of the document that stores `turn`; 0 if there is none."""
     changed: int
     """Time of the newest change of settings, restart or checkpoint, in microseconds since 1970."""
     stored: View
-    """The stored records that this view was made of."""
+    """The stored records of which this view was made."""
 
     @property
     def live(self) -> Checkpoint | None:

@@ -34,7 +34,7 @@ __all__ = (
 
 
 _TRIES: Final = 64
-"""Most attempts to store a summary that keeps conflicting with other writers."""
+"""Most attempts to store a summary; an attempt fails if another writer was first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class ShortFold:
     notes: ShortNotes
     folder: Folder
     limit: int
-    """Most tokens of a summary that the writer makes."""
+    """Most tokens of the summary that is written."""
     recent_turns: int
-    """Newest turns that stay verbatim."""
+    """Number of newest turns that stay verbatim."""
     meter: Meter
 
     async def fold(self, summary: str | None, upto: int | None) -> Checkpoint:

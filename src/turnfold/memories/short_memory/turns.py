@@ -50,7 +50,7 @@ _SHORT_TEXT: Final = 4_000
 _MAX_COUNTS: Final = 4_096
 """Most texts whose token count is cached."""
 _MAX_NEW: Final = 64
-"""Cached entries are not used if more than this many entries were added since."""
+"""Most entries added since the cache was filled, for which cached entries are still used."""
 Count: TypeAlias = Callable[[str], int]
 _LINE_ENDS: Final = 2
 """Tokens of the line ends between the rules and the history."""
@@ -68,7 +68,7 @@ class LogEnd:
     added: int = 0
     """Number of entries that were read from the store and not from a cache."""
     _turns: tuple[int, int, list[TurnText]] = (0, 0, [])
-    """Cache of `turns_after`: first entry that was read, entry that the turns follow, and the rendered turns."""
+    """Cache of `turns_after`: first entry that was read, entry after which the turns begin, and the rendered turns."""
 
     @property
     def first(self) -> int:
@@ -202,7 +202,7 @@ class _History:
     tokens: int
     """Tokens of `text` and of the turns that did not fit into it."""
     upto: int
-    """Seq of the newest entry in `full`."""
+    """Seq (log position) of the newest entry in `full`."""
 
 
 def cached_count(count: Count) -> Count:
@@ -335,7 +335,7 @@ class _Turn:
     labels: Mapping[str, str]
     client_id: str
     ask: str
-    """Id of the stored query that the turn answers; empty for none."""
+    """Id of the stored query that the turn answers; empty if there is none."""
 
     def entries(self) -> list[NewEntry]:
         """Return the entries of the turn to append, with client ids by which a retry is recognised."""
@@ -354,9 +354,9 @@ class WrittenTurn:
     """A turn that is stored: the time, and the head (newest seq, version) after it."""
 
     created: int
-    """Microseconds since 1970."""
+    """Time at which the turn was stored, in microseconds since 1970."""
     head: Head | None = None
-    """The head of the log after the append; None if the turn was stored already."""
+    """Version of the log after the append; None if the turn was stored already."""
 
 
 @dataclass(frozen=True, slots=True)

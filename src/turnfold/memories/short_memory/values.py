@@ -62,9 +62,9 @@ class FlowContext(_Part, kw_only=True):
 
     current_agent_key: str = ""
     last_bot_message: str = ""
-    """Newest answer; computed from the log."""
+    """Newest answer of the assistant; computed from the log."""
     turn_count: int = 0
-    """Turns since the last restart; computed from the log."""
+    """Number of turns since the last restart; computed from the log."""
 
 
 class MessageContext(_Part, kw_only=True):
@@ -124,9 +124,9 @@ class AsRead:
     """Contents of a session value when it was loaded, to find out which fields were changed later."""
 
     settable: Mapping[tuple[str, ...], object]
-    """Fields that the application may set, by path."""
+    """Fields of the session that the application may set, by path."""
     derived: Mapping[tuple[str, ...], object]
-    """Fields computed from the log, by path."""
+    """Fields of the session that are computed from the log, by path."""
     mode: MemoryMode
     checkpoint: str
 
@@ -141,7 +141,7 @@ class SessionValue:
     global_state: GlobalState = field(default_factory=GlobalState)
     user_snapshot: UserProfile = field(default_factory=UserProfile)
     as_read: AsRead | None = field(default=None, repr=False, compare=False)
-    """Contents when the session value was loaded; None if it was constructed or parsed from JSON."""
+    """Contents of the session when it was loaded; None if the object was constructed or parsed from JSON."""
 
     def to_json(self) -> str:
         """Return the documented JSON; raises `InvalidRecord` for values that JSON cannot represent exactly."""
@@ -230,9 +230,9 @@ class MemoryContext:
     mode: MemoryMode
     session: SessionValue
     history: str
-    """History text for the prompt, fenced as data; together with the query it fits the model's context window."""
+    """History as text for the prompt, fenced (marked as data); with the query it fits the model's context window."""
     full_history: str
-    """Text for the summariser: the summary so far and the turns since, oldest first, as many as fit the window."""
+    """Text for the summariser: the summary so far and the turns after it, oldest first, as many as fit the window."""
     estimated_tokens: int
     """Tokens of the history, including turns that did not fit."""
     token_ratio: float

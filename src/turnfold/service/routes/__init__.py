@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from turnfold.service.operation_table import OperationTable
 from turnfold.service.routes import (
+    conversations_of_tenant,
     findings,
     observability,
     sessions,
     short_memory,
-    tenant,
     workspace_snapshots,
 )
 
@@ -18,7 +18,7 @@ _FAMILIES = (
     sessions,
     findings,
     workspace_snapshots,
-    tenant,
+    conversations_of_tenant,
     short_memory,
     observability,
 )

@@ -35,6 +35,7 @@ from turnfold.search import (
     required_marks,
 )
 from turnfold.stores.checksums import checked_row, damaged, is_sound_text
+from turnfold.stores.fork_guard import run_off_loop
 from turnfold.stores.log_semantics import Row, log_mark
 from turnfold.stores.postgres import documents as doc_sql
 from turnfold.stores.postgres import statements as sql
@@ -47,7 +48,6 @@ from turnfold.stores.postgres.statements import (
     scoped_marks,
 )
 from turnfold.stores.postgres.transactions import Link, PostgresEngine, Rows, Statement
-from turnfold.stores.process_guard import run_off_loop
 from turnfold.text import TERMS_MADE_BY
 
 __all__ = ("search",)

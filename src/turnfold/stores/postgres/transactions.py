@@ -21,7 +21,7 @@ from math import ceil
 from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 from turnfold.errors import InvalidOption, MissingExtra, StoreError, StoreUnavailable, UnsafeStore
-from turnfold.stores.process_guard import ProcessGuard
+from turnfold.stores.fork_guard import ProcessGuard
 
 __all__ = (
     "Link",

@@ -14,11 +14,11 @@ from typing import cast
 
 from turnfold.records import Document
 from turnfold.search import findable
+from turnfold.stores.fork_guard import run_off_loop
 from turnfold.stores.postgres import documents as doc_sql
 from turnfold.stores.postgres import statements as sql
 from turnfold.stores.postgres.statements import HERE, ConversationKey, key_of
 from turnfold.stores.postgres.transactions import Link, Rows, Statement
-from turnfold.stores.process_guard import run_off_loop
 from turnfold.stores.protocol import Captured, ConversationOpening, Head, Restored
 from turnfold.stores.restore_checks import (
     KnownPieces,

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from turnfold.errors import InvalidOption, MissingExtra
-from turnfold.stores.process_guard import ProcessGuard
+from turnfold.stores.fork_guard import ProcessGuard
 
 __all__ = (
     "Breaker",

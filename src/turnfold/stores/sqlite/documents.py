@@ -22,7 +22,7 @@ from turnfold.stores.log_semantics import (
     split_checkpoints,
 )
 from turnfold.stores.protocol import State, Written
-from turnfold.stores.sqlite import index
+from turnfold.stores.sqlite import search_index as index
 from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.write_queue import Connection
 

@@ -32,7 +32,7 @@ from typing import TypeVar, cast
 import apsw
 
 from turnfold.errors import StoreUnavailable
-from turnfold.stores.process_guard import ProcessGuard
+from turnfold.stores.fork_guard import ProcessGuard
 from turnfold.stores.sqlite.driver_errors import (
     DAMAGE,
     damage_error,

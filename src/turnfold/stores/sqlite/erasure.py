@@ -26,7 +26,7 @@ from turnfold.records import Document, Message
 from turnfold.stores.log_semantics import check_erasure
 from turnfold.stores.protocol import Erasure, Head
 from turnfold.stores.sqlite import documents as doc_sql
-from turnfold.stores.sqlite import index
+from turnfold.stores.sqlite import search_index as index
 from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.write_queue import Connection
 

@@ -39,7 +39,7 @@ from typing import Protocol, cast
 import apsw
 
 from turnfold.errors import InvalidOption, StoreUnavailable, UnsafeStore
-from turnfold.stores.process_guard import check_not_inherited
+from turnfold.stores.fork_guard import check_not_inherited
 from turnfold.stores.sqlite.driver_errors import DAMAGE, damage_error
 from turnfold.stores.sqlite.write_queue import Connection
 

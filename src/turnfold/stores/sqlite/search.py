@@ -35,7 +35,7 @@ from turnfold.stores.checksums import damaged, is_sound_entry, is_sound_text
 from turnfold.stores.log_semantics import Row, log_mark
 from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.erasure import erasing_keys
-from turnfold.stores.sqlite.index import (
+from turnfold.stores.sqlite.search_index import (
     JOIN_TEXTS,
     IndexTables,
     TermDigests,

@@ -70,10 +70,10 @@ from turnfold.stores.sqlite.grouped_writes import (
     NoteJobs,
     SqliteAppends,
 )
-from turnfold.stores.sqlite.index import index_warnings, prepare_index
-from turnfold.stores.sqlite.index_backfill import IndexBackfill, log_incomplete
 from turnfold.stores.sqlite.schema import migrate
 from turnfold.stores.sqlite.search import search
+from turnfold.stores.sqlite.search_index import index_warnings, prepare_index
+from turnfold.stores.sqlite.search_index_backfill import IndexBackfill, log_incomplete
 from turnfold.stores.sqlite.transfer import capture, restore
 from turnfold.stores.sqlite.write_queue import Connection
 from turnfold.tokens import TokenCounter, cautious_counter

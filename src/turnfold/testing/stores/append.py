@@ -28,7 +28,7 @@ from turnfold.records import (
 from turnfold.stores import Head
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import messages, settings_for
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BOB,
     HOSTILE_TEXTS,

@@ -21,7 +21,7 @@ import pytest
 
 from turnfold.runtime import drive
 from turnfold.stores import Ability, Store
-from turnfold.testing.stores.values import character_counter
+from turnfold.testing.stores.sample_values import character_counter
 from turnfold.tokens import TokenCounter
 
 __all__ = ("HANG_SECONDS", "Clock", "OpenStore", "StoreCases", "Trial", "case")

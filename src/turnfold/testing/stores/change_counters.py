@@ -18,7 +18,7 @@ from turnfold.errors import ConversationDeleted, StoreError
 from turnfold.stores import Appended, Scope, State, Store, Written
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import settings_for
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BOB,
     TALK,

@@ -11,7 +11,7 @@ from turnfold.errors import Conflict, ConversationDeleted, InvalidOption, Invali
 from turnfold.records import Checkpoint
 from turnfold.search import Within
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BAD_NAMES,
     BOB,

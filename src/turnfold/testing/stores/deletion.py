@@ -12,7 +12,7 @@ from turnfold.records import NewEntry, assistant, tool, user
 from turnfold.search import Within
 from turnfold.stores import Ability, Erasure, Head
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BOB,
     HOSTILE_NAMES,

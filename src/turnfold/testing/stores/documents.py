@@ -14,7 +14,7 @@ from turnfold.errors import Conflict, ConversationDeleted
 from turnfold.records import Document
 from turnfold.stores import ConversationOpening, State, View
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BOB,
     TALK,

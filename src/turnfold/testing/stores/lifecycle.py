@@ -11,7 +11,7 @@ import pytest
 from turnfold.errors import StoreUnavailable
 from turnfold.stores import Ability, Appended, Erasure, Health
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BOB,
     TALK,

@@ -7,7 +7,7 @@ import pytest
 from turnfold.errors import InvalidOption
 from turnfold.stores import Head
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BOB,
     TALK,

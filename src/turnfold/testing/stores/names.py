@@ -8,7 +8,7 @@ from turnfold.errors import InvalidOption
 from turnfold.records import NewEntry, user
 from turnfold.stores import Scope
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BAD_NAMES,
     BOB,

@@ -35,7 +35,7 @@ from turnfold.records import (
 from turnfold.runtime import drive
 from turnfold.stores import Ability, MemoryStore, Scope, Store
 from turnfold.testing.stores.case_runner import StoreCases, Trial
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     HOSTILE_TEXTS,
     character_counter,
     checkpoint,

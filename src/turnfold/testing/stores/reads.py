@@ -14,7 +14,7 @@ from turnfold.records import NewEntry, assistant, system, user
 from turnfold.stores import Ability
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import settings_for
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BOB,
     TALK,

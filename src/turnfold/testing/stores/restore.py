@@ -21,7 +21,7 @@ from turnfold.records import Checkpoint, Document, Entry, Message, NewEntry, ass
 from turnfold.stores import ConversationOpening, Head, Piece, Restored, Scope, Store
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import messages, settings_for
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BAD_NAMES,
     BOB,

@@ -18,7 +18,7 @@ from turnfold.records import Document, NewEntry, assistant, system, tool, user
 from turnfold.search import CHECKPOINT, ENTRY, Hit, Within
 from turnfold.testing.stores.case_runner import StoreCases, Trial, case
 from turnfold.testing.stores.random_operations import settings_for, storable_texts
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BOB,
     HOSTILE_NAMES,

@@ -17,7 +17,7 @@ from turnfold.testing.stores.random_operations import (
     outcome,
     settings_for,
 )
-from turnfold.testing.stores.values import (
+from turnfold.testing.stores.sample_values import (
     ALICE,
     BOB,
     TALK,

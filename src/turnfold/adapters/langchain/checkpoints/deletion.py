@@ -40,7 +40,7 @@ _COUNTERS = "counters_since_delta_snapshot"
 _Name: TypeAlias = tuple[str, str]
 """Namespace and id of a checkpoint."""
 _Choice = Callable[[Sequence[StoredCheckpoint]], Sequence[StoredCheckpoint]]
-"""Function that gets all checkpoints of a thread and returns those to keep."""
+"""Function that takes all checkpoints of a thread and returns those to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,17 @@ class _Move:
 
     storage: CheckpointStorage
     old: str
-    """The conversation (home) from which the thread is moved."""
+    """The conversation ("home") from which the thread is moved."""
     new: str
     decided: AbstractSet[_Name] = frozenset()
-    """Checkpoints that were in the old conversation when `_Choice` was called; others were stored later."""
+    """Checkpoints that were in the old conversation when `_Choice` chose those to keep; checkpoints stored later are
+    not in it."""
     arrived: dict[_Name, StoredCheckpoint] = field(default_factory=dict[_Name, StoredCheckpoint])
-    """Copied checkpoints, as they are stored in the conversation that they were copied from."""
+    """Copied checkpoints, as the old conversation stores them."""
     newest: dict[str, StoredCheckpoint] = field(default_factory=dict[str, StoredCheckpoint])
     """The last copied checkpoint of each namespace, as it is stored in the new conversation."""
     writes: dict[tuple[_Name, str], object] = field(default_factory=dict[tuple[_Name, str], object])
-    """Copied writes by checkpoint and task."""
+    """Copied writes (results of tasks) by checkpoint and task."""
 
     async def bring(self, home: str, chosen: Sequence[StoredCheckpoint]) -> None:
         """Copy checkpoints and their writes from a conversation, oldest first.

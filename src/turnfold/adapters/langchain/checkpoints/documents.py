@@ -62,18 +62,17 @@ __all__ = (
 
 
 _UNCOUNTED = 4 << 20
-"""Up to this many bytes, objects are not counted: they take at most some hundred megabytes of memory."""
+"""Stored values of up to this many bytes are read without counting the objects in them: they take at most some hundred
+megabytes of memory."""
 _GROWTH = 4
-"""The most bytes of memory per stored byte, on average, once objects are counted."""
+"""The most bytes of memory per stored byte, on average, that the objects of a larger stored value may take."""
 
 # About the bytes of memory of Python's objects, with the place each takes in a list.
 _SLOT, _NUMBER, _TEXT, _LIST, _MAP, _OBJECT = 8, 40, 64, 64, 240, 400
 
 _HEADERS: list[tuple[int, int, int]] = [(_SLOT, 0, 0)] * 256
-"""By the first byte of a msgpack value: its memory, the bytes to skip after it, the width of a length that follows.
-
-Of lists, maps and extensions only the header is skipped: the values in them come next.
-"""
+"""First byte of a msgpack value -> bytes of memory for the value, bytes to skip, width of a length that follows. Of
+lists, maps and extensions only the header is skipped: their values come next."""
 _HEADERS[0x80:0x90] = [(_MAP, 0, 0)] * 16
 _HEADERS[0x90:0xA0] = [(_LIST, 0, 0)] * 16
 _HEADERS[0xA0:0xC0] = [(_TEXT, length, 0) for length in range(32)]
@@ -134,7 +133,8 @@ def decoded_size(data: bytes, limit: int) -> int:
 
 
 Piece: TypeAlias = bytes | tuple[int, int]
-"""Piece of a difference: bytes to insert, or the start and length of a range to copy from the earlier value."""
+"""A piece of a stored difference: bytes to insert, or the start and length of a range to copy from the earlier
+value."""
 
 _ANCHOR = 24
 """Number of bytes (the anchor) that are searched for in the earlier value to find where both agree again."""
@@ -243,7 +243,7 @@ Typed: TypeAlias = tuple[str, bytes]
 _LONGEST_ID = 200
 _SEPARATOR: Final = "\x1f"
 _END: Final = "\x7f"
-"""Sorts after every character of an id, so that of two ids with the same beginning the longer one is the greater."""
+"""Sorts after every character of an id: of two ids with the same beginning, the longer one comes later."""
 
 _FIRST, _LAST = 0x21, 0x7E
 _NEWEST_FIRST = {code: _FIRST + _LAST - code for code in range(_FIRST, _LAST + 1)}
@@ -254,7 +254,8 @@ class ValueRef(msgspec.Struct, frozen=True, array_like=True):
 
     digest: bytes
     holder: str = ""
-    """Id of the checkpoint whose document has the bytes; empty for the document that holds this reference."""
+    """Id of the checkpoint whose document has the bytes of the value; empty if they are in the document with this
+    reference."""
 
     def at(self, checkpoint: str) -> ValueRef:
         """Return the reference with its holder filled in: an empty holder becomes `checkpoint`."""
@@ -268,7 +269,7 @@ class ChannelValue(msgspec.Struct, frozen=True, array_like=True):
     kind: str
     ref: ValueRef
     size: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Bytes of the value; 0 if written by a release before this field was added."""
+    """Size of the value in bytes; 0 if a release wrote it that had no such field."""
 
     def at(self, checkpoint: str) -> ChannelValue:
         """Return the value with a complete reference: if it names no checkpoint, its bytes are in `checkpoint`."""
@@ -323,7 +324,7 @@ class Writes(msgspec.Struct, frozen=True, array_like=True):
 
 
 REMEDY: Final = "Restore the store from a backup, or delete the thread"
-"""Remedy in errors about damaged stored data."""
+"""What errors about damaged stored data advise to do."""
 _MOVED_OR_FORGED: Final = (
     "It was moved or forged: restore the store from a backup, or delete the thread"
 )

@@ -168,7 +168,7 @@ class CheckpointListing:
 
 
 _TRIES = 8
-"""Attempts of one write or read; an attempt fails if the thread is moved to another conversation meanwhile."""
+"""Attempts to make one write or read; an attempt fails if the thread is moved to another conversation meanwhile."""
 _MAX_CHECKPOINT_BYTES = 128 << 20
 
 

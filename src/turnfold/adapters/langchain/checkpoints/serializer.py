@@ -209,7 +209,7 @@ def _framework_builder(name: tuple[str, str]) -> _Build:
 
 
 _ready: dict[tuple[int, str, str], _Build] = dict(_VALUES)
-"""The builders used so far. Only names of the tables are added, so stored data cannot fill it."""
+"""The builders used so far, by name. Only names from the tables are added, so stored data cannot fill this cache."""
 
 
 def _message(model: type[Any], fields: dict[str, object]) -> object:
@@ -292,7 +292,7 @@ AllowedType: TypeAlias = "type[Any] | tuple[str, ...]"
 _Name: TypeAlias = tuple[str, str]
 
 _MAX_DEPTH = 100
-"""The most levels of objects inside one another."""
+"""The most levels of objects inside one another that are read."""
 _FROM_ISO = "fromisoformat"
 _MOST_CHECKED = 1 << 16
 """The most hashes of checked objects that are remembered."""

@@ -76,7 +76,8 @@ Version: TypeAlias = int | float | str | None
 _SMALL = 256
 """Values with fewer bytes than this are stored whole."""
 _STRIDE = 8
-"""Each version that is divisible by a power of this number is stored as a difference from one that far before it."""
+"""Each version whose number is divisible by a power of this number is stored as a difference from the version that many
+earlier."""
 _MAX_SHARE = 0.75
 """If a difference is larger than this share of the value, the value is stored whole."""
 
@@ -95,7 +96,7 @@ class ChannelValues:
         self._cache = cache
         """Values by digest, for all threads and namespaces: equal digests mean equal values."""
         self._max_bytes = max_bytes
-        """Limit for all values of a checkpoint together."""
+        """The most bytes that all values of a checkpoint may have together."""
 
     async def read(self, stored: StoredCheckpoint) -> dict[str, Typed]:
         """Return the serialized value of each channel of a checkpoint."""
@@ -243,7 +244,7 @@ class ThreadPlace(msgspec.Struct, frozen=True):
     thread: str
     home: str
     left: tuple[str, ...] = ()
-    """Conversations that a move of the thread, in progress or interrupted, has left behind; they are to be erased."""
+    """Conversations that the thread was moved out of, by a move in progress or interrupted; they are to be erased."""
 
 
 class Threads:
@@ -382,11 +383,11 @@ class NewCheckpoint:
     checkpoint: Typed
     metadata: Typed
     versions: Mapping[str, Version]
-    """Version of every channel."""
+    """Version of every channel of the checkpoint."""
     changed: AbstractSet[str]
-    """The channels whose values differ from those of its parent."""
+    """The channels whose values differ from those of the checkpoint's parent."""
     typed: Callable[[str], Typed | None]
-    """Returns the value of a channel, or None; not called for unchanged channels."""
+    """Function that returns the value of a channel, or None; it is not called for unchanged channels."""
 
 
 class CheckpointStorage:

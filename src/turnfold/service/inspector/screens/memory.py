@@ -72,7 +72,7 @@ def _row(rule: StandingRule, name: str, words: PageLabels) -> list[Node]:
             f" {words('by entry')} ",
             tag("a", f"#{rule.ended}", href=_entry(name, rule.ended)),
         ]
-    return [said, words(rule.kind), tag("span", *state), tag("span", rule.text, dir="auto")]
+    return [said, words(rule.kind), tag("span", *state), tag("span", rule.full_text, dir="auto")]
 
 
 def _entry(name: str, seq: int) -> str:

@@ -1,4 +1,4 @@
-"""Commands for the store and the environment: audit, db, doctor, export, import."""
+"""Declares the commands for the store and the environment to typer: audit, db, doctor, export, import."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
+from turnfold.cli.chinese_labels import translated
 from turnfold.cli.command_group import TranslatedGroup
-from turnfold.cli.commands.options import (
+from turnfold.cli.exit_codes import ExitCode, report_errors
+from turnfold.cli.typer_commands.options import (
     JsonOption,
     RedactOption,
     StoreOption,
     TenantOption,
     chosen_redactor,
 )
-from turnfold.cli.exit_codes import ExitCode, report_errors
-from turnfold.cli.labels import translated
 
 __all__ = ("add",)
 
@@ -52,7 +52,7 @@ def audit(
 ) -> None:
     """Audit stored sessions: account for every entry; exit code 1 if one is lost or duplicated."""
     with report_errors():
-        from turnfold.cli.maintenance import audit_sessions, show_audit
+        from turnfold.cli.audit_and_db import audit_sessions, show_audit
 
         found = audit_sessions(store, tenant, sessions or [])
         show_audit(found, json=as_json)
@@ -81,8 +81,8 @@ def doctor(
 def database_path(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Print the location of the store, existing or not."""
     with report_errors():
-        from turnfold.cli.output import as_json as to_json
-        from turnfold.cli.store import address_of, file_of
+        from turnfold.cli.store_and_session_lookup import address_of, file_of
+        from turnfold.cli.tables_and_progress_bars import as_json as to_json
         from turnfold.stores import shown_address
 
         address = address_of(store)
@@ -99,7 +99,7 @@ def status(
 ) -> None:
     """Show size, settings, schema and warnings; exit code 1 if there are warnings."""
     with report_errors():
-        from turnfold.cli.maintenance import database_status, show_status
+        from turnfold.cli.audit_and_db import database_status, show_status
 
         found = database_status(store, tenant)
         show_status(found, json=as_json)
@@ -112,8 +112,8 @@ def migrate(
 ) -> None:
     """Migrate the store's schema to this release; opening the store does the same."""
     with report_errors():
-        from turnfold.cli.maintenance import migrate_store
-        from turnfold.cli.output import as_json as to_json
+        from turnfold.cli.audit_and_db import migrate_store
+        from turnfold.cli.tables_and_progress_bars import as_json as to_json
 
         done = migrate_store(store, tenant)
         if as_json:
@@ -131,8 +131,8 @@ def backup(
 ) -> None:
     """Back up a SQLite store while it is in use."""
     with report_errors():
-        from turnfold.cli.maintenance import back_up
-        from turnfold.cli.output import as_json as to_json
+        from turnfold.cli.audit_and_db import back_up
+        from turnfold.cli.tables_and_progress_bars import as_json as to_json
 
         done = back_up(store, tenant, target)
         if as_json:
@@ -146,8 +146,8 @@ def rotate_keys(
 ) -> None:
     """Encrypt the keys of a tenant's conversations again, with the first key of --encryption-key-file."""
     with report_errors():
-        from turnfold.cli.maintenance import rotate_keys as rotate
-        from turnfold.cli.output import as_json as to_json
+        from turnfold.cli.audit_and_db import rotate_keys as rotate
+        from turnfold.cli.tables_and_progress_bars import as_json as to_json
 
         done = rotate(store, tenant)
         if as_json:
@@ -183,7 +183,7 @@ def export_command(
 ) -> None:
     """Export sessions to a file: exactly, or in a provider's format, one conversation per line."""
     with report_errors():
-        from turnfold.cli.transfer import export_sessions, show_exported
+        from turnfold.cli.export_and_import import export_sessions, show_exported
 
         done = export_sessions(
             store,
@@ -240,7 +240,7 @@ def import_command(
     out. Exit code 1 if something was left out.
     """
     with report_errors():
-        from turnfold.cli.transfer import import_path, show_imported
+        from turnfold.cli.export_and_import import import_path, show_imported
 
         done = import_path(
             store,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from turnfold.stores.sqlite import index as tables
+from turnfold.stores.sqlite import search_index as tables
 from turnfold.stores.sqlite import statements as sql
-from turnfold.stores.sqlite.index import (
+from turnfold.stores.sqlite.search_index import (
     IndexedPart,
     IndexRows,
     Place,

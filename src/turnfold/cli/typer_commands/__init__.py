@@ -1,10 +1,10 @@
-"""The commands and their options, one file per group; the code of a command is imported when it runs."""
+"""Declarations of the commands and their options for typer, one file per group; each imports its code when it runs."""
 
 from __future__ import annotations
 
 import typer
 
-from turnfold.cli.commands import (
+from turnfold.cli.typer_commands import (
     inspection,
     maintenance,
     session_changes,

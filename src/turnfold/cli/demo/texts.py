@@ -24,7 +24,7 @@ class Texts:
     intro: str
     setting: str
     sections: tuple[str, str, str, str, str, str, str, str, str]
-    """Names of the sections of a context in order, the tail in its three parts; of the tools; of the free tokens."""
+    """Names of the sections of a context in order (three parts for the tail), of the tools, and of the free tokens."""
     # one call
     title: str
     asked: str

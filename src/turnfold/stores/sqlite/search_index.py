@@ -2,7 +2,7 @@
 
 Texts of entries, checkpoints (summaries) and documents are indexed. In the names of functions and columns, an indexed
 text is a *place*: its number is the id of the entry, or a number below 0 for a checkpoint or document (table `beside`).
-A text is indexed by the next search, not when it is written (`index_backfill`).
+A text is indexed by the next search, not when it is written (`search_index_backfill`).
 
 The index stores digests (hashes) instead of words, because deletion must be complete, and FTS5 may keep the beginning
 of a deleted term at the edge of a page. A few letters of a digest reveal nothing. A digest is made of the term and its

@@ -1,4 +1,4 @@
-"""Recognises a message that is mostly the output of programs: agents often pass it on as a message of the user."""
+"""Detects messages that are mostly program output (logs, listings), which agents often send as a user message."""
 
 from __future__ import annotations
 

@@ -16,16 +16,22 @@ from typing import IO, NamedTuple, cast
 
 from rich.text import Text
 
-from turnfold.cli.labels import colon, label, problem_label, with_singulars
+from turnfold.cli.chinese_labels import colon, label, problem_label, with_singulars
 from turnfold.cli.lint import lint_file
-from turnfold.cli.output import Reporter, as_json, make_console, printable, progressing
-from turnfold.cli.store import (
+from turnfold.cli.store_and_session_lookup import (
     Opened,
     address_of,
     default_store,
     file_of,
     find_session,
     open_at,
+)
+from turnfold.cli.tables_and_progress_bars import (
+    Reporter,
+    as_json,
+    make_console,
+    printable,
+    progressing,
 )
 from turnfold.errors import InvalidOption, NotFound, TurnfoldError
 from turnfold.importers import PROVIDERS, TURNFOLD, Imported, import_file
@@ -56,7 +62,7 @@ __all__ = (
 
 EXPORTS = ("turnfold", *PROVIDERS, "markdown")
 _MOST_LINTED = 16 << 20
-"""Bytes of the largest file in which an import looks for faults: that takes about as long as importing it."""
+"""Most bytes of a file that an import checks for faults, because the check takes about as long as the import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Chinese labels of the terminal output, by English label, and the functions that translate labels and sentences.
 
 A test fails if a label has no translation. JSON is always English, because programs read it. The sentences of errors
-and messages are in `chinese_messages`.
+and messages are in `cli/chinese_messages.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from turnfold.cli.chinese_messages import FAULTS, MESSAGES, PROBLEMS
-from turnfold.cli.demo.labels import language_of
+from turnfold.cli.demo.texts import language_of
 from turnfold.inspect import translate_reason
 
 __all__ = (
@@ -203,6 +203,10 @@ _SENTENCES: Final = (
     (
         "{cost} {currency} for {model}, list prices of {date}",
         "{cost} {currency}，按 {model} 在 {date} 的标价",
+    ),
+    (
+        "no price for {model} in the list prices of {date}",
+        "{date} 的标价中没有 {model} 的价格",
     ),
     (
         "estimated, without the output: no usage was recorded",
@@ -435,7 +439,7 @@ _MEASURED: Final[Mapping[str, str]] = {
     "tokens": "token",
     "turns": "轮",
 }
-"""Chinese nouns after a number, with their measure words."""
+"""English noun after a number -> the Chinese noun with its measure word."""
 _SINGULARS: Final[Mapping[str, str]] = {
     "calls": "call",
     "conversations": "conversation",
@@ -511,6 +515,9 @@ def _nested(name: str, value: str, table: Mapping[str, str]) -> str:
     """Return the value for a placeholder; a value that is itself a known sentence is translated too."""
     if name in ("reason", "remedy"):
         return _chinese(value, table)
+    if name == "details":  # what the provider said stays as it came
+        label_of_failure, colon, told = value.rpartition(": ")
+        return f"{label_of_failure}{colon}{_chinese(told, table)}"
     if name == "problem":
         return "；".join(_chinese(each, _FILE_REPORTS) for each in value.split("; "))
     if name == "unit":

@@ -1,4 +1,4 @@
-"""The messages that a `MessageMemory` keeps in the process: those within its limits.
+"""The transcript of a `MessageMemory`: the messages within its limits, kept in the process.
 
 `KeptMessages` is a transcript whose oldest messages can be released: a memory with limits must free messages, or a
 long session fills the process. Released messages are freed by rebuilding the transcript once they are more than half
@@ -18,7 +18,7 @@ __all__ = ("KeptMessages",)
 
 
 _MIN_RELEASED = 64
-"""The transcript is not rebuilt for fewer released messages than this."""
+"""Least number of released messages for which the transcript is rebuilt."""
 
 
 class KeptMessages:
@@ -31,13 +31,13 @@ class KeptMessages:
     ) -> None:
         self.transcript = Transcript(counter, system)
         self.anchor = Anchor()
-        """Start of the kept messages."""
+        """Position of the first kept message, and the summary before it."""
         self.windows: dict[tuple[int, int], Anchor] = {}
         """Budget in tokens and bytes -> anchor of the last window built for it."""
         self.complete = True
         """True if no message was released."""
         self.seq = seq
-        """Number of the newest message, system messages included; for a stored session, its seq."""
+        """Number of the newest message, system messages included; in a stored session, its seq (log position)."""
 
     def add(self, message: Message, seq: int = 0, tokens: int | None = None) -> None:
         """Append a message; `seq` is its number (0 for the next number), `tokens` its token count if known."""

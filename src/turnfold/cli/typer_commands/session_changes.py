@@ -1,4 +1,4 @@
-"""Commands that change a session: pin, unpin, delete, fold, checkpoints, fork."""
+"""Declares the commands that change a session to typer: pin, unpin, delete, fold, checkpoints, fork."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from turnfold.cli.commands.options import (
+from turnfold.cli.exit_codes import report_errors
+from turnfold.cli.typer_commands.options import (
     BudgetOption,
     JsonOption,
     ModelOption,
@@ -15,7 +16,6 @@ from turnfold.cli.commands.options import (
     StoreOption,
     TenantOption,
 )
-from turnfold.cli.exit_codes import report_errors
 from turnfold.errors import InvalidOption
 
 __all__ = ("add",)
@@ -43,7 +43,7 @@ def pin(
 ) -> None:
     """Show a text or an entry word for word in every call from the next user turn on."""
     with report_errors():
-        from turnfold.cli.session_changes import change_pins, show_pins
+        from turnfold.cli.pins_folds_and_erasure import change_pins, show_pins
 
         changed = change_pins(store, tenant, session, content=content, entry=entry, key=key)
         show_pins(changed, json=as_json)
@@ -59,7 +59,7 @@ def unpin(
 ) -> None:
     """Remove a pin; calls leave it out from the next user turn on."""
     with report_errors():
-        from turnfold.cli.session_changes import drop_pin, show_pins
+        from turnfold.cli.pins_folds_and_erasure import drop_pin, show_pins
 
         show_pins(drop_pin(store, tenant, session, key=key), json=as_json)
 
@@ -95,7 +95,7 @@ def delete(
 ) -> None:
     """Erase a session, one entry of it, all sessions of a user or a tenant. Cannot be undone."""
     with report_errors():
-        from turnfold.cli import session_changes as erasing
+        from turnfold.cli import pins_folds_and_erasure as erasing
 
         if verify is not None:
             if session is not None or user is not None or every:
@@ -138,7 +138,7 @@ def fold(
 ) -> None:
     """Fold (compact) everything before the newest turns into a summary; the log is kept."""
     with report_errors():
-        from turnfold.cli.session_changes import make_fold, read_summary, show_fold
+        from turnfold.cli.pins_folds_and_erasure import make_fold, read_summary, show_fold
 
         made = make_fold(
             store,
@@ -168,7 +168,7 @@ def checkpoints(
 ) -> None:
     """Show the checkpoints (summaries) of a session, or drop one: the session returns to the one before it."""
     with report_errors():
-        from turnfold.cli.session_changes import list_checkpoints, show_checkpoints
+        from turnfold.cli.pins_folds_and_erasure import list_checkpoints, show_checkpoints
 
         show_checkpoints(
             list_checkpoints(store, tenant, session, drop=drop, dropped=dropped), json=as_json
@@ -186,6 +186,6 @@ def fork(
 ) -> None:
     """Copy a session up to an entry, to continue it differently."""
     with report_errors():
-        from turnfold.cli.session_changes import make_fork, show_fork
+        from turnfold.cli.pins_folds_and_erasure import make_fork, show_fork
 
         show_fork(make_fork(store, tenant, session, target, at=at), json=as_json)

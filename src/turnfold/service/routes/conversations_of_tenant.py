@@ -77,7 +77,7 @@ async def health(request: OperationRequest[Nothing, NoQuery]) -> Health:
 
 
 def _service_details(state: ServiceState) -> dict[str, str]:
-    """Return the settings of the service that are shown to operators beside those of the store."""
+    """Return the settings of the service that operators see, in addition to those of the store."""
     hours, embedder = state.limits.answer_hours, state.config.embedder
     return {
         "idempotency keys kept": f"{hours:g} hours" if hours else "for ever",

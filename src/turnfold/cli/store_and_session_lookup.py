@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from turnfold.budget import Budget
-from turnfold.cli.labels import translated, with_singulars
+from turnfold.cli.chinese_labels import translated, with_singulars
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.inspect import call_numbers, recent_calls
 from turnfold.memory import LAST_CALL, Manifest, Memory, Session, budget_of, call_key

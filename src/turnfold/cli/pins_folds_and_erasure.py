@@ -1,4 +1,4 @@
-"""`turnfold pin`, `unpin`, `delete`, `fold`, `checkpoints` and `fork`: change a session, and print the result."""
+"""The work of `turnfold pin`, `unpin`, `delete`, `fold`, `checkpoints` and `fork`: change a session, print results."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from turnfold.cli.labels import known_label, label, with_singulars
-from turnfold.cli.output import as_json, make_console, printable
-from turnfold.cli.store import find_session, open_at, open_session
+from turnfold.cli.chinese_labels import known_label, label, with_singulars
+from turnfold.cli.store_and_session_lookup import find_session, open_at, open_session
+from turnfold.cli.tables_and_progress_bars import as_json, make_console, printable
 from turnfold.errors import InvalidOption, NotFound
 from turnfold.inspect import fidelity_of_all
 from turnfold.memory import ErasureCheck, ErasureReceipt, Memory
@@ -232,7 +232,7 @@ class MadeFold:
 
     session: str
     checkpoint: Checkpoint | None
-    """None if there was nothing to fold."""
+    """The checkpoint (summary) that the fold made; None if there was nothing to fold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ _OFFERED = 50
 def _complete_session(context: typer.Context, incomplete: str) -> list[str]:
     """Complete a session's id in the shell: return the ids that start with the input; no ids if that fails."""
     try:
-        from turnfold.cli.store import open_at
+        from turnfold.cli.store_and_session_lookup import open_at
         from turnfold.runtime import drive
 
         store, tenant = context.params.get("store"), context.params.get("tenant") or "default"

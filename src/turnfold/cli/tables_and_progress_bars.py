@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from turnfold.cli.labels import known_label, label
+from turnfold.cli.chinese_labels import known_label, label
 
 __all__ = (
     "Reporter",

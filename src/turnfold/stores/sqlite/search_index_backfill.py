@@ -27,10 +27,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from turnfold.errors import StoreError
-from turnfold.stores.sqlite import index as tables
+from turnfold.stores.sqlite import search_index as tables
 from turnfold.stores.sqlite import statements as sql
 from turnfold.stores.sqlite.engine import SqliteEngine
-from turnfold.stores.sqlite.index import (
+from turnfold.stores.sqlite.search_index import (
     JOIN_TEXTS,
     MIXED,
     IndexRows,
@@ -45,8 +45,13 @@ from turnfold.stores.sqlite.index import (
     remove_retired,
     set_parts_indexed,
 )
-from turnfold.stores.sqlite.index_plan import IndexPlan, IndexStep, WaitingTexts, rows_to_add
-from turnfold.stores.sqlite.index_process import IndexProcess
+from turnfold.stores.sqlite.search_index_batches import (
+    IndexPlan,
+    IndexStep,
+    WaitingTexts,
+    rows_to_add,
+)
+from turnfold.stores.sqlite.search_index_process import IndexProcess
 from turnfold.stores.sqlite.write_queue import Connection
 
 __all__ = (

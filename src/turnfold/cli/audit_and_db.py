@@ -9,9 +9,8 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.text import Text
 
-from turnfold.cli.labels import known_label, label, translated, with_singulars
-from turnfold.cli.output import as_json, make_console, printable, progressing
-from turnfold.cli.store import (
+from turnfold.cli.chinese_labels import known_label, label, translated, with_singulars
+from turnfold.cli.store_and_session_lookup import (
     Opened,
     address_of,
     file_of,
@@ -21,6 +20,7 @@ from turnfold.cli.store import (
     session_in,
     sessions_in,
 )
+from turnfold.cli.tables_and_progress_bars import as_json, make_console, printable, progressing
 from turnfold.errors import InvalidOption, TurnfoldError
 from turnfold.inspect import AuditFault, AuditRule, audit
 from turnfold.runtime import drive
@@ -116,7 +116,8 @@ def show_audit(found: AuditReport, *, json: bool) -> None:
 
 
 _OF_PROCESS = frozenset({"commits", "jobs"})
-"""Details that count what this process wrote: a command that only looks has written nothing."""
+"""Names of status details that count what this process wrote, always zero for a command that only reads; they are not
+printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

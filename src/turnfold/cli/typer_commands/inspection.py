@@ -1,4 +1,4 @@
-"""Commands that read: sessions, show, rules, context, top, explain, diff, replay, eval, search, recall."""
+"""Declares the commands that only read to typer: sessions, show, rules, context, top, explain, diff, replay, eval."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from turnfold.cli.commands.options import (
+from turnfold.cli.exit_codes import ExitCode, report_errors
+from turnfold.cli.typer_commands.options import (
     BudgetOption,
     JsonOption,
     ModelOption,
@@ -15,7 +16,6 @@ from turnfold.cli.commands.options import (
     StoreOption,
     TenantOption,
 )
-from turnfold.cli.exit_codes import ExitCode, report_errors
 from turnfold.errors import InvalidOption
 
 __all__ = ("add",)
@@ -124,7 +124,7 @@ def context(
 ) -> None:
     """Draw the budget of a session's next call, without making it."""
     with report_errors():
-        from turnfold.cli.context_budget import look_at_context, show_context
+        from turnfold.cli.context import look_at_context, show_context
 
         view = look_at_context(
             store,

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from turnfold.cli.demo.charts import Bar, BarPart, Legend
-from turnfold.cli.labels import (
+from turnfold.cli.chinese_labels import (
     colon,
     counted,
     is_chinese,
@@ -17,8 +16,9 @@ from turnfold.cli.labels import (
     reason_label,
     with_singulars,
 )
-from turnfold.cli.output import columns, is_plain, print_result, printable
-from turnfold.cli.store import open_session
+from turnfold.cli.demo.charts import Bar, BarPart, Legend
+from turnfold.cli.store_and_session_lookup import open_session
+from turnfold.cli.tables_and_progress_bars import columns, is_plain, print_result, printable
 from turnfold.inspect import (
     CallPoint,
     ContextView,
@@ -125,7 +125,7 @@ def bar(parts: Sequence[BarPart], *, plain: bool) -> Bar:
 
 _WIDEST = 120
 _RULE_SHOWN = 60
-"""Most characters of a left out rule that are shown."""
+"""Most characters that are shown of a rule that was left out of the context."""
 
 
 def look_at_context(

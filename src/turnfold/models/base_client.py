@@ -156,7 +156,7 @@ class Sdk(Generic[Client]):
 _NOT_IN_BODY = frozenset({"extra_body", "extra_headers", "extra_query", "timeout"})
 _BETA = "anthropic-beta"
 _MOST_REFUSED = 4_096
-"""The most messages with refused parts that a client remembers; the parts of a forgotten one are sent again."""
+"""The most messages with refused parts that a client remembers; the parts of a forgotten message are sent again."""
 _UNKNOWN_CALL = frozenset({404, 405, 501})
 """HTTP statuses that compatible servers return for a call they do not support."""
 
@@ -181,11 +181,12 @@ class Interface:
     send_stream: Callable[[JsonObject, _OnEvent], Awaitable[None]]
     new_stream: Callable[[], StreamAccumulator]
     normalize: Callable[[JsonObject], JsonObject]
-    """Removes fields that differ with and without streaming; raises `CallFailed` if the response is no answer."""
+    """Function that removes fields that differ with and without streaming; it raises `CallFailed` if the response is no
+    answer."""
     accept: Callable[[object], Message]
-    """Converts a response to a `Message`."""
+    """Function that converts a response to a `Message`."""
     stop: Callable[[JsonObject], str]
-    """Returns the reason why the model stopped, from a response."""
+    """Function that returns from a response the reason why the model stopped."""
     streaming: Mapping[str, object] = field(default_factory=dict[str, object])
     """Additional arguments of a call whose answer is streamed."""
 

@@ -21,8 +21,13 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from turnfold.stores.sqlite.index import IndexRows
-from turnfold.stores.sqlite.index_plan import IndexPlan, IndexStep, WaitingTexts, rows_to_add
+from turnfold.stores.sqlite.search_index import IndexRows
+from turnfold.stores.sqlite.search_index_batches import (
+    IndexPlan,
+    IndexStep,
+    WaitingTexts,
+    rows_to_add,
+)
 
 __all__ = ("IndexProcess",)
 
