@@ -16,9 +16,7 @@ from agents import (
     RunConfig,
     RunHooks,
     Runner,
-    SessionSettings,
     Usage,
-    handoff,
 )
 from agents.lifecycle import RunHooksBase
 from agents.run_config import ModelInputData
@@ -33,58 +31,12 @@ from tests.adapters.openai_runs import (
     said,
     with_memory,
 )
-from turnfold import AsyncMemory, Budget, Memory
+from turnfold import AsyncMemory, Budget
 from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
-from turnfold.adapters.openai_agents import run as run_module
-from turnfold.errors import InvalidOption, MissingExtra
+from turnfold.errors import MissingExtra
 from turnfold.tokens import counter_for
 
 LARGE = Budget(max_tokens=200_000)
-
-
-def test_a_handoff_that_takes_something_out_is_refused() -> None:
-    async def work(memory: AsyncMemory) -> None:
-        target = Agent(name="target", model=ScriptedModel([[said("x")]]))
-
-        def forget(data: Any) -> Any:
-            return data.clone(input_history=(), pre_handoff_items=())
-
-        away = handoff(target, input_filter=forget)
-        agent = agent_of(ScriptedModel([[called("transfer_to_target", 1)]]), handoffs=[away])
-        with pytest.raises(InvalidOption, match="input_filter"):
-            await Runner.run(agent, "secret", **turnfold_run(memory, "s"))
-
-    with_memory(work)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("session_input_callback", {"session_input_callback": lambda old, new: old + new}),
-        ("handoff_input_filter", {"handoff_input_filter": lambda data: data}),
-        ("nest_handoff_history", {"nest_handoff_history": True}),
-        ("session_settings.limit", {"session_settings": SessionSettings(limit=3)}),
-    ],
-)
-def test_what_else_decides_about_the_history_is_refused(name: str, options: Any) -> None:
-    with Memory("sqlite://") as memory, pytest.raises(InvalidOption, match=name):
-        turnfold_run(memory, "s", run_config=RunConfig(**options))
-
-
-def test_sabotage_without_the_refusal_two_decide_about_the_history(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(run_module, "_refuse_rewriting", lambda _: None)
-
-    async def work(memory: AsyncMemory) -> None:
-        model = ScriptedModel([[said("a", 1)], [said("b", 2)]])
-        for question in ("My name is Ada.", "What is my name?"):
-            cut = RunConfig(session_input_callback=lambda _, new: new)
-            more = turnfold_run(memory, "s", run_config=cut)
-            await Runner.run(agent_of(model), question, **more)
-        assert "Ada" in json.dumps(model.calls[-1].input)  # the run wanted it left out
-
-    with_memory(work, LARGE)
 
 
 def test_a_filter_of_the_run_is_called_last_and_its_hooks_are_called_too() -> None:

@@ -39,7 +39,7 @@ from turnfold.adapters.openai_agents import (
     recall_tool,
     turnfold_run,
 )
-from turnfold.adapters.openai_agents.items import RunItems
+from turnfold.adapters.openai_agents import items as items_module
 from turnfold.adapters.openai_agents.run import ItemsView
 
 LARGE = Budget(max_tokens=200_000)
@@ -146,7 +146,7 @@ def test_what_was_stored_ahead_is_stored_once(monkeypatch: pytest.MonkeyPatch) -
             return len(await said_in(memory, name))
 
         assert await entries("s") == 6
-        monkeypatch.setattr(RunItems, "_redeem", lambda *_: False)
+        monkeypatch.setattr(items_module, "_redeem", lambda *_: False)
         assert await entries("sabotaged") > 6
 
     with_memory(work)

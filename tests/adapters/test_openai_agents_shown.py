@@ -1,4 +1,4 @@
-"""What a model is not shown, what is refused, and whose turn stands last; and what happens without each rule."""
+"""What a model is not shown after a pop, and whose turn stands last; and what happens without each rule."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import pytest
 
 pytest.importorskip("agents", reason="the extra openai-agents is not installed")
 
-from agents import Agent, Runner, function_tool, handoff
+from agents import Runner, function_tool
 from agents.testing import ScriptedModel
 
 from tests.adapters.openai_runs import PAGE, SMALL, agent_of, called, said, with_memory
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.openai_agents import TurnfoldSession, turnfold_run
 from turnfold.adapters.openai_agents import run as run_module
-from turnfold.adapters.openai_agents.items import RunItems
 from turnfold.adapters.openai_agents.run import NumberedItem, own_last
-from turnfold.errors import Conflict, InvalidOption
+from turnfold.errors import Conflict
 from turnfold.records import Message, ToolCall, assistant, tool, user
 
 LARGE = Budget(max_tokens=200_000)
@@ -69,77 +68,13 @@ def test_a_model_is_not_shown_what_was_popped(pops: int) -> None:
 
 
 @pytest.mark.parametrize("pops", range(1, 6))
-def test_sabotage_without_the_note_it_is_shown(pops: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nothing(_: TurnfoldSession) -> dict[int, int]:
-        return {}
+def test_sabotage_without_settling_it_is_shown(pops: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(_: TurnfoldSession) -> None:
+        return
 
-    monkeypatch.setattr(TurnfoldSession, "hidden", nothing)
+    monkeypatch.setattr(TurnfoldSession, "settle", nothing)
     with pytest.raises(AssertionError):
         test_a_model_is_not_shown_what_was_popped(pops)
-
-
-# ---------------------------------------------------------------------------------- refused
-
-
-def target_prompt(change: Callable[[Any], Any]) -> str:
-    """What the second agent of a handoff is sent whose filter changes the history."""
-    target = ScriptedModel([[said("x")]])
-
-    async def work(memory: AsyncMemory) -> None:
-        away = handoff(Agent(name="target", model=target), input_filter=change)
-        agent = agent_of(ScriptedModel([[called("transfer_to_target", 1)]]), handoffs=[away])
-        await Runner.run(agent, "secret", **turnfold_run(memory, "s"))
-
-    with_memory(work, LARGE)
-    return json.dumps(target.calls[-1].input)
-
-
-def forgetting(data: Any) -> Any:
-    return data.clone(input_history=(), pre_handoff_items=())
-
-
-def putting_before(data: Any) -> Any:
-    history = data.input_history
-    listed = (asked(history),) if isinstance(history, str) else history
-    return data.clone(input_history=(asked("put before"), *listed))
-
-
-def test_a_handoff_that_takes_something_out_is_refused_or_it_would_come_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with pytest.raises(InvalidOption, match="input_filter"):
-        target_prompt(forgetting)
-    monkeypatch.setattr(RunItems, "_check_whole", lambda *_: None)
-    assert "secret" in target_prompt(forgetting)  # what the filter took out
-
-
-def test_a_handoff_that_puts_something_in_is_refused() -> None:
-    with pytest.raises(InvalidOption, match=r"item 1 of 4 .* not in the log"):
-        target_prompt(putting_before)
-
-
-def test_what_stands_before_known_items_is_refused_and_nothing_is_noted() -> None:
-    run = RunItems()
-    run.begin([asked("one"), asked("two")])
-    assert run.unstored([asked("one"), asked("two"), asked("three")]) == [asked("three")]
-    for _ in range(2):  # asking changes nothing
-        with pytest.raises(InvalidOption, match="item 2 of 3"):
-            run.unstored([asked("one"), asked("new"), asked("two")])
-    assert run.unstored([asked("one"), asked("two"), asked("two")]) == [asked("two")]
-
-
-def test_what_was_sent_is_not_looked_at_again_unless_the_sdk_tidied_it() -> None:
-    run = RunItems()
-    run.begin([])
-    first = [asked("one"), CALL]
-    assert run.unstored(first) == first
-    run.stored_input(first)
-    run.sent(first)
-    assert run.unstored([*first, OUTPUT]) == [OUTPUT]
-    tidied = [asked("one"), {**CALL, "status": None}, OUTPUT]
-    assert run.unstored(tidied) == [OUTPUT]
-    with pytest.raises(InvalidOption, match="1 of the 2 items"):
-        run.unstored([CALL])
 
 
 # ---------------------------------------------------------------------------------- its own turn last

@@ -164,3 +164,31 @@ def test_the_schema_is_one_providers_take(session: Session) -> None:
     assert str(tool.parameters).count("500") == 1
     with pytest.raises(InvalidOption, match="max_tokens=100"):
         RecallTool(session.awaiting, max_tokens=100)
+
+
+def test_what_was_cleared_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Memory("sqlite://", budget=Budget(max_tokens=2_000)) as memory:
+        session = memory.session("s")
+        session.user("The harbour is Kronborg. 港口是克伦堡。")
+        session.clear()
+        session.user("Which harbour?")
+        questions: list[dict[str, object]] = [
+            {"query": "harbour Kronborg"},
+            {"turn_numbers": [1, 2]},
+            {"first_seq": 1, "last_seq": 2},
+        ]
+
+        def found() -> list[bool]:
+            return ["Kronborg" in asked(session, **question) for question in questions]
+
+        assert found() == [False, False, False]
+        assert session.recall("Kronborg") == []
+        assert memory.search("Kronborg")
+        with monkeypatch.context() as patch:
+            for module in ("recall", "recall_tool"):
+                patch.setattr(f"turnfold.memory.{module}.cleared_upto", _nothing_cleared)
+            assert found() == [True, True, True]
+
+
+async def _nothing_cleared(*_: object) -> int:
+    return 0

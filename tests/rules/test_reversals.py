@@ -61,6 +61,10 @@ def ended_pairs(name: str, language: str, kind: str, half: str = "") -> tuple[li
         ("near", "en", "", 0.9, 0),
         ("near", "zh", "", 0.85, 0),
         ("later", "en", "", 0.8, 0),
+        ("turns", "en", "develop", 0.6, 0),
+        ("turns", "en", "report", 0.4, 0),
+        ("turns", "zh", "develop", 0.7, 0),
+        ("turns", "zh", "report", 0.4, 0),
         ("later", "zh", "", 0.75, 0),  # two first sentences of 24 are taken for no rule at all
     ],
 )
@@ -260,3 +264,49 @@ def test_what_follows_an_amount_of_another_thing_is_about_that_thing() -> None:
     new = extract_rules("周岚说柜子要加到26米，多2,400。", seq=9, trust="user")
     change = update_ledger(old, new, limit_tokens=4_000, count=len)
     assert [rule.state for rule in change.rules if rule.seq == 1] == ["active"] * len(old)
+
+
+RESTATED: dict[str, list[tuple[str, str]]] = {
+    "another value after a reason": [
+        ("The wedding is at St Mary's.", "St Mary's double-booked us, the wedding is at the town hall."),
+        ("婚礼在锦江办。", "锦江撞期了，婚礼在希尔顿办。"),
+        ("测试用 pytest 写。", "组里投票了，测试用 unittest 写。"),
+    ],
+    "another value from a time on": [("孩子八点睡觉。", "下周起孩子七点半睡觉。")],
+    "what fails is the value": [
+        ("The paint for the nursery is yellow.", "My wife hates the yellow, the nursery is going to be mint."),
+        ("进度用邮件发。", "邮件老丢，进度发到飞书。"),
+    ],
+    "the opposite": [
+        ("布朗尼里别放坚果。", "问过了没人过敏，布朗尼里放坚果吧。"),
+        ("我对青霉素过敏。", "重新查过了，我对青霉素不过敏。"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", RESTATED)
+def test_a_sentence_said_again_with_another_value_ends_the_first(form: str) -> None:
+    assert [pair for pair in RESTATED[form] if not is_ended(*pair)] == []
+
+
+@pytest.mark.parametrize("form", RESTATED)
+def test_those_pairs_see_a_ledger_that_does_not_compare_them(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "restates", no_one)
+    assert [pair for pair in RESTATED[form] if not is_ended(*pair)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("The weekly report goes to Mr Wang.", "Mr Wang is travelling, the meeting moves to Friday."),
+        ("Never book a seat by the door.", "Tom got sick, book a seat by the window for him too."),
+        ("Print 200 posters.", "200 flyers are not enough, print 500 flyers."),
+        ("I must water the plants.", "The plants are not watered yet."),
+        ("客厅刷米白。", "孩子长大了，卧室刷浅蓝。"),
+        ("晚饭订川菜馆。", "老王来了，午饭订粤菜馆。"),
+    ],
+)  # fmt: skip
+def test_the_same_frame_for_another_thing_ends_nothing(before: str, after: str) -> None:
+    assert not any(rule.seq == 2 and rule.ended for rule in said(before, after))

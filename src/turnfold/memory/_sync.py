@@ -300,9 +300,9 @@ class Session:
     ) -> list[Recalled]:
         """Return the entries of this conversation that match the query, best first, whether folded or not.
 
-        With `tokens` (instead of `limit`), return as many as fit, in the order of the log and with their neighbours:
-        the `recalled_text` of the result has at most `tokens` tokens. `within` restricts matches, not their neighbours,
-        to a role, tool, turn, path or time.
+        What was cleared is left out; `Memory.search` finds it. With `tokens` (instead of `limit`), return as many as
+        fit, in the order of the log and with their neighbours: the `recalled_text` of the result has at most `tokens`
+        tokens. `within` restricts matches, not their neighbours, to a role, tool, turn, path or time.
         """
         return drive(self._awaiting.recall(query, limit=limit, tokens=tokens, within=within))
 

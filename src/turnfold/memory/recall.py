@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime, time, timedelta
 from functools import cache, partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from turnfold.memory.cached_conversation import ConversationCache
 from turnfold.memory.config import MemoryConfig
 from turnfold.memory.embedding_index import Meanings, parts_of
 from turnfold.memory.prompt_tail import recalled_text
-from turnfold.records import Checkpoint, Entry
+from turnfold.records import CLEARED, SESSION, Checkpoint, ClearedNote, Entry, read_note
 from turnfold.runtime import Runtime
 from turnfold.search import (
     ALL_ENTRIES,
@@ -46,15 +46,17 @@ from turnfold.search import (
     relevant_places,
     snippet,
     trust_in_words,
+    with_days,
     worth_of_places,
 )
-from turnfold.stores import Head
-from turnfold.text import is_character, search_terms
+from turnfold.stores import Head, Scope, Store
+from turnfold.text import is_character, local_time, named_days, search_terms
 
 __all__ = (
     "Recaller",
     "ScoreParts",
     "SearchResult",
+    "cleared_upto",
     "search_memory",
     "terms_of_query",
 )
@@ -75,6 +77,8 @@ _JUDGED = 3
 """Number of best matches by words that are read to see how many terms of the query one match has."""
 _MAX_RANKED = 400
 """The most matches outside the window that are ranked."""
+_SECOND = 1_000_000
+"""Microseconds of a second."""
 _LONG_QUERY = 2_000
 """Most characters of a query whose search terms are made on the event loop; a longer query is processed in a thread."""
 _LONG_TOKENS = 4_000
@@ -88,9 +92,18 @@ async def terms_of_query(query: str, runtime: Runtime) -> list[str]:
     return await runtime.compute(partial(search_terms, query))
 
 
+async def cleared_upto(store: Store, scope: Scope, conversation: str) -> int:
+    """Return the last log position that `clear()` hid; 0 if nothing was cleared."""
+    document = await store.get_document(scope, conversation, SESSION, CLEARED)
+    return read_note(document, ClearedNote).upto
+
+
 @dataclass(frozen=True, slots=True)
 class ScoreParts:
-    """The parts of a recalled entry's score; they can be compared within one result only."""
+    """The parts of a recalled entry's score; they can be compared within one result only.
+
+    What an entry scores for a day that the query names is in none of them.
+    """
 
     words: float = 0.0
     meaning: float | None = None
@@ -109,6 +122,64 @@ class _Meaning(NamedTuple):
     trust: float = 1.0
     """Weight of matches by words compared with matches by meaning, 0 to 1."""
 
+    def nearest_parts(self, entries: Mapping[int, Entry]) -> dict[int, slice]:
+        """Return which part of the text of each of these entries is nearest, by seq."""
+        known = [(entries[seq], part) for seq, part in self.parts.items() if seq in entries]
+        return {entry.seq: parts_of(entry.message.text)[part] for entry, part in known}
+
+
+class _Dated(NamedTuple):
+    """The entries that were written on the days which a query names."""
+
+    seqs: Sequence[int] = ()
+    """At most `_MAX_RANKED` of them from each period, the oldest, in log order."""
+    total: int = 0
+    """The number of all of them."""
+    times: Sequence[tuple[int, int]] = ()
+    """The start and the end of each period, in microseconds since 1970."""
+    names: Sequence[str] = ()
+    """The words of the query that name these days."""
+
+    def terms(self, query: str, terms: Sequence[str]) -> list[str]:
+        """Return the terms of the query without the numbers of its dates, which match any other number by chance."""
+        rest = query
+        for name in self.names:
+            rest = rest.replace(name, " ")
+        numbers = {term for name in self.names for term in search_terms(name) if term[0].isdigit()}
+        dropped = numbers.difference(search_terms(rest)) if numbers else numbers
+        return [term for term in terms if term not in dropped]
+
+    def scored(
+        self,
+        places: Sequence[tuple[int, float]],
+        head: Head,
+        *,
+        read: Mapping[int, Entry] | None,
+        in_units: bool,
+    ) -> list[tuple[int, float]]:
+        """Return the places with the score of the named days added; of entries that were `read`, the time decides."""
+        if not self.seqs:
+            return list(places)
+        seqs = self.seqs
+        if read is not None:
+            seqs = [
+                seq
+                for seq, entry in read.items()
+                if any(first <= entry.created < stop for first, stop in self.times)
+            ]
+        return with_days(places, seqs, count=self.total, entries=head.seq, in_units=in_units)
+
+
+class _Found(NamedTuple):
+    """The matches of a query, before they are ranked."""
+
+    terms: Sequence[str]
+    """The search terms of the query."""
+    hits: Sequence[tuple[int, float]] = ()
+    """(seq, score) of matches by words, best first."""
+    meaning: _Meaning = _Meaning()
+    dated: _Dated = _Dated()
+
 
 @dataclass(frozen=True, slots=True)
 class Recaller:
@@ -125,6 +196,7 @@ class Recaller:
         """Return the entries that match a query: at most `limit`, or with `tokens` as many as fit.
 
         The user's newest message is left out if the query is its text: it finds nothing but the question itself.
+        Cleared entries are left out.
         """
         if limit < 1:
             raise InvalidOption(f"limit={limit} must be at least 1")
@@ -135,8 +207,11 @@ class Recaller:
         if tokens is not None and tokens < 1:
             raise InvalidOption(f"tokens={tokens} must be at least 1")
         question = await self._question(query)
+        after = await cleared_upto(self.config.store, self.config.scope, self.cache.conversation)
         if tokens is None:
-            return await self._matches(query, limit=limit, question=question, within=within)
+            return await self._matches(
+                query, limit=limit, question=question, within=within, after=after
+            )
         count = self.cache.counter.count_text
         return await self.passages(
             query,
@@ -144,6 +219,7 @@ class Recaller:
             measure=lambda found: count(recalled_text(found)),
             question=question,
             within=within,
+            after=after,
         )
 
     async def _question(self, query: str) -> int:
@@ -158,16 +234,20 @@ class Recaller:
         return latest.seq if latest and latest.message.text.strip() == query.strip() else 0
 
     async def _matches(
-        self, query: str, *, limit: int, question: int, within: Within
+        self, query: str, *, limit: int, question: int, within: Within, after: int
     ) -> list[Recalled]:
-        """Return matching entries, best first, without system messages and the entry `question`."""
+        """Return matching entries behind `after`, best first, without system messages and the entry `question`."""
         terms = await terms_of_query(query, self.config.runtime)
+        head = await self.config.store.head(self.config.scope, self.cache.conversation)
+        dated = await self._dated(query, head, after=after, before=head.seq + 1, within=within)
+        terms = dated.terms(query, terms)
         hits = await self._hits(terms, max(limit * 2, 20), within)
-        hits = [hit for hit in hits if hit[0] != question]
+        hits = [hit for hit in hits if hit[0] > after and hit[0] != question]
         if within == ALL_ENTRIES:
-            head = await self.config.store.head(self.config.scope, self.cache.conversation)
-            meaning = await self._meaning(hits, query, terms, head, question=question)
+            meaning = await self._meaning(hits, query, terms, head, question=question, after=after)
             hits = _with_meaning(hits, meaning, head.seq)
+            hits = dated.scored(hits, head, read=None, in_units=bool(meaning.near))
+            hits = [hit for hit in hits if hit[0] != question][: max(limit * 2, 20)]
         read = [(each, score) for seq, score in hits for each in await self._read(seq, seq)]
         scores = {entry.seq: score for entry, score in read if entry.message.role != "system"}
         entries = {entry.seq: entry for entry, _ in read if entry.seq in scores}
@@ -206,39 +286,46 @@ class Recaller:
             return []
         head = await self.config.store.head(self.config.scope, self.cache.conversation)
         stop = head.seq + 1 if before is None else min(before, head.seq + 1)
-        hits, meaning = list[tuple[int, float]](), _Meaning()
-        if not follows:
-            hits, meaning = await self._found(
-                query, terms, head, within, question=question, after=after, before=stop
-            )
-        if not hits and not meaning.near and not recent:
-            return []
+        found = await self._found(
+            query,
+            terms,
+            head,
+            within,
+            automatic=automatic,
+            question=question,
+            after=after,
+            before=stop,
+        )
         places, entries = await self._ranked_entries(
-            hits[:_MAX_RANKED], meaning, head, tokens=tokens, after=after, before=before
+            found, head, tokens=tokens, after=after, before=before
         )
         entries.pop(question, None)
         if automatic:
-            asked, units = is_question(query), bool(meaning.near)
-            recent = 0 if asked and covers(entries, places, terms) else recent
+            asked, units = is_question(query), bool(found.meaning.near)
+            recent = 0 if asked and covers(entries, places, found.terms) else recent
             places = relevant_places(places, entries=head.seq, question=asked, in_units=units)
         newest = await self._read(max(stop - recent, after + 1), stop - 1) if recent else []
-        known = [(entries[seq], part) for seq, part in meaning.parts.items() if seq in entries]
         choose = partial(
             self._choose,
             places,
             entries | {entry.seq: entry for entry in newest},
             [(entry.seq, _recent_score(entry, stop, follows=follows)) for entry in newest],
-            near={entry.seq: parts_of(entry.message.text)[part] for entry, part in known},
-            terms=terms,
+            near=found.meaning.nearest_parts(entries),
+            terms=found.terms,
             tokens=tokens,
             measure=lambda found: measure(self._in_zone(found)),
             shown=shown,
             after=after,
             before=stop,
         )
-        # Reading a text of a million characters for its best passage takes a second.
-        short = sum(each.tokens for each in [*entries.values(), *newest]) <= _LONG_TOKENS
-        return self._in_zone(choose() if short else await self.config.runtime.compute(choose))
+        return self._in_zone(await self._off_the_loop(choose, [*entries.values(), *newest]))
+
+    async def _off_the_loop(
+        self, choose: Callable[[], list[Recalled]], read: Sequence[Entry]
+    ) -> list[Recalled]:
+        """Choose passages in a thread if the entries are long: a text of a million characters takes a second."""
+        short = sum(each.tokens for each in read) <= _LONG_TOKENS
+        return choose() if short else await self.config.runtime.compute(choose)
 
     async def _found(
         self,
@@ -247,19 +334,28 @@ class Recaller:
         head: Head,
         within: Within,
         *,
+        automatic: bool,
         question: int,
         after: int,
         before: int,
-    ) -> tuple[list[tuple[int, float]], _Meaning]:
-        """Return (seq, score) of the matches by words between two log positions, and the matches by meaning."""
+    ) -> _Found:
+        """Return the matches by words between two log positions, by meaning, and by the days that a query names.
+
+        Nothing is searched for a follow-up such as "why?". A message of the user that is no question (`automatic`) may
+        name a day without asking for it.
+        """
+        dated = _Dated()
+        if automatic and is_follow_up(query):
+            return _Found(terms)
+        if not automatic or is_question(query):
+            dated = await self._dated(query, head, after=after, before=before, within=within)
+            terms = dated.terms(query, terms)
         every = await self._hits(terms, _MAX_HITS, within)
         hits = [hit for hit in every if after < hit[0] < before and hit[0] != question]
-        if within != ALL_ENTRIES:
-            return hits, _Meaning()
         meaning = await self._meaning(
-            hits, query, terms, head, question=question, after=after, before=before
+            hits, query, terms, head, question=question, after=after, before=before, within=within
         )
-        return hits, meaning
+        return _Found(terms, hits, meaning, dated)
 
     def _in_zone(self, found: Sequence[Recalled]) -> list[Recalled]:
         """Return the entries with the time zone of the memory, in which a model is shown their times."""
@@ -296,8 +392,7 @@ class Recaller:
 
     async def _ranked_entries(
         self,
-        hits: Sequence[tuple[int, float]],
-        meaning: _Meaning,
+        found: _Found,
         head: Head,
         *,
         tokens: int,
@@ -309,14 +404,17 @@ class Recaller:
 
         def rank(positions: Mapping[int, float] | None = None) -> list[tuple[int, float]]:
             places = ranked_places(
-                hits,
+                found.hits[:_MAX_RANKED],
                 newest=head.seq,
                 mean_tokens=mean,
                 after=after,
                 before=before,
                 positions=positions,
             )
-            return _with_meaning(places, meaning, head.seq)
+            places = _with_meaning(places, found.meaning, head.seq)
+            read = None if positions is None else entries
+            units = bool(found.meaning.near)
+            return found.dated.scored(places, head, read=read, in_units=units)
 
         entries: dict[int, Entry] = {}
         for first, last in places_to_read(rank(), tokens=tokens, mean_tokens=mean):
@@ -327,6 +425,51 @@ class Recaller:
             for seq, entry in entries.items()
         }
         return rank(positions=positions), entries
+
+    async def _dated(
+        self, query: str, head: Head, *, after: int, before: int, within: Within
+    ) -> _Dated:
+        """Return the entries between two log positions that were written on the days which the query names.
+
+        There are none with filters, which may leave none of these entries.
+        """
+        zone = self.config.zone
+        today = local_time(self.config.clock(), zone).date()
+        if head.seq == 0 or within != ALL_ENTRIES or not named_days(query, today):
+            return _Dated()
+        newest = await self._read(head.seq, head.seq)
+        written = local_time(newest[-1].created, zone).date() if newest else today
+        seqs: list[int] = []
+        times: list[tuple[int, int]] = []
+        names: list[str] = []
+        count = 0
+        for days in named_days(query, today, newest=written):
+            begin, end = (
+                int(datetime.combine(day, time(), zone).timestamp()) * _SECOND
+                for day in (days.first, days.last + timedelta(days=1))
+            )
+            first = await self._first_since(begin, after + 1, before)
+            stop = await self._first_since(end, first, before)
+            seqs += range(first, min(stop, first + _MAX_RANKED))
+            if first < stop:
+                times.append((begin, end))
+                names.append(days.words)
+            count += stop - first
+        return _Dated(sorted(set(seqs)), count, times, names)
+
+    async def _first_since(self, created: int, first: int, stop: int) -> int:
+        """Return the first log position from `first` on that was written at this time or later; `stop` if none was.
+
+        Positions are searched by halves: times nearly always rise along a log.
+        """
+        while first < stop:
+            middle = (first + stop) // 2
+            read = await self._read(middle, middle)
+            if read and read[0].created < created:
+                first = middle + 1
+            else:
+                stop = middle
+        return first
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
         """Return the parts of the score of each match; `words` and `meaning` add up to the score."""
@@ -354,12 +497,13 @@ class Recaller:
         after: int = 0,
         before: int | None = None,
         index: bool = True,
+        within: Within = ALL_ENTRIES,
     ) -> _Meaning:
-        """Return the entries that are nearest in meaning; none without an embedder.
+        """Return the entries that are nearest in meaning; none without an embedder or with filters.
 
         With `index`, vectors that are missing are computed in the background.
         """
-        if self.meanings is None:
+        if self.meanings is None or within != ALL_ENTRIES:
             return _Meaning()
         stop = head.seq + 1 if before is None else before
         self.meanings.follow(self.cache.history)

@@ -15,6 +15,7 @@ from typing import Final, cast
 
 from turnfold.errors import InvalidOption
 from turnfold.memory.prompt_tail import recalled_text
+from turnfold.memory.recall import cleared_upto
 from turnfold.memory.session import AsyncSession
 from turnfold.records import Entry
 from turnfold.search import Recalled
@@ -138,9 +139,10 @@ class RecallTool:
         turns = [_whole(number, least=0) for number in listed]
         if not turns or None in turns:
             return f"error: turn_numbers={numbers!r} must be a list of whole numbers"
+        cleared = await self._cleared()
         entries: list[Entry] = []
         for turn in sorted(set(cast("list[int]", turns))):
-            entries += await self._session.turn(turn)
+            entries += [one for one in await self._session.turn(turn) if one.seq > cleared]
         return self._shown(entries, limit)
 
     async def _range(self, first: object, last: object, offset: object, limit: int) -> str:
@@ -155,6 +157,7 @@ class RecallTool:
         if skipped is None:
             return f"error: offset={offset!r} must be a whole number from 0 on"
         count = self._session.counter.count_text
+        start = max(start, await self._cleared() + 1)
         entries: list[Entry] = []
         spent = 0
         while start <= stop and spent <= limit:
@@ -165,6 +168,10 @@ class RecallTool:
             spent += sum(count(entry.message.text) for entry in page)
             start = page[-1].seq + 1
         return self._shown(entries, limit, last=stop, offset=skipped)
+
+    async def _cleared(self) -> int:
+        session = self._session
+        return await cleared_upto(session.store, session.scope, session.id)
 
     def _shown(
         self, entries: Sequence[Entry], limit: int, *, last: int = 0, offset: int = 0

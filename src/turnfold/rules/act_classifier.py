@@ -91,7 +91,7 @@ def kind_of(text: str, language: Language) -> RuleKind:
 _I = re.IGNORECASE
 _AMOUNT = r"[^,，。]{0,3}?(?:\d|[〇零一二两三四五六七八九十百千万半几周星每全])"
 _MOVED_TO = (
-    "(?:放宽|提高|降低|缩短|缩小|缩减|延长|压缩|扩大|增加|减少|推迟|提前|顺延|上调|下调|[加减放调提降升涨砍压缩延推增扩削挪])(?:到|至|成|为)"
+    "(?:放宽|提高|降低|缩短|缩小|缩减|延长|压缩|扩大|增加|减少|推迟|提前|顺延|上调|下调|[加减放调提降升涨砍压缩延推增扩削挪拖])(?:到|至|成|为)"
     + _AMOUNT
 )
 """Matches a Chinese verb of more, less, earlier or later, with the new value: 放宽到 40 万, 砍到 15 桌, 推到下周."""

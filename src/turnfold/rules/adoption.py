@@ -175,9 +175,12 @@ def read_answer(text: str, said: Sequence[OwnSentence], answered: str) -> ShortA
     if not said or said[0].start > 2 or len(said) > _MOST_SENTENCES:
         return None
     first = said[0]
-    open_end = any(_HESITATES.search(each.text) for each in said)
-    picked = None if open_end else _PICK.match(first.text)
-    rest = None if open_end or picked else _disagreement(first.text)
+    if len(first.text) > _LONGEST_ANSWER:
+        return None
+    picked = _PICK.match(first.text)
+    rest = None if picked else _disagreement(first.text)
+    if any(_HESITATES.search(each.text) for each in said if picked or rest is not None):
+        picked = rest = None
     bare = len(said) == 1 and _is_bare(first.text)
     if picked is None and rest is None and not bare:
         return None
@@ -193,8 +196,6 @@ def read_answer(text: str, said: Sequence[OwnSentence], answered: str) -> ShortA
 
 def _disagreement(text: str) -> str | None:
     """Return what a sentence says after its words of agreement; None if it does not begin with any and is long."""
-    if len(text) > _LONGEST_ANSWER:
-        return None
     agreed = _AGREES.match(text)
     if agreed and not _THANKS.sub("", agreed[0]):
         return None

@@ -38,6 +38,7 @@ from turnfold.rules.reversals import (
     may_lift,
     names_no_value,
     releases,
+    restates,
     speaks_of_once,
     takes_all_back,
     takes_the_place,
@@ -407,6 +408,14 @@ def _undone(
     if not found:
         placed = [each for each in mine if takes_the_place(said, each.plain)]
         found = placed if len(placed) == 1 else []
+    if not found:
+        denies = is_negative(said, "en") or is_negative(said, "zh")
+        again = [
+            each
+            for each in mine
+            if not (denies and each.kind == "task") and restates(said, each.plain)
+        ]
+        found = again if _is_one(again) else []
     found = found or [each for each in mine if not each.negative and releases(said, each.plain)]
     if not found and (
         dropped := [each for each in mine if not _denies(each) and drops(said, each.plain)]

@@ -27,6 +27,7 @@ from turnfold.search.ranking import (
     rank,
     ranked_places,
     trust_in_words,
+    with_days,
     worth_of_places,
 )
 from turnfold.search.recalled_passages import (
@@ -87,5 +88,6 @@ __all__ = (
     "snippet",
     "telling_part",
     "trust_in_words",
+    "with_days",
     "worth_of_places",
 )

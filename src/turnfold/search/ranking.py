@@ -21,6 +21,9 @@ counts 1. So words decide if they match better than by chance, and meaning if on
 length and with any encoder. Neighbours share scores by words before they are added; nearness in meaning includes the
 neighbours already. If the words of the query match only by chance ("what should I order tonight?" after "peanuts nearly
 killed me"), the score by words counts less: see `trust_in_words`.
+
+Days: a question such as "what did I cook on May 4th?" names the day its answer was written, which stands in no text. A
+named day counts as a word that all entries of that day have, and more, because nobody names a day by chance.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ __all__ = (
     "rank",
     "ranked_places",
     "trust_in_words",
+    "with_days",
     "worth_of_places",
 )
 
@@ -354,3 +358,27 @@ def fused_parts(
         by_words, _ = worth.get(seq, (0.0, 0.0))
         worth[seq] = by_words, max(closeness, 0.0) ** 2
     return worth
+
+
+_DAY_WEIGHT = 4.0
+"""Weight of a day that the query names, beside a word that as many entries have."""
+
+
+def with_days(
+    places: Iterable[tuple[int, float]],
+    dated: Iterable[int],
+    *,
+    count: int,
+    entries: int,
+    in_units: bool = False,
+) -> list[tuple[int, float]]:
+    """Return places as (seq, score), best first, in which the entries `dated` score for the day they were written on.
+
+    `count` of all `entries` were written on the days that the query names. With `in_units`, scores are those of `fuse`.
+    """
+    unit = math.log(max(entries, 1) + 1) if in_units else 1.0
+    bonus = _DAY_WEIGHT * _weight(min(count, entries), entries) / unit
+    scores = dict(places)
+    for seq in dated:
+        scores[seq] = scores.get(seq, 0.0) + bonus
+    return _best_first(scores.items())

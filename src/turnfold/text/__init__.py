@@ -19,6 +19,7 @@ from turnfold.text.data_fences import (
     plain_name,
     with_continuation_note,
 )
+from turnfold.text.dates import NamedDays, named_days
 from turnfold.text.paths import is_path, paths_in, plain_path
 from turnfold.text.program_output_detection import is_program_output
 from turnfold.text.rare_lines import UnusualLine, unusual_lines
@@ -76,6 +77,7 @@ __all__ = (
     "WORDS",
     "FenceNote",
     "Fenced",
+    "NamedDays",
     "Sentence",
     "SentenceKind",
     "UnusualLine",
@@ -103,6 +105,7 @@ __all__ = (
     "joint_cost",
     "json_line",
     "local_time",
+    "named_days",
     "normal_form",
     "one_line",
     "paths_in",

@@ -156,7 +156,7 @@ def test_an_export_that_unpacks_a_thousandfold_is_refused(
     path.write_bytes(gzip.compress(exported.getvalue()))
     assert path.stat().st_size < 20_000
     with pytest.raises(InvalidExport, match="more than 200 times"):
-        land(MemoryStore(), path)
+        land(MemoryStore(), path, format_name="turnfold")
     monkeypatch.undo()
     assert land(MemoryStore(), path).entries == 8
 

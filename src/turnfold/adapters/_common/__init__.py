@@ -40,6 +40,7 @@ from turnfold.adapters._common.visible_history import (
     VisibleEntry,
     VisibleHistory,
     follow_history,
+    replace_history,
 )
 from turnfold.records import content_key, longest_overlap
 from turnfold.stores import is_home, new_home, short_name
@@ -78,6 +79,7 @@ __all__ = (
     "record_usage",
     "refuse_redaction",
     "remaining_tokens",
+    "replace_history",
     "running_tool",
     "session_of",
     "set_system",

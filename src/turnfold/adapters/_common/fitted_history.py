@@ -190,10 +190,6 @@ async def record_usage(session: AsyncSession, usage: Usage, *, call: str) -> Non
         await session.record_usage(usage, call=call)
 
 
-_TRIES = 4
-"""Attempts to store a history; an attempt fails if another run stored something at the same time."""
-
-
 class FittedRequest(NamedTuple):
     """A framework's model request whose messages were replaced by those that fit the budget."""
 
@@ -219,7 +215,9 @@ class HistoryView:
 
     `record_of` converts the fields of a framework's message to a record. With `continues`, a first history without an
     answer of a model is appended to the log, and other histories may lack the beginning of the log; without it, every
-    history is the whole conversation. The fields are compared to find changes, so they must be copies, not parts of the
+    history is the whole conversation. `adapter` names the adapter in the error for a memory with `redact=`; without it
+    such a memory is accepted, and the log is written anew whenever the history is not the one before with new messages
+    at its end. The fields are compared to find changes, so they must be copies, not parts of the
     framework's messages.
     """
 
@@ -228,11 +226,12 @@ class HistoryView:
         session: AsyncSession,
         record_of: Callable[[JsonObject], Message],
         *,
-        adapter: str,
         recall: bool,
+        adapter: str = "",
         continues: bool = True,
     ) -> None:
-        refuse_redaction(session, adapter=adapter)
+        if adapter:
+            refuse_redaction(session, adapter=adapter)
         self.session = session
         self._record_of = record_of
         self._recall = recall
@@ -297,6 +296,10 @@ class HistoryView:
             system_texts(context), _own_messages(context, own), context.tokens, session.last_call
         )
 
+    def is_continued_by(self, history: Sequence[JsonObject]) -> bool:
+        """Return True if a history begins with all messages of the history that was stored last."""
+        return self._unchanged(history) == len(self._stored)
+
     @property
     def records(self) -> list[Message]:
         """Messages of the history that was stored last, in turnfold's form, in order."""
@@ -333,17 +336,9 @@ class HistoryView:
     async def _follow(self, records: Sequence[Message]) -> list[int]:
         session = self.session
         given = [GivenRecord(record, "") for record in records]
-        tries = 0
-        while True:
-            try:
-                placed = await follow_history(session, given, whole=not self._continues)
-            except Conflict:
-                tries += 1
-                if tries == _TRIES:
-                    raise
-            else:
-                self._head = (await session.store.head(session.scope, session.id)).seq
-                return [one.seq for one in placed]
+        placed = await follow_history(session, given, whole=not self._continues)
+        self._head = (await session.store.head(session.scope, session.id)).seq
+        return [one.seq for one in placed]
 
     def _newest_user_text(self) -> str | None:
         users = (one.record for one in reversed(self._stored) if one.record.role == "user")

@@ -30,6 +30,7 @@ __all__ = (
     "VisibleEntry",
     "VisibleHistory",
     "follow_history",
+    "replace_history",
 )
 
 
@@ -53,6 +54,13 @@ class Retraction(NamedTuple):
     cleared: int
     note: TakenBackNote
     version: int
+
+    @property
+    def hiding(self) -> list[tuple[int, int]]:
+        """(seq, pieces kept) of the entries since the last clear that the note is about, in order."""
+        whole = {seq: 0 for first, last in self.note.stretches for seq in range(first, last + 1)}
+        noted = {**dict(self.note.shortened), **whole}
+        return sorted((seq, kept) for seq, kept in noted.items() if seq > self.cleared)
 
     def kept(self, seq: int) -> int | None:
         """Return how many pieces (framework items) of an entry are visible, counted from the first; None if all are."""
@@ -188,13 +196,28 @@ def _without_piece(note: TakenBackNote, seq: int, *, keep: int) -> TakenBackNote
 
 def _visible(page: Iterable[Entry], retraction: Retraction) -> list[VisibleEntry]:
     pairs = ((entry, retraction.kept(entry.seq)) for entry in page)
-    return [VisibleEntry(entry, kept) for entry, kept in pairs if kept != 0]
+    return [
+        VisibleEntry(entry, kept)
+        for entry, kept in pairs
+        if kept != 0 and _replaced_by(entry) <= retraction.cleared
+    ]
+
+
+def _replaced_by(entry: Entry) -> int:
+    """Return the seq up to which this entry, with others, replaces the log; 0 if it replaces nothing.
+
+    Until everything up to that seq is cleared, the replacement is incomplete, and its entries are not visible.
+    """
+    replaced = entry.client_id.rpartition(_INSTEAD)[2].partition(".")[0]
+    return int(replaced) if _INSTEAD in entry.client_id and replaced.isdecimal() else 0
 
 
 _SLACK = 64
 """To recognise a history, twice its length plus this many entries of the log are read."""
 _AGAIN = ":again:"
 """Separator between the name of a record and a number, if the record is stored a second time."""
+_INSTEAD = ":again:instead:"
+"""Separator between the name of a record and a seq, if the record is stored again to replace the log up to that seq."""
 _BATCH = 500
 """The most entries that one append may have."""
 
@@ -228,6 +251,23 @@ async def follow_history(
     Records with the same `key` are the same message. `whole`: the records are the whole log, and not only its end.
     `system`: system messages are among the records; without it those of the log are left alone.
     """
+    for tries_left in range(_TRIES, -1, -1):
+        try:
+            return await _follow(session, given, key, whole=whole, system=system)
+        except Conflict:
+            if not tries_left:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def _follow(
+    session: AsyncSession,
+    given: Sequence[GivenRecord],
+    key: Callable[[Message], str],
+    *,
+    whole: bool,
+    system: bool,
+) -> list[LoggedRecord]:
     visible = VisibleHistory(session)
     reach = sys.maxsize if whole else 2 * len(given) + _SLACK
     counts: Callable[[VisibleEntry], int] = (lambda _: 1) if system else _is_message
@@ -242,13 +282,36 @@ async def follow_history(
         first = entries[start].entry.seq
         all_of_it = await visible.entries()
         before = [one for one in all_of_it if counts(one) and one.entry.seq < first]
-    await session.clear()
     kept = [GivenRecord(one.entry.message, one.entry.client_id) for one in before]
     richer = [
         GivenRecord(old.record, new.name) for old, new in zip(known, given[:length], strict=True)
     ]
-    placed = await _append(session, [*kept, *richer, *given[length:]])
+    placed = await replace_history(session, [*kept, *richer, *given[length:]])
     return placed[len(kept) :]
+
+
+async def replace_history(
+    session: AsyncSession, given: Sequence[GivenRecord]
+) -> list[LoggedRecord]:
+    """Hide everything in the log from contexts, summaries and recall, and append `given` instead.
+
+    The new entries come first, and are not visible before the rest is cleared: after a crash between the two, the old
+    ones are still the visible history. Raises `Conflict` if another writer appends something meanwhile.
+    """
+    store, scope = session.store, session.scope
+    head = (await store.head(scope, session.id)).seq
+    placed = await _append(session, given, instead=head)
+    while True:
+        cleared = await store.get_document(scope, session.id, SESSION, CLEARED)
+        note = ClearedNote(upto=max(head, read_note(cleared, ClearedNote).upto))
+        document = write_note(SESSION, CLEARED, note)
+        try:
+            await store.put_document(
+                scope, session.id, document, expect=cleared.version if cleared else 0
+            )
+        except Conflict:
+            continue
+        return placed
 
 
 def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:
@@ -271,9 +334,15 @@ def _keys(
     )
 
 
-async def _append(session: AsyncSession, given: Sequence[GivenRecord]) -> list[LoggedRecord]:
-    """Append messages to the log; a client id that a hidden entry already has is replaced by a new one."""
+async def _append(
+    session: AsyncSession, given: Sequence[GivenRecord], *, instead: int = 0
+) -> list[LoggedRecord]:
+    """Append messages to the log; a client id that a hidden entry already has is replaced by a new one.
+
+    `instead`: they replace the log up to this seq, and are visible when it is cleared.
+    """
     placed: list[LoggedRecord] = []
+    expect = instead or None
     for at in range(0, len(given), _BATCH):
         batch = given[at : at + _BATCH]
         names = [one.name for one in batch if one.name]
@@ -290,8 +359,10 @@ async def _append(session: AsyncSession, given: Sequence[GivenRecord]) -> list[L
                 new.append(NewEntry(one.record, one.name))
             else:
                 name = one.name.partition(_AGAIN)[0]
-                new.append(NewEntry(one.record, f"{name}{_AGAIN}{head + number}"))
-        done = await session.add(new)
+                again = f"{_INSTEAD}{instead}." if instead else _AGAIN
+                new.append(NewEntry(one.record, f"{name}{again}{head + number}"))
+        done = await session.add(new, expect=expect)
+        expect = done.head.seq if instead else None
         placed += [LoggedRecord(done.first + n, entry.message) for n, entry in enumerate(new)]
     return placed
 

@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from typing import Final, TypeAlias, cast
+from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 from agents import TResponseInputItem
 
 from turnfold import wire
 from turnfold.adapters._common import can_run
-from turnfold.errors import InvalidOption, InvalidRecord
+from turnfold.errors import InvalidRecord
 from turnfold.records import (
     Message,
     OpaquePart,
@@ -51,6 +51,8 @@ __all__ = (
     "RunItems",
     "answered_calls",
     "as_sent",
+    "calls_before_outputs",
+    "content_key",
     "item_key",
     "items_of",
     "name_of",
@@ -65,6 +67,8 @@ _ESCAPED: Final = "escaped"
 """Type of the block that holds an item as escaped JSON text, because the item has a lone surrogate."""
 _PLACEHOLDER_ID: Final = "__fake_id__"
 """The id that the SDK gives to items of providers that give none."""
+_CONTENT: Final = ("name", "arguments", "input", "output", "action", "queries", "results")
+"""Fields of a tool call or its output that a model reads."""
 _PRIVATE: Final = "_agents_"
 """Prefix of the fields that the SDK adds to stored items for its own use; they are never sent."""
 
@@ -133,6 +137,13 @@ def item_key(item: Mapping[str, object]) -> str:
 def name_of(record: Message) -> str:
     """Return the name of a stored message, for its client id: a digest of its content and form."""
     return _digest(encode_message(record).decode())
+
+
+def content_key(item: Mapping[str, object]) -> str:
+    """Return a key like `item_key` that also changes with the content of a tool call or its output."""
+    fields = _unescaped(item)
+    content = {name: fields[name] for name in _CONTENT if fields.get(name) is not None}
+    return f"{item_key(item)}{_digest(json.dumps(content, sort_keys=True, default=str))}"
 
 
 def _with_text_output(item: JsonObject) -> JsonObject:
@@ -241,6 +252,16 @@ def _digest(text: str) -> str:
 _Items: TypeAlias = Sequence[TResponseInputItem]
 
 
+class _KnownItem(NamedTuple):
+    """An item of a run, as it is compared with the items of a later request."""
+
+    content: str
+    """Digest of the item, with the content of a call or an output."""
+    call: str
+    """Id of the tool call; empty for other items."""
+    kind: Literal["call", "output", "reasoning", "other"]
+
+
 class RunItems:
     """Tracks which items of the current run of a session are in the log."""
 
@@ -252,32 +273,33 @@ class RunItems:
         self.open_calls: set[str] = set()
         """Ids of the tool calls without a result yet. A model call made before these results is made by an agent used
         as a tool."""
+        self._partial = False
         self._stored: Counter[str] = Counter()
         """Items that the run was given, and items of the run that are in the log, counted by key."""
+        self._known: list[_KnownItem] = []
+        """The same items, in order."""
         self._claims_on_input: Counter[str] = Counter()
         """Keys of input that was stored before the SDK adds it."""
         self._claims_on_response: Counter[str] = Counter()
         """Keys of response items that were stored before the SDK adds them."""
         self._sent: list[TResponseInputItem] = []
         """The items that the SDK last sent to a model; all of them are stored."""
-        self._sent_keys: Counter[str] = Counter()
+        self._sent_known: list[_KnownItem] = []
 
-    def begin(self, items: _Items, *, resumed: bool = False) -> None:
-        """Start to track a run that begins with `items`; for a resumed run, remember its calls without a result."""
+    def begin(self, items: _Items, *, resumed: bool = False, partial: bool = False) -> None:
+        """Start to track a run that begins with `items`; for a resumed run, remember its calls without a result.
+
+        `partial`: the session has older items that the run was not given.
+        """
         self.begun = True
         self.own = set()
         self.open_calls = open_calls(items) if resumed else set()
-        self._stored = _counted(items)
+        self._partial = partial
+        self._stored.clear()
+        self._known = []
+        self._store(items)
         self._claims_on_input.clear()
-        self._sent, self._sent_keys = [], Counter()
-
-    def owns(self, items: _Items) -> bool:
-        """Return True if a model call with these items belongs to this run: they include all that it has stored."""
-        return bool(self._unchanged_prefix(items)) or self._stored <= _counted(items)
-
-    def stored(self, items: _Items) -> None:
-        """Count items that the SDK has added to the session as stored in the log."""
-        self._stored.update(_counted(items))
+        self._sent, self._sent_known = [], []
 
     def times_stored(self, items: _Items) -> int:
         """Return how many items equal to these the run began with or has stored."""
@@ -287,7 +309,7 @@ class RunItems:
         """Record that input items are in the log before the SDK adds them, so that they are not stored again."""
         self._forget_failed(items)
         self._claims_on_input.update(_counted(items))
-        self.stored(items)
+        self._store(items)
 
     def stored_response(self, items: _Items) -> None:
         """Record that a response's items are in the log before the SDK adds them, so that they are not stored again."""
@@ -296,64 +318,86 @@ class RunItems:
     def unclaimed(self, items: _Items) -> list[TResponseInputItem]:
         """Return the items that the SDK adds and that are not stored yet; each item stored ahead is skipped once."""
         self._forget_failed(items)
-        return [item for item in items if not self._redeem(_key(item))]
+        found: list[TResponseInputItem] = []
+        for item in items:
+            if not _redeem(self._claims_on_input, item):
+                self._store([item])
+                if not _redeem(self._claims_on_response, item):
+                    found.append(item)
+        return found
 
-    def unstored(self, items: _Items) -> list[TResponseInputItem]:
-        """Return the items of a request that are not in the log; raise `InvalidOption` unless they come last in it."""
+    def new_in(self, items: _Items) -> list[TResponseInputItem] | None:
+        """Return the items of a request that are not in the log; they come last in it.
+
+        Returns None if the request is not the run's items so far with new ones at the end: another component (a filter
+        of a handoff, a callback, a limit) has removed, changed or moved items.
+        """
         first = self._unchanged_prefix(items)
-        if not first:
-            self._check_whole(items)
-        seen = self._sent_keys.copy() if first else Counter[str]()
-        flags: list[bool] = []
-        for key in map(_key, items[first:]):
-            seen[key] += 1
-            flags.append(seen[key] > self._stored[key])
-        if True not in flags:
-            return []
-        new = flags.index(True)
-        if not all(flags[new:]):
-            raise InvalidOption(
-                f"item {first + new + 1} of {len(items)} of this run is not in the log, but later items are: the run "
-                "began without this session, or another component changed its input. Begin the run with this "
-                "session, and change its input in call_model_input_filter only"
-            )
-        return list(items[first + new :])
+        known = [*self._sent_known[:first], *map(_known_item, items[first:])]
+        if self._partial or not self._continued_by(known):
+            return None
+        left = Counter(one.content for one in self._known)
+        new = 0
+        while new < len(known) and left[known[new].content] > 0:
+            left[known[new].content] -= 1
+            new += 1
+        if any(left[one.content] > 0 for one in known[new:]):
+            return None
+        return list(items[new:])
 
     def sent(self, items: _Items) -> None:
         """Remember the items of a request, which are all in the log, to recognise the next request by them."""
         first = self._unchanged_prefix(items)
-        if not first:
-            self._sent_keys.clear()
-        self._sent_keys.update(_counted(items[first:]))
+        self._sent_known = [*self._sent_known[:first], *map(_known_item, items[first:])]
         self._sent = list(items)
+
+    def _store(self, items: _Items) -> None:
+        self._stored.update(_counted(items))
+        self._known += map(_known_item, items)
 
     def _unchanged_prefix(self, items: _Items) -> int:
         """Return the number of items in the last request if the new request begins with all of them; otherwise 0."""
         first = len(self._sent)
         return first if items[:first] == self._sent else 0
 
-    def _check_whole(self, items: _Items) -> None:
-        missing = self._sent_keys.keys() - _counted(items).keys()
-        if missing:
-            raise InvalidOption(
-                f"{len(missing)} of the {len(self._sent)} items of this run's last call are missing: probably a "
-                "handoff's input_filter removed them. Remove the input_filter; to edit the input, pass a filter of "
-                "your own with turnfold_run(run_config=RunConfig(call_model_input_filter=...)), which is called after "
-                "turnfold's"
-            )
+    def _continued_by(self, given: Sequence[_KnownItem]) -> bool:
+        """Return True if `given` begins with the run's items so far.
+
+        Outputs may be at other places behind their calls. The SDK leaves out calls that have no output, and reasoning
+        before them.
+        """
+        outputs = [one for one in given if one.kind == "output"]
+        answered = {one.call for one in outputs}
+        others = iter([one.content for one in given if one.kind != "output"])
+        dropped = False
+        """True if the last item was left out, and was reasoning, after which a call must be left out as well."""
+        expected = next(others, "")
+        for one in self._known:
+            if one.kind == "output":
+                continue
+            if one.content == expected and not dropped:
+                expected = next(others, "")
+            elif one.kind == "reasoning":
+                dropped = True
+            elif one.kind == "call" and one.call not in answered:
+                dropped = False
+            else:
+                return False
+        stored = Counter(one.content for one in self._known if one.kind == "output")
+        return not dropped and stored <= Counter(one.content for one in outputs)
 
     def _forget_failed(self, items: _Items) -> None:
         """Forget the response that a failed run stored early, if a user message begins another run."""
         if any((object_of(item) or {}).get("role") == "user" for item in items):
             self._claims_on_response.clear()
 
-    def _redeem(self, key: str) -> bool:
-        """Remove one record that an equal item was stored ahead; return False if there is none."""
-        for claims in (self._claims_on_input, self._claims_on_response):
-            if claims[key] > 0:
-                claims[key] -= 1
-                return True
-        return False
+
+def _redeem(claims: Counter[str], item: TResponseInputItem) -> bool:
+    """Remove one record that an equal item was stored ahead; return False if there is none."""
+    key = _key(item)
+    claimed = claims[key] > 0
+    claims[key] -= claimed
+    return claimed
 
 
 def answered_calls(items: _Items) -> set[str]:
@@ -362,6 +406,20 @@ def answered_calls(items: _Items) -> set[str]:
     for item in cast("Sequence[Mapping[str, object]]", items):
         if str(item.get("type", "")).endswith("_output"):
             found.add(str(item.get("call_id", "")))
+    return found
+
+
+def calls_before_outputs(items: _Items) -> list[TResponseInputItem]:
+    """Return the items with every output that comes before its tool call moved behind it."""
+    calls = {one.call: at for at, one in enumerate(map(_known_item, items)) if one.kind == "call"}
+    early: dict[str, list[TResponseInputItem]] = {}
+    found: list[TResponseInputItem] = []
+    for at, item in enumerate(items):
+        known = _known_item(item)
+        if known.kind == "output" and calls.get(known.call, at) > at:
+            early.setdefault(known.call, []).append(item)
+        else:
+            found += [item, *(early.pop(known.call, ()) if known.kind == "call" else ())]
     return found
 
 
@@ -382,3 +440,14 @@ def _counted(items: Iterable[TResponseInputItem]) -> Counter[str]:
 
 def _key(item: TResponseInputItem) -> str:
     return item_key(cast("Mapping[str, object]", item))
+
+
+def _known_item(item: TResponseInputItem) -> _KnownItem:
+    fields = cast("JsonObject", item)
+    kind, call = text_at(fields, "type"), text_at(fields, "call_id")
+    content = content_key(fields)
+    if kind.endswith("_output"):
+        return _KnownItem(content, call, "output")
+    if kind == "reasoning":
+        return _KnownItem(content, "", "reasoning")
+    return _KnownItem(content, call, "call" if call else "other")

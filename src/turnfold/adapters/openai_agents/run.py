@@ -10,8 +10,12 @@ the SDK refuses.
 
 The SDK calls the filter (`call_model_input_filter`) before every model call, and keeps its own list of items. Items of
 that list that are not in the log yet are stored first; then the session's context is sent instead of the list, as items
-of the Responses API. A run whose items another filter has changed is refused: sending the log's version would undo, for
-example, a redaction.
+of the Responses API.
+
+The list says what the model is to see. If it is not the session's items with new ones at the end (the filter of a
+handoff, a callback or a limit has changed it), or that of an agent used as a tool, it is followed in a conversation of
+its own (see `HistoryView`): what was left out reaches the model neither word for word nor in a summary or by recall,
+while the session keeps every item.
 """
 
 from __future__ import annotations
@@ -55,16 +59,21 @@ from agents.tool_context import ToolContext
 
 from turnfold import wire
 from turnfold.adapters._common import (
+    FittedRequest,
+    HistoryView,
     context_with_system,
     count_for,
     function_schema,
     lost_from_window,
     own_groups_last,
     record_usage,
+    system_texts,
 )
 from turnfold.adapters.openai_agents.items import (
     answered_calls,
     as_sent,
+    calls_before_outputs,
+    content_key,
     items_of,
     records_of,
     text_of,
@@ -82,8 +91,9 @@ from turnfold.memory import (
     recall_parameters,
 )
 from turnfold.records import Message, ToolCall, Usage
-from turnfold.window import Context, Section
-from turnfold.wire import list_of
+from turnfold.records import system as system_message
+from turnfold.window import Context
+from turnfold.wire import JsonObject, list_of, text_at
 
 __all__ = (
     "ItemsView",
@@ -109,6 +119,10 @@ class NumberedItem(NamedTuple):
     message: Message
 
 
+_EDITED = "edited"
+"""Name of the conversation, within that of the session, in which a list that was changed is followed."""
+
+
 class ItemsView:
     """The `call_model_input_filter` of a run: sends the session's context; calls `theirs`, the run's own filter, last.
 
@@ -129,6 +143,8 @@ class ItemsView:
         self.session = session
         self.call = ""
         """Id of the last model call."""
+        self.last = self
+        """The view that made the last request of the run: this one, or that of a changed list."""
         self._recall = recall
         self._omit_ids = omit_ids
         """True to send reasoning without its id."""
@@ -136,14 +152,14 @@ class ItemsView:
         self._model = model
         """The model of all agents of the run; None if each has its own."""
         self._outer = outer
-        """View of the outer run, in which the tool runs that makes this run's calls; None if there is none."""
+        """The view of the run whose tool makes these calls, or whose list was changed."""
+        self._list = FollowedItems(session, recall=recall) if outer is not None else None
         self._inner: dict[str, ItemsView] = {}
         self._schemas: dict[int, tuple[object, list[dict[str, object]]]] = {}
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the session's context as the model's input, instead of the whole history."""
-        items = data.model_data.input
-        view = await self._view_of(items)
+        view = await self._view_of(data.model_data.input)
         shaped = await view.shape(data)
         if self._theirs is None:
             return shaped
@@ -153,6 +169,8 @@ class ItemsView:
     @property
     def searched(self) -> TurnfoldSession:
         """The session that `recall_context` searches; an agent that is a tool searches its own conversation."""
+        if self.last is not self:
+            return self.last.searched
         return self.session if self.call or self._outer is None else self._outer.searched
 
     def of_tool(self, name: str) -> ItemsView:
@@ -172,53 +190,69 @@ class ItemsView:
 
     async def _view_of(self, items: _Items) -> ItemsView:
         """Return the filter of the run that makes a model call with these items: this filter, or a nested agent's."""
-        if await self.owns(items):
-            return self
-        names = iter(sorted(self.session.run.open_calls)) if self._outer is None else iter(())
+        if self._list is not None:
+            if self._list.is_continued_by(items):
+                return self
+            names = iter(())
+        else:
+            run = self.session.run
+            if not run.begun:  # a resumed run does not call get_items
+                await self.session.resume()
+            if run.open_calls <= answered_calls(items):
+                self.last = self if await self._catch_up(items) else self.of_tool(_EDITED)
+                return self.last
+            names = iter(sorted(run.open_calls))
         for name in chain(names, map(str, count(1))):
             view = self.of_tool(name)
-            if await view.owns(items):
+            if view.accepts(items):
                 return view
         raise AssertionError("unreachable: a new input filter accepts any items")
 
-    async def owns(self, items: _Items) -> bool:
-        """Return True if a model call with these items was made by the run of this filter."""
-        run = self.session.run
-        if not run.begun:  # a resumed run does not call get_items
-            await self.session.resume()
-        if self._outer is None:
-            return run.open_calls <= answered_calls(items)
-        return run.owns(items)
+    def accepts(self, items: _Items) -> bool:
+        """Return True if a model call of a nested agent with these items continues the calls of this filter."""
+        return self._list is not None and self._list.is_continued_by(items)
 
-    async def _catch_up(self, items: list[TResponseInputItem]) -> None:
-        """Store the items of a request that are not in the log.
-
-        Raises `InvalidOption` if items of the run are missing.
-        """
+    async def _catch_up(self, items: _Items) -> bool:
+        """Store the new items of a request; return False if the request does not continue the session's items."""
         session = self.session
-        new = session.run.unstored(items)
+        await session.settle()
+        new = session.run.new_in(items)
+        if new is None:
+            return False
         if new:
             await session.add_ahead(new)
         session.run.sent(items)
+        return True
 
     async def shape(self, data: CallModelData[Any]) -> ModelInputData:
-        """Store items that are not in the log yet, and return the context to send instead of the whole history."""
-        model_data = data.model_data
-        await self._catch_up(model_data.input)
-        query = _newest_user_text(model_data.input) if self._recall else ""
-        tools = await self._tools(data)
-        model = self._model or data.agent.model
-        context, shown = await self.session.off_loop(
-            self._context(model_data.instructions or "", query, tools, model)
+        """Return the context to send instead of the whole history, whose items are in the log."""
+        tools, model = await self._tools(data), self._model or data.agent.model
+        instructions = data.model_data.instructions or ""
+        if self._list is not None:
+            fitted = await self._list.fit(
+                data.model_data.input, instructions, tools=tools, model=model
+            )
+            self.call, system, body = fitted.call, fitted.system, fitted.messages
+        else:
+            query = _newest_user_text(data.model_data.input) if self._recall else ""
+            context, shown = await self.session.off_loop(
+                self._context(instructions, query, tools, model)
+            )
+            system = system_texts(context)
+            body = own_last(shown, self.session.run.own, conversation=self.session.session_id)
+        before = (
+            [system_message([{"type": "text", "text": text} for text in system])] if system else []
         )
-        body = own_last(shown, self.session.run.own, conversation=self.session.session_id)
-        sent = wire.openai_responses.request([*context.section(Section.SYSTEM), *body]).kwargs
+        sent = wire.openai_responses.request([*before, *body]).kwargs
         items = [
             as_sent(item, omit_ids=self._omit_ids) for item in list_of(sent.get("input")) or []
         ]
-        instructions = sent.get("instructions")
+        sent_instructions = sent.get("instructions")
         return ModelInputData(
-            items, instructions if isinstance(instructions, str) else model_data.instructions
+            items,
+            sent_instructions
+            if isinstance(sent_instructions, str)
+            else data.model_data.instructions,
         )
 
     async def _context(
@@ -234,7 +268,7 @@ class ItemsView:
             session, texts, query or None, tools=tools, to=wire.openai_responses
         )
         self.call = session.last_call
-        return context, _visible_items(context, await self.session.hidden())
+        return context, _numbered(context)
 
     async def _tools(self, data: CallModelData[Any]) -> list[dict[str, object]]:
         """Return the tool schemas of an agent; they are read from its MCP servers once per run."""
@@ -276,24 +310,67 @@ def own_last(
     return [one.message for one in ordered]
 
 
-def _visible_items(context: Context, hidden: Mapping[int, int]) -> list[NumberedItem]:
-    """Return a context's messages after the system message, without items that were popped from the session.
-
-    `hidden` has, by seq, how many items of an entry are still visible.
-    """
+def _numbered(context: Context) -> list[NumberedItem]:
+    """Return a context's messages after the system message, with the seq of each entry of the log."""
     _, summary, window, tail = context.ends
     positions = iter(context.positions)
-    shown: list[NumberedItem] = []
-    for index in range(context.ends[0], len(context.messages)):
-        message = context.messages[index]
-        logged = summary <= index < window or index >= tail
-        seq = next(positions) if logged else 0
-        if seq in hidden:
-            kept = records_of(items_of(message)[: hidden[seq]])
-            shown += [NumberedItem(seq, record) for record in kept]
-        else:
-            shown.append(NumberedItem(seq, message))
-    return shown
+    return [
+        NumberedItem(next(positions) if summary <= at < window or at >= tail else 0, message)
+        for at, message in enumerate(context.messages[context.ends[0] :], context.ends[0])
+    ]
+
+
+class FollowedItems:
+    """Follows a list of items that is a whole conversation, in a session of its own."""
+
+    def __init__(self, session: TurnfoldSession, *, recall: bool) -> None:
+        self._off_loop = session.off_loop
+        self._records: dict[str, Message] = {}
+        self._view = HistoryView(
+            session.awaiting,
+            lambda fields: self._records[str(fields["name"])],
+            recall=recall,
+            continues=False,
+        )
+        self._items: list[TResponseInputItem] = []
+        self._history: list[JsonObject] = []
+
+    def is_continued_by(self, items: _Items) -> bool:
+        """Return True if a list begins with the whole list that was followed last."""
+        return self._view.is_continued_by(self._converted(items))
+
+    async def fit(
+        self,
+        items: _Items,
+        instructions: str,
+        *,
+        tools: Sequence[Mapping[str, object]],
+        model: object,
+    ) -> FittedRequest:
+        """Make the session's log follow the list, and return the request to send instead."""
+        history = self._converted(items)
+        texts = [instructions] if instructions else []
+        to = wire.openai_responses
+        return await self._off_loop(
+            self._view.fit(history, system=texts, tools=tools, to=to, model=model)
+        )
+
+    def _converted(self, items: _Items) -> list[JsonObject]:
+        """Convert items to the fields by which `HistoryView` compares stored messages: a name of the content."""
+        items = calls_before_outputs(items)
+        first = len(self._items)
+        # Only after an output or a user message it is certain that no record goes on.
+        last = cast("JsonObject", self._items[-1]) if self._items else {}
+        ended = text_at(last, "type").endswith("_output") or last.get("role") == "user"
+        if not ended or items[:first] != self._items:
+            first, self._history, self._records = 0, [], {}
+        for record in records_of(items[first:]):
+            keys = (content_key(cast("Mapping[str, object]", item)) for item in items_of(record))
+            name = "\x1e".join(keys)
+            self._records[name] = record
+            self._history.append({"name": name})
+        self._items = items
+        return list(self._history)
 
 
 async def tool_schemas(
@@ -403,14 +480,14 @@ def turnfold_run(
     """Return the arguments for `Runner.run(agent, "...", **turnfold_run(memory.session("s1")))`; for one run at a time.
 
     `run_config` and `hooks` are the run's own and stay in use: your `call_model_input_filter` is called last, with the
-    input that turnfold would send. Other options that cut or rewrite the history (session_input_callback,
-    handoff_input_filter, nest_handoff_history, a limit of items) are refused. With `recall`, folded content that
+    input that turnfold would send. Options that cut or rewrite the history of a run (session_input_callback,
+    handoff_input_filter, nest_handoff_history, a limit of items) are followed: a model is not shown what they leave
+    out, and the session keeps it. With `recall`, folded content that
     matches the user's words is shown again. To let the model ask for earlier content, give the agent the tool
     `recall_tool()`. `findings` are the rules by which tool results are remembered, or an `AgentMemory`; a tool whose
     rule has `serve` needs the guardrail `serve_findings`.
     """
     own_config = run_config or RunConfig()
-    _refuse_rewriting(own_config)
     session = TurnfoldSession(
         memory,
         conversation,
@@ -466,10 +543,10 @@ class TurnfoldHooks(RunHooks[Any]):
         items = [_as_added(item, self._omit_ids) for item in response.to_input_items()]
         self._step = _Step(self._view.session, tuple(items))
         self._view.session.run.open_calls.clear()
-        usage, session = response.usage, self._view.session
+        usage, session = response.usage, self._view.last.session
         cached = usage.input_tokens_details.cached_tokens or 0
         reported = Usage(input=usage.input_tokens, output=usage.output_tokens, cached=cached)
-        await session.off_loop(record_usage(session.awaiting, reported, call=self._view.call))
+        await session.off_loop(record_usage(session.awaiting, reported, call=self._view.last.call))
         await self._theirs.on_llm_end(context, agent, response)
 
     async def on_tool_start(
@@ -546,22 +623,6 @@ class _Step:
             self._storing = asyncio.ensure_future(session.add_response_ahead(self._items))
         # The cancellation of one tool must not cancel the write, for which other tools wait.
         await asyncio.shield(self._storing)
-
-
-def _refuse_rewriting(config: RunConfig) -> None:
-    rewriting = {
-        "session_input_callback": config.session_input_callback is not None,
-        "handoff_input_filter": config.handoff_input_filter is not None,
-        "nest_handoff_history": config.nest_handoff_history,
-        "session_settings.limit": config.session_settings is not None
-        and config.session_settings.limit is not None,
-    }
-    rewriting_options = [name for name, used in rewriting.items() if used]
-    if rewriting_options:
-        raise InvalidOption(
-            f"run_config has {', '.join(rewriting_options)}, which would edit the history that turnfold sends. Only "
-            "one component may edit it: use a Budget, or call_model_input_filter, which is called after turnfold"
-        )
 
 
 def _call_id(context: RunContextWrapper[Any]) -> str:

@@ -1,11 +1,9 @@
 """A conversation as the SDK's `Session`: items are appended to the log and are returned unchanged.
 
 A log only grows, so `pop_item` and `clear_session` remove nothing from it: popped and cleared items are no longer
-returned and no longer shown to a model, but stay in the log.
-
-The session is the SDK's history, and a run's list begins with the items that `get_items` returned. The list is not
-aligned with the log by `follow_history`, as those of LangChain and PydanticAI are: an item is only a part of an entry,
-and a list that lacks items of the log is another run's, or was cut by another component, which may hide nothing here.
+returned, and contexts, summaries and automatic recall no longer contain them, but they stay in the log. Because a run
+may pop many items one after the other, a pop is only noted; before the session is used in another way, the remaining
+items are stored again, and everything before is cleared.
 
 With a blocking memory the work is done in a thread, so that a slow disk blocks no other task of the SDK's loop.
 """
@@ -19,10 +17,12 @@ from typing import Final, cast
 from agents import SessionSettings, TResponseInputItem
 
 from turnfold.adapters._common import (
+    GivenRecord,
     PendingResults,
     ThreadBridge,
     VisibleEntry,
     VisibleHistory,
+    replace_history,
     session_of,
     short_name,
 )
@@ -33,6 +33,7 @@ from turnfold.adapters.openai_agents.items import (
     name_of,
     records_of,
 )
+from turnfold.errors import Conflict
 from turnfold.findings import FindingRule
 from turnfold.memory import AsyncMemory, AsyncSession, Memory, Session
 from turnfold.records import Entry, Message, NewEntry
@@ -40,6 +41,8 @@ from turnfold.records import Entry, Message, NewEntry
 __all__ = ("TurnfoldSession",)
 
 
+_TRIES: Final = 16
+"""Attempts to store the items again without popped ones; an attempt fails if another writer was first."""
 _STORED_AHEAD: Final = "openai_agents:"
 """Prefix of the client ids of responses that turnfold stored before the SDK added them."""
 
@@ -70,6 +73,8 @@ class TurnfoldSession:
         self.pending = PendingResults(self.awaiting, findings)
         """Tool calls of the current run whose results become findings when they are stored."""
         self._log = VisibleHistory(self.awaiting)
+        self._whole: set[tuple[int, int]] = set()
+        """(seq, items) of noted entries of which every item is visible."""
         self._ahead: list[tuple[int, Message]] = []
         """Seqs (log positions) and records of the last response that was stored before the SDK added it to the
         session."""
@@ -83,30 +88,33 @@ class TurnfoldSession:
         most = limit if limit is not None else settings.limit if settings else None
         if most is not None and most < 0:  # the SDK's own sessions return all items then
             most = None
-        items = await self.off_loop(self._newest(most))
-        # A run begins with all items; at other times the SDK reads a number of the newest ones.
+        more = most if most is None else most + 1
+        items = await self.off_loop(self._newest(more))
+        found = items if most is None else items[-most:] if most else []
+        # A run begins with all items, or those within the session's own limit; with `limit` the SDK also reads a number
+        # of the newest ones at other times.
         if limit is None:
-            self.run.begin(items)
-        return items
+            self.run.begin(found, partial=len(found) < len(items))
+        return found
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items to the log, all or none, and wait until they are stored.
 
         Items that turnfold stored before the SDK added them are not stored again.
         """
+        await self.settle()
         unclaimed = self.run.unclaimed(items)
         answered = answered_calls(items)
         await self.off_loop(self._append_unstored(records_of(unclaimed), answered))
         if len(unclaimed) < len(items):
             await self.off_loop(self._keep_open_calls(self._ahead, answered))
             self._ahead = []
-        self.run.stored(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Hide the session's newest item and return it; None if there is none.
 
-        It stays in the log, but is no longer among the items and no longer shown to a model; a later summary or a
-        recall may still mention it.
+        It stays in the log, but is no longer among the items. Contexts, summaries and automatic recall do not contain
+        it from the next use of the session on.
         """
         visible = _VisibleItems()
         shown = await self.off_loop(self._log.take_back(visible.end))
@@ -120,6 +128,10 @@ class TurnfoldSession:
         """Store input items before the SDK adds them, so that they are in the log before a model is called."""
         await self.off_loop(self._append(records_of(items)))
         self.run.stored_input(items)
+
+    async def settle(self) -> None:
+        """Store the items again from which some were popped, so that contexts and summaries lack the popped ones."""
+        await self.off_loop(self._settle())
 
     async def add_response_ahead(self, items: Sequence[TResponseInputItem]) -> None:
         """Store a response's items before its tools run; the SDK adds them only afterwards."""
@@ -137,13 +149,39 @@ class TurnfoldSession:
         found.off_loop = self.off_loop
         return found
 
-    async def hidden(self) -> Mapping[int, int]:
-        """Return {seq: items left} of the entries from which items were popped. Await it through `off_loop`."""
-        retraction = await self._log.retraction()
-        whole = {
-            seq: 0 for first, last in retraction.note.stretches for seq in range(first, last + 1)
-        }
-        return {**whole, **dict(retraction.note.shortened)}
+    async def _settle(self) -> None:
+        for tries_left in range(_TRIES, -1, -1):
+            hiding = [
+                one for one in (await self._log.retraction()).hiding if one not in self._whole
+            ]
+            if not hiding or not await self._is_any_popped(hiding):
+                return
+            shown = [one for one in await self._log.entries() if one.entry.message.role != "system"]
+            try:
+                placed = await replace_history(
+                    self.awaiting, [given for one in shown for given in _as_given(one)]
+                )
+            except Conflict:
+                if not tries_left:
+                    raise
+                continue
+            old = [one.entry.seq for one in shown for _ in _as_given(one)]
+            new = dict(zip(old, (one.seq for one in placed), strict=True))
+            self.run.own = {new.get(seq, seq) for seq in self.run.own}
+            self._ahead = [(new.get(seq, seq), record) for seq, record in self._ahead]
+            return
+
+    async def _is_any_popped(self, hiding: Sequence[tuple[int, int]]) -> bool:
+        """Return True if an entry shows fewer items than it has; remember those that show all of them."""
+        session = self.awaiting
+        for seq, kept in hiding:
+            found = await session.store.read(
+                session.scope, session.id, after=seq - 1, upto=seq, limit=1
+            )
+            if any(kept < len(items_of(entry.message)) for entry in found):
+                return True
+            self._whole.add((seq, kept))
+        return False
 
     async def _newest(self, most: int | None) -> list[TResponseInputItem]:
         visible = _VisibleItems()
@@ -230,6 +268,14 @@ class _VisibleItems:
                 items = _without_calls(items, waiting)
             self._known[entry.seq] = known = items
         return known
+
+
+def _as_given(shown: VisibleEntry) -> list[GivenRecord]:
+    """Return a visible entry as it is stored again: without its popped items; if unchanged, under its client id."""
+    entry, kept = shown
+    if kept is None:
+        return [GivenRecord(entry.message, entry.client_id)]
+    return [GivenRecord(record, "") for record in records_of(items_of(entry.message)[:kept])]
 
 
 def _is_whole(entry: Entry, kept: int | None) -> bool:
