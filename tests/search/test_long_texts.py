@@ -5,16 +5,27 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnfold.search import QueryTerms, telling_part
+from turnfold.search import QueryTerms, snippet, telling_part
 from turnfold.search import term_matches as held_terms
 from turnfold.search.recalled_passages import excerpt
 from turnfold.search.term_matches import occurrences
-from turnfold.text import distinct_terms, search_terms, terms_of
+from turnfold.text import (
+    CHARACTERS,
+    EDGES,
+    LETTERS,
+    RUN,
+    WORDS,
+    distinct_terms,
+    search_terms,
+    terms_of,
+)
 from turnfold.text import words as terms_module
 
 PIECES = (
@@ -62,6 +73,31 @@ def test_an_excerpt_is_around_the_rare_word(usual: str, told: str, asked: str, p
     """A word of every sentence tells nothing about one of them, however many such words there are."""
     text = "".join(told if at == place else usual for at in range(40))
     assert told.strip() in excerpt(text, search_terms(asked), 3 * len(usual), len)
+
+
+@pytest.mark.parametrize(
+    "text", ["ok " * 40_000, "决定 " * 40_000, "的" * 90_000, "a-" * 60_000, "决定a" * 30_000]
+)
+def test_no_call_collects_all_words_of_a_long_text(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one call runs, no other thread does: a service answers nobody for a tenth of a second per megabyte."""
+    longest = 0
+    for pattern in (CHARACTERS, EDGES, LETTERS, RUN, WORDS):
+
+        def findall(part: str, real: Callable[[str], list[Any]] = pattern.findall) -> list[Any]:
+            nonlocal longest
+            longest = max(longest, len(part))
+            return real(part)
+
+        monkeypatch.setattr(pattern, "findall", findall)
+    for asked in (["ok", "deploy"], ["决", "定", "决定", "a"]):
+        distinct_terms(text)
+        terms_of(text)
+        QueryTerms(asked).count_in(text)
+        excerpt(text, asked, 100, len)
+        snippet(text, asked)
+    assert longest <= 20_000
 
 
 def test_an_excerpt_of_a_huge_text_is_counted_about_as_long_as_it_is() -> None:
