@@ -49,7 +49,7 @@ FACES = (
     Face(
         folder="memory",
         target="_sync.py",
-        docstring="Sessions and memories for programs without an event loop; written by tools/faces.py, do not edit.",
+        docstring="Sessions and memories without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     Face(
         folder="findings",
         target="_sync.py",
-        docstring="Findings for programs without an event loop; written by tools/faces.py, do not edit.",
+        docstring="Findings without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Iterable, Mapping
 
@@ -115,7 +115,7 @@ from turnfold.runtime import drive
     Face(
         folder="agent",
         target="_sync.py",
-        docstring="The agent for programs without an event loop; written by tools/faces.py, do not edit.",
+        docstring="The agent without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Callable, Sequence
 
@@ -135,7 +135,7 @@ from turnfold.runtime import drive
         },
         extra={
             "Agent": "def get_memory_module(self) -> MemoryModule | None:\n"
-            '    """Return the memory module that the agent was made with, None if it has none."""\n'
+            '    """Return the `MemoryModule` of the agent; None if it has none."""\n'
             "    return self._memory_module"
         },
         known=(("AsyncMemory", "Memory"), ("AsyncMemoryModule", "MemoryModule")),
@@ -143,7 +143,7 @@ from turnfold.runtime import drive
     Face(
         folder="memories/short_memory",
         target="_sync.py",
-        docstring="The short-term memory for programs without an event loop; written by tools/faces.py, do not edit.",
+        docstring="The short-term memory without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Iterable
 from types import TracebackType
@@ -177,7 +177,7 @@ from turnfold.tokens import TokenCounter
     Face(
         folder="workspace_snapshots",
         target="_sync.py",
-        docstring="Snapshots for programs without an event loop; written by tools/faces.py, do not edit.",
+        docstring="Snapshots without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Mapping
 
@@ -194,7 +194,7 @@ from turnfold.workspace_snapshots.storage import SnapshotHead
     Face(
         folder="memories/memory_module",
         target="_sync.py",
-        docstring="The memory module for programs without an event loop; written by tools/faces.py, do not edit.",
+        docstring="`MemoryModule` without an event loop; written by tools/faces.py, do not edit.",
         imports="""
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -235,7 +235,7 @@ from turnfold.tokens import TokenCounter
     Face(
         folder="client",
         target="_sync.py",
-        docstring="A memory behind a service, for programs without an event loop; written by tools/faces.py, "
+        docstring="A memory behind a service, for use without an event loop; written by tools/faces.py, "
         "do not edit.",
         imports="""
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -290,7 +290,7 @@ from turnfold.workspace_snapshots import (
     Face(
         folder="client",
         target="_short_memory_sync.py",
-        docstring="A short-term memory behind a service, for programs without an event loop; written by "
+        docstring="A short-term memory behind a service, for use without an event loop; written by "
         "tools/faces.py, do not edit.",
         imports="""
 from types import TracebackType

@@ -19,26 +19,24 @@ advice."""
 
 
 _READ: Final = "history() has what was said, context().messages what a model is sent"
-_DELETE: Final = (
-    "write clear() to remove what it holds, or memory.delete(...) to delete the session"
-)
+_DELETE: Final = "use clear() to remove what it holds, or memory.delete(...) to delete the session"
 
 SESSION_ADVICE: Final[Mapping[str, str]] = {
-    "user.metadata": 'write add({"role": "user", "content": "...", "metadata": {...}})',
-    "history.last": "write history()[-3:] for the last 3 entries",
-    "recall.k": "write limit=",
-    "append": 'write add(message), user("..."), assistant("...") or tool("...", tool_call_id="...")',
-    "save_context": 'write user("...") and assistant("...")',
-    "search": 'write recall("...")',
-    "pop_item": "write erase(seq) with the number of the entry",
-    "add_message": "write add(message)",
-    **dict.fromkeys(("add_messages", "add_items", "put"), "write add(messages)"),
-    **dict.fromkeys(("add_user_message", "add_user"), 'write user("...")'),
-    **dict.fromkeys(("add_ai_message", "add_assistant_message"), 'write assistant("...")'),
+    "user.metadata": 'use add({"role": "user", "content": "...", "metadata": {...}})',
+    "history.last": "use history()[-3:] for the last 3 entries",
+    "recall.k": "use limit=",
+    "append": 'use add(message), user("..."), assistant("...") or tool("...", tool_call_id="...")',
+    "save_context": 'use user("...") and assistant("...")',
+    "search": 'use recall("...")',
+    "pop_item": "use erase(seq) with the number of the entry",
+    "add_message": "use add(message)",
+    **dict.fromkeys(("add_messages", "add_items", "put"), "use add(messages)"),
+    **dict.fromkeys(("add_user_message", "add_user"), 'use user("...")'),
+    **dict.fromkeys(("add_ai_message", "add_assistant_message"), 'use assistant("...")'),
     **dict.fromkeys(("messages", "get_messages", "get_items", "get", "get_all"), _READ),
     **dict.fromkeys(("load_memory_variables", "buffer", "get_history"), _READ),
     **dict.fromkeys(("clear_session", "reset"), _DELETE),
-    **dict.fromkeys(("summarize", "compact", "compress"), "write fold()"),
+    **dict.fromkeys(("summarize", "compact", "compress"), "use fold()"),
     **dict.fromkeys(
         ("invoke", "run", "chat", "complete"),
         "send context() to a model client, or use turnfold.Agent",
@@ -51,22 +49,22 @@ _SESSIONS: Final = (
     'memory.session("user-42") needs no creating, and memory.conversations() lists what is stored'
 )
 _DELETE_ALL: Final = (
-    'write delete("user-42") for a session, erase_user("user-42") for everything of a user'
+    'use delete("user-42") for a session, erase_user("user-42") for everything of a user'
 )
 
 MEMORY_ADVICE: Final[Mapping[str, str]] = {
-    "save_context": 'write session = memory.session("user-42"), then session.user("...") and session.assistant("...")',
-    "chat_memory": 'write memory.session("user-42")',
-    "load_memory_variables": 'write memory.session("user-42").context().messages',
-    **dict.fromkeys(("add_messages", "put"), 'write memory.session("user-42").add(messages)'),
+    "save_context": 'use session = memory.session("user-42"), then session.user("...") and session.assistant("...")',
+    "chat_memory": 'use memory.session("user-42")',
+    "load_memory_variables": 'use memory.session("user-42").context().messages',
+    **dict.fromkeys(("add_messages", "put"), 'use memory.session("user-42").add(messages)'),
     **dict.fromkeys(
-        ("get_messages", "messages", "buffer"), 'write memory.session("user-42").history()'
+        ("get_messages", "messages", "buffer"), 'use memory.session("user-42").history()'
     ),
     **dict.fromkeys(("get_all", "get"), f"{_SESSIONS}; session.history() has what was said"),
     **dict.fromkeys(("create_session", "get_session", "new_session", "sessions"), _SESSIONS),
     **dict.fromkeys(("delete_all", "delete_session", "reset", "clear", "erase"), _DELETE_ALL),
     **{
-        name: f'write memory.session("user-42").{name}(...)'
+        name: f'use memory.session("user-42").{name}(...)'
         for name in (
             *(
                 "add",

@@ -172,11 +172,11 @@ class Budget:
 def _advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> str:
     """Return the right call if a budget was passed as a number, or as the tokens of a budget."""
     if given:
-        return f"Budget takes its numbers by name, got {given[0]!r}: write Budget(max_tokens={given[0]!r})"
+        return f"Budget takes its numbers by name, got {given[0]!r}: use Budget(max_tokens={given[0]!r})"
     if "tokens" in unknown:
         tokens = unknown["tokens"]
         return (
-            f"tokens is computed by Budget and cannot be given: write Budget(max_tokens={tokens!r})"
+            f"tokens is computed by Budget and cannot be given: use Budget(max_tokens={tokens!r})"
         )
     return ""
 

@@ -134,7 +134,7 @@ class Runtime(Protocol):
 
 
 class SyncRuntime:
-    """The runtime for programs without an event loop; it uses threads."""
+    """The runtime for applications without an event loop; it uses threads."""
 
     def __init__(self) -> None:
         self._running: dict[str, threading.Thread] = {}
@@ -261,7 +261,7 @@ class SyncRuntime:
 
 
 class AsyncRuntime:
-    """The runtime for programs with an event loop; it uses tasks."""
+    """The runtime for applications with an event loop; it uses tasks."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}

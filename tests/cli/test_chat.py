@@ -242,7 +242,7 @@ def test_the_session_of_a_failed_message_is_named(tmp_path: Path) -> None:
         (["--once", "hi", "--budget", "5"], "tokens"),
         (["--once", "hi", "--budget", "0"], "max_tokens"),
         (["--budget", "5"], "tokens"),
-        (["--once", "hi", "--base-url", "127.0.0.1:9"], "has no scheme: write http://127.0.0.1:9"),
+        (["--once", "hi", "--base-url", "127.0.0.1:9"], "has no scheme: use http://127.0.0.1:9"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_before_anything_is_stored(

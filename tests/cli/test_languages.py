@@ -477,10 +477,10 @@ MET_BY_USERS = (
 """Modules whose errors users of commands meet."""
 OF_PROGRAMS = {
     "max_output={} must be at least 1 token",
-    "retries={} must not be negative",
-    "first={} must be above 0 seconds",
-    "longest={} must be at least first={}",
-    "patience={} must not be negative",
+    "retries={} must not be negative: 0 turns retries off",
+    "first={}, the seconds of the first pause, must be above 0",
+    "longest={}, the seconds of the longest pause, must be at least first={}",
+    "patience={}, the longest wait in seconds, must not be negative",
     "other processes changed the wrapped key {} {} times in a row: try again",
     "conversation ids that begin with {} are reserved for keys: use another id",
     (

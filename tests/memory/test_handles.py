@@ -141,7 +141,7 @@ def test_threads_may_ask_for_more_conversations_than_are_kept() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"most": 0}, "most=0 must be at least 1"),
+        ({"most": 0}, "most=0, the number of sessions to cache, must be at least 1"),
         ({"most_bytes": -1}, "most_bytes=-1 must not be negative"),
     ],
 )

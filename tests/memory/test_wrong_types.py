@@ -34,11 +34,11 @@ OPTIONS: dict[str, tuple[dict[str, object], str]] = {
     "fold_lease": ({"fold_lease": "2m"}, "fold_lease=120.0"),
     "stand_in": ({"stand_in": "no"}, "stand_in=False"),
     "rules": ({"rules": "off"}, "rules=False"),
-    "fold off": ({"fold": "off"}, 'to turn folding (compaction) off, write fold="manual"'),
-    "no fold": ({"fold": False}, 'write fold="manual"'),
-    "compaction off": ({"compaction": "off"}, 'write fold="manual"'),
+    "fold off": ({"fold": "off"}, 'to turn folding (compaction) off, use fold="manual"'),
+    "no fold": ({"fold": False}, 'use fold="manual"'),
+    "compaction off": ({"compaction": "off"}, 'use fold="manual"'),
     "time_zone": ({"time_zone": 8}, 'time_zone="Asia/Shanghai"'),
-    "unknown time zone": ({"time_zone": "Asia/Beijing"}, 'write time_zone="Asia/Shanghai"'),
+    "unknown time zone": ({"time_zone": "Asia/Beijing"}, 'for example time_zone="Asia/Shanghai"'),
     "folder of time zones": ({"time_zone": "Asia"}, "time_zone='Asia' is no IANA time zone"),
     "path as a time zone": ({"time_zone": "../zone"}, "'../zone' is no IANA time zone"),
     "no time zone": ({"time_zone": ""}, "time_zone='' is no IANA time zone"),
@@ -70,7 +70,7 @@ def asked(**options: Any) -> Callable[[Memory], object]:
 
 
 CALLS: dict[str, tuple[Callable[[Memory], object], str]] = {
-    "session by number": (lambda memory: memory.session(cast("str", 42)), "write '42'"),
+    "session by number": (lambda memory: memory.session(cast("str", 42)), "give '42'"),
     "session by None": (
         lambda memory: memory.session(cast("str", None)),
         "must be text, got None: give one",
@@ -94,44 +94,44 @@ CALLS: dict[str, tuple[Callable[[Memory], object], str]] = {
     ),
     "search": (
         lambda memory: memory.search(cast("str", None)),
-        'query=None has the wrong type NoneType: write search("what to find")',
+        'query=None has the wrong type NoneType: for example search("what to find")',
     ),
     "summary": (
         lambda memory: memory.session("a").fold(summary=cast("str", 3)),
-        'summary=3 has the wrong type int: write fold(summary="text")',
+        'summary=3 has the wrong type int: for example fold(summary="text")',
     ),
     "turns to keep": (
         lambda memory: memory.session("a").fold(keep_turns=cast("int", "2")),
-        "write fold(keep_turns=2)",
+        "for example fold(keep_turns=2)",
     ),
     "entry to erase": (
         lambda memory: memory.session("a").erase(cast("int", "x")),
-        "seq='x' has the wrong type str: write erase(entry.seq)",
+        "seq='x' has the wrong type str: for example erase(entry.seq)",
     ),
     "turn": (
         lambda memory: memory.session("a").turn(cast("int", "x")),
-        "number='x' has the wrong type str: write turn(1)",
+        "number='x' has the wrong type str: for example turn(1)",
     ),
     "rule": (
         lambda memory: memory.session("a").drop_rule(
             cast("str", memory.session("b").add_rule("Never say no."))
         ),
-        "write drop_rule(rule.id)",
+        "for example drop_rule(rule.id)",
     ),
     "state, assigned to": (
         lambda memory: memory.session("a").state.__setitem__("x", 1),
-        "write state.set('x', 1)",
+        "use state.set('x', 1)",
     ),
     "state, indexed": (
         lambda memory: memory.session("a").state["x"],
-        "write state.get('x')",
+        "use state.get('x')",
     ),
     "function as a tool": (asked(tools=[weather]), "tools=[as_tool(weather).schema]"),
     "function instead of tools": (asked(tools=weather), "tools=[as_tool(weather).schema]"),
     "tool of an agent": (asked(tools=[as_tool(weather)]), "tools=[weather.schema]"),
     "name of a tool": (asked(tools=["weather"]), 'tools=[{"type": "function"'),
     "name instead of tools": (asked(tools="天气"), "tools is the str '天气'"),
-    "one tool, not in a list": (asked(tools=as_tool(weather).schema), "write tools=[schema]"),
+    "one tool, not in a list": (asked(tools=as_tool(weather).schema), "give tools=[schema]"),
     "tool of a preview": (
         lambda memory: memory.session("a").preview(tools=cast("Any", [weather])),
         "tools=[as_tool(weather).schema]",
@@ -153,7 +153,7 @@ CALLS: dict[str, tuple[Callable[[Memory], object], str]] = {
     ),
     "memory with an event loop": (
         lambda _: Agent(cast("Any", AsyncMemory()), ScriptedModel(["x"])),
-        "write AsyncAgent(memory, model)",
+        "use AsyncAgent(memory, model)",
     ),
 }
 
@@ -201,15 +201,15 @@ def test_a_request_is_made_from_a_context(face: Any) -> None:
 
 
 UNKNOWN: dict[str, tuple[Callable[[], object], str]] = {
-    "budget by position": (lambda: cast("Any", Budget)(8000), "write Budget(max_tokens=8000)"),
-    "tokens of a budget": (lambda: cast("Any", Budget)(tokens=9), "write Budget(max_tokens=9)"),
+    "budget by position": (lambda: cast("Any", Budget)(8000), "use Budget(max_tokens=8000)"),
+    "tokens of a budget": (lambda: cast("Any", Budget)(tokens=9), "use Budget(max_tokens=9)"),
     "misspelt in a budget": (
         lambda: cast("Any", Budget)(max_token=9),
         "did you mean max_tokens=?",
     ),
     "budget of a memory": (
         lambda: cast("Any", Memory)(max_tokens=8000),
-        "write Memory(..., budget=Budget(max_tokens=8000))",
+        "use Memory(..., budget=Budget(max_tokens=8000))",
     ),
     "window of a memory": (
         lambda: cast("Any", AsyncMemory)(context_window=99, reserve_ratio=0.1),
@@ -218,7 +218,7 @@ UNKNOWN: dict[str, tuple[Callable[[], object], str]] = {
     "misspelt in a memory": (lambda: cast("Any", Memory)(modell="x"), "did you mean model=?"),
     "model by position": (
         lambda: cast("Any", Memory)("sqlite://", "gpt-4o"),
-        "write Memory('sqlite://', model='gpt-4o')",
+        "use Memory('sqlite://', model='gpt-4o')",
     ),
     "misspelt in a client": (
         lambda: cast("Any", OpenAIChat)("gpt-4o", baseurl="x"),
@@ -244,19 +244,19 @@ def test_an_argument_that_does_not_exist(case: str) -> None:
     ("name", "right"),
     [
         ("messages", "history() has what was said"),
-        ("append", "write add(message)"),
-        ("add_message", "write add(message)"),
+        ("append", "use add(message)"),
+        ("add_message", "use add(message)"),
         ("get_messages", "history() has what was said"),
-        ("add_items", "write add(messages)"),
+        ("add_items", "use add(messages)"),
         ("get_items", "history() has what was said"),
-        ("pop_item", "write erase(seq)"),
-        ("clear_session", "write clear()"),
-        ("save_context", 'write user("...") and assistant("...")'),
+        ("pop_item", "use erase(seq)"),
+        ("clear_session", "use clear()"),
+        ("save_context", 'use user("...") and assistant("...")'),
         ("load_memory_variables", "context().messages what a model is sent"),
-        ("add_user_message", 'write user("...")'),
-        ("add_ai_message", 'write assistant("...")'),
-        ("search", 'write recall("...")'),
-        ("compact", "write fold()"),
+        ("add_user_message", 'use user("...")'),
+        ("add_ai_message", 'use assistant("...")'),
+        ("search", 'use recall("...")'),
+        ("compact", "use fold()"),
         ("run", "turnfold.Agent"),
     ],
 )
@@ -272,13 +272,13 @@ def test_a_method_of_other_libraries_is_answered(name: str, right: str) -> None:
 @pytest.mark.parametrize(
     ("name", "right"),
     [
-        ("add", 'write memory.session("user-42").add(...)'),
-        ("user", 'write memory.session("user-42").user(...)'),
-        ("context", 'write memory.session("user-42").context(...)'),
-        ("save_context", 'write session = memory.session("user-42"), then session.user("...")'),
-        ("chat_memory", 'write memory.session("user-42")'),
-        ("load_memory_variables", 'write memory.session("user-42").context().messages'),
-        ("get_messages", 'write memory.session("user-42").history()'),
+        ("add", 'use memory.session("user-42").add(...)'),
+        ("user", 'use memory.session("user-42").user(...)'),
+        ("context", 'use memory.session("user-42").context(...)'),
+        ("save_context", 'use session = memory.session("user-42"), then session.user("...")'),
+        ("chat_memory", 'use memory.session("user-42")'),
+        ("load_memory_variables", 'use memory.session("user-42").context().messages'),
+        ("get_messages", 'use memory.session("user-42").history()'),
         ("get_all", "memory.conversations() lists what is stored"),
         ("create_session", 'memory.session("user-42") needs no creating'),
         ("delete_all", 'erase_user("user-42") for everything of a user'),
@@ -335,15 +335,15 @@ def test_a_tool_schema_that_no_provider_takes() -> None:
 METHODS: dict[str, tuple[Callable[[Any], object], str]] = {
     "user": (
         lambda session: session.user("hi", metadata={}),
-        'user has no option \'metadata\': write add({"role": "user"',
+        'user has no option \'metadata\': use add({"role": "user"',
     ),
     "history": (
         lambda session: session.history(last=3),
-        "history has no option 'last': write history()[-3:]",
+        "history has no option 'last': use history()[-3:]",
     ),
     "recall": (
         lambda session: session.recall("x", k=3),
-        "recall has no option 'k': write limit=",
+        "recall has no option 'k': use limit=",
     ),
     "context": (lambda session: session.context(top=3), "has no option 'top': it takes query, "),
     "status": (lambda session: session.status(full=True), "'full': it takes none"),

@@ -197,7 +197,10 @@ def test_a_part_is_refused(part: Any, message: str) -> None:
 
 
 RESULTS: list[tuple[Any, str]] = [
-    (ToolResult("a", wrong([TextPart("x")])), "content[0].content: must be a tuple, not list"),
+    (
+        ToolResult("a", wrong([TextPart("x")])),
+        "content[0].content: must be a tuple of parts, not list",
+    ),
     (ToolResult("a", wrong((ToolCall("b", "f"),))), "a tool result cannot hold a ToolCall"),
     (ToolResult("a", (), wrong("yes")), "content[0].is_error: must be true or false, not str"),
     (ToolResult("a", (TextPart(LONE),)), "content[0].content[0].text: lone surrogate"),

@@ -1,4 +1,4 @@
-"""The agent for programs without an event loop; written by tools/faces.py, do not edit."""
+"""The agent without an event loop; written by tools/faces.py, do not edit."""
 
 from __future__ import annotations
 
@@ -101,5 +101,5 @@ class Agent:
         return drive(self._awaiting.resume(conversation))
 
     def get_memory_module(self) -> MemoryModule | None:
-        """Return the memory module that the agent was made with, None if it has none."""
+        """Return the `MemoryModule` of the agent; None if it has none."""
         return self._memory_module

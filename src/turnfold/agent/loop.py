@@ -13,10 +13,10 @@ cannot be printed) or raise an error that cannot be printed. None of that may en
 result, so every error is caught, within the tool's time limit, and becomes a result that begins with "error:".
 
 Results of a tool with a finding rule are remembered. If the rule has `serve`, an identical call is answered from memory
-while the result is valid; the model gets the result with a first line that says so. An agent with a memory module
-stores and summarises its workspace before every call of the model; the summaries are shown with every call, and the
-model may bring any earlier workspace back with `recall_context`. An agent whose contexts recall nothing by themselves
-(`recall="off"`) gives the model a tool of the same name that searches the conversation.
+while the result is valid; the model gets the result with a first line that says so. An agent with a `MemoryModule`
+(design document 002) stores and summarises its workspace before every call of the model; the summaries are shown with
+every call, and the model may bring any earlier workspace back with `recall_context`. An agent whose contexts recall
+nothing by themselves (`recall="off"`) gives the model a tool of the same name that searches the conversation.
 """
 
 from __future__ import annotations
@@ -279,17 +279,19 @@ _arguments = msgspec.json.Decoder(dict[str, object])
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceMemory:
-    """Connects a memory module, which stores and summarises workspaces, to an agent loop."""
+    """Connects a `MemoryModule`, which stores and summarises workspaces, to an agent loop."""
 
     module: AsyncMemoryModule | None
     workspace: Workspace | None
 
     def __post_init__(self) -> None:
         if self.module is not None and self.workspace is None:
-            raise InvalidOption("memory_module= needs a workspace to remember: give workspace= too")
+            raise InvalidOption(
+                "memory_module= remembers a workspace, but the agent has none: give workspace= too"
+            )
 
     def schemas(self, own: Mapping[str, object]) -> list[dict[str, object]]:
-        """Return the schema of `recall_context` if there is a memory module, else nothing.
+        """Return the schema of `recall_context` if there is a `MemoryModule` (memory of workspaces), else nothing.
 
         `own` are the agent's other tools, whose names must differ.
         """
@@ -297,7 +299,7 @@ class WorkspaceMemory:
             return []
         if RECALL_CONTEXT in own:
             raise InvalidOption(
-                f"the memory module adds a tool {RECALL_CONTEXT!r}, and the agent has one too: rename yours"
+                f"the MemoryModule adds a tool {RECALL_CONTEXT!r}, and the agent has one too: rename yours"
             )
         return [self.module.recall_tool()]
 
@@ -318,7 +320,7 @@ class WorkspaceMemory:
     async def notes(
         self, session: AsyncSession, budget: Budget, max_tokens: int
     ) -> dict[str, str] | None:
-        """Return summaries of earlier workspaces as notes for the next call; None if there is no memory module.
+        """Return summaries of earlier workspaces as notes for the next call; None if there is no `MemoryModule`.
 
         `max_tokens` is the token limit of that call; 0 for that of the budget.
         """
@@ -359,7 +361,7 @@ def blocking_memory(memory: object) -> AsyncMemory:
         name = type(memory).__name__
         plain = name.removeprefix("Async")
         raise InvalidOption(
-            f"Agent needs a {plain}, got {name}: write AsyncAgent(memory, model) and await its run(), or make the "
+            f"Agent needs a {plain}, got {name}: use AsyncAgent(memory, model) and await its run(), or make the "
             f"memory with {plain}(...)"
         )
     return awaiting_memory(memory)
@@ -372,12 +374,12 @@ def _check_model(model: object) -> None:
     if isinstance(model, str):
         client = "Anthropic" if "claude" in model else "OpenAIChat"
         raise InvalidOption(
-            f"model={model!r} is a name, but an agent needs a client: write {client}({model!r}), from turnfold"
+            f"model={model!r} is a name, but an agent needs a client: give {client}({model!r}), from turnfold"
         )
     name = model.__name__ if isinstance(model, type) else type(model).__name__
     raise InvalidOption(
-        f'model={name} cannot answer an agent: write OpenAIChat("gpt-4o"), Anthropic("claude-sonnet-4-5") '
-        "or another object with the methods of turnfold.models.ChatModel"
+        f'model={name} cannot answer an agent: give a client, for example OpenAIChat("gpt-4o") or '
+        'Anthropic("claude-sonnet-4-5"), or another object with the methods of turnfold.models.ChatModel'
     )
 
 
@@ -525,7 +527,7 @@ class AsyncAgent:
         if wanted and taken:
             raise InvalidOption(
                 f"recall_tool=True adds a tool {RECALL_CONTEXT!r}, and the agent has one already: rename yours, or "
-                "leave recall_tool=True out (a memory module adds one too)"
+                "leave recall_tool=True out (a MemoryModule adds one too)"
             )
         return not taken and (self._recall is RecallMode.OFF if wanted is None else wanted)
 
@@ -586,7 +588,7 @@ class AsyncAgent:
         return await self.run(conversation, task, client_id=client_id)
 
     def get_memory_module(self) -> AsyncMemoryModule | None:
-        """Return the memory module that the agent was made with; None if it has none.
+        """Return the `MemoryModule` (memory of workspaces) that the agent was made with; None if it has none.
 
         Document 002's `getMemoryModule()`.
         """

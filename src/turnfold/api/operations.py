@@ -201,7 +201,7 @@ ERASE_ENTRY = declare(
     "erase_entry",
     f"DELETE {_SESSION}/messages/{{seq}}",
     "Erase one message and everything made from it, permanently; a placeholder with the reason stays. `mentions` names "
-    "documents of the program that may contain its text and are kept.",
+    "documents of the application that may contain its text and are kept.",
     right=_WRITE,
     frees=True,
     query=request_bodies.EraseQuery,

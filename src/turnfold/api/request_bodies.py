@@ -567,7 +567,7 @@ def to_usage(reported: Mapping[str, object]) -> Usage:
         number = cast("int", getattr(usage, name))
         if not 0 <= number <= _MOST_TOKENS:
             raise InvalidRecord(
-                f"{number!r:.40} is no number of tokens: give 0 to {_MOST_TOKENS:,}",
+                f"{number!r:.40} is not a possible number of tokens: give 0 to {_MOST_TOKENS:,}",
                 path=f"usage.{name}",
             )
     return usage

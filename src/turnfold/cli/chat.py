@@ -82,7 +82,7 @@ def pick_model(
         return None
     if base_url and not base_url.startswith(("http://", "https://")):
         raise InvalidOption(
-            f"--base-url {shown_address(base_url)} has no scheme: write http://{shown_address(base_url)}"
+            f"--base-url {shown_address(base_url)} has no scheme: use http://{shown_address(base_url)}"
         )
     if chosen.startswith("claude") and base_url is None:
         from turnfold.models import Anthropic

@@ -50,7 +50,7 @@ _MODELS: Final[Mapping[str, str]] = {
         "响应里没有 {missing}，不是回答；请检查 base_url"
     ),
     "model is empty: give the name that the provider uses for the model": "模型名是空的：请给出服务商所用的名称",
-    "the context window of {model} is not known: write Memory(..., model={name}, budget=Budget(max_tokens=8000)) with "
+    "the context window of {model} is not known: use Memory(..., model={name}, budget=Budget(max_tokens=8000)) with "
     "the tokens that a prompt may have, or add the model with turnfold.tokens.register_model": (
         "不知道 {model} 的上下文窗口：请写 Memory(..., model={name}, budget=Budget(max_tokens=8000))，填入提示词可用的 "
         "token 数，或用 turnfold.tokens.register_model 登记模型"
@@ -143,7 +143,7 @@ _STORES: Final[Mapping[str, str]] = {
     "{path} exists, and a backup never overwrites a file: give another path": (
         "{path} 已存在，备份从不覆盖文件：请给出别的路径"
     ),
-    "{path} is not a file name: omit the path for a store in memory, or write ./{name}": (
+    "{path} is not a file name: omit the path for a store in memory, or give ./{name}": (
         "{path} 不是文件名：要内存里的存储就不写路径，否则写 ./{name}"
     ),
     "{path} cannot be the path of a store: it contains NUL or is not UTF-8": (
@@ -234,11 +234,13 @@ _FILES: Final[Mapping[str, str]] = {
         "{path} 里有 {number} 个名为 conversations*.json 的文件；应当只有一个"
     ),
     "more than {number} empty lines in a row": "连续的空行超过 {number} 行",
-    "more than {number} spaces": "连续的空格超过 {number} 个",
+    "more than {number} spaces in a row": "连续的空格超过 {number} 个",
     "the line has more than {most} characters, the most that can be imported": (
         "这一行超过 {most} 个字符，无法导入"
     ),
-    "the value has more than {most} characters": "这个值超过 {most} 个字符",
+    "the value has more than {most} characters, the most that can be imported": (
+        "这个值超过 {most} 个字符，无法导入"
+    ),
     "{path} has several conversations (the second begins on line {line}); import it without a conversation name": (
         "{path} 里有几个会话（第二个从第 {line} 行开始）；导入时请不要给出会话名称"
     ),

@@ -209,7 +209,7 @@ _ERRORS: Final[Mapping[str, str]] = {
         "没有可重放的调用：{number} 条消息中没有助手对其他消息的回答"
     ),
     "port={port} must be 0 to 65535; 0 means any free port": "端口 {port} 须在 0 到 65535 之间；0 表示任选一个空闲端口",
-    "--upstream {address} is not the address of a provider: write https://api.openai.com": (
+    "--upstream {address} is not the address of a provider: for example https://api.openai.com": (
         "--upstream {address} 不是服务商的地址：写成 https://api.openai.com"
     ),
     "there is no checkpoint {id} to drop: `turnfold checkpoints` lists all checkpoints": (
@@ -243,7 +243,8 @@ _ERRORS: Final[Mapping[str, str]] = {
         "没有这种存储：{store}；可用：{known}。文件请写成 {file}"
     ),
     "unknown format {format}; use one of {known}": "没有格式 {format}，可以是：{known}",
-    'time_zone={name} is no IANA time zone that this system knows: write time_zone="Asia/Shanghai" or "UTC"; where '
+    "time_zone={name} is no IANA time zone that this system knows: for example "
+    'time_zone="Asia/Shanghai" or "UTC"; where '
     "all are unknown, `pip install tzdata`": (
         "本系统不认识时区 {name}：请写 IANA 名称，例如 Asia/Shanghai 或 UTC；若都不认识，请 `pip install tzdata`"
     ),
@@ -278,7 +279,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "several sources were given: give only one of these: a session or file, --all, --set FILE": (
         "给出了多个来源：只能是会话或文件、--all、--set FILE 之一"
     ),
-    "--budget {given} is not a number of tokens: write 2000 or 2000,8000": (
+    "--budget {given} is not a number of tokens: for example 2000 or 2000,8000": (
         "--budget {given} 不是 token 数：写成 2000 或 2000,8000"
     ),
     "--budget {budget}: not even the first call fits. {reason}": "--budget {budget}：连第一次调用也放不下。{reason}",
@@ -297,7 +298,9 @@ _ERRORS: Final[Mapping[str, str]] = {
         "--tokens-file、--allow-host 和 --allow-origin 只用于 HTTP：请加上 --http，或去掉它们"
     ),
     "no pin {key} in {session}; pinned: {names}": "{session} 中没有固定项 {key}；现有：{names}",
-    "--model-budget {given}: write gpt-5=100000": "--model-budget {given}：写成 gpt-5=100000",
+    "--model-budget {given} is not a model and its tokens: for example gpt-5=100000": (
+        "--model-budget {given} 不是模型名和 token 数：例如 gpt-5=100000"
+    ),
     "{number}, but none with the id {session}; their ids: {shown}": (
         "{number}，但没有 id 为 {session} 的；它们的 id：{shown}"
     ),
@@ -309,16 +312,16 @@ _ERRORS: Final[Mapping[str, str]] = {
     "{path} is not a JSON list of tool schemas": "{path} 不是工具定义的 JSON 列表",
     "{path} is not a JSON list of tool schemas: {error}": "{path} 不是工具定义的 JSON 列表：{error}",
     "no such file: {path}": "没有这个文件：{path}",
-    "--turns {text} is neither a turn number nor a range: write 7 or 3-9": (
+    "--turns {text} is neither a turn number nor a range: for example 7 or 3-9": (
         "--turns {text} 既不是轮次也不是范围：写成 7 或 3-9"
     ),
-    "{text} is not a day or time: write 2026-01-31 or 2026-01-31T12:00": (
+    "{text} is not a day or time: for example 2026-01-31 or 2026-01-31T12:00": (
         "{text} 不是日期或时间：写成 2026-01-31 或 2026-01-31T12:00"
     ),
     "no session {name} of tenant {tenant} in {store}; `turnfold sessions` lists all sessions": (
         "{store} 中没有租户 {tenant} 的会话 {name}；`turnfold sessions` 会列出已有的会话"
     ),
-    "the store looks like an address without a scheme: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+    "the store looks like an address without a scheme: use postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
     "or sqlite:///PATH for a file of such a name": (
         "存储像是没有协议的地址：写成 postgresql://USER:PASSWORD@HOST:PORT/DATABASE，"
         "若是这个名称的文件，写成 sqlite:///PATH"
@@ -393,7 +396,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "--json prints JSON only, and markdown is not JSON: name a file for it with --output FILE": (
         "--json 只输出 JSON，而 markdown 不是 JSON：请用 --output FILE 指定文件"
     ),
-    "--base-url {given} has no scheme: write http://{address}": (
+    "--base-url {given} has no scheme: use http://{address}": (
         "--base-url {given} 没有协议：请写 http://{address}"
     ),
     "--set {file}: {problem}": "--set 的文件 {file}：{problem}",

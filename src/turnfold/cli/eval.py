@@ -124,7 +124,7 @@ def parse_budgets(given: Sequence[str]) -> list[int]:
     wrong = [word for word in words if not word.isdecimal() or not int(word)]
     if wrong:
         raise InvalidOption(
-            f"--budget {wrong[0]!r} is not a number of tokens: write 2000 or 2000,8000"
+            f"--budget {wrong[0]!r} is not a number of tokens: for example 2000 or 2000,8000"
         )
     return list(dict.fromkeys(int(word) for word in words))
 

@@ -118,5 +118,7 @@ def proxy(
 def _model_budget(given: str) -> tuple[str, int]:
     model, _, tokens = given.rpartition("=")
     if not model or not tokens.isdecimal():
-        raise typer.BadParameter(f"--model-budget {given!r}: write gpt-5=100000")
+        raise typer.BadParameter(
+            f"--model-budget {given!r} is not a model and its tokens: for example gpt-5=100000"
+        )
     return model, int(tokens)

@@ -74,7 +74,7 @@ def _turns(text: str | None) -> tuple[int, int] | None:
     parts = _TURNS.fullmatch(text.strip())
     if parts is None:
         raise InvalidOption(
-            f"--turns {text!r} is neither a turn number nor a range: write 7 or 3-9"
+            f"--turns {text!r} is neither a turn number nor a range: for example 7 or 3-9"
         )
     return int(parts[1]), int(parts[2] or parts[1])
 
@@ -86,7 +86,7 @@ def _time(text: str | None) -> int | None:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidOption(
-            f"{text!r} is not a day or time: write 2026-01-31 or 2026-01-31T12:00"
+            f"{text!r} is not a day or time: for example 2026-01-31 or 2026-01-31T12:00"
         ) from None
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()) * 1_000_000
 

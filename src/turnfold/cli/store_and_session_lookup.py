@@ -1,8 +1,9 @@
-"""Opening of the store, sessions and calls that the options of a command name.
+"""Finds and opens the store, the session and the call that the options of a command name.
 
 The store is named by `--store` or TURNFOLD_STORE; the default is a file in the user's data folder. A command that only
 reads never creates a store: a mistyped address is an error and creates no empty file. A session is opened with the
-token counter that counted its entries, if it is known, so that token counts equal those of the program that wrote it.
+token counter that counted its entries, if it is known, so that token counts equal those of the application that wrote
+it.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def address_of(store: str | None) -> str:
         return store
     if may_hold_password(store):
         raise InvalidOption(
-            "the store looks like an address without a scheme: write "
+            "the store looks like an address without a scheme: use "
             "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or sqlite:///PATH for a file of such a name"
         )
     return f"sqlite:///{quote(Path(store).as_posix())}"
@@ -214,7 +215,7 @@ def open_session(
 
 @contextmanager
 def file_or_session(source: str) -> Generator[None]:
-    """Context manager: if neither a file nor a session has the given name, the error says both."""
+    """Context manager: if no file and no session has the given name, the error says so of both."""
     try:
         yield
     except NotFound as error:

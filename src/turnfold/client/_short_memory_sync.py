@@ -1,4 +1,4 @@
-"""A short-term memory behind a service, for programs without an event loop; written by tools/faces.py, do not edit."""
+"""A short-term memory behind a service, for use without an event loop; written by tools/faces.py, do not edit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory behind a service, for programs without an event loop; written by tools/faces.py, do not edit."""
+"""A memory behind a service, for use without an event loop; written by tools/faces.py, do not edit."""
 
 from __future__ import annotations
 
@@ -214,10 +214,10 @@ class RemoteFindings:
         return drive(self._awaiting.list())
 
     def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as text for a prompt: fenced as data, of at most `tokens`, cut at line ends.
+        """Return the valid findings as fenced text (marked as data), of at most `tokens`, cut at line ends.
 
-        Findings related to `question` come first. Only for programs that build their own prompt: `context()` includes
-        the findings.
+        Findings related to `question` come first. Only for applications that build their own prompt: `context()`
+        includes the findings.
         """
         return drive(self._awaiting.text(tokens=tokens, question=question))
 
@@ -335,7 +335,8 @@ class RemoteSession:
         """Build the context of the next model call, within the budget, and store its manifest (record of the call).
 
         `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a query. `notes`
-        (text by name) and the `workspace` are shown in this call only, fenced as data, and never enter the log.
+        (text by name) and the `workspace` are shown in this call only, fenced (marked as data), and never enter the
+        log.
 
         With `to` (a module of `turnfold.wire`, or its name) the budget's `max_bytes` limits the request body of that
         provider. `max_tokens` sets a lower token limit than the budget's.
@@ -495,7 +496,7 @@ class RemoteSession:
     def erase(self, seq: int, *, reason: str = "") -> Erasure:
         """Erase one message and everything that was made from it, permanently.
 
-        A placeholder with the same seq and the `reason` stays. Documents that the program wrote itself stay too:
+        A placeholder with the same seq and the `reason` stays. Documents that the application wrote itself stay too:
         `mentions` of the result names those that may contain the text. Existing backups, exports and forks are not
         changed.
         """

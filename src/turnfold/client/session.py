@@ -131,7 +131,7 @@ class AsyncRemoteFindings:
     def use(self, rules: Iterable[FindingRule], *, most: int | None = None) -> None:
         """Use these finding rules from now on, and store at most `most` findings; each process sets its own rules."""
         if most is not None and most < 1:
-            raise InvalidOption(f"most={most} must be at least 1")
+            raise InvalidOption(f"most={most}, the number of findings to keep, must be at least 1")
         self._rules = rules_by_tool(rules)
         self._most = most or self._most
 
@@ -200,10 +200,10 @@ class AsyncRemoteFindings:
         )
 
     async def text(self, *, tokens: int, question: str = "") -> str:
-        """Return the valid findings as text for a prompt: fenced as data, of at most `tokens`, cut at line ends.
+        """Return the valid findings as fenced text (marked as data), of at most `tokens`, cut at line ends.
 
-        Findings related to `question` come first. Only for programs that build their own prompt: `context()` includes
-        the findings.
+        Findings related to `question` come first. Only for applications that build their own prompt: `context()`
+        includes the findings.
         """
         body = FindingsTextBody(tokens=tokens, question=question)
         return (
@@ -259,13 +259,11 @@ class AsyncRemoteState:
 
     def __setitem__(self, name: str, value: object) -> NoReturn:
         """Refuse `state[name] = value`, which cannot wait for the store."""
-        raise InvalidOption(
-            f"the state cannot be assigned to: write state.set({name!r}, {value!r})"
-        )
+        raise InvalidOption(f"the state cannot be assigned to: use state.set({name!r}, {value!r})")
 
     def __getitem__(self, name: str) -> NoReturn:
         """Refuse `state[name]`, which cannot wait for the store."""
-        raise InvalidOption(f"the state cannot be indexed: write state.get({name!r})")
+        raise InvalidOption(f"the state cannot be indexed: use state.get({name!r})")
 
     async def all(self) -> dict[str, object]:
         """Return all values of the session state by name."""
@@ -400,7 +398,8 @@ class AsyncRemoteSession:
         """Build the context of the next model call, within the budget, and store its manifest (record of the call).
 
         `query` recalls folded (compacted) entries that match; `recall` sets when to recall without a query. `notes`
-        (text by name) and the `workspace` are shown in this call only, fenced as data, and never enter the log.
+        (text by name) and the `workspace` are shown in this call only, fenced (marked as data), and never enter the
+        log.
 
         With `to` (a module of `turnfold.wire`, or its name) the budget's `max_bytes` limits the request body of that
         provider. `max_tokens` sets a lower token limit than the budget's.
@@ -636,7 +635,7 @@ class AsyncRemoteSession:
     async def erase(self, seq: int, *, reason: str = "") -> Erasure:
         """Erase one message and everything that was made from it, permanently.
 
-        A placeholder with the same seq and the `reason` stays. Documents that the program wrote itself stay too:
+        A placeholder with the same seq and the `reason` stays. Documents that the application wrote itself stay too:
         `mentions` of the result names those that may contain the text. Existing backups, exports and forks are not
         changed.
         """

@@ -129,7 +129,7 @@ class _LoopClient(httpx2.AsyncClient):
 
 
 class BlockingTransport:
-    """Blocking transport, for programs without an event loop; its coroutines never suspend."""
+    """Blocking transport, for applications without an event loop; its coroutines never suspend."""
 
     def __init__(self, url: str, *, headers: Mapping[str, str], timeout: float) -> None:
         base, auth = _checked(url)

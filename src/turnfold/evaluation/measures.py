@@ -144,7 +144,7 @@ class AtomIndex:
         self._first = {(each[0].kind, each[0].key): (seq, each) for seq, each in reversed(said)}
 
     def kept(self, sent: Sequence[Message], seq: int) -> tuple[int, int]:
-        """Return how many of the hard facts in the first `seq` messages are in `sent`, and how many they are in all."""
+        """Return how many hard facts of the first `seq` messages `sent` states, and how many there are in all."""
         known = tuple(graded for first, graded in self._first.values() if first <= seq)
         text = context_text(sent)
         lost = check_fidelity(SourceFacts(known), text, reading=self._reading).missing

@@ -62,7 +62,7 @@ counter."""
 
 
 class TurnfoldPeer:
-    """turnfold as a program uses it: `session.add`, `session.context()`, `session.recall()`, in a new SQLite store."""
+    """turnfold as applications use it: `session.add`, `context()`, `recall()`, in a new SQLite store."""
 
     name = "turnfold"
 

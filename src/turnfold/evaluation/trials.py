@@ -623,7 +623,7 @@ def _row(
 
 
 def _ratio(pairs: Iterable[tuple[int, int]]) -> float | None:
-    """Return the sum of the first numbers of all pairs divided by the sum of the second numbers.
+    """Return the sum of the pairs' first numbers divided by the sum of their second numbers.
 
     Returns None if that sum is 0.
     """

@@ -1,4 +1,4 @@
-"""Findings for programs without an event loop; written by tools/faces.py, do not edit."""
+"""Findings without an event loop; written by tools/faces.py, do not edit."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Findings:
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Mark the results that a run of this tool makes stale; call it before the run and after it."""
+        """Mark the findings that a run of this tool makes stale; call this before and after the tool runs."""
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
@@ -83,7 +83,7 @@ class Findings:
 
         Those about `question` come first.
 
-        For programs that build their own prompt; `context` already includes this text.
+        For applications that build their own prompt; `context` already includes this text.
         """
         return drive(self._awaiting.text(tokens=tokens, question=question))
 

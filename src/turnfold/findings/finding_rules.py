@@ -195,11 +195,12 @@ class FindingRule:
     def __post_init__(self) -> None:
         if not self.tool:
             raise InvalidOption(
-                "a finding rule needs the name of its tool: write FindingRule('get_toc', ...)"
+                "a finding rule needs the name of its tool: for example FindingRule('get_toc', ...)"
             )
         if isinstance(self.invalidated_by, str):
             raise InvalidOption(
-                f"invalidated_by={self.invalidated_by!r} is a string; write ({self.invalidated_by!r},)"
+                f"invalidated_by={self.invalidated_by!r} is a string: give a tuple of tool names, "
+                f"({self.invalidated_by!r},)"
             )
         if self.tool in self.invalidated_by:
             raise InvalidOption(

@@ -88,7 +88,7 @@ def findings_text(
     language: Language | None = None,
     question: str = "",
 ) -> str:
-    """Return findings (remembered tool results) as text for a prompt, marked as data (fenced).
+    """Return findings (remembered tool results) as text for a prompt, fenced (between tags that mark it as data).
 
     As many as fit `tokens` are shown; the result is empty if none fits.
 

@@ -263,7 +263,7 @@ class TailFindings:
         return shown_whole(self.every, block) if block else []
 
     def text(self, tokens: int, measure: Callable[[str], int], *, matching: bool = False) -> str:
-        """Return findings as text, marked as data, for which `measure(text)` is at most `tokens`; "" if none fits."""
+        """Return findings as fenced text (marked as data) of at most `tokens` by `measure`; "" if none fits."""
         shown = self.matching if matching else self.every
         if not shown:
             return ""
@@ -311,7 +311,7 @@ class AsyncFindings:
         Rules are code and are not stored: each process must set them.
         """
         if most is not None and most < 1:
-            raise InvalidOption(f"most={most} must be at least 1")
+            raise InvalidOption(f"most={most}, the number of findings to keep, must be at least 1")
         self._rules = rules_by_tool(rules)
         self._most = most or self._most
 
@@ -403,7 +403,7 @@ class AsyncFindings:
         return await self.get(called.name, arguments)
 
     async def ran(self, tool: str) -> None:
-        """Mark the results that a run of this tool makes stale; call it before the run and after it."""
+        """Mark the findings that a run of this tool makes stale; call this before and after the tool runs."""
         async with self._lock:
             await self._owner.refresh()
             await self._note_run(tool)
@@ -419,7 +419,7 @@ class AsyncFindings:
 
         Those about `question` come first.
 
-        For programs that build their own prompt; `context` already includes this text.
+        For applications that build their own prompt; `context` already includes this text.
         """
         count, valid = self._owner.counter.count_text, await self.list()
 

@@ -264,7 +264,7 @@ class _Worth:
 
 
 def _weigh(candidates: Sequence[_Candidate]) -> _Worth:
-    """Return the weights of facts (by kind, most trusted speaker and mentions) and of terms (by frequency)."""
+    """Return weights: of facts (by kind, trust in the speaker, mentions) and of terms (by frequency)."""
     voices: dict[str, float] = {}
     mentions: Tally[str] = Tally()
     weights: dict[str, float] = {}
@@ -349,7 +349,7 @@ class _Cover:
         return at in self._chosen
 
     def missing(self, at: int) -> list[int]:
-        """Return the indexes to choose for `at`: its own, after the sentence that it needs, unless that was chosen."""
+        """Return the indexes to choose for `at`: itself, after the sentence that it needs unless that was chosen."""
         needs = self._candidates[at].needs
         return [at] if needs is None or needs in self._chosen else [needs, at]
 
@@ -524,8 +524,8 @@ def extract_summary(
 
     The result has at most `limit` tokens by `count`. The same input gives the same result; no sentence occurs twice. It
     is empty only if every text is blank or not a single character fits. Sentences in `without` (outdated rules) are
-    left out, unless there is nothing else. The message at log position `shown` (0: none) is shown beside the summary,
-    so it is left out if there is anything else. `reading` is a cache to share with other calls.
+    left out, unless there is nothing else. The message at log position `shown` (0: none) is shown in addition to the
+    summary, so it is left out if there is anything else. `reading` is a cache to share with other calls.
     """
     require_limit(limit)
     ordered = sorted(map(as_read, passages), key=lambda passage: passage.position)
@@ -639,7 +639,7 @@ def _marked(candidate: _Candidate, *, chinese: bool) -> _Candidate:
 def _with_changes(
     candidates: list[_Candidate], reading: ReadCache, *, chinese: bool
 ) -> list[_Candidate]:
-    """Return the candidates without those that a later one changed; a changed one that says more is marked instead."""
+    """Return the candidates without sentences that a later one corrected; if one says more, it is marked instead."""
     statements: list[ToldSentence] = []
     speaker, message = "", None
     for c in candidates:
@@ -660,7 +660,7 @@ def _with_changes(
 
 
 def _statement(candidate: _Candidate, *, corrects: bool = False) -> ToldSentence:
-    """Return a candidate as a sentence that may change others; a question and a tool call state nothing."""
+    """Return a candidate as a statement that may correct others; None for a question or a tool call."""
     states = candidate.role != "call" and not is_question(candidate.whole)
     hits = candidate.hits if states else ()
     return ToldSentence(candidate.whole, hits, candidate.message, candidate.role, corrects)
@@ -856,7 +856,7 @@ _EXTRACT_WEIGHTS = FACT_WEIGHTS | {kind: FACT_WEIGHTS[kind] * _RULE_SHARE for ki
 
 
 def _rule_share(text: str, hits: tuple[FactMatch, ...], role: str) -> float:
-    """Return the factor for the rules and decisions of a sentence: how likely it really states one.
+    """Return the factor for the rules and decisions in a sentence: how likely the sentence really states one.
 
     "It must be great" states no rule, and neither does an assistant that encourages somebody ("don't quit!").
     """
@@ -912,7 +912,7 @@ def _sentences_of(
 
 
 def _distinct(candidates: Sequence[_Candidate]) -> Iterator[_Candidate]:
-    """Yield each sentence at its first occurrence, but each outcome of a tool ("2 failed, 40 passed") at its last.
+    """Yield each sentence once, where it first occurs; a tool's outcome ("2 failed, 40 passed") where it last occurs.
 
     Sentences of the previous summary are yielded even if repeated, unless a newer output gives the same outcome again:
     tests may fail, pass, and fail as they did before.

@@ -293,7 +293,7 @@ def _find_shapes(text: str, *, json: bool, listed: bool) -> Iterator[FactMatch]:
 
 
 def _literal(kind: FactKind) -> _Reader:
-    """Return a function that makes a fact of a match whose key is the matched text, without trailing punctuation."""
+    """Return a function that makes a fact of a match: its key is the matched text without final punctuation."""
 
     def read(match: re.Match[str]) -> FactMatch | None:
         text = match[0] if match[0].endswith("()") else match[0].rstrip(_TRAILING)

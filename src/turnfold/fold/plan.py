@@ -41,7 +41,7 @@ def fold_due(tokens: int, allowed: int, threshold: float) -> bool:
 
 
 def fold_span(view: SpanView, room: Room, *, due: int, keep_turns: int) -> int:
-    """Return the first span (messages that belong together) that is not to be folded; `view.start` to fold nothing.
+    """Return the first span (messages that belong together) that stays verbatim; `view.start` to fold nothing.
 
     `due` is the number of tokens of the window at which folding is due. The spans that stay cost less than that, even
     with the longest summary, so that a fold is not due again at once.

@@ -62,7 +62,7 @@ def only_reads(speaker: str) -> bool:
 def merge_repeated_calls(
     passages: Sequence[Passage], previous: str, *, chinese: bool
 ) -> tuple[list[Passage], str]:
-    """Return the passages and the previous summary with identical calls as one: `assistant calls look ×80`.
+    """Return passages and previous summary with identical calls merged: `assistant calls look ×80`.
 
     Of their results only the last stays. If the previous summary has a line for the same call, that line is removed and
     its number is added to the new one.
@@ -95,7 +95,7 @@ def merge_repeated_calls(
 
 
 def _told_calls(lines: Sequence[str]) -> dict[tuple[str, str], list[tuple[int, int]]]:
-    """Return {(speaker, arguments): [(line, number of calls)]} of the lines of a summary that are tool calls."""
+    """Return {(speaker, arguments): [(line, number of calls)]} of the lines of a summary that list tool calls."""
     told: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for at, line in enumerate(lines):
         prefix = starts_with_label(line)
@@ -150,7 +150,7 @@ def list_called_files(
     count: Callable[[str], int],
     chinese: bool,
 ) -> tuple[list[Passage], str]:
-    """Return the passages and the previous summary with the calls of one tool on files as one call with all files.
+    """Return passages and previous summary with a tool's calls on files merged into one call that lists the files.
 
     `assistant calls Edit ×7: files [shop/app] src/main.py ×5, README.md ×2`. The files of a tool take at most a
     fifth of the `limit`; those named most often stay, of equal ones the last named.

@@ -128,7 +128,7 @@ def short_answers(pieces: Sequence[SummaryPiece]) -> dict[int, SentenceNeed]:
 
 
 def unnamed(pieces: Sequence[SummaryPiece]) -> dict[int, int | None]:
-    """Return {index of a fact about "him" or "it": index of the sentence with the name, or None if none has it}.
+    """Return {index of a fact about "him" or "it": index of the sentence with the name, None if there is none}.
 
     The name is looked for in the same exchange: the same message and the one before it. A Chinese fact without a
     subject (片长才95分钟) is in the result only if there is a name.
@@ -203,7 +203,7 @@ def _is_repeated(pieces: Sequence[SummaryPiece], at: int) -> bool:
 
 
 def _without_unit(fact: str) -> str:
-    """Return a fact's name with a number's value alone, as a unit may be left out: 3000 and 3,000 元."""
+    """Return the key of a fact without its unit, because a unit may be left out: 3000 and 3,000 元."""
     kind, _, key = fact.partition("\0")
     return key.partition("|")[0] if kind in ("number", "money") else fact
 

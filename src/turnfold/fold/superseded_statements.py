@@ -85,7 +85,7 @@ _NOT_NAMES = frozenset(
 
 
 class ToldSentence(NamedTuple):
-    """A sentence that may update an earlier statement, or be updated by a later one."""
+    """A sentence that may correct an earlier statement, or be corrected by a later one."""
 
     text: str
     hits: tuple[FactMatch, ...]
@@ -289,7 +289,7 @@ def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _near(at: int, new: _Read, places: dict[str, list[int]]) -> list[int]:
-    """Return the earlier sentences that share a word, a thing or a setting with a change, newest first."""
+    """Return the earlier sentences that share a word, a thing or a setting with a correcting sentence, newest first."""
     found: set[int] = set()
     for name in new.terms | new.things | _settings(new):
         if len(places[name]) <= _COMMON:
@@ -303,7 +303,7 @@ def _near_settings(at: int, new: _Read, places: dict[str, list[int]]) -> list[in
 
 
 def _weights(at: int, new: _Read, places: dict[str, list[int]]) -> dict[str, float]:
-    """Return the weights of the words that a change is about.
+    """Return the weights of the words that show what a correcting sentence is about.
 
     New words of the later sentence are about the new value.
 
@@ -350,7 +350,7 @@ def _sort_of(thing: str) -> str:
 
 
 def _differ(new: _Read, old: _Read, kind: str) -> bool:
-    """Return True if `new` has another value of this kind, and `old` one that `new` lacks or names as the old one."""
+    """Return True if `new` has another value of this kind, and `old` one that `new` lacks or rejects."""
     later, earlier = new.values[kind], old.values[kind]
     return bool(later - earlier) and bool(earlier - later or new.rejects)
 
@@ -363,7 +363,7 @@ def _is_pair(term: str) -> bool:
 def _is_confirmed(
     at: int, statements: Sequence[ToldSentence], read: Sequence[_Read | None]
 ) -> bool:
-    """Return True if the user's message before, or the answer after, states the same value as a change."""
+    """Return True if the user's message before, or the answer after, states a correcting sentence's value."""
     step = {"user": 1, "assistant": -1}.get(statements[at].role, 0)
     new, message = read[at], statements[at].message
     if new is None or not step or message < 0:
@@ -415,7 +415,7 @@ def _leaves_nothing(
 
 
 def _other_facts(statements: Sequence[ToldSentence], before: int, at: int) -> bool:
-    """Return True if a changed sentence states facts that the change neither changes nor repeats."""
+    """Return True if a corrected sentence has facts that the correcting sentence does not repeat or correct."""
     told = {(hit.kind, hit.key) for hit in statements[at].hits}
     kinds = {_value_kind(statements[at].text, hit) for hit in statements[at].hits} - {""}
     text = statements[before].text

@@ -345,7 +345,8 @@ class _Scan:
     def _more(self) -> bool:
         if len(self._text) - self._at > _LONGEST_VALUE:
             raise InvalidExport(
-                f"the value has more than {_LONGEST_VALUE:,} characters", line=self._line
+                f"the value has more than {_LONGEST_VALUE:,} characters, the most that can be imported",
+                line=self._line,
             )
         # Doubling, so that the total is linear, up to the limit: a small compressed file may contain gigabytes.
         chunk = self._file.read(min(max(_CHUNK, len(self._text)), _LONGEST_VALUE))
@@ -361,7 +362,9 @@ class _Scan:
             skipped += end - self._at
             self._at = end
             if skipped > _LONGEST_VALUE:
-                raise InvalidExport(f"more than {_LONGEST_VALUE:,} spaces", line=self._line)
+                raise InvalidExport(
+                    f"more than {_LONGEST_VALUE:,} spaces in a row", line=self._line
+                )
             if found is not None:
                 return
             self._text, self._at = "", 0

@@ -1,6 +1,6 @@
 """Replay of a history with another budget or strategy, without a model.
 
-A real memory runs on an in-memory store, so the figures are those that a program would get: before each assistant
+A real memory runs on an in-memory store, so the figures are those that an application would get: before each assistant
 message the session builds the context of that call. Summaries are written by the built-in summariser. Strategies are
 given by name (`fold`, `last:20`, `shrink:400+fold`). Results are given for each call and in total; with a price table
 also as costs.

@@ -59,7 +59,7 @@ async def recent_calls(session: AsyncSession, *, most: int = 60) -> list[Manifes
     of the log are read first, and an earlier entry is tried while there are too few.
     """
     if most < 1:
-        raise InvalidOption(f"most={most} must be at least 1")
+        raise InvalidOption(f"most={most}, the number of calls to return, must be at least 1")
     newest = (await session.status()).entries
     entries = max(_MIN_RANGE, most)
     while True:
@@ -452,7 +452,7 @@ def call_view(
 def with_tail_parts(sections: Mapping[str, int], tail: Mapping[str, int]) -> dict[str, int]:
     """Return the tokens of the sections, with `pins`, `rules` and `recalled` instead of their sum, the tail.
 
-    `pins` stands for everything else that a program puts into the tail: state, findings, notes, workspace.
+    `pins` stands for everything else that an application puts into the tail: state, findings, notes, workspace.
     """
     parts: dict[str, int] = {}
     for name, tokens in sections.items():

@@ -1,10 +1,10 @@
 """`AgentMemory` of design document 004: tables of contents and relevant passages that an agent's tools returned.
 
-It lives in the process, for programs that build their own prompt: put `get_toc_context()` and `get_memory_context()`
-after the history, not into the system prompt, where every change would invalidate the provider's prompt cache.
-`Session.findings` stores the results of any tool and adds them to the context by itself. An `AgentMemory` that is given
-to an agent or an adapter as `findings=` does both: the results of the documented tools are stored in the session's
-findings and in the `AgentMemory`.
+It lives in the process, for applications that build their own prompt: put `get_toc_context()` and
+`get_memory_context()` after the history, not into the system prompt, where every change would invalidate the provider's
+prompt cache. `Session.findings` stores the results of any tool and adds them to the context by itself. An `AgentMemory`
+that is given to an agent or an adapter as `findings=` does both: the results of the documented tools are stored in the
+session's findings and in the `AgentMemory`.
 
 Search results come from tools of other programs, so several usual field names are accepted. If one result cannot be
 read, `InvalidRecord` names its index and nothing is added: a memory that silently lacks a result is worse than none.

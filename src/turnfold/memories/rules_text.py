@@ -46,7 +46,7 @@ class RulesTexts:
 async def rules_text(
     session: AsyncSession, *, upto: int, window: int, count: Callable[[str], int]
 ) -> str:
-    """Return the user's rules from entries up to `upto` that still apply, as text that is marked as data.
+    """Return, as fenced text (marked as data), the user's rules that still apply, from entries up to `upto`.
 
     Its limit is a share of the `window` of tokens; `count` counts them. Returns "" if there are no rules.
     """

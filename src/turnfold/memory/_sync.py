@@ -1,4 +1,4 @@
-"""Sessions and memories for programs without an event loop; written by tools/faces.py, do not edit."""
+"""Sessions and memories without an event loop; written by tools/faces.py, do not edit."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class State:
 
 @hinted_methods(SESSION_ADVICE)
 class Session:
-    """One conversation: appends messages and builds contexts, for programs without an event loop."""
+    """One conversation: appends messages and builds contexts, for applications without an event loop."""
 
     def __init__(self, awaiting: AsyncSession) -> None:
         self._awaiting = awaiting
@@ -121,7 +121,7 @@ class Session:
 
     @property
     def store(self) -> Store:
-        """The store of this session's memory, for programs that keep documents of their own next to the log."""
+        """The store of this session's memory, for applications that keep documents of their own next to the log."""
         return self._awaiting.store
 
     @property
@@ -225,9 +225,10 @@ class Session:
         """Build a valid context for the next model call, within the budget, and store its manifest (call record).
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
-        without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
-        logged. No model is called unless this memory folds inline. The context of a session without messages has none,
-        and a request written from it has a placeholder, because providers refuse a request without messages.
+        without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as data),
+        and are not logged. No model is called unless this memory folds inline. The context of a session without
+        messages has none, and a request written from it has a placeholder, because providers refuse a request without
+        messages.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
@@ -417,8 +418,8 @@ class Session:
 
         A placeholder with its seq, role, client id, tool names and the `reason` stays, so that the log remains valid.
         Checkpoints that cover it are dropped; its neighbours are folded again when a context needs it. Data that the
-        program wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain the
-        text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
+        application wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain
+        the text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
         call finishes it.
         """
         return drive(self._awaiting.erase(seq, reason=reason))
@@ -430,7 +431,7 @@ class Session:
 
 @hinted_methods(MEMORY_ADVICE)
 class Memory:
-    """Conversations in a store, for programs without an event loop.
+    """Conversations in a store, for applications without an event loop.
 
     Where conversations are kept:
 
@@ -451,7 +452,7 @@ class Memory:
     - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt is in the provider's
       cache), a function from prompt to text, or a `SummaryWriter`. By default important sentences are extracted,
       without a model.
-    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds while the program goes on;
+    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds while the application continues;
       `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
     - `threshold`: share of the budget at which folding is due.
     - `keep_turns`: newest turns that stay as they are if the budget allows.
@@ -557,7 +558,7 @@ class Memory:
 
     @property
     def store(self) -> Store:
-        """The store, for programs that keep documents of their own next to the sessions."""
+        """The store, for applications that keep documents of their own next to the sessions."""
         return self._awaiting.store
 
     @property

@@ -49,7 +49,7 @@ def check_type(option: str, value: object, kinds: tuple[Any, ...], right: str) -
     """
     if not isinstance(value, kinds):
         raise InvalidOption(
-            f"{option}={value!r} has the wrong type {type(value).__name__}: write {right}"
+            f"{option}={value!r} has the wrong type {type(value).__name__}: for example {right}"
         )
 
 
@@ -70,7 +70,7 @@ def choice(option: str, name: str, kind: type[_Choice]) -> _Choice:
     except ValueError:
         known = ", ".join(repr(str(each)) for each in kind)
         off = option in ("fold", "compaction") and str(name).lower() in _OFF
-        hint = '; to turn folding (compaction) off, write fold="manual"' if off else ""
+        hint = '; to turn folding (compaction) off, use fold="manual"' if off else ""
         raise InvalidOption(f"{option}={name!r} is not one of {known}{hint}") from None
 
 
@@ -84,8 +84,8 @@ def named_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise InvalidOption(
-            f'time_zone={name!r} is no IANA time zone that this system knows: write time_zone="Asia/Shanghai" or '
-            '"UTC"; where all are unknown, `pip install tzdata`'
+            f'time_zone={name!r} is no IANA time zone that this system knows: for example time_zone="Asia/Shanghai" '
+            'or "UTC"; where all are unknown, `pip install tzdata`'
         ) from None
 
 
@@ -204,7 +204,7 @@ class MemoryConfig:
 
 
 def with_model(config: MemoryConfig, model: str) -> MemoryConfig | None:
-    """Return the options with the counter of a model, and its budget if none was given.
+    """Return the options with the token counter of a model, and the model's budget if no budget was given.
 
     None if the memory was given a model or a counter itself, or if the model is not known.
     """

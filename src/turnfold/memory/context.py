@@ -295,7 +295,7 @@ class ContextBuilder:
         return self._prompt_with(request, await self._tail(request, window, rules))
 
     def _sent_summary(self, window: LiveWindow, budget: Budget) -> str:
-        """Return the summary that contexts show, or nothing if it is shown shortened."""
+        """Return the summary as contexts show it; nothing if they show it shortened."""
         summary = PromptParts(
             checkpoint=self.cache.shown_checkpoint, stand_in=self.cache.stand_in
         ).summary
@@ -425,7 +425,7 @@ class ContextBuilder:
         return context, prompt
 
     async def _fold_before_recall(self, request: ContextRequest) -> bool:
-        """Fold before the passages of a new turn are chosen, if a fold is due without them too.
+        """Fold before passages are recalled for a new turn, if a fold is due even without them.
 
         They would be chosen again for the window after the fold. Returns True if the state was read again.
         """
@@ -550,7 +550,7 @@ class ContextBuilder:
     def _awaits_provider(
         self, request: ContextRequest, window: LiveWindow, context: Context, prompt: PromptParts
     ) -> bool:
-        """Return True if no fold is needed, because the provider will compact and all it compacted so far is folded.
+        """Return True if no fold is needed: the provider will compact, and its earlier compactions are folded.
 
         The provider counts tokens in its own way: if the window is full before it compacts, the window is cut.
         """
@@ -566,7 +566,7 @@ class ContextBuilder:
         return window.turn_seq != window.seq
 
     def _has_folded_steps(self, window: LiveWindow, anchor: int) -> bool:
-        """Return True if steps of the running turn left the window since it began at `anchor`."""
+        """Return True if steps of the running turn have left the window since the turn began at `anchor`."""
         return window.anchor > max(anchor, window.turn_seq + 1) and self._in_tool_loop(window)
 
     async def _fold(self, fold: FoldRange) -> Checkpoint | None:

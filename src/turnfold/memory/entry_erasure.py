@@ -7,8 +7,8 @@ crash in between leaves documents behind, and the same call finishes the work.
 Removed: vectors, findings (remembered tool results), rules and pins taken from the entry, temporary extracts and
 dropped checkpoints that cover it, the windows' stored tails, and the tails in the manifests (stored context reports) of
 later calls, which quote recalled entries, rules and findings. Kept: the figures of these manifests, and everything the
-program wrote itself: its state, snapshots, pinned texts and documents of adapters. The result names those of them that
-may contain the text.
+application wrote itself: its state, snapshots, pinned texts and documents of adapters. The result names those of them
+that may contain the text.
 """
 
 from __future__ import annotations

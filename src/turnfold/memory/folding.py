@@ -8,7 +8,7 @@
   of its own, so that no step reads more than a bounded piece of the log.
 - **Cached prefix.** If the summarizer is the agent's own model, it is asked with the last prompt the agent sent plus an
   instruction, which the provider's prompt cache serves; see `summary_writers`. That is one step, however long, because
-  the whole range is in that prompt. The token usage of the requests is stored beside the checkpoint.
+  the whole range is in that prompt. The token usage of the requests is stored in a document next to the checkpoint.
 - **Lease.** The process that folds holds a lease: a note with an owner and an expiry time, so that only one process
   calls the model. If the owner dies, the lease expires and folding is due again. The lease only saves work; the
   compare-and-swap keeps the history whole. An extract is made without taking it. A lease belongs to a session handle,
@@ -146,7 +146,7 @@ class FoldRange:
 
     @property
     def by_caller(self) -> bool:
-        """True if the calling program wrote the previous summary, which then has no annex (list of facts it lacks)."""
+        """True if the caller wrote the previous summary, which then has no annex (list of facts it lacks)."""
         return self.previous is not None and self.previous.model == CALLER
 
     @property
@@ -271,7 +271,7 @@ class Folder:
     async def _store_requests(
         self, landed: Checkpoint, requests: Sequence[SummaryRequest], fold: FoldRange
     ) -> None:
-        """Store the token usage of a fold's requests, in a document beside its checkpoint (summary)."""
+        """Store the token usage of a fold's requests, in a document next to its checkpoint (summary)."""
         found = FoldCall(
             checkpoint=landed.id,
             model=self.writer.name,
@@ -600,7 +600,7 @@ class FoldManager:
         return landed
 
     async def fold_given(self, fold: FoldRange, text: str) -> Checkpoint | None:
-        """Fold a range with a summary that the calling program wrote.
+        """Fold a range with a summary that the caller wrote.
 
         Returns None if another process committed a fold first.
         """

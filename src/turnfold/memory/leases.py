@@ -99,11 +99,11 @@ class StoredLease(Generic[_Note]):
         return self.clock() + int(length * _MICRO)
 
     def is_taken(self, note: _Note, owner: str, length: float) -> bool:
-        """Return True if somebody else than `owner` holds the lease of `length` seconds, and it is not over."""
+        """Return True if another owner than `owner` holds the lease of `length` seconds, and it still runs."""
         return note.owner not in ("", owner) and self.is_active(note.until, length)
 
     def is_active(self, end: int, length: float) -> bool:
-        """Return True if a lease or pause of `length` seconds that ends at `end` is not over.
+        """Return True if a lease or pause of `length` seconds that ends at `end` is still running.
 
         "Clocks" in the docstring of this module says how that is decided.
         """

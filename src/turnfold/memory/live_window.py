@@ -70,7 +70,7 @@ class StoredMessage:
 
 
 class UserMessage(NamedTuple):
-    """A message of the user, with what the assistant said directly before it."""
+    """A message of the user, with the assistant's words directly before it."""
 
     seq: int
     text: str
@@ -79,7 +79,7 @@ class UserMessage(NamedTuple):
 
 
 def spoken_text(message: Message) -> str:
-    """Return what a message of the assistant says to the user; "" for the message of anybody else."""
+    """Return what an assistant's message says to the user; "" for a message of any other role."""
     return message.text if message.role == "assistant" else ""
 
 

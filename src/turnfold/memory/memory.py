@@ -87,7 +87,7 @@ class SessionCache:
 
     def __init__(self, *, most: int = _MAX_HANDLES, most_bytes: int = _MAX_BYTES) -> None:
         if most < 1:
-            raise InvalidOption(f"most={most} must be at least 1")
+            raise InvalidOption(f"most={most}, the number of sessions to cache, must be at least 1")
         if most_bytes < 0:
             raise InvalidOption(f"most_bytes={most_bytes} must not be negative")
         self._most = most
@@ -235,12 +235,12 @@ def _check_options(options: Mapping[str, object]) -> None:
     store, embedder = options["store"], options["embedder"]
     if not isinstance(store, str) and not hasattr(store, "append"):
         raise InvalidOption(
-            f"store={store!r} is {type(store).__name__}, which is neither an address nor an open store: write "
-            'Memory("sqlite:///chat.db")'
+            f"store={store!r} is {type(store).__name__}, which is neither an address nor an open store: for "
+            'example Memory("sqlite:///chat.db")'
         )
     if embedder is not None and not hasattr(embedder, "embed"):
         raise InvalidOption(
-            f"embedder={embedder!r} cannot embed texts: write embedder=LocalEmbedder(), from turnfold.models"
+            f"embedder={embedder!r} cannot embed texts: for example embedder=LocalEmbedder(), from turnfold.models"
         )
 
 
@@ -262,7 +262,7 @@ def _open(
         for name, value in (("cache", cache), ("encryption_key", key)):
             if value is not None:
                 raise InvalidOption(
-                    f"{name}= needs the address of a store, but an open store was given: write "
+                    f"{name}= needs the address of a store, but an open store was given: use "
                     f'Memory("sqlite:///chat.db", {name}=...)'
                 )
 
@@ -292,7 +292,7 @@ def _budget_of(model: str) -> Budget:
         return Budget(context_window=context_window_for(model) if model else DEFAULT_WINDOW)
     except UnknownModel:
         raise UnknownModel(
-            f"the context window of {model!r} is not known: write Memory(..., model={model!r}, "
+            f"the context window of {model!r} is not known: use Memory(..., model={model!r}, "
             "budget=Budget(max_tokens=8000)) with the tokens that a prompt may have, or add the model with "
             "turnfold.tokens.register_model"
         ) from None
@@ -303,13 +303,13 @@ def option_advice(given: tuple[object, ...], unknown: Mapping[str, object]) -> s
     if len(given) > 1:
         model = f"model={given[1]!r}" if isinstance(given[1], str) else "budget=..., model=..."
         return (
-            f"Memory takes one argument by position, the store: write Memory({given[0]!r}, {model})"
+            f"Memory takes one argument by position, the store: use Memory({given[0]!r}, {model})"
         )
     moved = [each.name for each in fields(Budget) if each.init and each.name in unknown]
     if not moved:
         return ""
     right = ", ".join(f"{name}={unknown[name]!r}" for name in moved)
-    return f"{' and '.join(moved)} belongs to Budget: write Memory(..., budget=Budget({right}))"
+    return f"{' and '.join(moved)} belongs to Budget: use Memory(..., budget=Budget({right}))"
 
 
 def _counter_of(model: str) -> TokenCounter:
@@ -366,7 +366,7 @@ def _object_text(value: object, name: str = "") -> str:
 
 @hinted_methods(MEMORY_ADVICE)
 class AsyncMemory:
-    """Conversations in a store, for programs with an event loop.
+    """Conversations in a store, for applications with an event loop.
 
     Where conversations are kept:
 
@@ -387,7 +387,7 @@ class AsyncMemory:
     - `summarizer`: writes the summaries: a model's client (the agent's own is cheapest: its prompt is in the provider's
       cache), a function from prompt to text, or a `SummaryWriter`. By default important sentences are extracted,
       without a model.
-    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds while the program goes on;
+    - `fold`: `"inline"` folds in `context()`, before it returns; `"background"` folds while the application continues;
       `"manual"` only when `session.fold()` is called. By default `"background"` with a summarizer, `"inline"` without.
     - `threshold`: share of the budget at which folding is due.
     - `keep_turns`: newest turns that stay as they are if the budget allows.
@@ -509,7 +509,7 @@ class AsyncMemory:
 
     @property
     def store(self) -> Store:
-        """The store, for programs that keep documents of their own next to the sessions."""
+        """The store, for applications that keep documents of their own next to the sessions."""
         return self._config.store
 
     @property

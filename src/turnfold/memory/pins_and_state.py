@@ -1,4 +1,4 @@
-"""Pins (texts that every call shows) and session state (JSON values by name), which a program sets for a session."""
+"""Pins (texts that every call shows) and session state (JSON values by name), which the application sets."""
 
 from __future__ import annotations
 
@@ -57,13 +57,11 @@ class AsyncState:
 
     def __setitem__(self, name: str, value: object) -> NoReturn:
         """Refuse `state[name] = value`, which cannot wait for the store."""
-        raise InvalidOption(
-            f"the state cannot be assigned to: write state.set({name!r}, {value!r})"
-        )
+        raise InvalidOption(f"the state cannot be assigned to: use state.set({name!r}, {value!r})")
 
     def __getitem__(self, name: str) -> NoReturn:
         """Refuse `state[name]`, which cannot wait for the store."""
-        raise InvalidOption(f"the state cannot be indexed: write state.get({name!r})")
+        raise InvalidOption(f"the state cannot be indexed: use state.get({name!r})")
 
     async def all(self) -> dict[str, object]:
         """Return all values of the session state by name."""

@@ -64,7 +64,8 @@ def pinned_at(pins: Iterable[tuple[str, PinNote]], turn: int) -> list[str]:
 def entry_pin_text(entry: Entry) -> str:
     """Return the text that is pinned for a log entry: its number and speaker, then its words.
 
-    Only what a user said or the program set can be an instruction; words of a tool or a model are marked as data.
+    Only what a user said or the application set can be an instruction; words of a tool or a model are fenced (marked as
+    data).
     """
     message = entry.message
     said = (
@@ -159,7 +160,7 @@ def with_notes(tail: str, notes: Mapping[str, str], workspace: str) -> str:
 
 
 def recalled_text(recalled: Sequence[Recalled]) -> str:
-    """Format recalled entries as a context shows them: marked as data, in log order; empty if there are none."""
+    """Format recalled entries as a context shows them: fenced (marked as data), in log order; empty if none."""
     if not recalled:
         return ""
     text = passages_text(recalled)

@@ -566,7 +566,7 @@ class Recaller:
 
 
 def _recent_score(entry: Entry, stop: int, *, follows: bool) -> float:
-    """Return the score of one of the newest entries before `stop`; a follow-up needs those nearest to it."""
+    """Return the score of one of the newest entries before `stop`: for a follow-up, the nearest score highest."""
     return _FOLLOWED_SHARE ** (stop - entry.seq) if follows else _RECENT_SCORE * entry.seq / stop
 
 

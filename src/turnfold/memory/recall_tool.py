@@ -103,7 +103,7 @@ class RecallTool:
         return {"type": "function", "function": function}
 
     async def call(self, arguments: Mapping[str, object]) -> str:
-        """Return the requested passages, fenced as data, within `max_tokens`; or an error text for the model."""
+        """Return the requested passages, fenced (marked as data), within `max_tokens`; or an error for the model."""
         given = {key: value for key, value in arguments.items() if value is not None}
         unknown = sorted(given.keys() - _FIELDS.keys())
         if unknown:
@@ -210,7 +210,8 @@ def recall_parameters(*, max_tokens: int) -> dict[str, object]:
     """Return the JSON schema of the `recall_context` tool's arguments, with the limit of `max_tokens`."""
     if max_tokens < 4 * _SPARE:
         raise InvalidOption(
-            f"max_tokens={max_tokens} must be at least {4 * _SPARE}: {_SPARE} are reserved to say what did not fit"
+            f"max_tokens={max_tokens} must be at least {4 * _SPARE}: {_SPARE} are reserved for the note "
+            "about what did not fit"
         )
     fields = {name: dict(field) for name, field in _FIELDS.items()}
     fields["max_tokens"] |= {"maximum": max_tokens}
@@ -247,7 +248,7 @@ def _as_recalled(entry: Entry, zone: tzinfo) -> Recalled | None:
 def _fitting(
     passages: Sequence[Recalled], room: int, count: Callable[[str], int]
 ) -> tuple[list[Recalled], int]:
-    """Return the first recalled entries that fit `room`, and how many characters of the next one fit beside them."""
+    """Return the first recalled entries that fit `room`, and how many characters of the next one fit after them."""
     low, high = 0, len(passages)
     while low < high:
         middle = (low + high + 1) // 2

@@ -31,7 +31,7 @@ _ENDS = " \t\r\n.,;:!?。，；：！？…"
 
 @dataclass(frozen=True, slots=True)
 class SaidWords:
-    """The user's words in a part of a prompt; finds out if other words are among them."""
+    """The user's words in a part of a prompt, to find out whether other words occur among them."""
 
     text: str
     """The user's words in the summary, each message as one line."""
@@ -42,7 +42,7 @@ class SaidWords:
         return cls(_OTHERS.sub("", text))
 
     def has(self, words: str) -> bool:
-        """Return True if the text has these words, not as a part of longer words and not marked as changed later."""
+        """Return True if these words occur in the user's words: as whole words, and not marked as changed later."""
         wanted = single_line(words).strip(_ENDS)
         start = self.text.find(wanted) if wanted else -1
         while start >= 0:
@@ -54,5 +54,5 @@ class SaidWords:
         return False
 
     def found(self, texts: Iterable[tuple[str, str]]) -> frozenset[str]:
-        """Return the keys of those (key, words) pairs whose words the text has."""
+        """Return the keys of the (key, words) pairs whose words occur in the user's words."""
         return frozenset(key for key, words in texts if self.has(words))

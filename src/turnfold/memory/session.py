@@ -1,4 +1,4 @@
-"""The session: the handle on one conversation that a program holds.
+"""The session: the handle on one conversation that an application holds.
 
 Every message is added to the log through it, and every model call gets its context from it. Everything that decides
 about a context is in the store: where the window begins, what is pinned, what was folded (compacted). So any number of
@@ -173,7 +173,7 @@ def _check_request(
 
 @hinted_methods(SESSION_ADVICE)
 class AsyncSession:
-    """One conversation: appends messages and builds contexts, for programs with an event loop."""
+    """One conversation: appends messages and builds contexts, for applications with an event loop."""
 
     def __init__(self, conversation: str, config: MemoryConfig) -> None:
         self.id = conversation
@@ -235,7 +235,7 @@ class AsyncSession:
 
     @property
     def store(self) -> Store:
-        """The store of this session's memory, for programs that keep documents of their own next to the log."""
+        """The store of this session's memory, for applications that keep documents of their own next to the log."""
         return self._store
 
     @property
@@ -399,9 +399,10 @@ class AsyncSession:
         """Build a valid context for the next model call, within the budget, and store its manifest (call record).
 
         `query` recalls matching entries from before the window; `recall` overrides the memory's mode of recalling
-        without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced as data, and are not
-        logged. No model is called unless this memory folds inline. The context of a session without messages has none,
-        and a request written from it has a placeholder, because providers refuse a request without messages.
+        without a query. `notes` (text by name) and `workspace` are shown in this call only, fenced (marked as data),
+        and are not logged. No model is called unless this memory folds inline. The context of a session without
+        messages has none, and a request written from it has a placeholder, because providers refuse a request without
+        messages.
 
         With `to` (a module of `turnfold.wire`, or a model's client) the budget's `max_bytes` limits the request body of
         that provider, and the receipt (context report) lists the changes that the provider requires. `max_tokens` is a
@@ -770,8 +771,8 @@ class AsyncSession:
 
         A placeholder with its seq, role, client id, tool names and the `reason` stays, so that the log remains valid.
         Checkpoints that cover it are dropped; its neighbours are folded again when a context needs it. Data that the
-        program wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain the
-        text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
+        application wrote itself (state, snapshots, pinned texts) stays: `mentions` of the result names what may contain
+        the text. Copies made before (backups, exports, forks) are not changed. If the erasure was interrupted, the same
         call finishes it.
         """
         check_type("seq", seq, (int,), "erase(entry.seq), of an entry of history()")
@@ -807,7 +808,7 @@ class AsyncSession:
 
     @property
     def _sent_whole(self) -> bool:
-        """True if the provider compacted no prompt; the usage that it reports for a compacted one is too low."""
+        """True if no prompt was compacted by the provider, which reports too little usage for compacted prompts."""
         contexts = self._builder.last.values()
         if not contexts:
             return self.config.compaction is CompactionMode.TURNFOLD

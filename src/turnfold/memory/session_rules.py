@@ -156,7 +156,7 @@ class RuleLedger:
         tools: Sequence[Mapping[str, object]] = (),
         summary: str = "",
     ) -> str:
-        """Return the active rules to show beside the window and the `summary`, as a fenced block; "" if there are none.
+        """Return as a fenced block the active rules that window and `summary` do not show; "" if there are none.
 
         These are rules added by `add()`, and rules from messages before the window, except the message that opens the
         turn. Of the rules that the `summary` repeats word for word only binding ones, such as prohibitions, are shown,
@@ -488,7 +488,7 @@ class RuleLedger:
 
 
 def found_rules(said: Iterable[UserMessage], reading: ReadCache) -> list[StandingRule]:
-    """Return the rules in messages of the user, from the cache for a message that was read before."""
+    """Return the rules in messages of the user, from the cache if the message was searched before."""
     return [
         rule
         for seq, text, answered in said
@@ -497,7 +497,7 @@ def found_rules(said: Iterable[UserMessage], reading: ReadCache) -> list[Standin
 
 
 def _newest(rule: StandingRule, later: Mapping[str, StandingRule]) -> StandingRule:
-    """Return the newest rule that replaced a rule, or one that replaced it; the rule itself if there is none."""
+    """Return the last rule in a chain of replacements of a rule; the rule itself if none replaced it."""
     newest = rule
     while (after := later.get(newest.id)) is not None and after.seq > newest.seq:
         newest = after
@@ -512,7 +512,7 @@ def _by_entry(rules: Iterable[StandingRule]) -> dict[int, list[StandingRule]]:
 
 
 def _answered(seq: int, text: str, rules: Mapping[int, list[StandingRule]]) -> list[StandingRule]:
-    """Return the rules, of the entries just before entry `seq`, that its text repeats."""
+    """Return the rules, from the entries just before entry `seq`, that the entry's text repeats."""
     near = range(max(seq - _ANSWERED_WITHIN, 1), seq)
     return [rule for at in near for rule in rules.get(at, ()) if _repeats(text, rule)]
 

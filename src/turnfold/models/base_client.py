@@ -5,11 +5,12 @@ such objects one by one, errors carry a status and a body. This module holds the
 call: it classifies failures, retries, and delivers streamed text at most once.
 
 A conversation must not end because a provider no longer accepts what it wrote itself: a signature, encrypted reasoning,
-a compaction item. If it refuses one, the request is written again without the opaque parts of its messages and sent
-once more. The client notes these messages, so that the next call does not try them again.
+a compaction item (its encrypted summary). If it refuses one, the request is written again without the opaque parts of
+its messages and sent once more. The client notes these messages, so that the next call does not try them again.
 
-An SDK client's connections work only in the event loop that made them. A model may be used by a program that runs one
-`asyncio.run` after another, or by a memory with its own loop, so each loop gets its own client, closed with the loop.
+An SDK client's connections work only in the event loop that made them. A model may be used by an application that runs
+one `asyncio.run` after another, or by a memory with its own loop, so each loop gets its own client, closed with the
+loop.
 """
 
 from __future__ import annotations

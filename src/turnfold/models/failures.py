@@ -5,8 +5,9 @@ The prompt is too long: send less. The failure is temporary: try again. Anything
 that are too long are recognised by the wording of each service, because most compatible servers have no error code for
 them.
 
-A refusal of something the provider wrote itself (a signature, encrypted reasoning, a compaction item) is final for the
-request and not for the conversation: the same prompt can be sent without it, see `refuses_items`.
+A refusal of something the provider wrote itself (a signature, encrypted reasoning, a compaction item, its encrypted
+summary) is final for the request and not for the conversation: the same prompt can be sent without it, see
+`refuses_items`.
 
 The SDKs' own retries are switched off, so that no call is retried by both. Whether and when to retry is a pure function
 of the failure, the attempt and a number between 0 and 1; `call_with_retries` does the waiting.
@@ -340,13 +341,19 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.retries < 0:
-            raise InvalidOption(f"retries={self.retries} must not be negative")
+            raise InvalidOption(f"retries={self.retries} must not be negative: 0 turns retries off")
         if self.first <= 0:
-            raise InvalidOption(f"first={self.first:g} must be above 0 seconds")
+            raise InvalidOption(
+                f"first={self.first:g}, the seconds of the first pause, must be above 0"
+            )
         if self.longest < self.first:
-            raise InvalidOption(f"longest={self.longest:g} must be at least first={self.first:g}")
+            raise InvalidOption(
+                f"longest={self.longest:g}, the seconds of the longest pause, must be at least first={self.first:g}"
+            )
         if self.patience < 0:
-            raise InvalidOption(f"patience={self.patience:g} must not be negative")
+            raise InvalidOption(
+                f"patience={self.patience:g}, the longest wait in seconds, must not be negative"
+            )
 
 
 def retry_delay(

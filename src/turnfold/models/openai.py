@@ -47,7 +47,9 @@ try:
     from openai import AsyncOpenAI
 except ImportError as missing:
     raise MissingExtra(
-        package="openai", extra="openai", purpose="OpenAIChat and OpenAIResponses"
+        package="openai",
+        extra="openai",
+        purpose="a client for OpenAI (OpenAIChat, OpenAIResponses)",
     ) from missing
 
 

@@ -8,7 +8,7 @@ so that every process finds it.
 
 A client may also write every answer down in words of its own (smolagents does), or ask the same question a hundred
 times. That must not begin a fork for every answer: in a fork, the newest answer is hidden if the next history goes on
-without it, or if there are many forks already. It stays in the log, and a note beside the log lists it.
+without it, or if there are many forks already. It stays in the log, and a document next to the log lists it.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class PlacedHistory:
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A log that the last context showed completely, and the entries that this process has added since."""
+    """The whole log of a conversation as the last context showed it, and the entries this process has added since."""
 
     handle: ref[AsyncSession]
     """Weak reference to the session object, so that the cache that holds it can evict it."""

@@ -233,7 +233,10 @@ class BodyFormat:
             model = model or _decoded(fields, "model", str, "")
             for name in HELD_BY_PROVIDER if self.provider == "openai_responses" else ():
                 if fields.get(name, _NULL) != _NULL:
-                    raise InvalidRecord(f"the provider holds the history ({name})", path=name)
+                    raise InvalidRecord(
+                        f"the provider holds the history ({name}), so the proxy cannot read it",
+                        path=name,
+                    )
             listed = self._listed(fields)
             items = msgspec.json.decode(listed, type=list[msgspec.Raw])
             outlines = cast("list[JsonObject]", _read_outlines(listed))

@@ -111,7 +111,7 @@ class Upstream:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
             raise InvalidOption(
-                f"--upstream {shown_address(url)!r} is not the address of a provider: write https://api.openai.com"
+                f"--upstream {shown_address(url)!r} is not the address of a provider: for example https://api.openai.com"
             )
         if parts.username or parts.password:
             raise InvalidOption(

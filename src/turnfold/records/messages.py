@@ -391,7 +391,11 @@ def _check_field(name: str, value: object, path: str) -> None:
                 raise InvalidRecord(f"must be true or false, not {type(value).__name__}", path=path)
         case "content":
             if not isinstance(value, tuple):
-                raise InvalidRecord(f"must be a tuple, not {type(value).__name__}", path=path)
+                raise InvalidRecord(
+                    f"must be a tuple of parts, not {type(value).__name__}",
+                    path=path,
+                    remedy="Give text as (TextPart(...),)",
+                )
             for inner in cast("tuple[object, ...]", value):
                 if isinstance(inner, ToolCall | ToolResult | ThinkingPart):
                     raise InvalidRecord(

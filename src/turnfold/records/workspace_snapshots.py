@@ -144,7 +144,9 @@ def _checked_text(value: object, path: str) -> str:
 
 def _texts(value: object, name: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, tuple | list):
-        raise InvalidRecord(f"must be a tuple of texts, not {type(value).__name__}", path=name)
+        raise InvalidRecord(
+            f"must be a list or tuple of texts, not {type(value).__name__}", path=name
+        )
     texts = cast("tuple[object, ...]", value)
     return tuple(_checked_text(text, f"{name}[{at}]") for at, text in enumerate(texts))
 

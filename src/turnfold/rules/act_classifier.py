@@ -290,7 +290,7 @@ def names_nothing(clause: str, language: Language) -> bool:
 
 
 def only_cancels(text: str) -> bool:
-    """Return True if a sentence takes an earlier rule back and says nothing else."""
+    """Return True if a sentence withdraws an earlier rule and says nothing else."""
     return any(pattern.search(text) for pattern in _TAKES_BACK.values())
 
 

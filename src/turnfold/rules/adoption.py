@@ -195,7 +195,7 @@ def read_answer(text: str, said: Sequence[OwnSentence], answered: str) -> ShortA
 
 
 def _disagreement(text: str) -> str | None:
-    """Return what a sentence says after its words of agreement; None if it does not begin with any and is long."""
+    """Return the words after an agreement ("yes, but ..."); None for a long sentence without an agreement."""
     agreed = _AGREES.match(text)
     if agreed and not _THANKS.sub("", agreed[0]):
         return None
@@ -245,7 +245,7 @@ def _is_outright(first: OwnSentence) -> bool:
 
 
 def _core(text: str, *, is_asked: bool) -> tuple[int, int, bool] | None:
-    """Return where the thing is that a sentence proposes, and if the sentence recommends it; None if it proposes none.
+    """Return the place of the proposed thing in a sentence, and True if it is recommended; None if nothing is proposed.
 
     With `is_asked` the next sentence asks whether that will do.
     """
@@ -342,6 +342,6 @@ def _question_of(
 
 
 def _answering(first: OwnSentence, question: str, said: str) -> ShortAnswer:
-    """Return an answer in the user's own words; it means what the question and these words say together."""
+    """Return the user's answer in the user's own words; its meaning is that of question and answer together."""
     meaning = f"{question.rstrip(' ?？')}: {said}"
     return ShortAnswer(first.start, first.end, question, meaning, is_explicit=True, adopts=False)

@@ -128,7 +128,7 @@ def gives_anew(later: str, earlier: str, *, changes: bool) -> float:
 
 @lru_cache(maxsize=4096)
 def only_reports(later: str, earlier: str) -> bool:
-    """Return True if the earlier sentence sets a limit and the later one only tells an amount or a time that is so.
+    """Return True if the earlier sentence sets a limit and the later one only reports an amount or a time.
 
     "Coverage is at 73 % now" does not end "coverage must be at least 80 %", nor does a price end a budget.
     """
@@ -140,7 +140,7 @@ def only_reports(later: str, earlier: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _stated(text: str) -> str:
-    """Return the clauses of a text that deny nothing, and those that set a limit."""
+    """Return the clauses of a text that state a value without denying it, and the clauses that set a limit."""
     clauses = clauses_of(text)
     return "，".join(each for each in clauses if _BOUND.search(each) or not DENIES.search(each))
 
@@ -151,7 +151,7 @@ def _without_leading(clause: str) -> str:
 
 
 def _names_the_same(clause: str, earlier: str, kind: str, lead: frozenset[str]) -> bool:
-    """Return True if a clause, or the one before it (`lead`), names the thing of an earlier sentence."""
+    """Return True if a clause, or the clause before it (`lead`), names the thing of an earlier sentence."""
     rest = _things_of(clause) - amounts_of(clause)[kind]
     own = only_in_first(rest, _units_with_and_without_values(earlier))
     own -= LIGHT_VERBS if rest - own else frozenset[str]()

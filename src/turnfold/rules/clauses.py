@@ -25,7 +25,7 @@ __all__ = (
 
 _MEASURES = frozenset("个条元块次份位万千台张件")
 LONGEST = 160
-"""Most characters of a sentence that is compared; longer sentences are not."""
+"""Most characters of a sentence that are compared; the rest is ignored."""
 _STEM = 3
 _AMOUNT_OR_SIZE = late_pattern(r"\d+|\b[A-Z]{1,3}\b")
 _CLAUSE = late_pattern(
@@ -77,13 +77,13 @@ def clauses_of(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _keys(text: str) -> frozenset[str]:
-    """Return the keys that sentences about the same thing share: beginnings of words, and amounts."""
+    """Return lookup keys of a sentence (beginnings of words, amounts) that sentences about the same thing share."""
     words = {unit[:_STEM] if unit.isascii() else unit for unit in units_of(text)}
     return frozenset(words) | frozenset(_AMOUNT_OR_SIZE.findall(text))
 
 
 def share_words(first: str, second: str) -> bool:
-    """Return True if two sentences have a word or an amount in common; others need no closer look."""
+    """Return True if two sentences have a word or an amount in common; otherwise they need not be compared."""
     return not _keys(first).isdisjoint(_keys(second))
 
 
@@ -102,7 +102,7 @@ def _alike(first: str, second: str) -> bool:
 
 
 def only_in_first(first: frozenset[str] | set[str], second: frozenset[str] | set[str]) -> set[str]:
-    """Return the units of the first set that the second one has in no form."""
+    """Return the units (words, values) of the first set that the second set has in no form."""
     rest = first - second
     return {each for each in rest if not any(_alike(each, other) for other in second)}
 

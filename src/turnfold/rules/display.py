@@ -18,7 +18,7 @@ before it stays the same for the provider's prompt cache. If they do not fit:
 
 A clause that nobody can understand alone ("main hall.") is shown in one line with what it continues, or not at all.
 What the summary shows word for word is not said again; prohibitions, how to answer and health are, if there is room at
-the end, because a summary is marked as data.
+the end, because a summary is fenced (marked as data, not as instructions).
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ _SHARES: Mapping[int, Mapping[_Group, int]] = {
     1: {"decision": 30, "preference": 15, "task": 20, "rule": 30, "fact": 15},
     2: {"decision": 30, "task": 20, "preference": 15, "rule": 20, "fact": 15},
 }
-"""For each tier of the display: the ranks of rules in it, with the share of the tokens in percent that these rules have
-at least."""
+"""Tier of the display -> for each group of rules in it, the least share of the tokens, in percent, that the group may
+use."""
 _OTHERS = 2
-"""Divisor: rules that do no harm if forgotten keep half of the usual tokens, however many harmful ones there are."""
+"""Divisor of the usual tokens of rules: rules that do no harm if they are forgotten keep at least half of these
+tokens."""
 _FROM_ONE_MESSAGE = 3
 """Number of rules of one message and kind that are ranked as usual; further rules of it come last."""
 _ALIKE = 6
@@ -127,8 +128,8 @@ _DATE = late_pattern(
 _MONTHS: Sequence[str] = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _DAYS_OF_MONTH = 31
 _LONG_BEFORE, _HALF_A_YEAR = 14, 183
-"""Days: a plan is past if later messages name dates more than the first number of days after it; beyond the second
-number, the year may be another."""
+"""Days between the last date of a plan and dates in later messages: from the first number on, the plan is past; beyond
+the second, the year may be another."""
 _DEMANDS: tuple[RuleKind, ...] = ("rule", "prohibition")
 _BINDING: tuple[tuple[int, _Group], ...] = ((0, "rule"), (0, "who"))
 """Ranks of rules that are shown even if the summary says the same, as long as there is room."""
@@ -225,7 +226,7 @@ def shown_rules(
 
 
 class _Choice:
-    """The rules chosen so far, each with later ones that may override it, and each clause with its sentence."""
+    """The rules chosen for display so far, with later rules that may override each, and the sentence of each clause."""
 
     def __init__(
         self,
@@ -243,7 +244,7 @@ class _Choice:
         self.taken: set[str] = set()
 
     def every(self) -> set[str]:
-        """Return the ids of all rules that can be shown, without those that only the summary shows."""
+        """Return the ids of all rules that can be shown, except those that are shown only in the summary."""
         wanted: set[str] = set()
         rules = self._rules.values()
         for rule in (*self.corrections(), *self.unsaid(rules), *self.demands(rules)):
@@ -255,7 +256,7 @@ class _Choice:
         return [rule for rule in rules if rule.id in self.said and _rank(rule) in _BINDING]
 
     def unsaid(self, rules: Iterable[StandingRule]) -> list[StandingRule]:
-        """Return the rules without those that the summary shows."""
+        """Return the rules that the summary does not show."""
         return [rule for rule in rules if rule.id not in self.said]
 
     def corrections(self) -> list[StandingRule]:
@@ -269,14 +270,14 @@ class _Choice:
         return sorted(found.values(), key=said_last, reverse=True)
 
     def overridden_last(self, rules: Sequence[StandingRule]) -> list[StandingRule]:
-        """Return the rules sorted: those that a later one almost certainly overrides come last."""
+        """Return the rules sorted so that those which a later rule almost certainly overrides come last."""
         return sorted(rules, key=self._is_overridden)
 
     def _is_overridden(self, rule: StandingRule) -> bool:
         return self._overrides.likely.get(rule.id, 0) > _SURELY
 
     def take(self, ranked: Iterable[StandingRule], room: int) -> int:
-        """Choose rules, the first ones first, as far as there is `room`; return the room that is left."""
+        """Choose rules in order while there is `room` (tokens); return the room that is left."""
         doubtful: list[StandingRule] = []
         for rule in ranked:
             if self._is_overridden(rule) and rule.id not in self.taken:
@@ -300,7 +301,7 @@ class _Choice:
         return room
 
     def _take(self, rules: Iterable[StandingRule], room: int) -> int:
-        """Choose these rules, with the others that they need, if there is room; return their cost in tokens."""
+        """Choose these rules and the rules they need, if there is room; return their cost in tokens."""
         wanted: set[str] = set()
         for rule in rules:
             needed = self._needed(rule)
@@ -314,7 +315,7 @@ class _Choice:
         return cost
 
     def _needed(self, rule: StandingRule) -> frozenset[str] | None:
-        """Return the ids of the rules that are shown with a rule, its own among them; None if it cannot be shown."""
+        """Return the ids of the rules that are shown with a rule, itself included; None if it cannot be shown."""
         if rule.id not in self._needs:
             self._needs[rule.id] = None  # while it is worked out, and if it cannot be shown
             self._needs[rule.id] = self._with_what_it_needs(rule)
@@ -366,7 +367,7 @@ def _needs_head(rule: StandingRule, *, head_ended: bool) -> bool:
 
 
 def _is_only_a_value(rule: StandingRule) -> bool:
-    """Return True if a rule names a number, day or time, and nothing that it could be about."""
+    """Return True if a rule consists of a number, day or time, without naming a thing."""
     return bool(rule.value and rule.scope) and all(
         term in _PARTS_OF_TIMES or term.startswith("@n:") for term in rule.scope
     )
@@ -377,7 +378,7 @@ def _line(rule: StandingRule, language: Literal["zh", "en"], seqs: Mapping[str, 
 
 
 def _mark(rule: StandingRule, language: Literal["zh", "en"]) -> str:
-    """Return the number of a rule's log entry; a word for its origin if no user message states it."""
+    """Return the number of a rule's log entry; words such as "set by hand" if no user message states the rule."""
     if rule.trust == "system":
         return _MARKS[language]
     return str(rule.seq) if rule.seq else _BY_HAND[language]
@@ -449,7 +450,7 @@ def _ranked(
 
 
 def _rank(rule: StandingRule) -> tuple[int, _Group]:
-    """Return the tier of a rule and its group there: tier 0 if forgetting it does harm, 1 for other explicit rules."""
+    """Return the tier of a rule and its group in the tier: tier 0 if forgetting it does harm, 1 for explicit rules."""
     group: _Group = "rule" if rule.kind == "prohibition" else rule.kind
     explained = rule.lead or rule.continues or rule.about or rule.supersedes or rule.answers
     by_hand = rule.seq == 0 or rule.trust == "system"
@@ -481,7 +482,7 @@ def _signs_of_rank(text: str) -> frozenset[str]:
 
 
 def _past_plans(rules: Sequence[StandingRule]) -> set[str]:
-    """Return the ids of plans for a day that lies clearly before the dates of several later messages."""
+    """Return the ids of plans whose day clearly lies before the dates in several later messages."""
     dated = [
         (rule, _days(rule.plain)) for rule in rules if rule.kind not in ("rule", "prohibition")
     ]

@@ -615,7 +615,7 @@ class _Read(NamedTuple):
 
 
 class _Around(NamedTuple):
-    """Totals over all sentences of a message, which decide how strict each sentence is judged."""
+    """Totals over the sentences of a message, by which it is decided how strictly each sentence is judged."""
 
     sentences: int
     long: int
@@ -648,7 +648,7 @@ def extract_rules(
 def _with_answer(
     text: str, answer: ShortAnswer, rules: tuple[StandingRule, ...], *, seq: int
 ) -> tuple[StandingRule, ...]:
-    """Return the rules of a message with its answer to the assistant as one of them, if that is a rule."""
+    """Return the rules of a message, including the answer it gives to the assistant if that is a rule."""
     language: Language = "zh" if _HAN.search(answer.meaning) else "en"
     as_said = _in_the_users_mouth(plain_characters(answer.meaning))
     judged = next(
@@ -674,7 +674,7 @@ def _with_answer(
 
 
 def _in_the_users_mouth(meaning: str) -> str:
-    """Return a proposal of the assistant as the user would have said it: "show me the logs" for "show you the logs"."""
+    """Return a proposal of the assistant in the user's words: "show me the logs" for "show you the logs"."""
     meaning = re.sub(r"\byou\b", "me", re.sub(r"\byour\b", "my", meaning))
     return re.sub("^我们?(?=[^的])", "", re.sub("[您你]", "我", meaning))
 
@@ -682,7 +682,7 @@ def _in_the_users_mouth(meaning: str) -> str:
 def _own_rules(
     text: str, sentences: Sequence[OwnSentence], *, seq: int, trust: RuleTrust
 ) -> tuple[StandingRule, ...]:
-    """Return the standing rules in the user's own sentences of a message, without what the message answers."""
+    """Return the standing rules in the user's own sentences, apart from answers to the assistant."""
     read = [_read(sentence) for sentence in sentences]
     around = _Around(
         sum(each.words > 0 for each in read),
@@ -725,7 +725,7 @@ def _own_rules(
 
 
 def _closing(sentences: Sequence[str], *, seq: int) -> StandingRule:
-    """Return the report of a message that says that something is done; its other sentences tell what."""
+    """Return the sentence of a message that says that work is done; the other sentences say which work."""
     said = " ".join(sentences)[:LONGEST_RULE].replace(BLANK, "").strip()
     terms = rule_terms(said)
     return StandingRule(
@@ -771,7 +771,7 @@ def _lead(text: str, before: Sequence[_Read], start: int, rule: StandingRule) ->
 
 
 def _goes_on(text: str, language: Language) -> bool:
-    """Return True if a short sentence leaves its subject to the one before: "Not as store credit"."""
+    """Return True if a short sentence has its subject in the sentence before it: "Not as store credit"."""
     return len(text) <= _SHORT_TEXT[language] and _GOES_ON[language].match(text) is not None
 
 
@@ -818,13 +818,13 @@ def _read(sentence: OwnSentence) -> _Read:
 
 
 def _without_opening(text: str, language: Language) -> str:
-    """Return a sentence without the words before the sentence proper: "and", "by the way", 对了."""
+    """Return a sentence without introductory words such as "and", "by the way", 对了."""
     opening = _OPENING[language].match(text)
     return text[opening.end() :] if opening else text
 
 
 def _sets_value(text: str, language: Language) -> bool:
-    """Return True if a sentence gives a new value, with or without the words before the sentence proper."""
+    """Return True if a sentence gives a new value, with or without its introductory words."""
     if _TURNED_INTO.search(text):
         return False
     return gives_new_value(text, language) or gives_new_value(
@@ -833,7 +833,7 @@ def _sets_value(text: str, language: Language) -> bool:
 
 
 def _clause_score(text: str, language: Language) -> float:
-    """Return the score of the clause that most clearly demands something or gives a value, whatever stands beside it.
+    """Return the score of the clause that most clearly demands something or gives a value, among all clauses.
 
     The other clauses are its reasons, and may come before or after it.
     """
@@ -887,7 +887,7 @@ def _demanded(text: str, language: Language) -> str:
 
 
 def _is_babble(text: str) -> bool:
-    """Return True if a text is mostly signs, or mostly repeats itself: "never never never ..."."""
+    """Return True if a text is mostly punctuation, or mostly repeats itself: "never never never ..."."""
     words = text.split()
     if 2 * sum(map(str.isalnum, text)) < len(text) - text.count(BLANK):
         return True
@@ -1042,7 +1042,7 @@ def _needs_the_clause_before(clause: str, before: str, language: Language) -> bo
 
 
 def _sets_off(clause: str, before: str) -> bool:
-    """Return True if a clause only adds a contrast to the one before: "in white, not in grey"."""
+    """Return True if a clause only contrasts with the clause before it: "in white, not in grey"."""
     refused = _REFUSES.match(clause)
     if refused is None:
         return False

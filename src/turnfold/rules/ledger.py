@@ -243,7 +243,7 @@ def _read(
 
 
 def _may_be_report(rule: StandingRule) -> bool:
-    """Return True if what was taken for a rule may be a report: "Marco got the NDA", "I actually did those"."""
+    """Return True if a sentence taken for a rule may only report work as done: "Marco got the NDA", "I did those"."""
     if rule.negative or rule.act not in ("state", "change"):
         return False
     return rule.kind in _REPORTS if rule.act == "state" else may_report(rule.plain)
@@ -261,7 +261,7 @@ def _completed(
 
 
 def _closes(rule: StandingRule) -> bool:
-    """Return True if a report that something is done is the whole message."""
+    """Return True if the whole message only says that a task is done ("done, off the list")."""
     return any(closes(each) for each in _SENTENCES.split(rule.plain))
 
 
@@ -275,12 +275,12 @@ def _closed(
 
 
 def _task(rule: StandingRule) -> str:
-    """Return a task with the sentence before it, which may say what the task is: "I'll do that tonight"."""
+    """Return a task together with the sentence before it, which may say what the task is: "I'll do that tonight"."""
     return plain_characters(rule.lead) + rule.plain
 
 
 def new_rule(text: str, *, kind: RuleKind, added: int = 0) -> StandingRule:
-    """Return a rule that the program adds and no message states; its `seq` is 0.
+    """Return a rule that the application adds and no message states; its `seq` is 0.
 
     `added` is the log position at which it is added: it can end what was said before, and is ended by what comes later.
     """
@@ -329,7 +329,7 @@ def taken_back(rules: Sequence[StandingRule]) -> tuple[StandingRule, ...]:
 def _moved(rule: StandingRule, after: StandingRule) -> bool:
     """Return True if the later rule certainly gives another value for the same thing.
 
-    It was added by the program with another value, or it changes an attribute that has one value at a time, such as
+    It was added by the application with another value, or it changes an attribute that has one value at a time, such as
     where the user lives.
     """
     if after.added:
@@ -427,7 +427,7 @@ def _undone(
 
 
 def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the rules for which a change gives another value."""
+    """Return the earlier rules of which a correcting sentence ("make it 20") gives a value anew."""
     changes = rule.act in ("change", "renew", "permit", "done") or affirms(rule.plain)
     return [
         each
@@ -438,7 +438,7 @@ def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[Standi
 
 
 def _is_one(rules: Sequence[StandingRule]) -> bool:
-    """Return True if a change can mean all these rules together: there is only one, or all are of one sentence."""
+    """Return True if one correcting sentence can mean all these rules: there is one, or all are from one sentence."""
     first = rules[0].id if rules else ""
     return bool(rules) and all(
         each.continues in {first, *(rule.id for rule in rules)} for each in rules[1:]
@@ -456,7 +456,7 @@ def _denies(rule: StandingRule) -> bool:
 def _with_act(
     rule: StandingRule, said: str, targets: Sequence[tuple[StandingRule, RuleState]]
 ) -> StandingRule:
-    """Return the rule with the act that follows from the rules it ends, even if no word of it shows that by itself."""
+    """Return the rule with the act (effect on earlier rules) that follows from the rules that it ends."""
     if not targets or rule.act == "done" or not any(state != "done" for _, state in targets):
         return rule
     if affirms(said) and any(lifts(said, each.plain) for each, _ in targets):
@@ -470,7 +470,7 @@ def _with_act(
 
 
 def _task_before(rule: StandingRule, ended: Sequence[StandingRule]) -> StandingRule | None:
-    """Return the ended task of the same message that a task only speaks of: "let's do that before Friday"."""
+    """Return the ended task that a task of the same message refers to: "let's do that before Friday"."""
     if rule.kind != "task" or not _SAME_TASK.search(rule.plain):
         return None
     tasks = [each for each in ended if each.seq == rule.seq and each.kind == "task"]
@@ -509,14 +509,14 @@ def _going_on(
 
 
 def _belongs(rule: StandingRule, each: StandingRule) -> bool:
-    """Return True if a clause adds to what the clause before it names, and the new rule changes that."""
+    """Return True if a clause adds a detail to the thing in the clause before it, and the new rule changes that."""
     return _SIDE.match(each.plain) is not None and (
         bool(_contested(rule, each)) or not facets(rule.plain).isdisjoint(facets(each.plain))
     )
 
 
 def _about(rule: StandingRule, targets: Sequence[tuple[StandingRule, RuleState]]) -> str:
-    """Return the topic of the rule that a change replaces, if the change itself shares no word with it."""
+    """Return the topic of the rule that a correcting sentence replaces, if the two have no word in common."""
     for target, state in targets:
         if state == "superseded" and not common_terms(_words(rule), _words(target)):
             old = target.lead + (target.meaning or target.text)
@@ -555,7 +555,7 @@ def _classes(rule: StandingRule) -> set[str]:
 
 
 def _is_done(rule: StandingRule, task: StandingRule) -> bool:
-    """Return True if a report has enough terms in common with a task to close it."""
+    """Return True if a sentence that reports work as done has enough terms in common with a task to close it."""
     if not _ONE_AT_A_TIME.isdisjoint(task.scope):
         return False  # "please call me Alexander" is no task
     if any(completes(rule.plain, said) for said in {task.plain, _task(task)}):
@@ -616,13 +616,13 @@ def _attributes(rule: StandingRule, other: StandingRule) -> frozenset[str]:
 
 
 def _own(words: Iterable[str], others: Iterable[str]) -> set[str]:
-    """Return the words that only the first sentence has; they show that it is about another thing or a special case."""
+    """Return the words that only the first sentence has: they show that it is about another thing or a special case."""
     mine = parts_of(words)
     return mine - common_terms(mine, parts_of(others))
 
 
 def _special(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if only the later rule names a day or a time, and not as its value: "Thursday's room is 505"."""
+    """Return True if only the later rule names a day or time, other than as its value: "Thursday's room is 505"."""
     more = (_classes(rule) - _classes(other)) & (_MOMENTS | {"@daytime"})
     return bool(more) and bool(_contested(rule, other) - more)
 
@@ -658,13 +658,13 @@ def _is_opposite(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _are_others(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if one rule forbids a thing and the other allows a different thing: order 4711, order 4712."""
+    """Return True if one rule forbids a thing and the other allows a different thing: order 4711 and order 4712."""
     both = rule.value and other.value and set(rule.value).isdisjoint(other.value)
     return bool(both) and not (_LIMIT.search(rule.plain) or _LIMIT.search(other.plain))
 
 
 def _conflict(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if both rules state a value of the same class (such as a weekday), and the values differ."""
+    """Return True if both rules state a value of the same class (such as a weekday) and the two values differ."""
     return bool(_contested(rule, other))
 
 
@@ -679,7 +679,7 @@ def _contested(rule: StandingRule, other: StandingRule) -> set[str]:
 
 
 def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingRule]:
-    """Return the active rule that a change ("actually", "instead") refers to, as a list; empty if that is in doubt."""
+    """Return the active rule, as a list, that a correcting sentence ("make it 20 instead") means; empty if in doubt."""
     scored = [(_aimed(rule, each), each) for each in active]
     best = max((score for score, _ in scored), default=0.0)
     likely = [each for score, each in scored if score == best]
@@ -697,7 +697,7 @@ def _meant(rule: StandingRule, active: Sequence[StandingRule]) -> list[StandingR
 def _doubtful(
     rule: StandingRule, said: str, active: Sequence[StandingRule], ended: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the ids, newest first, of the rules that a change may refer to, if that is not certain."""
+    """Return the ids, newest first, of the rules that a correcting sentence may mean, if that is not certain."""
     mine = [
         each
         for each in _earlier(rule, active)
@@ -730,7 +730,7 @@ def _doubtful(
 
 
 def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:
-    """Return True if a sentence changes a part of an earlier one, or has a form that may undo it."""
+    """Return True if a sentence changes a part of an earlier rule, or has a form that may undo the earlier rule."""
     if rule.act != "state" and (chooses_again(said, other.plain) or _is_another_day(rule, other)):
         return True
     if not share_words(said, other.plain) and _classes(rule).isdisjoint(_classes(other)):
@@ -750,7 +750,7 @@ def _may_undo(rule: StandingRule, said: str, other: StandingRule) -> bool:
 
 
 def _is_another_day(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if a rule names another date than an earlier one that says no more than that a date suits."""
+    """Return True if a rule names another date than an earlier rule that only says which date suits."""
     dated = bool(_contested(rule, other) & (_DATES | {"@date"})) and not _DATES.isdisjoint(
         _classes(other)
     )
@@ -758,7 +758,7 @@ def _is_another_day(rule: StandingRule, other: StandingRule) -> bool:
 
 
 def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]) -> bool:
-    """Return True if a change may be about the other rule.
+    """Return True if a correcting sentence ("make it 20 instead") may be about the other rule.
 
     Either it names half of that rule's words, or it names nothing and that rule was said shortly before.
     """
@@ -779,7 +779,7 @@ def _may_mean(rule: StandingRule, other: StandingRule, active: Sequence[Standing
 def _has_just_been_said(
     rule: StandingRule, other: StandingRule, active: Sequence[StandingRule]
 ) -> bool:
-    """Return True if a change without a subject ("make it Thursday") can mean the other rule.
+    """Return True if a sentence that names no subject ("make it Thursday") can correct the other rule.
 
     Either the rule was said in one of the last few messages, or the change names what only one kind of thing can be
     ("MySQL" is a database).
@@ -797,7 +797,7 @@ def _is_recent(rule: StandingRule, other: StandingRule, active: Sequence[Standin
 
 
 def _aimed(rule: StandingRule, other: StandingRule) -> float:
-    """Return a score for how likely a change ("actually", "instead") refers to the other rule; 0 if not at all."""
+    """Return a score for how likely a correcting sentence ("actually") means the other rule; 0 if not at all."""
     contested = _contested(rule, other)
     if rule.act == "permit" and (other.negative or not contested):
         return _permitted(rule, other)
@@ -851,7 +851,7 @@ def _share_only_people(rule: StandingRule, other: StandingRule, contested: set[s
 
 
 def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> float:
-    """Return the share of the other rule's subject that a change with this topic names."""
+    """Return the share of the other rule's subject that is named in a correcting sentence with this topic."""
     words, named = _words(other), _named(rule, other)
     about = words if other.negative else subject_of(other.plain).topic | named or words
     covered = _share(parts_of(about), parts_of(subject_of(rule.plain, changes=True).words) | named)
@@ -863,7 +863,7 @@ def _covered(topic: frozenset[str], rule: StandingRule, other: StandingRule) -> 
 
 
 def _names_the_valued(rule: StandingRule, other: StandingRule, topic: frozenset[str]) -> bool:
-    """Return True if a change names the thing to which a clause of the other rule gives a value.
+    """Return True if a correcting sentence names the thing to which a clause of the other rule gives a value.
 
     "The meeting moved to 2 pm" changes "the meeting is at 10, everybody comes, so keep it free".
     """
@@ -885,13 +885,13 @@ def _named(rule: StandingRule, other: StandingRule) -> frozenset[str]:
 
 
 def _repeats(rule: StandingRule, other: StandingRule) -> bool:
-    """Return True if a change repeats the words of the other rule around another value."""
+    """Return True if a correcting sentence repeats the words of the other rule with another value among them."""
     denies = other.negative or rule.negative
     return rule.act == "change" and not denies and same_frame(rule.plain, other.plain)
 
 
 def _can_take_the_place(rule: StandingRule, other: StandingRule, covered: float) -> bool:
-    """Return True if the new value of a change can replace a value of the other rule.
+    """Return True if the new value of a correcting sentence can replace a value of the other rule.
 
     It must be of the same class as that value, or of no class; or the change names its own subject, and the other rule
     has a value of no known class: "name the files in English" after "name the files in Pinyin".
@@ -905,7 +905,7 @@ def _can_take_the_place(rule: StandingRule, other: StandingRule, covered: float)
 def _aimed_without_subject(
     rule: StandingRule, other: StandingRule, left: Iterable[str], contested: set[str]
 ) -> float:
-    """Return the score of a change that does not name the thing it changes: "make it 14 days instead of 7"."""
+    """Return the score of a correcting sentence that does not name its subject: "make it 14 days instead of 7"."""
     if _is_other_choice(rule, other):
         return _SAME_CLASS / 2
     if not contested or is_wish_of_others(other.plain):

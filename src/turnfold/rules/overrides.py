@@ -100,7 +100,7 @@ def said_last(rule: StandingRule) -> SaidAt:
 
 
 def overrides_of(rules: Iterable[StandingRule]) -> Overrides:
-    """Return which of these rules may be overridden by later ones."""
+    """Return, for each of these rules, the later rules that may override it."""
     sentences = _sentences(rules)
     holders: defaultdict[str, list[int]] = defaultdict(list)
     for at, sentence in enumerate(sentences):
@@ -198,7 +198,7 @@ def _is_name(word: str) -> bool:
 
 
 def _tells(term: str) -> bool:
-    """Return True if a term is a whole word, not a class of values or a single Chinese character."""
+    """Return True if a term shows a topic: a whole word, not a class of values or one Chinese character."""
     return term[0] != "@" and len(term) > 1
 
 
@@ -243,7 +243,7 @@ def _overrides(new: _Sentence, old: _Sentence) -> int:
 
 
 def _things(words: Collection[str]) -> int:
-    """Return how many words there are; overlapping pairs of characters (说学, 学校) count by their characters."""
+    """Return the number of words; overlapping pairs of Chinese characters (说学, 学校) count by their characters."""
     pairs = {word for word in words if len(word) == 2 and word > "\u2e7f"}
     ends = {word[1] for word in pairs}
     runs = sum(word[0] not in ends for word in pairs)
@@ -259,20 +259,20 @@ def _are_numbered(new: _Sentence, old: _Sentence) -> bool:
 
 
 def _goes_on_from(new: _Sentence, old: _Sentence) -> bool:
-    """Return True if a sentence names a number just said and another in its place: 20 个不够，加到 50."""
+    """Return True if a sentence replaces a number that was just said by another number: 20 个不够，加到 50."""
     both = new.numbers & old.numbers
     near = new.said.entry - old.said.entry <= _NEAR and new.said.by_hand == old.said.by_hand
     return near and bool(both and new.numbers - both) and bool(_TO_VALUE.search(new.plain))
 
 
 def _names_another_day(new: _Sentence, old: _Sentence) -> bool:
-    """Return True if a change gives another day, but not for which thing: "so it is on 23 and 24 May now"."""
+    """Return True if a sentence names a new day, but not for what: "so it is on 23 and 24 May now"."""
     bare = new.changes and len(new.words) <= _BARE and not new.may_replace
     return bare and bool(new.classes & old.classes & _DATES) and new.values != old.values
 
 
 def _changes_something(rule: StandingRule) -> bool:
-    """Return True if a rule has the form of a change, whatever it changes."""
+    """Return True if a rule has the form of a correction ("make it ..."), whatever it corrects."""
     if rule.act in _CHANGES or rule.may_replace or _TAKES_BACK.search(rule.plain):
         return True
     return is_weak_change(rule.plain, "zh" if is_chinese(rule.text) else "en")

@@ -162,7 +162,7 @@ class OwnSentence(NamedTuple):
 
 
 def own_sentences(text: str) -> Iterator[OwnSentence]:
-    """Yield the sentences of a message that are its author's own words, in order; none if it is program output."""
+    """Yield the sentences that the author of a message wrote (not quoted or pasted); none if it is program output."""
     if is_program_output(text):
         return
     text = plain_characters(text)
@@ -185,7 +185,7 @@ def own_sentences(text: str) -> Iterator[OwnSentence]:
 
 
 def _ends_pasted(head: str) -> bool:
-    """Return True if the first half of a long message ends inside quoted text, which then goes on after the gap."""
+    """Return True if the first half of a long message ends in quoted text, which then continues after the gap."""
     return BLANK in _blank_lines(head + "\nx")[-1:]
 
 
@@ -218,7 +218,7 @@ def _sentences(text: str, offset: int, *, read_from: int = 0) -> Iterator[OwnSen
 
 
 def _follows(own: str, start: int) -> bool:
-    """Return True if the line above is not empty, so that this line still belongs to the same list."""
+    """Return True if the line above is not empty, so that this line belongs to the same list."""
     return own[max(0, start - 2) : start] not in {"\n\n", "\r\n"}
 
 
@@ -315,7 +315,7 @@ def blank_quotes(text: str) -> str:
 
 
 def is_quoted(text: str, sentences: Sequence[str]) -> list[bool]:
-    """Return for each of these parts of a user's message, in order, if it is mostly quoted or pasted."""
+    """Return for each of these parts of a user's message, in order, True if it is mostly quoted or pasted."""
     if not sentences:
         return []
     own = blank_quotes(text[:_MOST_READ])

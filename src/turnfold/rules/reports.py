@@ -93,7 +93,7 @@ def closes(text: str) -> bool:
 
 
 def closed_task(report: str, tasks: Sequence[str]) -> int | None:
-    """Return the index of the open task that a closing message names best; None if it names none."""
+    """Return the index of the open task that a message such as "done with the tiles" names best; None if none."""
     told = nouns_of(report) | {each for each in units_of(report) if each.isascii()}
     best, found = 0.0, None
     for number, task in enumerate(tasks):
@@ -109,7 +109,7 @@ def closed_task(report: str, tasks: Sequence[str]) -> int | None:
 
 
 def may_report(text: str) -> bool:
-    """Return True if a sentence has the form of a report that something is done."""
+    """Return True if a sentence has the form of a report that some work is done ("I have sent it")."""
     done = _DONE_EN if text.isascii() else _DONE_ZH
     return len(text) <= LONGEST and done.search(text) is not None and not _NOT_DONE.search(text)
 
@@ -137,7 +137,7 @@ def completes(report: str, task: str) -> bool:
 
 
 def _share_of_a_clause(shared: frozenset[str] | set[str], wanted: str) -> float:
-    """Return the share of a task's words that a clause of a report names; the highest share of all clauses."""
+    """Return the highest share of a task's words that one clause of a sentence reporting work as done names."""
     most = len(shared) / max(len(units_of(wanted)), 1)
     for clause in clauses_of(wanted):
         mine = units_of(clause)
@@ -152,7 +152,7 @@ def _names_nothing(report: str) -> bool:
 
 
 def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
-    """Return True if a clause before the report names the thing of the task and nothing else: "about the note, ..."."""
+    """Return True if a clause before "done" names the thing of the task and nothing else: "about the note, ..."."""
     for clause in clauses_of(report[:LONGEST]):
         if (_DONE_EN if clause.isascii() else _DONE_ZH).search(clause):
             return False
@@ -166,7 +166,7 @@ def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _told_done(report: str) -> tuple[tuple[str, str], ...]:
-    """Return the clauses that report something as done, each also without the words of the report itself."""
+    """Return the clauses that report work as done; each also without the words that say "done"."""
     found: list[tuple[str, str]] = []
     for clause in clauses_of(report):
         zh = not clause.isascii()
@@ -180,13 +180,13 @@ def _told_done(report: str) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=1024)
 def _wanted(task: str) -> tuple[str, frozenset[str]]:
-    """Return a task without the words that every task has, and the words and values of both forms."""
+    """Return a task without words such as "please" that most tasks have, and its words and values in both forms."""
     wanted = _TASK_WORDS.sub(" ", task)
     return wanted, units_of(wanted) | units_of(task)
 
 
 def names_another(report: str, task: str) -> bool:
-    """Return True if all that a report has in common with a task is a verb, a day or half a name."""
+    """Return True if a sentence that reports work as done shares only a verb, a day or half a name with a task."""
     zh = not report.isascii()
     wanted = _TASK_WORDS.sub(" ", task)
     there = units_of(task)

@@ -374,7 +374,7 @@ def affirms(text: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _affirmed(text: str) -> tuple[str, ...]:
-    """Return the clauses that permit something or want it after all, each with the clause that only names it."""
+    """Return the clauses that permit something or want it after all, each with the clause that names the thing."""
     if _ASKS.search(text[:LONGEST]):
         return ()
     found: list[str] = []
@@ -435,7 +435,7 @@ def _lifted(later: str, earlier: str) -> float:
 
 
 def releases(later: str, earlier: str) -> bool:
-    """Return True if a sentence says that an earlier request does not matter any more: 电梯无所谓了."""
+    """Return True if a sentence says that an earlier request no longer matters: 电梯无所谓了."""
     for clause in clauses_of(later):
         if _RELEASES.search(clause):
             mine = units_of(_RELEASES.sub(" ", clause))
@@ -449,7 +449,7 @@ def releases(later: str, earlier: str) -> bool:
 
 
 def takes_all_back(text: str) -> bool:
-    """Return True if a sentence takes back all rules at once: "forget all my rules"."""
+    """Return True if a sentence withdraws all rules at once: "forget all my rules"."""
     return len(text) <= LONGEST and _ALL.match(text) is not None
 
 
@@ -481,7 +481,7 @@ def corrects(later: str, earlier: str) -> bool:
 
 
 def _resembles(first: str, second: str) -> bool:
-    """Return True if a sentence repeats most words of another one, as a correction of a part does."""
+    """Return True if a sentence repeats most words of an earlier one, as a correction of one detail does."""
     mine, theirs = units_of(first), units_of(second)
     return bool(mine) and 3 * len(mine - only_in_first(mine, theirs)) >= 2 * len(mine)
 
@@ -502,7 +502,7 @@ def takes_the_place(later: str, earlier: str) -> bool:
 
 
 def _failing(clause: str, earlier: str) -> str:
-    """Return what a clause such as "the Ibis is full" rejects: its first words, if an earlier sentence has them too.
+    """Return the first words of a clause such as "the Ibis is full", if an earlier sentence has them: what it rejects.
 
     Returns "" if the clause does not say that something fails, or does not begin with such words.
     """
@@ -532,7 +532,7 @@ def _failing(clause: str, earlier: str) -> str:
 
 
 def _named_as_failing(clause: str, earlier: str) -> str:
-    """Return what an earlier sentence names and a clause rejects: an amount, its subject or its object."""
+    """Return the amount, subject or object of an earlier sentence that a clause rejects."""
     if not _refuses(clause):
         return ""
     if named := _failing_amount(clause, earlier) or _failing(clause, earlier):
@@ -551,7 +551,7 @@ def _refuses(clause: str) -> bool:
 
 
 def _failing_amount(clause: str, earlier: str) -> str:
-    """Return the amount of an earlier sentence that a clause says does not do: 重试 3 次不够."""
+    """Return the amount of an earlier sentence that a clause calls not enough or too much: 重试 3 次不够."""
     plain = LEADING.sub("", clause)
     if not _FAILS.search(clause) or not _begins_with_the_same(plain, earlier):
         return ""
@@ -576,7 +576,7 @@ def _begins_with_the_same(clause: str, earlier: str) -> bool:
 
 
 def _gives_another(clause: str, named: str, earlier: str) -> bool:
-    """Return True if a clause names a replacement for the rejected words."""
+    """Return True if a clause names something in place of the rejected words."""
     word = rf"(?<![\w.]){re.escape(named)}(?!\w)" if named.isascii() else re.escape(named)
     if re.search(word, clause, re.IGNORECASE) or _NO_NAME.search(clause):
         return False
@@ -654,13 +654,13 @@ def adopts(later: str, earlier: str) -> bool:
 
 
 def chooses_again(later: str, earlier: str) -> bool:
-    """Return True if a sentence chooses with the verb with which an earlier one begins: 还是送家里吧, 送到公司."""
+    """Return True if a sentence chooses anew with the verb that begins an earlier choice: 还是送家里吧, 送到公司."""
     found = _CHOOSES.search(later[:LONGEST])
     return found is not None and found["verb"] in LEADING.sub("", earlier)[:2]
 
 
 def touches_a_part(later: str, earlier: str) -> bool:
-    """Return True if a sentence changes one of two things that an earlier one names, so that the other stays."""
+    """Return True if a sentence changes one of the two things that an earlier sentence names; the other thing stays."""
     if _gives_a_part(later, earlier):
         return True
     pairs = [*_BOTH.finditer(earlier[:300])]
@@ -690,7 +690,7 @@ def touches_a_part(later: str, earlier: str) -> bool:
 
 
 def _gives_a_part(later: str, earlier: str) -> bool:
-    """Return True if a sentence gives a new value for one clause of an earlier one, and another clause has one too."""
+    """Return True if a sentence gives a new value to one of several clauses with values in an earlier sentence."""
     clauses = clauses_of(earlier)
     if len(clauses) < 2:
         return False
@@ -733,7 +733,7 @@ def speaks_of_once(text: str) -> bool:
 
 
 def is_exception(later: str, earlier: str) -> bool:
-    """Return True if a sentence speaks of one occasion only, and an earlier one of every one: 这周的例会取消."""
+    """Return True if a sentence is about one occasion, and an earlier rule about every occasion: 这周的例会取消."""
     return bool(speaks_of_once(later) and not _ONCE.search(earlier) and _ALWAYS.search(earlier))
 
 

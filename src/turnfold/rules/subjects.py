@@ -34,7 +34,7 @@ __all__ = (
 
 
 class Subject(NamedTuple):
-    """The terms of a sentence by the part that they play in it."""
+    """The terms of a sentence by their role: what it is about, the value it gives, the value it ends."""
 
     topic: frozenset[str]
     """Words that name what the sentence is about ("log level")."""
@@ -50,8 +50,8 @@ class Subject(NamedTuple):
 
 
 _STEM = 4
-"""Two numbers: least letters that two forms of a word have in common, and most that the longer form has more: "three",
-"threshold"."""
+"""Number of letters: two words are forms of one word if they begin with this many equal letters, and one has at most as
+many more ("threshold" and "three" are not)."""
 _CLAUSES = late_pattern(
     r"[,;，；。]\s*|[:：](?!\d)\s*|\s+[-–—]+\s+|\s+(?:so|because|since)\s+", re.IGNORECASE
 )
@@ -162,7 +162,7 @@ _ZH_FRAGMENT = 6
 
 
 def common_terms(first: Iterable[str], second: Iterable[str]) -> set[str]:
-    """Return the terms of the first set that the second set has too, in the same form or with the same stem."""
+    """Return the terms of the first set that the second set also has, in the same form or with the same stem."""
     mine, theirs = set(first), set(second)
     shared = mine & theirs
     rest = [term for term in theirs - shared if _has_stem(term)]
@@ -189,7 +189,7 @@ def _alike(term: str, other: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def named_things(text: str) -> frozenset[str]:
-    """Return the values of a text that name a thing, which it may be about: the flight of "make the flight KLM"."""
+    """Return the values of a text that name a thing, for example KLM in "make the flight KLM"."""
     terms = rule_terms(text)
     return frozenset(terms.value) if _THINGS.intersection(terms.scope) else frozenset()
 
@@ -246,12 +246,12 @@ def subject_of(text: str, *, changes: bool = False) -> Subject:
 
 
 def without_frame(text: str) -> str:
-    """Return a text without the words of a change that say nothing about its subject: "raise", 推迟, 可以."""
+    """Return a text without words that only say that something changes, such as "raise", 推迟, 可以."""
     return _FRAME.sub(" ", text)
 
 
 def begins_alike(text: str, other: str) -> frozenset[str]:
-    """Return the terms of the words with which both sentences begin: their subject, if it is the same."""
+    """Return the terms of the words with which both sentences begin, which are their subject if it is the same."""
     first, second = (_BEGINNING.sub("", each) for each in (text, other))
     length = next(
         (at for at, (one, two) in enumerate(zip(first, second, strict=False)) if one != two),
@@ -285,7 +285,7 @@ def _before_value(found: re.Match[str]) -> str:
 
 
 def same_frame(text: str, other: str) -> bool:
-    """Return True if a change repeats the words of the other sentence around its value: 先做安卓版, 还是先做苹果版."""
+    """Return True if a sentence has the words of an earlier one around another value: 先做安卓版, 还是先做苹果版."""
     new, old = (_FRAME_END.sub("", _FRAME_BEGIN.sub("", each.strip())) for each in (text, other))
     units = (new.split(), old.split()) if new.isascii() else (list(new), list(old))
     shorter = min(map(len, units))

@@ -290,7 +290,7 @@ _UNITS = {
 
 
 def _unit(found: re.Match[str]) -> str:
-    """Return the class of a number (`@money`, `@time`) by the unit or currency beside it."""
+    """Return the class of a number (`@money`, `@time`) by the unit or currency next to the number."""
     unit = (found["unit"] or "").lower()
     if found["before"]:
         return "@money"
@@ -377,7 +377,7 @@ _ATTRIBUTE = late_pattern(
 
 
 def _attribute(text: str) -> str:
-    """Return the topic term of X for a sentence of the form "the X is ..."; "" for other sentences."""
+    """Return the topic term of "X" in a sentence of the form "the X is ..."; "" for other sentences."""
     found = _ATTRIBUTE.match(text)
     if found is None:
         return ""
@@ -452,7 +452,7 @@ _GAP = late_pattern(r"…[\s…]*…|…+")
 
 
 def without_values(text: str, new: str) -> str:
-    """Return a rule with "…" in place of each value that is not in the `new` text, so that only its topic is left.
+    """Return a rule with "…" in place of each value that the `new` text does not have, which leaves its topic.
 
     Returns "" if no value of the rule is known.
     """

@@ -1,6 +1,7 @@
 """Search filters: by role, tool, turn, path, time and kind, with the same meaning on every backend.
 
-Role, tools and paths of a message are indexed as terms beside its words (filter marks): so an index can apply them.
+Role, tools and paths of a message are indexed as terms in addition to its words (filter marks): so an index can apply
+them.
 
 A filter never changes the weight of a word: how rare a word is, is counted over everything that could be found without
 the filter. So a filtered search returns the results of the unfiltered one, less those that the filter excludes.
@@ -125,7 +126,8 @@ class Within:
 def _check_names(what: str, names: frozenset[str], *, known: frozenset[str] | None = None) -> None:
     if not isinstance(names, frozenset):  # pyright: ignore[reportUnnecessaryIsInstance] (a plain string would be read as a set of letters)
         raise InvalidOption(
-            f"{what}s must be a frozenset of text, got {type(names).__name__} {names!r}"
+            f"{what}s must be a frozenset of texts, for example frozenset({{'...'}}), "
+            f"got {type(names).__name__} {names!r}"
         )
     for name in names:
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -200,8 +200,8 @@ def _weights(holding: Mapping[str, int], total: int) -> dict[str, float]:
 def _weight(count: int, total: int) -> float:
     if not 0 <= count <= total:
         raise StoreError(
-            f"the search index is damaged: by its counts {count} of {total} entries contain a term; restore the store "
-            "from a backup"
+            f"the search index is damaged: it counts {count} entries with a term, but {total} entries in all; "
+            "restore the store from a backup"
         )
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
@@ -309,7 +309,7 @@ _DOUBT = 3.0
 
 
 def trust_in_words(best: float, *, share: float, closeness: float, entries: int) -> float:
-    """Return how far matches by words are trusted beside matches by meaning, 0 to 1.
+    """Return how far matches by words are trusted compared with matches by meaning, 0 to 1.
 
     `best` is the highest score, `share` the largest share of the query's terms in one of the best matches, `closeness`
     the largest closeness in meaning of one of them, `entries` the number of entries searched. Of many entries some

@@ -365,7 +365,7 @@ def _lines(recalled: Sequence[Recalled], words: _Words) -> Iterator[str]:
 
 
 class _Floor(NamedTuple):
-    """The least score of an entry that is shown although no program asked for it with a query."""
+    """The least score of an entry that is shown although it was not asked for with a query."""
 
     of_chance: float
     """Least score of a shown match, as a share of the score for one rare word that is shared by chance."""

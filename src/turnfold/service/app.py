@@ -1,7 +1,7 @@
 """The ASGI application: routes of all operations, the outermost layer of every request, and the OpenAPI document.
 
 The outermost layer gives each request an id, checks Host and Origin, turns errors into problem details, and writes a
-log line without content; routes mounted beside the API (inspector, MCP) get all of this too. The OpenAPI document is
+log line without content; routes mounted next to the API (inspector, MCP) get all of this too. The OpenAPI document is
 generated from the table of operations and their structs.
 """
 
@@ -232,9 +232,9 @@ def make_app(
 ) -> ASGIApp:
     """Return the service as an ASGI application; its shutdown closes the state.
 
-    `mounts` are routes beside the API; wrap their applications in `GuardedApp`, so that they need a token too. `beside`
-    are context managers that these routes need while the service runs; they are entered at startup. `/` redirects to
-    the page `home`, by default the documentation of the API.
+    `mounts` are routes next to the API; wrap their applications in `GuardedApp`, so that they need a token too.
+    `beside` are context managers that these routes need while the service runs; they are entered at startup. `/`
+    redirects to the page `home`, by default the documentation of the API.
     """
 
     @asynccontextmanager
@@ -310,7 +310,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class GuardedApp:
-    """Wrapper that requires a token for an application beside the API, and puts the `Caller` into its ASGI scope."""
+    """Wrapper that requires a token for an application mounted next to the API; adds the `Caller` to the ASGI scope."""
 
     def __init__(self, app: ASGIApp, state: ServiceState, *, right: Right) -> None:
         self._app = app

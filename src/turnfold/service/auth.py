@@ -61,7 +61,8 @@ __all__ = (
 _log = logging.getLogger(__name__)
 _NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 _UNKNOWN: Final = sha256(b"").hexdigest()
-"""Hash that the secret of an unknown name is compared with, so that it takes as long as a known name."""
+"""Hash with which the secret of an unknown token name is compared, so that the check takes as long as for a known
+name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,9 @@ class Caller:
     tenant: str
     rights: frozenset[Right]
     name: str
-    """Name of the token; empty if the service needs none."""
+    """Name of the access token; empty if the service needs no token."""
     hash: str = field(default="", repr=False)
-    """Hash of the secret that the request was sent with, to check later that it is still accepted."""
+    """Hash of the secret that came with the request, to check later whether the token is still accepted."""
 
     def require(self, *rights: Right) -> None:
         """Raise `AccessDenied` if the caller does not have all of these rights."""
@@ -96,7 +97,7 @@ class TokenLine(
     hash: str
     created: int
     expires: int = 0
-    """Seconds since 1970; 0 if it never expires."""
+    """Time at which the token expires, in seconds since 1970; 0 if it never expires."""
     previous: str = ""
     """Hash of the secret before the last rotation, which is accepted until `previous_expires`."""
     previous_expires: int = 0
@@ -213,7 +214,7 @@ class TokenFile:
             return {}
 
     def note_used(self, times: Mapping[str, int]) -> None:
-        """Store the times of last use in a file beside this one; a later time that another process stored is kept."""
+        """Store the times of last use in a file next to the token file; keep later times of other processes."""
         stored = self.last_used()
         merged = {name: max(at, stored.get(name, 0)) for name, at in times.items()}
         _replace_file(self._used_path, msgspec.json.encode({**stored, **merged}), durable=False)
@@ -232,7 +233,7 @@ class TokenFile:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Context manager that locks the token file against other writers, by a separate file beside it."""
+        """Context manager that locks the token file against other writers, by a separate lock file next to it."""
         lock = os.open(
             self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
         )
@@ -282,7 +283,7 @@ class TokenRing:
     _used: dict[str, int] = field(default_factory=dict[str, int])
     _noted: float = float("-inf")
     _failing: set[str] = field(default_factory=set[str])
-    """Events of failures that were logged and still go on, so that they are not logged again."""
+    """Names of failures that were logged and still go on, so that they are not logged again."""
 
     def __post_init__(self) -> None:
         self._lines = {line.name: line for line in self.file.lines()}
@@ -428,7 +429,8 @@ class RequestGate:
     """Authorizes requests by their headers: Host, Origin, token and rate limit."""
 
     ring: TokenRing | LocalAccess | None = None
-    """Checks access tokens. None: none is needed, and every caller has all rights of `tenant`; loopback only."""
+    """Object that checks access tokens. None if no token is needed: every caller has all rights of `tenant`; loopback
+    only."""
     tenant: str = "default"
     hosts: Collection[str] = LOOPBACK
     """Accepted values of the Host header, without port; "*" for any."""

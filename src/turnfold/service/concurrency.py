@@ -89,7 +89,7 @@ class _Lane:
     light: asyncio.Semaphore
     heavy: asyncio.Semaphore
     inside: int = 0
-    """Number of requests that run or wait."""
+    """Number of requests of the tenant that run or wait."""
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class RequestSlots:
 
     limits: Limits
     _lanes: dict[str, _Lane] = field(default_factory=dict[str, _Lane])
-    """Semaphores by tenant; a tenant without requests has none."""
+    """Tenant -> its semaphores; a tenant without requests has none."""
 
     @asynccontextmanager
     async def hold(self, tenant: str, *, heavy: bool) -> AsyncGenerator[None]:

@@ -52,16 +52,17 @@ CALLER: Final = "turnfold.caller"
 OPERATION: Final = "turnfold.operation"
 """Key in the ASGI scope: the name of the operation, for logs and metrics."""
 DETAIL: Final = "turnfold.detail"
-"""Key in the ASGI scope: what a request does within its operation, such as the MCP tool it calls, for the audit log."""
+"""Key in the ASGI scope: the action of a request within its operation, such as the MCP tool it calls, for the audit
+log."""
 TARGET: Final = "turnfold.target"
 """Key in the ASGI scope: the conversation or user that a request names in its body, for the audit log."""
 _NOBODY: Final = Caller("", frozenset(), "")
 _KEY: Final = re.compile(KEY_PATTERN)
 _JSON: Final = "application/json"
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-"""Matches a string of a JSON text, also one that has no end: looking for it from each quote would take hours."""
+"""Matches a string in a JSON text, also one without an end: searching for the end from each quote would take hours."""
 _NO_BODY: Final = Limits(body=1_024)
-"""Limits of operations that take no body; some need no access token, and none waits for other requests."""
+"""Limits of operations without a request body; some need no access token, and none waits for other requests."""
 _LARGE: Final = 64 * 1024
 """Most bytes of a request body that is decoded on the event loop; a larger one is decoded in a thread."""
 _HEAVY: Final = frozenset(
@@ -72,7 +73,8 @@ _HEAVY: Final = frozenset(
 """Operations that search, rank, count or fold, and so need much computing, or that may return megabytes."""
 _MOST_PARAMETERS: Final = 100
 _LONG_QUERY: Final = 2_000
-"""A request of an operation in `_COUNTED` with more bytes than this counts as heavy (much computing)."""
+"""Most bytes of a request (of an operation in `_COUNTED`) that counts as light; a larger one counts as heavy (much
+computing)."""
 _WITH_CONTENT: Final = frozenset(
     "say_user say_assistant say_tool add take_snapshot by_client_id verify_erasure".split()
 )

@@ -46,12 +46,12 @@ _KEEP_ALIVE: Final = 15.0
 """Seconds without events after which a stream sends a keep-alive comment."""
 _PAGE: Final = 200
 _CALLS: Final = 16
-"""Calls that are read at once; one may have a quarter of a megabyte."""
+"""Number of calls that are read at once; one call may have a quarter of a megabyte."""
 _SENT: Final = 10_000
 _MARGIN: Final = 2_000_000
 """Microseconds by which the clocks of processes may differ without a stream missing a call."""
 _FOLLOWED: Final = 10_000
-"""Number of conversations that one stream remembers; more only while more of them change within seconds."""
+"""Number of conversations that one stream remembers; exceeded only while more of them change within seconds."""
 _LONGEST_CALL: Final = 600_000_000
 """Longest time between the start of a call and its storage, in microseconds."""
 
@@ -64,7 +64,7 @@ class _Followed:
     seq: int = 0
     updated: int = 0
     since: int = 0
-    """Earlier calls are not sent; microseconds since 1970."""
+    """Time before which calls are not sent, in microseconds since 1970."""
 
 
 @dataclass(slots=True)
@@ -74,11 +74,11 @@ class _Stream:
     state: ServiceState
     caller: Caller
     floor: str = ""
-    """Calls up to this call id are not sent."""
+    """Id of a call: this call and earlier ones are not sent."""
     since: int = 0
-    """Earlier calls are not sent; microseconds since 1970."""
+    """Time before which calls are not sent, in microseconds since 1970."""
     quiet: int = 0
-    """A conversation that is not in `followed` and last changed before this time has no new calls."""
+    """Time of change before which a conversation that is not in `followed` cannot have new calls."""
     followed: dict[str, _Followed] = field(default_factory=dict[str, _Followed])
     sent: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
 

@@ -34,14 +34,14 @@ _PAGE: Final = 500
 """Number of stored responses that one request scans for expired ones; the next request continues after them."""
 _MOST_SCANNED: Final = 10_000
 _SCANS: Final = 24
-"""How often a conversation is scanned for expired responses within the time for which one is kept."""
+"""How often a conversation is scanned for expired responses during the time for which a response is kept."""
 
 
 class _ReplyRecord(msgspec.Struct, frozen=True):
     request: str
     answer: msgspec.Raw
     at: float = 0.0
-    """Seconds since 1970."""
+    """Time at which the response was stored, in seconds since 1970."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class IdempotentReplies:
 
     store: Store
     seconds: float = 24 * 3_600.0
-    """Seconds a response is kept; 0 for ever."""
+    """Seconds for which a response is kept; 0 for ever."""
     clock: Callable[[], float] = time.time
     kept: int = 0
     """Number of responses this process stored; `repeated` and `pruned` count those sent again and deleted."""
@@ -59,7 +59,7 @@ class IdempotentReplies:
     _scans: OrderedDict[tuple[Scope, str], tuple[float, str]] = field(
         default_factory=OrderedDict[tuple[Scope, str], tuple[float, str]]
     )
-    """Time of the next scan of each conversation, and the key it starts after."""
+    """Conversation -> time of its next scan for expired responses, and the key after which the scan begins."""
 
     def of(self, scope: Scope, conversation: str, key: str, request: bytes) -> StoredReply:
         """Return an object that reads or stores the response of the request with this Idempotency-Key."""

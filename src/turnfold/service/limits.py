@@ -85,7 +85,7 @@ class Limits:
     stored: int = 0
     """Most bytes that all messages and documents of a tenant may have together; 0 for no limit."""
     answer_hours: float = 24.0
-    """Hours a response is kept under its Idempotency-Key; 0 for ever."""
+    """Hours for which a response is kept under its Idempotency-Key; 0 for ever."""
     streams: int = 32
     """Most event streams that an access token may have open at once."""
     concurrent: int = 64
@@ -97,24 +97,24 @@ class Limits:
     request_seconds: float = 300.0
     """Seconds after which a request is cancelled."""
     message: int = 1_000_000
-    """Longest message in characters: its texts, names, ids, tool arguments and metadata; media do not count."""
+    """Most characters of a message: its texts, names, ids, tool arguments and metadata; media do not count."""
     batch: int = 1_000
     """Most messages that one request may append."""
     parts: int = 10_000
-    """Parts (texts, images, tool calls and results) that the messages of one request may have together."""
+    """Most parts (texts, images, tool calls and results) that the messages of one request may have together."""
     keys: int = 100_000
-    """Keys that all objects in a request body may have together."""
+    """Most keys that all objects in a request body may have together."""
     values: int = 200_000
-    """Values that all lists and objects in a request body may have together."""
+    """Most values that all lists and objects in a request body may have together."""
     counted: int = 256 * 1024
-    """Largest body, in bytes, of operations that carry no messages and no files: contexts, pins, summaries, queries.
-    Also the largest state of a session, which each change reads and writes whole."""
+    """Most bytes of the body of an operation that carries no messages and no files: contexts, pins, summaries, queries.
+    Also the largest state of a session, because each change reads and writes the whole state."""
     connections: int = 1_000
     """Most open connections; fewer if the system allows the process fewer open files."""
     header_seconds: float = 10.0
     """Seconds within which the headers of a request must arrive."""
     body_seconds: float = 120.0
-    """Seconds within which the body of a request must arrive."""
+    """Seconds within which the whole body of a request must arrive."""
     read_seconds: float = 60.0
     """Seconds after which a connection is closed if its client has read nothing of what it was sent."""
 
@@ -292,7 +292,7 @@ class _ConversationUsage:
 
     tokens: int = 0
     seq: int = 0
-    """Last entry that is counted in `log_bytes`."""
+    """Seq (log position) of the last entry that is counted in `log_bytes`."""
     state: State = (-1, 0)
     """State of the conversation when `other_bytes` was counted."""
     log_bytes: int = 0
@@ -309,13 +309,13 @@ class _TenantUsage:
     """Stored tokens and bytes of one tenant: the sums of the last scan, and the writes since then."""
 
     at: float
-    """Time of the scan, by the quota's clock in seconds."""
+    """Time of the last scan, by the quota's clock in seconds."""
     conversations: dict[str, _ConversationUsage]
     tokens: int = 0
     bytes: int = 0
     put: dict[tuple[str, str, str], int] = field(default_factory=dict[tuple[str, str, str], int])
-    """Bytes of the documents written since the scan, by conversation, kind and key, so that a document written twice
-    counts once. Until the next scan, its version from before this scan counts as well."""
+    """(conversation, kind, key) -> bytes of the documents written since the scan, so that a document written twice
+    counts once. Until the next scan, the version from before this scan counts as well."""
     stale: bool = False
     """True if something was removed since the scan, so that the sums may be too high."""
 
@@ -690,7 +690,8 @@ _METERED: Final[dict[str, Callable[..., None]]] = {
     "erase": _erased,
     "delete": _deleted,
 }
-"""Method -> function that records its calls, with the quota, the tenant, the result and the positional arguments."""
+"""Name of a store method -> function that adds its calls to the quota, given quota, tenant, result and positional
+arguments."""
 
 
 _READS: Final = (

@@ -91,7 +91,8 @@ class ServiceOptions:
     port: int = 8787
     tokens_file: Path | None = None
     local: LocalAccess | None = None
-    """Access token and links of a service without a tokens file; None admits every user and program of this machine."""
+    """Access token and sign-in links of a service without a tokens file; None admits every user and program of this
+    machine."""
     tenant: str = "default"
     """Tenant of all requests if there is no tokens file."""
     allow_hosts: tuple[str, ...] = ()
@@ -102,7 +103,7 @@ class ServiceOptions:
     fold: str | None = None
     keep_turns: int = 8
     time_zone: str = "UTC"
-    """IANA name of the zone in which a model is shown when something was said."""
+    """IANA name of the time zone of the times in prompts."""
     semantic: bool = False
     """True to recall also by meaning, with the encoder of the extra `semantic`."""
     redact: Redactor | None = None
@@ -110,7 +111,7 @@ class ServiceOptions:
     encryption_key: EncryptionKey | Sequence[EncryptionKey] | None = field(default=None, repr=False)
     """Key that encrypts stored content before it reaches the store or the cache; of several, the first encrypts."""
     index_process: bool = True
-    """True to make the search terms of long texts in a process of its own; of use with SQLite only."""
+    """True to compute the search terms of long texts in a separate process; useful with SQLite only."""
     drain: float = 60.0
     """Seconds that running requests, and then running folds, get to finish at shutdown."""
 
@@ -123,7 +124,7 @@ class ServiceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraRoutes:
-    """Routes mounted beside the API, and context managers to enter while the service runs."""
+    """Routes mounted next to the API, and context managers to enter while the service runs."""
 
     mounts: Sequence[BaseRoute] = ()
     running: Sequence[Callable[[], AbstractAsyncContextManager[object]]] = ()
@@ -215,7 +216,7 @@ async def serve(
 ) -> bool:
     """Serve until SIGINT or SIGTERM; a second signal exits immediately.
 
-    The functions in `beside` get the state and return routes to mount beside the API, which share its authorization.
+    The functions in `beside` get the state and return routes to mount next to the API, which share its authorization.
     `on_listening` is called with the address once the socket is open.
 
     Returns True if all running work was finished. If it returns False, a thread may still wait for a model, and the
@@ -365,7 +366,7 @@ def listen(host: str, port: int) -> socket.socket:
 _IDLE_SECONDS: Final = 30
 """Seconds after which a connection without a further request is closed."""
 _RESERVED: Final = 128
-"""Number of open files that the process may need beside its connections: stores, logs, calls to models."""
+"""Number of open files that the process may need in addition to its connections: stores, logs, calls to models."""
 _LEAST: Final = 16
 
 

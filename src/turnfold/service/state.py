@@ -70,7 +70,7 @@ class ServiceState:
     stopping: bool = False
     """True while the service shuts down: event streams end, and the readiness probe fails."""
     answered: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
-    """Number of responses by operation and status."""
+    """Number of responses sent, by operation and HTTP status."""
     streams: Counter[str] = field(default_factory=Counter[str])
     """Open event streams by token name."""
     handles: SessionCache = field(default_factory=SessionCache)

@@ -51,7 +51,7 @@ _LONGEST_PREFIX: Final = 480
 _UNIQUE: Final = late_pattern("[0-9a-f]{32}")
 _UNIQUE_LENGTH: Final = 32
 _SUBKEY: Final = "\x1f"
-"""Separator in the key of an index document, after the owner, if an owner has several documents."""
+"""Separator after the owner in the key of an index document, if the owner has several documents."""
 
 
 def new_home(prefix: str) -> str:
@@ -87,12 +87,13 @@ class AdapterHomes:
     """An adapter's naming scheme for its homes (conversations with its data), its index and index documents."""
 
     name: str
-    """Prefix of the ids of all its conversations; a program can give an adapter another name."""
+    """Prefix of the ids of all conversations that store the adapter's data; an application can give an adapter another
+    name."""
     index: str
-    """The id of its index conversation after that prefix; ends with a colon if the adapter has several, each with its
-    own name after the colon."""
+    """Id of the adapter's index conversation, without the prefix; it ends with a colon if the adapter has several, each
+    with its own name after the colon."""
     kind: str
-    """Kind of the documents in the index conversation."""
+    """Kind of the documents in the index conversation of the adapter."""
     escape: Callable[[str], str]
     """Function that returns an owner's id in the form used in conversation ids and document keys."""
     plain_keys: bool = False

@@ -54,12 +54,12 @@ class Address(NamedTuple):
     """The parts of a store address (URL), still percent-encoded."""
 
     scheme: str
-    """The part before ://; empty if there is none, and `path` is then the whole text."""
+    """The part of the address before ://; empty if there is none, and then `path` is the whole text."""
     authority: str
     """User, password, host and port."""
     path: str
     options: str
-    """The part from the first ? or # on."""
+    """The part of the address from the first ? or # on."""
 
 
 def split_address(address: str) -> Address:
@@ -146,7 +146,7 @@ def open_store(
 
     With `encryption_key` (32 bytes, or their hexadecimal or base64 form; several after a rotation), everything is
     encrypted before it reaches the store or the cache. `counter` counts the tokens of stored messages. `blocking` is
-    for programs without an event loop: every method then finishes without suspending. `clock` returns microseconds
+    for applications without an event loop: every method then finishes without suspending. `clock` returns microseconds
     since 1970, for the timestamps of entries. With `index_process`, SQLite makes the search terms of long texts in a
     process of their own.
     """

@@ -58,7 +58,7 @@ class Progress:
     """The current step: `exporting` (counts entries), or `checking` and then `restoring` (count bytes of the file)."""
     done: int
     total: int
-    """The total of the step, as far as known; equal to `done` at its end."""
+    """The total of the step, as far as known; at the end of the step, `done` equals it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class Transferred:
     left_out: tuple[str, ...] = ()
     """Conversations that were deleted while they were exported, or that an import skipped because of `skip_erased`."""
     size: int = 0
-    """Bytes of the file."""
+    """Bytes of the export file."""
     longest_line: int = 0
     """Bytes of the longest line of an export; see `LONGEST_LINE`."""
     digest: str = ""
-    """SHA-256 of the file up to its footer."""
+    """SHA-256 of the export file up to its footer."""
 
 
 class Source(Protocol):

@@ -58,7 +58,7 @@ def check_name(value: str, what: str) -> None:
     `what` says in the error which name it is, such as "client id".
     """
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] (callers may not check types)
-        advice = "give one" if value is None else f"write {str(value)!r}"
+        advice = "give one" if value is None else f"give {str(value)!r}"
         raise InvalidOption(f"{what} must be text, got {value!r}: {advice}")
     if not value or len(value) > _LONGEST_NAME:
         raise InvalidOption(
@@ -136,7 +136,7 @@ class Ability(StrEnum):
     DURABLE = "durable"
     """An acknowledged append survives a crash of the process and of the machine."""
     SHARED = "shared"
-    """Several processes may use the store at once."""
+    """Several processes may use the store at the same time."""
     SEARCH = "search"
     """`search` uses an index."""
     ERASES_BYTES = "erases-bytes"
@@ -144,7 +144,7 @@ class Ability(StrEnum):
     BACKUP = "backup"
     """The store can be copied while in use."""
     ENCRYPTED = "encrypted"
-    """Content is encrypted before it is written; a search looks through one conversation at a time."""
+    """Content is encrypted before it is written; one search looks through one conversation."""
     IN_ORDER = "in-order"
     """Appends are stored in the order of the calls, even if a caller did not await one before the next."""
 
@@ -168,15 +168,15 @@ class Head:
     turns: int = 0
     """Number of turns; each user message begins one."""
     checkpoint: str = ""
-    """Id of the live (newest) checkpoint; empty before the first."""
+    """Id of the live (newest) checkpoint (summary); empty before the first."""
     generation: int = 0
     """Incremented by every change of any kind."""
     counter: str = ""
     """Name of the token counter that made the stored token counts."""
     epoch: int = 0
-    """A random number drawn by the change that made this generation; 0 before the first change, and for changes made by
-    a release that had no epochs. After a failover or a restored backup, the next changes reuse the generation numbers
-    of lost changes, but with other epochs."""
+    """Random number drawn by the change that made this generation; 0 before the first change, and for changes by a
+    release without epochs. After a failover or a restored backup, later changes reuse the generation numbers of lost
+    changes, but with other epochs."""
 
     @property
     def state(self) -> State:
@@ -189,9 +189,9 @@ class Appended:
     """The result of an append: the seqs of its entries, and the head (newest seq, version) after it."""
 
     first: int
-    """Seq of the first entry of the batch."""
+    """Seq (log position) of the first entry of the batch."""
     last: int
-    """Seq of its last entry."""
+    """Seq (log position) of the last entry of the batch."""
     repeated: bool
     """True if the batch was already stored and nothing was written."""
     head: Head
@@ -217,7 +217,7 @@ class View:
     head: Head = field(default_factory=Head)
     checkpoint: Checkpoint | None = None
     documents: tuple[Document, ...] = ()
-    """Documents, sorted by kind and key."""
+    """Documents of the conversation, sorted by kind and key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +241,8 @@ class Erasure:
     already: bool
     """True if the conversation, or the entry, was already deleted."""
     mentions: tuple[str, ...] = ()
-    """After the erasure of one entry: documents (`kind/key`) that the program itself wrote and that may still contain
-    its text; they are not changed."""
+    """Names (`kind/key`) of documents that the application itself wrote and that may still contain the text of the
+    erased entry; they are not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,8 @@ class Captured:
 
     opening: ConversationOpening
     head: Head
-    """The snapshot includes the entries up to `head.seq`, which the caller reads itself: a log only grows."""
+    """Version of the conversation in the snapshot, which has the entries up to `head.seq`; the caller reads these
+    entries itself, because a log only grows."""
     checkpoints: tuple[Checkpoint, ...]
 
 

@@ -90,7 +90,7 @@ _PASSED: Final = frozenset(
     """blocking head view read read_turn find tail live_checkpoint checkpoints get_document documents drop_document
     conversations search capture health close""".split()
 )
-"""Attributes that are passed on to the store behind unchanged: none of them writes."""
+"""Attributes that are passed on unchanged to the store behind this one: none of them writes."""
 _VECTORS: Final = "meaning:"
 _NUMBERED: Final = re.compile(r"(\[redacted: [a-z][a-z -]{0,39}?) \d{1,9}\]")
 
@@ -113,7 +113,7 @@ class _Ledger:
     labels: _Labels
     version: int = 0
     numbers: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """Number of a label by kind and hash of the value."""
+    """(kind, hash of the value) -> number of the label that replaces the value."""
 
     def __post_init__(self) -> None:
         for kind, hashes in self.labels.hashes.items():

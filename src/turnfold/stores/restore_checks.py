@@ -271,7 +271,7 @@ class KnownPieces(NamedTuple):
     documents: Mapping[tuple[str, str], Document]
     rows: Mapping[int, Row]
     checkpoints: Mapping[int, Checkpoint]
-    """Keyed by the last seq they cover."""
+    """Checkpoints (summaries) by the last seq that each covers."""
 
 
 def check_new(conversation: str, batch: RestoreBatch, known_ids: Iterable[str]) -> None:

@@ -47,7 +47,8 @@ class Metric:
     name: str
     kind: Literal["count", "distribution"]
     unit: str
-    """The unit in the Unified Code for Units of Measure: `s`, `1` for a share, `{token}` for countable things."""
+    """The unit of the metric in the Unified Code for Units of Measure: `s`, `1` for a share, `{token}` for countable
+    things."""
     description: str
     bounds: tuple[float, ...] = ()
     """Upper bounds of the histogram buckets of a distribution; one more bucket is for larger values."""
@@ -161,7 +162,8 @@ class Distribution:
     least: float = 0.0
     most: float = 0.0
     buckets: list[int] = field(default_factory=list[int])
-    """Number of values per bucket: at most its bound, and above the previous bound. The last bucket has no bound."""
+    """Number of values in each bucket: values of at most the bucket's bound and above the previous bound. The last
+    bucket has no bound."""
 
     def __post_init__(self) -> None:
         self.buckets = list(self.buckets) or [0] * (len(self.bounds) + 1)
@@ -266,7 +268,7 @@ _METHODS = {
     _WRITE: "append add_checkpoint drop_checkpoint put_document note drop_document erase delete",
 }
 _REFUSALS = (Conflict, ConversationDeleted, IdReused, InvalidOption)
-"""Errors with which a working store refuses a request; they do not count as database errors."""
+"""Errors with which a working store refuses a request, so that they do not count as database errors."""
 
 
 class _TimedStore:

@@ -62,7 +62,7 @@ def trace_to_otel(
 ) -> None:
     """Trace the memories of `meter` as OpenTelemetry spans, by the semantic conventions for GenAI.
 
-    Without `provider` the global one is used. `model_calls=False` leaves out the spans of model calls, for programs
+    Without `provider` the global one is used. `model_calls=False` leaves out the spans of model calls, for applications
     whose client library is traced already. `conversation_id` converts the id of a session to the value of
     `gen_ai.conversation.id`, for example to a hash if ids should not leave the process.
     """

@@ -31,7 +31,7 @@ __all__ = (
 Body: TypeAlias = dict[str, Any]
 
 ReplyEvent: TypeAlias = tuple[str, Body]
-"""The name of an event (empty where the interface has none) and its data."""
+"""The name of an event (empty if the interface names no events) and the data of the event."""
 _CREATED = 1_700_000_000
 
 
@@ -52,7 +52,7 @@ class ModelReply:
     calls: tuple[ReplyCall, ...] = ()
     thought: str = ""
     hidden: str = ""
-    """A thought that is sent encrypted only; Messages alone has these."""
+    """A thought that is sent encrypted only; only the Messages interface has such thoughts."""
     compaction: str = ""
     """Text of a native compaction of everything before this reply, in an item that only the provider can read."""
     cut_short: bool = False

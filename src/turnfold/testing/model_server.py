@@ -56,7 +56,7 @@ _KINDS: Final = {
     500: "api_error",
     529: "overloaded_error",
 }
-"""Status of an error -> its type in the body."""
+"""HTTP status of an error -> type of the error in the response body."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class ModelServer:
         self._lock = threading.Lock()
         self._prefixes: dict[str, set[str]] = {}
         self.seen: list[ServedRequest] = []
-        """All requests so far."""
+        """All requests that the server has received so far."""
         self.rejected: list[str] = []
         """Why requests were refused that a provider would refuse, too."""
         self.released = threading.Event()

@@ -39,7 +39,7 @@ class ScriptedModel:
         self._name = name
         self._repeat = repeat
         self.asked: list[ScriptedRequest] = []
-        """All requests so far, oldest first."""
+        """All requests to the model so far, oldest first."""
 
     @property
     def name(self) -> str:

@@ -36,7 +36,7 @@ __all__ = (
 
 
 _INDENT = " "
-"""Indentation before every line of a text but its first. One space costs no token in most texts."""
+"""Indentation before every line of a fenced text but its first. One space costs no token in most texts."""
 _BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _LINE_START = late_pattern(f"(?<=[{_BREAKS}])(?=[^{_BREAKS}])")
 """Matches the beginning of each line that is not empty and not the first."""

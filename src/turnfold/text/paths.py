@@ -22,7 +22,7 @@ __all__ = (
 
 
 _MOST_FOLDERS = 16
-"""At most this many parent folders of a path are returned, the outermost ones; the path itself always is."""
+"""Most parent folders of a path that are returned, the outermost ones; the path itself is always returned."""
 _LONGEST = 1024
 """Longest path in characters; a longer run of characters is taken for data, not for a path."""
 _LONGEST_ENDING = 8

@@ -11,9 +11,9 @@ __all__ = ("is_program_output",)
 
 
 _MOST_READ = 24_000
-"""Most characters that are read of a text, half of them from each end."""
+"""Most characters of a text that are checked, half of them from each end."""
 _FEWEST = 3
-"""Least lines of output in a text that is mostly output."""
+"""Least lines of program output in a text that counts as program output."""
 _PROMPT = late_pattern(
     r"\s*(?:\(Open file: |\(Current directory: |\[File: [^\n]*\(\d+ lines total\)|>>> |In \[\d+\]: "
     r"|\(\d+ more lines (?:above|below)\)|[\w.~@:/()\[\]-]{0,80}[$%](?:\s|$))"
@@ -37,10 +37,10 @@ _LIKE_CODE = late_pattern(
     r"\s*$|\s{2,}|\s?[#/@<{}()\[\]]|[^\n]*[;{}(:,=]\s*$|\s?(?:import|from|def|class|return)\b"
 )
 _LEAST_CODE = 0.25
-"""Least share of code among numbered lines: a user's own list has none."""
+"""Least share of code among numbered lines that count as program output; a user's own numbered list has no code."""
 _STOPS = tuple(".!?:。！？：")
 _WORDS = 3
-"""Least words of a line that is somebody's sentence."""
+"""Least words of a line that counts as a sentence written by a person."""
 
 
 def is_program_output(text: str) -> bool:

@@ -19,7 +19,7 @@ __all__ = ("UnusualLine", "unusual_lines")
 
 
 class UnusualLine(NamedTuple):
-    """A line by its place in the text, and how much it differs from the others."""
+    """A line of a text, by its place, and a score for how much it differs from the other lines."""
 
     start: int
     stop: int
@@ -27,13 +27,13 @@ class UnusualLine(NamedTuple):
 
 
 _FEWEST_LINES = 12
-"""Fewest lines of a text in which some are looked for."""
+"""Fewest lines of a text in which rare lines are searched for."""
 _LONGEST = 500_000
 """Number of characters at the beginning of a text whose lines are compared; after them only failures are found."""
 _LONGEST_LINE = 300
 """Most characters of a line that is returned."""
 _MOST_SHARE = 0.1
-"""Largest share of all lines that can be unusual; if more differ, the text does not repeat itself."""
+"""Largest share of all lines that can count as unusual; if more differ, the text does not repeat itself."""
 _RARE_SHARE = 0.02
 """Share of the lines up to which a word counts as rare."""
 _TIMES_MEDIAN = 3.0

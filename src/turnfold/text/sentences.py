@@ -91,7 +91,7 @@ _JSON_ESCAPED_BREAK = late_pattern(r"(?:\\[nrt])+")
 _JSON_ROW_ENOUGH = 60
 _JSON_ROW_FULL = 140
 _JSON_ROW_LONGEST = 320
-"""Most characters of an object or array inside another that is one row: an item of an order has about 200."""
+"""Most characters of a nested object or array that counts as one row: an item of an order has about 200."""
 _WRAPPED_LINE = 50
 
 
@@ -296,7 +296,8 @@ class _JsonPiece(NamedTuple):
     """A part of a JSON text: a value, a whole object or array with its key, or a sign between them."""
 
     sign: Literal["", "{}", "{", "}", ","]
-    """`{}` for a whole object or array, `{` for the key of one that fits no row, `}` where that one ends."""
+    """`{}` for a whole object or array, `{` for the key of one that is too long for a row, `}` for the end of such a
+    one."""
     start: int = 0
     end: int = 0
     size: int = 0

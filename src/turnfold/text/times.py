@@ -1,4 +1,4 @@
-"""Formats times for prompts, with date and UTC offset, and finds words such as "yesterday", which need a date beside.
+"""Formats times for prompts, with date and UTC offset, and finds words like "yesterday" that need a date added.
 
 A model does not know when a message was written unless the prompt says so.
 """

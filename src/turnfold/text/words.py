@@ -70,7 +70,7 @@ __all__ = (
 
 _LONG_TEXT = 20_000
 _RUN: Final = 128
-"""A run of at least this many combining marks is sorted here, because `unicodedata` would be slow."""
+"""Least length of a run of combining marks that is sorted here, because `unicodedata` would be slow."""
 _WIDE = late_pattern("[\uff04\uff05\uff0b\uff0d-\uff1a\uff20-\uff3a\uff3f\uff41-\uff5a]")
 _NARROW = {
     code: code - 0xFEE0
@@ -196,7 +196,7 @@ _ENGLISH_WORD = late_pattern(r"[a-z]{4,}")
 _STEM = late_pattern(r"[a-z]{2,}")
 """Matches the stem of an English word; a word that is not all English letters is its own stem."""
 _BEGINNING = 4
-"""Letters at the beginning of a word and of its stem that are compared."""
+"""Number of letters at the beginning of a word and of its stem that are compared."""
 _VOWEL = late_pattern(r"[aeiouy]")
 _SHORT = late_pattern(r"[^aeiouy]*[aeiouy][^aeiouwxys]")
 """Matches a short word without its final e, which it lost before an ending: "hik" of hiking."""

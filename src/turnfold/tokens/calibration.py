@@ -39,17 +39,19 @@ __all__ = (
 
 
 _MEMORY = 0.9
-"""Factor by which each new call reduces the weight of all earlier ones; the last ten have about 2/3 of the weight."""
+"""Factor by which each new call reduces the weight of all earlier calls; the last ten calls have about 2/3 of the
+weight."""
 
 
 _NEWEST = 9
-"""Number of newest usage reports from which the correction factor is computed."""
+"""Number of newest usage reports from which the correction factor of token counts is computed."""
 _FEWEST = 3
-"""Least number of usage reports for a correction factor; with fewer, counts are not corrected."""
+"""Least usage reports from which a correction factor is computed; with fewer, counts are not corrected."""
 _LEAST_TOKENS = 256
 """Reports of prompts with fewer tokens are not used for the factor: the provider's framing distorts their ratio."""
 _BOUNDS = (0.5, 2.0)
-"""Smallest and largest factor: beyond them something else is wrong, such as tools that were not counted."""
+"""Smallest and largest correction factor of token counts: beyond them something else is wrong, such as tools that were
+not counted."""
 _STEP = 0.05
 """Relative change above which a new factor replaces the current one."""
 _FACTOR = re.compile(r"\*(\d+\.\d{4})\+")
@@ -60,12 +62,12 @@ class Corrected(NamedTuple):
 
     tokens: int
     error: int
-    """In about 19 of 20 calls, the count is wrong by at most this many tokens."""
+    """Number of tokens by which the count is wrong at most, in about 19 of 20 calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Weighted sums over the token usage that was reported so far, and the correction computed from them."""
+    """Weighted sums of reported token usage, and the correction of token counts computed from them."""
 
     observations: int = 0
     counted: float = 0.0
@@ -110,7 +112,8 @@ class Calibration:
         repeats = self._repeats
         if repeats <= 0:
             raise InvalidOption(
-                f"too few reports ({self.observations}) to know the error; observe at least 2 calls of similar size"
+                f"{self.observations} reports of token usage are too few to estimate the error of counts: observe "
+                "at least 2 calls of similar size"
             )
         corrected = tokens * self.ratio
         # Two deviations cover 19 of 20 calls after many reports. A few reports say little about their spread, and

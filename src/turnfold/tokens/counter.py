@@ -71,13 +71,13 @@ class Framing:
 
     name: str
     origin: str
-    """The document or template the numbers were read from."""
+    """The provider's document or template from which the token numbers of this framing were read."""
     message: int
     """Tokens around every message, its role included."""
     reply: int
-    """Tokens that open the model's answer, with any start-of-text mark; once per call."""
+    """Tokens that open the model's answer, including any start-of-text mark; added once per call."""
     author: int = 1
-    """Tokens for an author's name, in addition to those of the name itself."""
+    """Tokens that an author's name costs in addition to the name itself."""
     call: int = 12
     """Tokens around each tool call."""
     result: int = 10
@@ -87,7 +87,7 @@ class Framing:
     toolset: int = 16
     """Tokens added once to a call that has tools."""
     certainty: Certainty = Certainty.EXACT
-    """Certainty for plain messages; with tool calls, results or schemas it is BOUND at best."""
+    """Certainty of the counts of plain messages; with tool calls, results or schemas it is BOUND at best."""
 
     def scaled(self, factor: float) -> Framing:
         """Return these framing tokens, each number multiplied by `factor` and rounded up."""
@@ -184,9 +184,10 @@ GENERIC = Framing(
 
 
 _NOT_SENT: Final = frozenset({"cache_control", "role", "type"})
-"""Extra fields that the provider gets but the model does not see as text: they are not counted."""
+"""Extra fields of a message that the provider gets but the model does not see as text, so that they are not counted."""
 _LONG_TEXT: Final = 16_384
-"""Least characters of a text whose count `for_message` keeps, so that shortening a message counts it only once."""
+"""Least characters of a text whose count `for_message` keeps, so that the text is counted only once while its message
+is shortened."""
 
 
 class TokenCounter:

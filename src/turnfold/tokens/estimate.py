@@ -101,12 +101,12 @@ _TIGHT_SIGNS: Final = frozenset("_.(")
 _GLUED_SIGNS: Final = frozenset("-/:=#<\\;,[\u2019")
 
 _RULES: Final = re.compile(r"(.)\1\1")
-"""Matches a horizontal rule inside other signs, as in a Markdown table; it is a token of its own."""
+"""Matches a horizontal rule (a row of dashes) inside other signs, as in a Markdown table; it is one token."""
 
 _SHORTEST_IN_DOUBT: Final = 3
 """Shortest run of letters, signs or blanks that may cost more than one token."""
 _LONGEST_WORD: Final = 20
-"""Longest run of letters that counts as a word; each letter beyond costs extra."""
+"""Longest run of letters that counts as one word; each further letter costs extra."""
 _LETTER_OF_NO_WORD: Final = 0.3
 _EXTENDED_LATIN_LETTER: Final = 0.3
 _MIXED_SIGNS: Final = 0.2

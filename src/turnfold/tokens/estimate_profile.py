@@ -360,7 +360,7 @@ class EstimateProfile:
 
     name: str
     script: tuple[float, ...]
-    """Price of a character of each `CharacterKind`, in its order; the whole price."""
+    """Whole price of a character of each `CharacterKind`, in the order of these kinds."""
     han_words: bool
     """True if frequent two-character Chinese words are one token."""
     han_core: float
@@ -392,11 +392,11 @@ class EstimateProfile:
     bare_length: float = 0.08
     """Price of each letter after the second of a word that follows a line start, a sign or a digit."""
     bare_strange: float = 0.58
-    """As `spaced_strange`, for a word that follows a line start, a sign or a digit."""
+    """As `spaced_strange`, but for a word that follows a line start, a sign or a digit."""
     title: float = 0.05
     """Price of a word with at least one capital."""
     capital: float = 0.12
-    """Price of each capital after the first, if the triples are not strange."""
+    """Price of each capital letter after the first, if the letter triples of the word are not strange."""
     tight_sign: float = 0.2
     glued_sign: float = 0.42
     loose_sign: float = 1.0
@@ -410,7 +410,7 @@ class EstimateProfile:
     """Signs of which sixteen in a row are one token; of other signs, two in a row are one."""
     spaces_a_token: int = 64
     blanks_a_token: int = 16
-    """How many spaces in a run are one token; how many tabs or line ends are."""
+    """Number of spaces in a run that are one token; the same for tabs or line ends."""
     first_blank_change: float = 0.0
     blank_change: float = 0.3
     """Price of the first change of blank in a run (a space before a line end); price of each further change."""
@@ -419,7 +419,7 @@ class EstimateProfile:
     word_start: float = 0.25
     """Price of each word of a script other than Latin and Han."""
     spread: float = 1.05
-    """Factor of the margin, which is this times the square root of the doubtful tokens."""
+    """Factor of the margin: the margin is this number times the square root of the doubtful tokens."""
 
     def __post_init__(self) -> None:
         if len(self.script) != len(CharacterKind):

@@ -154,13 +154,13 @@ class ImageRule:
 
     name: str
     origin: str
-    """The document the rule was read from."""
+    """The provider's document from which the rule was read."""
     price: Callable[[int, int], int]
     """Function from width and height of an image to its tokens at full detail."""
     most: int
-    """Tokens of the most expensive image; used if the size is not known."""
+    """Tokens of the most expensive image, assumed for an image of unknown size."""
     low: int | None = None
-    """Tokens with `detail="low"`; None if the provider has no such detail."""
+    """Tokens of an image with `detail="low"`; None if the provider has no such detail."""
 
     def tokens(
         self, *, detail: Literal["low", "high", "auto"] | None, size: tuple[int, int] | None

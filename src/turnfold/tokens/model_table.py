@@ -56,7 +56,8 @@ __all__ = (
 
 
 _KIN_FACTOR = 1.1
-"""Factor on the counts of a related model's vocabulary, if the model's own is older, newer or not public."""
+"""Factor for counts with the vocabulary of a related model, if the model's own vocabulary is older, newer or not
+public."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +65,11 @@ class ModelInfo:
     """One row of the table of models: how tokens are counted for the model, and its context window."""
 
     context_window: int | None
-    """Tokens that the model reads at most; None if it is not known: then a memory needs a budget of its own."""
+    """Most tokens that the model reads; None if unknown: a memory then needs a budget of its own."""
     encoding: str | None = None
-    """A vocabulary of `ENCODINGS`; None if it is not public."""
+    """Name of the model's vocabulary in `ENCODINGS`; None if it is not public."""
     factor: float = 1.0
-    """Multiplies the counts of a vocabulary that only resembles the model's own."""
+    """Factor for counts with a vocabulary that only resembles the model's own."""
     profile: EstimateProfile = ENVELOPE
     """Profile of the token estimate; used if `encoding` is None."""
     framing: Framing = frame.GENERIC
@@ -301,7 +302,8 @@ _models: dict[str, ModelInfo] = {
 _lock = threading.Lock()
 _VENDORS = re.compile(r"^(?:[a-z]+\.)+")
 _VERSION_GOES_ON = re.compile(r"[0-9a-z]|\.[0-9]")
-"""Matches if the version goes on after a known name: the .5 of `gpt-4.5`, the o of `gpt-4o`, the 0 of `llama-30b`."""
+"""Matches if a version number continues after a known name: the .5 of `gpt-4.5`, the o of `gpt-4o`, the 0 of
+`llama-30b`."""
 
 
 def register_model(name: str, info: ModelInfo) -> None:

@@ -32,9 +32,10 @@ class CacheRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     least: int = 0
     """Least tokens of a prompt that are cached; 0 for a provider without a prompt cache."""
     step: int = 1
-    """Tokens are cached in multiples of this number."""
+    """Number of tokens in whose multiples the provider caches a prompt."""
     marks: bool = False
-    """True if the provider caches up to marks that the caller sets, and charges for writing; False if automatically."""
+    """True if the provider caches up to marks that the caller sets, and charges for writing; False if it caches
+    automatically."""
 
     def read(self, shared: int, marks: Iterable[int]) -> int:
         """Return how many tokens of a call the prompt cache serves; `shared` are also in the previous call.
@@ -61,7 +62,7 @@ class Above(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Prices of prompts above a certain length, in place of the usual prices."""
 
     tokens: int
-    """These prices apply if the prompt has more tokens than this."""
+    """Number of tokens of a prompt above which these prices apply."""
     input: float
     cached: float
     output: float
@@ -74,7 +75,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     read: int
     written: int
     fresh: int
-    """Input tokens neither read from the cache nor written to it."""
+    """Number of input tokens that are neither read from the cache nor written to it."""
     output: int
 
 

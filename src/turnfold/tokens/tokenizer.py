@@ -60,16 +60,16 @@ _ID_BYTES = 4
 _loaded: dict[str, AnyTokenizer] = {}
 _loading = threading.Lock()
 _without_lock = False
-"""True if long texts are encoded without the interpreter lock."""
+"""True if long texts are encoded without holding the interpreter lock."""
 _LONG_TEXT: Final = 4_096
 """Least characters of a text for whose encoding the lock is released."""
 
 _STRETCH: Final = 65_536
 """Number of characters of a section: a text of more than two sections is encoded section by section."""
 _JOINT: Final = 512
-"""Tokens at the end of a section among which the start of the next section is searched."""
+"""Number of tokens at the end of a section in which the start of the next section is searched for."""
 _TRIES: Final = 4
-"""Most places that are tried as the start of the next section before a longer section is encoded instead."""
+"""Most places that are tried as the start of the next section before the section is made longer instead."""
 _CACHED_PIECE: Final = 256
 _CACHED_CHARACTERS: Final = 16_000_000
 """Characters of texts longer than `_CACHED_PIECE` after which the tokenizer's cache is cleared.

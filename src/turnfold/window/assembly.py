@@ -32,7 +32,7 @@ __all__ = (
 
 
 SQUEEZES = 3
-"""How often the shares of system and summary, and every share of bytes, are halved to make room for a newest turn,
+"""How often the shares of system and summary, and all shares of bytes, are halved to make room for the newest turn,
 before `BudgetTooSmall` is raised."""
 
 
@@ -88,7 +88,7 @@ class _Extras(NamedTuple):
     squeezes: int
     """How often the shares of system and summary may be halved; see `SQUEEZES`."""
     recall_room: int = 0
-    """Tokens the tail may take beyond its share."""
+    """Tokens that the tail may take beyond its share of the budget."""
 
 
 def next_anchor(

@@ -48,11 +48,11 @@ class CertaintyCache(NamedTuple):
     """
 
     checked: int = 0
-    """Messages checked so far."""
+    """Number of messages checked so far."""
     exact: int = 0
-    """Messages from the beginning that are counted exactly."""
+    """Number of messages at the beginning of the prompt that are all counted exactly."""
     bounded: int = 0
-    """Messages from the beginning that are counted exactly or as an upper bound."""
+    """Number of messages at the beginning of the prompt that are all counted exactly or as an upper bound."""
 
     @property
     def certainty(self) -> Certainty:
@@ -111,15 +111,15 @@ class Outcome(StrEnum):
     """Reasons why a message is not sent as it was logged: it was left out, shortened, moved or added."""
 
     FOLDED = "folded"
-    """Left out; the summary covers it."""
+    """The message is left out, and the summary covers it."""
     DROPPED = "dropped"
-    """Left out; nothing replaces it in this call. It is still in the log."""
+    """The message is left out, and nothing replaces it in this call; the log still has it."""
     SHRUNK = "shrunk"
-    """Sent shortened."""
+    """The message is sent shortened."""
     MOVED = "moved"
-    """Sent with the call it answers instead of where it was logged."""
+    """The tool result is sent with the call it answers, not where it was logged."""
     ADDED = "added"
-    """Not in the log: a placeholder for a missing tool result."""
+    """The message is not in the log: it is a placeholder for a missing tool result."""
 
 
 class Omission(NamedTuple):
@@ -127,7 +127,7 @@ class Omission(NamedTuple):
 
     start: int
     stop: int
-    """Log positions from `start` up to, not including, `stop`; -1 and 0 for system, summary and tail."""
+    """End of the range of log positions, not included; `start` and `stop` are -1 and 0 for system, summary and tail."""
     outcome: Outcome
     reason: str
 
@@ -141,7 +141,7 @@ class Changed(NamedTuple):
     """A kind of change that a provider's format required in a context: the rule, its first place, how often."""
 
     action: str
-    """What was done: converted, left out, moved or added."""
+    """What was done to the part: converted, left out, moved or added."""
     reason: str
     times: int
     first: str
@@ -156,9 +156,9 @@ class Wired(NamedTuple):
 
     provider: str
     changes: tuple[Changed, ...] = ()
-    """The parts that are not sent as they were recorded, one value per rule of the provider."""
+    """The parts that are not sent as recorded; one value for each rule of the provider."""
     size: int = 0
-    """Bytes of the request's body; 0 (not measured) if `max_bytes` sets no limit."""
+    """Bytes of the request body; 0 (not measured) if `max_bytes` sets no limit."""
     held: int = 0
     """Byte limit applied to the messages so that the body stays within `max_bytes`; 0 if none was needed."""
     rebuilt: int = 0
@@ -169,9 +169,9 @@ class NativeCompaction(NamedTuple):
     """Request that the provider compacts the conversation itself."""
 
     tokens: int
-    """Input tokens at which the provider should compact."""
+    """Number of input tokens at which the provider should compact the conversation."""
     required: bool = False
-    """True if a provider that cannot compact is an error; False if such a provider is simply not asked."""
+    """True if an error is raised for a provider that cannot compact; False if such a provider is simply not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +181,13 @@ class Anchor:
     position: int = 0
     """Log position of the first message shown verbatim, not counting the user message that opened its turn."""
     caps: tuple[tuple[int, int], ...] = ()
-    """(log position, tokens a single part may keep) of the messages shown shortened."""
+    """(log position, most tokens of a single part) of each message that is shown shortened."""
     summary: str = ""
     """Summary of everything before `covered`; empty if there is none."""
     covered: int = 0
     """Log position of the first message that the summary does not cover."""
     reason: str = ""
-    """Why the messages before the anchor are not shown."""
+    """Why the messages before the window are not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ class Receipt:
     """Tokens that the budget allows for the whole call."""
     certainty: Certainty
     sections: dict[Section, int]
-    """Tokens of each section."""
+    """Tokens of each section of the context."""
     tools: int
     """Tokens of the tool schemas."""
     reply: int
@@ -208,7 +208,7 @@ class Receipt:
     messages: int
     """Number of messages sent."""
     fates: tuple[Omission, ...]
-    """Omissions: the ranges of the log that are not sent as they were logged."""
+    """The ranges of the log that are not sent as they were logged (omissions)."""
     shared: int
     """Tokens at the beginning of the prompt that the previous call sent too."""
     previous: int
@@ -291,9 +291,9 @@ class Context:
         self.budget = budget
         self.counter = counter
         self.anchor = anchor
-        """Where the window begins; pass it to the next call, so that it begins there too."""
+        """Where the window begins; pass this to the next call, so that its window begins there too."""
         self.fates = fates
-        """Omissions: ranges of the log that are not sent as they were logged."""
+        """The ranges of the log that are not sent as they were logged (omissions)."""
         self.moved = moved
         """True if this call moved the anchor (the first message of the window)."""
         self.tokens = sum(costs) + tools + counter.reply
@@ -303,9 +303,9 @@ class Context:
         self.previous = 0
         """Tokens of the previous call's messages; 0 for the first call."""
         self.wired: Wired | None = None
-        """How the context was encoded for its provider; set once, when it is built."""
+        """How the context was encoded for its provider; set once, when the context is built."""
         self.native: NativeCompaction | None = None
-        """Request that the provider compacts; set once, when the context is built."""
+        """Request to the provider to compact; set once, when the context is built."""
         self.limit = 0
         """Most tokens that the caller of this one call allowed; 0 for the budget alone."""
         self.tool_schemas: Sequence[Mapping[str, object]] = ()

@@ -39,7 +39,7 @@ class Piece(NamedTuple):
     message: Message
     tokens: int
     position: int
-    """Index in the log; -1 for a placeholder, which is not in the log."""
+    """Position of the message in the log; -1 for a placeholder, which is not in the log."""
 
 
 class Transcript:
@@ -77,11 +77,12 @@ class Transcript:
         self.costs = array("q")
         """Tokens of each message of `messages`."""
         self.numbers = array("q")
-        """The number of each message in its store (`seq`), if that is not its position."""
+        """The number (`seq`) that each message has in its store, if different from its position."""
         self.system: list[Message] = []
         """System messages, which belong to no turn and are always sent first."""
         self.system_apart = system_apart
-        """True if system messages are kept apart; otherwise a system message is a span (group) like any other."""
+        """True if system messages are kept apart; if False, a system message is in a span (group) like any other
+        message."""
         self.grouper = Grouper()
         self.misplaced: dict[int, Misplaced] = {}
         """Log position of a message that is not shown, or not entirely where it was logged -> why; in log order."""
@@ -92,7 +93,7 @@ class Transcript:
         self.memo: dict[object, object] = {}
         """Cache of `prompt_sections.price`: token counts of system, summary, tail and tools."""
         self.last_overhead: tuple[object, object, object] | None = None
-        """The last result of `prompt_sections.price`: budget, key, result."""
+        """Cache of the last result of `prompt_sections.price`: budget, key, result."""
         self._sums = array("q", [0])
         """Running sums of the tokens shown, by span."""
         self._counts = array("q", [0])
@@ -106,7 +107,7 @@ class Transcript:
         self._shrunk: dict[tuple[Message, int, int], Piece] = {}
         """Cache of shortened messages, by message, position and cap (most tokens of a part)."""
         self._weighed = (0, 0)
-        """Number of messages measured by `held_bytes`, and their bytes."""
+        """Number of messages that `held_bytes` has measured, and their bytes."""
         self._counters: dict[tuple[Message, int], TokenCounter] = {}
         for message in messages:
             self.add(message)

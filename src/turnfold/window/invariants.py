@@ -43,7 +43,7 @@ class Rule(StrEnum):
     CONTIGUOUS = "contiguous"
     """Every message from the window's first one on is sent, or listed as an omission."""
     COUNTED_RIGHT = "counted-right"
-    """The recorded token counts are those of the counter."""
+    """The token counts in the context are those of the token counter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The sections of a prompt beside the conversation (its overhead): system, summary, tail, tools, opening of the reply.
+"""The sections of a prompt other than the conversation: system, summary, tail, tools, opening of the reply.
 
 Each section has a share of the budget and is shortened to it. Counts are cached with the transcript, because these
 parts stay the same call after call and a long system prompt is expensive to count.
@@ -46,15 +46,16 @@ __all__ = (
 
 
 PINNED = "pinned"
-"""Label of the block that is never shortened."""
+"""Label of the block with pinned texts, which is never shortened."""
 _TRUST = {"recalled": 1, "findings": 2, "state": 3, "rules": 4}
-"""Trust by label: blocks with less trust are shortened first. Labels not listed (notes, workspace) have trust 0."""
+"""Trust in a block of the tail by its label: the least trusted are shortened first. Labels not listed (notes,
+workspace) have trust 0."""
 _ONE_TEXT = frozenset({"state", "workspace"})
-"""Labels of blocks that hold one text, which may be cut anywhere."""
+"""Labels of blocks with a single text, which may be cut at any place."""
 _ITEMS = frozenset({"recalled", "findings", "rules"})
-"""Labels of blocks that list items, each beginning at the left margin."""
+"""Labels of blocks with a list of items, each beginning at the left margin."""
 _FEWEST = 32
-"""Fewest tokens of a useful block; a shorter one is not worth the marks around it."""
+"""Fewest tokens of a block that is worth showing: the marks around a shorter one would cost more than the block."""
 
 
 class ShortenedBlocks(NamedTuple):
@@ -85,7 +86,7 @@ class _Prices:
 
     count: Callable[[str], int]
     measure: Callable[[str], int]
-    """Returns the tokens of a message that holds the text."""
+    """Function that returns the tokens of a message that holds a given text."""
 
     def of(self, blocks: Sequence[Fenced]) -> int:
         return self.measure(joined_blocks(blocks)) if blocks else 0
@@ -212,7 +213,7 @@ class Overhead:
     fence: int
     """Most tokens that the fence (marks) around a summary can cost."""
     shortened: tuple[str, ...]
-    """A sentence for each message that was shortened to its share."""
+    """A sentence for each message that was shortened to its share of the budget."""
 
     def room(self, budget: Budget, *, low: float = 0.0) -> Room:
         """Return the limits that are left for the conversation.
@@ -374,7 +375,7 @@ def _require_room(overhead: Overhead, budget: Budget, conversation: int) -> None
 
 
 def summary_message(text: str) -> Message:
-    """Return the message that shows a summary: fenced as data, so that nothing in it reads as an instruction."""
+    """Return the message that shows a summary, fenced as data so that nothing in it reads as an instruction."""
     return Message("user", fence(text, label="summary", note=_SUMMARY_NOTE))
 
 

@@ -46,26 +46,27 @@ __all__ = (
 SMALLEST_CAP = 8
 """Smallest cap in tokens: a shorter part is unreadable. A budget that would need a smaller cap is too small."""
 READABLE = 64
-"""Smallest cap in tokens that leaves a part well readable; before it gets smaller, the parts may fill all the room."""
+"""Smallest cap in tokens at which a part is still well readable; before smaller caps are used, the parts may fill all
+the room."""
 
 _HEAD_SHARE = 2 / 3
 """Share of a shortened text that its beginning gets; the rest is for its end."""
 _WHOLE_SHARE = 0.5
 """Share of a cut text that must remain if it is cut further back, to a whole line or word."""
 _WORTH_CUTTING = 32
-"""Least tokens that a cut item keeps. If half of the room is not more, the first item may take all of it."""
+"""Least tokens of an item that is cut. If half of the room is less, the first item may take all of it."""
 _SMALLEST_NOTE = "…"
 _ANY_NOTE = re.compile(
     r"\n\[… [0-9,]+ tokens in full(?:, (?:see|stored as) [^\n]*)? …\]\n(?:((?:[^\n]+\n)+?)\[…\]\n)?|…"
 )
-"""Matches a note, with the lines from the middle of the text that follow it."""
+"""Matches a note about omitted text, with the lines from the middle of the text that follow it."""
 _END_NOTE = "\n[…]\n"
 _MIDDLE_SHARE = 1 / 3
 """Most of the room that unusual lines from the middle of a text get."""
 _CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
-"""Matches at the beginning of a line that belongs to the item above it."""
+"""Matches the beginning of a line that belongs to the item above it."""
 _HEADING = re.compile(r"# |\[turn |\[第 ")
-"""Matches at the beginning of a heading, to which the items below it belong."""
+"""Matches the beginning of a heading, to which the items below belong."""
 _LABEL = re.compile(
     r"##? [^\n]*\n ?|(?:- )?(?:\[[^\]\n]{1,40}\]:? |[^\n:：]{1,160}(?::[\w.-]{1,80})?(?:: |：))|[^\n]*\n ?|- "
 )

@@ -51,7 +51,7 @@ class Room(NamedTuple):
     summary: int = 0
     """Tokens the text of a summary may have."""
     aside: int = 0
-    """Tokens by which a new summary may be longer than the present one; they are included in `tokens` and `low`."""
+    """Tokens by which a new summary may exceed the present one; `tokens` and `low` include them."""
     messages: int = 0
     low_messages: int = 0
     """Most messages that remain after a cut."""
@@ -59,7 +59,7 @@ class Room(NamedTuple):
     low_bytes: int = 0
     """Most bytes that remain after a cut."""
     snap: float = 0.5
-    """A cut moves forward to the next turn only if at least this share of the low mark remains."""
+    """Share of the low mark that must remain, so that a cut moves forward to the next turn."""
 
     @property
     def for_shortened(self) -> int:
@@ -109,7 +109,7 @@ class SpanView:
         self.start = start
         """The first span of the present window."""
         self.caps = dict(caps)
-        """Log position -> tokens a single part of that message may keep."""
+        """Log position of a message -> most tokens that a single part of the message may keep."""
         self.summary = summary
         """Summary of the spans before `covered`; empty if there is none."""
         self.covered = covered
@@ -125,7 +125,7 @@ class SpanView:
         return Choice(self.start, "", self.caps, self.summary, self.covered)
 
     def applying(self, choice: Choice) -> SpanView:
-        """Return the view with a choice applied: its start, its shortened messages, its summary."""
+        """Return this view with a strategy's choice applied: its start, shortened messages and summary."""
         return SpanView(
             self.transcript,
             choice.start,
@@ -264,7 +264,7 @@ class Choice:
     reason: str = ""
     """Why everything before `start` is left out."""
     caps: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Log position -> tokens any single part of that message may keep."""
+    """Log position of a message -> most tokens that a single part of the message may keep."""
     summary: str = ""
     """Summary of the spans before `covered`; empty if there is none."""
     covered: int = 0
@@ -272,7 +272,7 @@ class Choice:
 
 
 Strategy: TypeAlias = Callable[[SpanView, Room], Choice]
-"""Chooses which spans (groups of messages) a call sends, given the view of the log and the limits."""
+"""Function that chooses which spans (groups of messages) a call sends, given the view of the log and the limits."""
 
 
 class Summarizer(Protocol):

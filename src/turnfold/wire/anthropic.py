@@ -73,7 +73,8 @@ __all__ = (
 
 
 _KNOWN = frozenset({"cache_control", "caller", "citations", "context", "title", "toolset_name"})
-"""Fields of Anthropic's blocks without a place in turnfold's parts; sent even if the block's origin is unknown."""
+"""Fields of Anthropic's blocks that turnfold's parts cannot express; they are sent even if the block's origin is
+unknown."""
 _IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 

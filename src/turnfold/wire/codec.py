@@ -211,7 +211,7 @@ def _only_text(value: object) -> object:
 
 _SNAPSHOT = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{3,8})$")
 _SHAPE = frozenset({"type"})
-"""Fields that describe the type of a block, not its content."""
+"""Names of fields that describe the type of a block and not its content."""
 _ANTHROPIC_BLOCKS = re.compile(
     r"document|search_result|compaction|container_upload|server_tool_use|mcp_tool_use|tool_reference|\w+_tool_result"
 )
@@ -252,11 +252,13 @@ class Recipient(ChangeNotes):
         self.provider = provider
         self.model = model
         self._own = own
-        """True to write every message as if this provider and model wrote it, to compare it with its original."""
+        """True to write every message as if this provider and model had written it, to compare the result with the
+        original."""
         self.refused = refused
         """`item_key` of messages whose opaque parts the provider refused; they are written like another provider's."""
         self._repeated = repeated
-        """True if the prompt also has the messages (or their summary) that a compaction item covers."""
+        """True if the prompt also has the messages (or their summary) that a compaction item (the provider's summary)
+        covers."""
 
     def owns(self, message: Message) -> bool:
         """Return True if the message was read from this provider's format and its model, if known, is this model."""

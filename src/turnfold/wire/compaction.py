@@ -1,4 +1,4 @@
-"""Compaction by the provider: request it, and send its compaction items in place of the messages they cover.
+"""Compaction by the provider: requests it, and sends its encrypted summaries in place of the messages they cover.
 
 Anthropic and OpenAI can replace the beginning of a conversation by a compaction item that only the same provider and
 model can read. The item is part of a response and covers everything before it. A context holds both the item and the
@@ -41,9 +41,9 @@ _COMPACTING: Final = re.compile(
 def recipient_of(
     context: Context | Sequence[Message], provider: str, model: str, refused: Collection[bytes]
 ) -> Recipient:
-    """Return the provider and model that a prompt is written for.
+    """Return the provider and model that a request goes to, which decide what content may be sent.
 
-    They decide which part of a compaction item is sent.
+    For example, only the provider and model that wrote a compaction item (encrypted summary) may receive it.
     """
     repeated = False
     if isinstance(context, Context):
@@ -55,7 +55,7 @@ def recipient_of(
 def without_covered(
     context: Context | Sequence[Message], recipient: Recipient, lead: int
 ) -> tuple[Sequence[Message], int]:
-    """Return the messages to send after the first `lead`, without those that a compaction item covers.
+    """Return the messages after the first `lead`, without those that the provider's compaction item covers.
 
     Also returns the index of the first of them. They begin with the newest compaction item that the recipient may
     receive. If that item is in the newest turn, the tail (pins, rules, recalled passages) is moved from before that

@@ -124,7 +124,7 @@ class Fault(NamedTuple):
 
     rule: str
     path: str
-    """Place in the payload: `messages[3].content[0]`."""
+    """Place of the fault in the payload, such as `messages[3].content[0]`."""
     detail: str
     reference: str
     """The document or thread the rule is known from."""

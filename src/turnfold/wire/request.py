@@ -51,13 +51,13 @@ class Action(StrEnum):
     """Kinds of changes to a part of a message that make a provider accept it."""
 
     CONVERTED = "converted"
-    """Sent in another form."""
+    """The part is sent in another form."""
     LEFT_OUT = "left out"
-    """Not sent at all."""
+    """The part is not sent at all."""
     MOVED = "moved"
-    """Sent at another place."""
+    """The part is sent at another place."""
     ADDED = "added"
-    """Not in the original; added because the provider requires it."""
+    """The part is not in the original; it was added because the provider requires it."""
 
 
 class Change(NamedTuple):
@@ -128,7 +128,7 @@ class ChangeNotes:
 
 
 _SLICE = 4096
-"""Characters of a text that are encoded at a time; each takes at most six bytes."""
+"""Number of characters of a text that are encoded at a time; each takes at most six bytes."""
 
 
 def chunks(payload: object, *, size: int = 65536) -> Iterator[bytes]:
@@ -219,7 +219,8 @@ def _leaf(value: object, path: str) -> str:
 
 
 _EXACT_STEPS = 3
-"""Number of times that a context is rebuilt smaller by exactly the excess bytes; later ones cut at least a quarter."""
+"""Number of times that a context is rebuilt smaller by exactly the excess bytes; each later step removes at least a
+quarter."""
 
 
 @runtime_checkable
@@ -243,7 +244,7 @@ class WireFormat(Protocol):
 def check_tools(tools: object) -> None:
     """Raise `InvalidOption` if `tools` is not a list of tool schemas; the error shows the right call."""
     if isinstance(tools, Mapping):
-        raise InvalidOption(f"tools={tools!r} is one tool schema, not a list: write tools=[schema]")
+        raise InvalidOption(f"tools={tools!r} is one tool schema, not a list: give tools=[schema]")
     if isinstance(tools, str) or not isinstance(tools, Iterable):
         raise _no_schema("tools", tools)
     for index, tool in enumerate(cast("Iterable[object]", tools)):
@@ -251,7 +252,7 @@ def check_tools(tools: object) -> None:
             raise _no_schema(f"tools[{index}]", tool)
         if isinstance(tool, Mapping) and set(cast("Mapping[str, object]", tool)) == {"name"}:
             raise InvalidOption(
-                f"tools[{index}] has a name alone, and no provider takes that: write "
+                f"tools[{index}] has a name alone, and no provider takes that: use "
                 f'{{"type": "function", "function": {{"name": {tool["name"]!r}, "parameters": {{...}}}}}}'
             )
 
@@ -266,7 +267,7 @@ def _no_schema(path: str, given: object) -> InvalidOption:
         right = f"tools=[as_tool({name}).schema], with as_tool from turnfold.agent"
     else:
         right = 'tools=[{"type": "function", "function": {"name": ..., "parameters": {...}}}]'
-    return InvalidOption(f"{path} is the {kind} {name}, not a tool schema: write {right}")
+    return InvalidOption(f"{path} is the {kind} {name}, not a tool schema: give {right}")
 
 
 def check_messages(given: object) -> None:

@@ -26,13 +26,13 @@ _RESPONSE_ITEMS = ("function_call", "reasoning", "custom_tool_call", "computer_c
 """Prefixes of the item types in a response of OpenAI's Responses API."""
 _PLAIN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "metadata"})
 _ANSWERED = ("annotations", "refusal", "audio", "function_call")
-"""Fields that mark a message of an OpenAI chat completion; a request may not contain them empty."""
+"""Fields that mark a message as one of an OpenAI chat completion; in a request they may not be empty."""
 _OUTPUT_BLOCKS = frozenset({"output_text", "refusal"})
 
 
 @dataclass(frozen=True, slots=True)
 class SdkMessages:
-    """The result of reading SDK objects: messages, and token usage; other values are returned unchanged."""
+    """The result of reading SDK objects: messages and token usage; values that are no SDK objects are unchanged."""
 
     messages: object
     usage: Usage | None = None

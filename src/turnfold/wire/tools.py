@@ -25,7 +25,7 @@ __all__ = (
 
 
 ENDING: Final = (KeyboardInterrupt, SystemExit)
-"""Exceptions that end a run even when a tool, or a value it returned, raises them."""
+"""Exceptions that end a run even if a tool raises them, or a value that it returned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Snapshots for programs without an event loop; written by tools/faces.py, do not edit."""
+"""Snapshots without an event loop; written by tools/faces.py, do not edit."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _MAX_LINES = 4_000
 """The most lines that are compared line by line; a longer range is shown as replaced."""
 _NO_NEWLINE = "\\ No newline at end of file\n"
 _Block: TypeAlias = tuple[int, int, int, int]
-"""Old lines [start, stop) and new lines [start, stop) that differ."""
+"""Ranges of lines that differ: old lines [start, stop) and new lines [start, stop)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class ItemChange:
     path: str
     change: _Change
     patch: str
-    """The unified diff; empty if a side is not text."""
+    """The unified diff of the item; empty if one side is not text."""
     sizes: tuple[int, int]
-    """Bytes before and after."""
+    """Number of bytes of the item before and after."""
     binary: bool = False
 
 
@@ -55,7 +55,7 @@ class SnapshotDiff:
     context: ItemChange | None
     files: tuple[ItemChange, ...]
     state: Mapping[str, tuple[object, object]]
-    """The values before and after, by name; `...` stands for a missing value."""
+    """Name of a state value -> its values before and after; `...` stands for a missing value."""
     text: str
     """All changes rendered for a model, within the requested tokens."""
     cut: bool

@@ -45,7 +45,7 @@ __all__ = (
 
 
 _TRIES = 64
-"""Attempts to find a free turn, while other writers take turns too."""
+"""Attempts to find a turn without a snapshot; an attempt fails if another writer takes the turn."""
 _MAX_CHUNKS = 1 << 15
 """The most chunks of earlier snapshots whose turns are cached, in addition to those of the newest snapshot."""
 _STATE = ("state", "")
@@ -60,9 +60,9 @@ class TakenSnapshot:
     id: str
     turn: int
     size: int
-    """Bytes of its content."""
+    """Bytes of the snapshot's content."""
     written: int
-    """Bytes that were written for it."""
+    """Bytes that were written for the snapshot."""
     repeated: bool
     """True if the same snapshot was stored already, so that nothing was written."""
 

@@ -56,9 +56,9 @@ _LINES_BEFORE: Final = 3
 _MAX_SCANNED: Final = 400_000
 """If no line contains the start of a term, texts of up to this many characters are searched term by term."""
 _STEM_LENGTH: Final = 4
-"""Number of characters at the start of a term that its inflected forms share."""
+"""Number of characters at the start of a term that all its inflected forms share."""
 _MIN_PART_TOKENS: Final = 48
-"""The fewest tokens with which a part is shown; with less room it is only counted as not shown."""
+"""The fewest tokens with which a part is shown; with less room, the part is only counted as not shown."""
 _HEADING_SHARE: Final = 6
 """A heading may take at most 1/6 of the tokens."""
 _OMITTED_TOKENS: Final = 32
@@ -73,9 +73,9 @@ class SnapshotPart:
     heading: str
     text: str
     first: int = 1
-    """Number of the line in the whole text at which `text` begins."""
+    """Number of the line of the whole text with which the shown `text` begins."""
     lines: int = 0
-    """Number of lines of the whole text; 0 if its lines cannot be requested one by one."""
+    """Number of lines of the whole text; 0 if single lines cannot be requested."""
     ask: tuple[tuple[str, object], ...] = ()
     """Arguments of the `recall_context` call that returns the whole text; a note about missing lines adds `lines`."""
     starts_late: bool = False
@@ -259,7 +259,7 @@ class RecallRequest:
     context_ids: tuple[str, ...] = ()
     """Ids of snapshots, or other ids that snapshots link to."""
     path: str = ""
-    """Only this file."""
+    """Path of the only file to recall; empty for the whole snapshot."""
     lines: tuple[int, int] | None = None
     """Only these lines of the file, or of the context if there is no path: first and last, counted from 1."""
 
@@ -339,7 +339,7 @@ def _lines(value: object) -> tuple[int, int] | None:
             return first, last
         case _:
             raise InvalidOption(
-                f"lines={value!r} must be the first and the last line, counted from 1"
+                f"lines={value!r} must be two line numbers, the first and the last, counted from 1"
             )
 
 
@@ -357,7 +357,7 @@ class SnapshotHit:
 
     turn: int
     score: float
-    """Higher is better; comparable only within one result."""
+    """Relevance of the snapshot: higher is better; comparable only within one result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,7 +390,7 @@ class WorkspaceRecall:
     storage: SnapshotStorage
     count: Callable[[str], int]
     summary_of: Callable[[StoredSnapshot], Awaitable[str]]
-    """Returns the summary of a snapshot."""
+    """Function that returns the summary of a snapshot."""
 
     async def search(self, words: Sequence[str], *, limit: int) -> list[SnapshotHit]:
         """Return the snapshots that contain any of the words, best first."""

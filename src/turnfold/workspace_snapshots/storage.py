@@ -134,7 +134,7 @@ class ListedItem(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     text: bool
     size: int
     digest: bytes
-    """Digest of the whole content."""
+    """Digest of the whole content of the item."""
     chunks: tuple[ChunkRef, ...]
 
     @property
@@ -223,9 +223,9 @@ class SnapshotHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     lengths: tuple[int, ...]
     """Lengths of the chunks in this document, in order."""
     indexed: int
-    """Characters of its new text that are indexed for search."""
+    """Number of characters of the snapshot's new text that are indexed for search."""
     unindexed: int
-    """Characters of its new text beyond the limit, which are not indexed."""
+    """Number of characters of the snapshot's new text that are not indexed, because it exceeds the limit."""
 
 
 class _Version(msgspec.Struct):
@@ -237,7 +237,7 @@ class _Version(msgspec.Struct):
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     head: SnapshotHead
     chunks: bytes
-    """The concatenated chunks, compressed."""
+    """The chunks of the snapshot, concatenated and compressed."""
 
 
 _body_encoder = msgspec.msgpack.Encoder()
@@ -255,9 +255,9 @@ class Packed:
     """The text to index for search."""
     items: tuple[ListedItem, ...]
     new_chunks: tuple[ChunkRef, ...]
-    """The chunks in its body, which no earlier snapshot has."""
+    """The chunks in the document, which no earlier snapshot has."""
     size: int
-    """Bytes of its whole content."""
+    """Bytes of the whole content of the snapshot."""
 
 
 @dataclass(slots=True)
@@ -520,7 +520,7 @@ def turn_of(key: str) -> int:
 _MAX_CACHED_BYTES = 16 << 20
 """The most bytes of chunks that are cached."""
 _LARGE = 50_000
-"""Bytes of content above which it is not read on the event loop."""
+"""Bytes of content above which a snapshot is read in a thread and not on the event loop."""
 _COMPRESSED = 50
 """Bytes of content that a compressed byte counts for; repetitive content is compressed a thousandfold."""
 _ITEM_BYTES = 100

@@ -137,7 +137,9 @@ def test_a_full_quota_refuses_every_tool_that_writes(store: str, tool: str) -> N
 
 
 def test_an_unknown_permission_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="'pin' cannot be allowed: use one or more of pins, "):
+    with pytest.raises(
+        InvalidOption, match="there is no permission 'pin': use one or more of pins, "
+    ):
         McpOptions(allow=("pin",))
     done = CliRunner().invoke(app, ["mcp", "--allow", "everything"])
     assert done.exit_code != 0

@@ -6,7 +6,7 @@ session builds the context, and the adapter sends its messages instead of the li
 changed.
 
 If the first list of a view has no answer of a model (only user messages, or results of calls that waited for an
-approval), it is appended to the log: its program keeps no history and relies on turnfold to remember.
+approval), it is appended to the log: the application keeps no history and relies on turnfold to remember.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def own_groups_last(
 def lost_from_window(what: str, conversation: str) -> Conflict:
     """Return the error for messages of a run that are no longer in the window (the messages sent to the model)."""
     return Conflict(
-        f"{what} no longer in the window of conversation {conversation!r}: another run added messages and moved the "
+        f"the window of conversation {conversation!r} no longer shows {what}: another run added messages and moved the "
         "window forward. Give each run a "
         "conversation of its own, or a larger budget"
     )
@@ -289,7 +289,7 @@ class HistoryView:
             if not own or own[-1] in context.positions:
                 break
             if not tries_left:
-                raise lost_from_window("the newest message of this run is", session.id)
+                raise lost_from_window("the newest message of this run", session.id)
             # Another run changed the visible history, or moved the window forward.
             own = await self.store(history, again=True)
         return FittedRequest(

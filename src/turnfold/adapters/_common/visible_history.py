@@ -215,7 +215,7 @@ def _replaced_by(entry: Entry) -> int:
 _SLACK = 64
 """To recognise a history, twice its length plus this many entries of the log are read."""
 _AGAIN = ":again:"
-"""Separator between the name of a record and a number, if the record is stored a second time."""
+"""Separator between the name of a record and a number, for a record that is stored a second time."""
 _INSTEAD = ":again:instead:"
 """Separator between the name of a record and a seq, if the record is stored again to replace the log up to that seq."""
 _BATCH = 500

@@ -307,7 +307,7 @@ def _json_of(document: Document) -> dict[str, object]:
         found = None
     if found is None:
         raise InvalidRecord(
-            f"the {document.kind} is not a JSON object", path=document.key, remedy=_REMEDY
+            f"the stored {document.kind} is not a JSON object", path=document.key, remedy=_REMEDY
         )
     return found
 
@@ -321,7 +321,7 @@ def _item_of(namespace: tuple[str, ...], document: Document) -> Item:
         times = []
     if value is None or not times:
         raise InvalidRecord(
-            f"the {document.kind} has no value, or no valid times",
+            f"the stored {document.kind} has no value, or no valid times",
             path=document.key,
             remedy=_REMEDY,
         )

@@ -6,7 +6,7 @@ for each block, its residue: the fields that no part holds. A tool call that is 
 the residue, because the message repeats it. A block without an equivalent part is kept whole as an opaque part. Each
 message is converted back as a test: if the record would not restore it exactly, the whole message is stored in the
 record; if it has no JSON form, it is packed as base64 text. A tool's artifact is not stored, because it is for the
-program, not for the model. A tool result that cannot be serialized (an object without a JSON form, a cycle) becomes
+application, not for the model. A tool result that cannot be serialized (an object without a JSON form, a cycle) becomes
 text for the log and the model, and the run continues.
 
 A record's name is made of the message's id and content: a message is stored once even if a run passes it many times,

@@ -151,7 +151,7 @@ class GraphView:
             if not state or max(state) in context.positions:
                 break
             if not tries_left:
-                raise lost_from_window("the newest message of this run is", self.session.id)
+                raise lost_from_window("the newest message of this run", self.session.id)
             # Another run changed the visible history, or moved the window forward.
             seqs = await self.log.catch_up(history, again=True)
             state = dict(zip(seqs, history, strict=True))

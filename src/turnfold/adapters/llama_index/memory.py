@@ -223,7 +223,7 @@ class TurnfoldMemory(BaseMemory):
     async def aget_beside(
         self, query: str | None, messages: Sequence[ChatMessage], schemas: Sequence[dict[str, Any]]
     ) -> list[ChatMessage]:
-        """Return the context for an agent that sends `messages` before it and tools with these `schemas`."""
+        """Return the context, fitted to the budget together with an agent's `messages` and tool `schemas`."""
         spent = self.count(messages, ())
         return await self._off_loop(self._fitting(query, spent, schemas))
 

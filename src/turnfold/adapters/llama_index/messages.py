@@ -8,8 +8,8 @@ things are restored in another form: a file that a block named becomes its bytes
 serialized become text.
 
 A block may name a file of this machine instead of holding its bytes, and LlamaIndex reads that file when the block is
-sent. A message that the program puts is trusted, so its file is read when the message is recorded. Stored messages may
-have been written by anybody, so no file that they name is read.
+sent. A message that the application stores is trusted, so its file is read when the message is recorded. Stored
+messages may have been written by anybody, so no file that they name is read.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def _older_calls(extra: JsonObject) -> list[ToolCall]:
 
 
 def _kept_whole(fields: JsonObject, plain: JsonObject) -> Message:
-    """Return a stored message that contains the whole original beside its content; `plain` has only JSON values."""
+    """Return a stored message with the whole original in addition to its content; `plain` has only JSON values."""
     if plain == fields:
         return _with_form(_text_only(plain), {"whole": json.dumps(fields)})
     try:

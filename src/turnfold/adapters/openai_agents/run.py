@@ -306,7 +306,7 @@ def own_last(
         is_own=lambda group: not own or any(one.seq in own for one in group),
     )
     if ordered is None:
-        raise lost_from_window("all messages of this run are", conversation)
+        raise lost_from_window("any message of this run", conversation)
     return [one.message for one in ordered]
 
 
@@ -606,7 +606,7 @@ class TurnfoldHooks(RunHooks[Any]):
 
 
 class _Step:
-    """A model response that is stored once, before the first of its tools runs; its tools may run in parallel."""
+    """A model response with tool calls, stored once before the first tool runs; the tools may run in parallel."""
 
     def __init__(self, session: TurnfoldSession, items: tuple[TResponseInputItem, ...]) -> None:
         self._session = session

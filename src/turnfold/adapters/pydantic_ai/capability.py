@@ -180,7 +180,7 @@ class RunView:
         missing = last - {self.restorer.name(record) for record in body}
         if missing:
             raise lost_from_window(
-                f"{len(missing)} of the {len(last)} newest parts of this run are", self.session.id
+                f"{len(missing)} of the {len(last)} newest parts of this run", self.session.id
             )
         shown = self.restorer.view(body, instructions=instructions)
         if not last:

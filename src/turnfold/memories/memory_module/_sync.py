@@ -1,4 +1,4 @@
-"""The memory module for programs without an event loop; written by tools/faces.py, do not edit."""
+"""`MemoryModule` without an event loop; written by tools/faces.py, do not edit."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class ContextMemoryStore:
 
 
 class MemoryModule:
-    """Remembers the workspace of an agent turn by turn, for programs without an event loop (design document 002)."""
+    """Remembers the workspace of an agent turn by turn (document 002), for applications without an event loop."""
 
     def __init__(
         self,

@@ -87,7 +87,8 @@ class SummaryHistory:
         """
         if tokens < MIN_SUMMARY_TOKENS:
             raise InvalidOption(
-                f"{tokens} tokens are too few for the summaries; give at least {MIN_SUMMARY_TOKENS}, or a larger budget"
+                f"the summaries of the turns may have only {tokens} tokens, but need at least {MIN_SUMMARY_TOKENS}: "
+                "raise this limit, or the budget that it is a share of"
             )
         texts = [(turn, " ".join(text.split())) for turn, text in summaries]
         lines = [_line(*each) for each in texts]
@@ -191,7 +192,7 @@ _ID = re.compile(r"(?:sum_)?ctx_([1-9][0-9]{0,17})_")
 
 
 def _turn_number(turn: int | str) -> int:
-    """Return the turn number in a context or summary id; a number is returned unchanged, other text returns 0."""
+    """Return the turn number in the id of a context or summary; a number is returned unchanged, 0 for other text."""
     if isinstance(turn, int):
         return turn
     found = _ID.match(turn)
@@ -383,16 +384,16 @@ class AsyncContextMemoryStore:
             there = await self._storage.stored(turn)
             if there is not None and there.head.id != context_id:
                 raise Conflict(
-                    f"turn {turn:,} is {there.head.id} here and {context_id} in the export; nothing was imported: "
-                    "import it under another conversation id"
+                    f"turn {turn:,} has context {there.head.id} in the store and {context_id} in the export; "
+                    "nothing was imported: import it under another conversation id"
                 )
         known: set[int] = set()
         for summary in imported.summaries:
             found = await self.summary(summary.turn_number)
             if found is not None and found != summary:
                 raise Conflict(
-                    f"turn {summary.turn_number:,} has another summary here than in the export; nothing was imported: "
-                    "import it under another conversation id"
+                    f"turn {summary.turn_number:,} has one summary in the store and another in the export; "
+                    "nothing was imported: import it under another conversation id"
                 )
             if found is not None:
                 known.add(summary.turn_number)

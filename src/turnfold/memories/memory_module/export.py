@@ -1,4 +1,4 @@
-"""Export the contexts and summaries of a memory module as JSON values, and read such an export.
+"""Export the contexts and summaries of a `MemoryModule` as JSON values, and read such an export.
 
 Pieces of content that several contexts share are exported once. `read_export` verifies every piece against its digest,
 every context against its id and every summary against its context; one fault raises `InvalidRecord`, and nothing is
@@ -79,7 +79,7 @@ class _Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContextExporter:
-    """Collects the contexts and summaries of a memory module, and makes one export of them."""
+    """Collects the contexts and summaries of a `MemoryModule`, and makes one export of them."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, str | _Encoded] = {}

@@ -1,4 +1,4 @@
-"""`MemoryModule` of design document 002: an optional memory of an agent's workspace, besides the conversation.
+"""`MemoryModule` of design document 002: an optional memory of an agent's workspace, next to the conversation.
 
 It stores the full workspace context of each turn with its summary, renders the summaries of all turns as a text of
 bounded size, and recalls any context whole. A conversation works without it.
@@ -96,7 +96,7 @@ def store_or_memory(store: str | Store | None) -> str | Store:
 
 
 class AsyncMemoryModule:
-    """Remembers the workspace of an agent turn by turn, for programs with an event loop (design document 002)."""
+    """Remembers the workspace of an agent turn by turn (document 002), for applications with an event loop."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Value classes of the memory module (design document 002), the stored form of summaries, and the recall tool's schema.
+"""Value classes of `MemoryModule` (design document 002), the stored form of summaries, and the recall tool's schema.
 
 The classes have the document's names in Python spelling. `ctx_1_<digest>` is the id of the context of turn 1,
 `sum_ctx_1_<digest>` the id of its summary. The description of the tool is short, because it is sent with every call.
@@ -184,7 +184,7 @@ def read_summary(document: Document) -> MemorySummary:
 
 
 def to_context(snapshot: Snapshot, summary: MemorySummary | None) -> ContextSnapshot:
-    """Convert a snapshot of a workspace to the documented value of a memory module."""
+    """Convert a snapshot of a workspace to the documented value of a `MemoryModule`."""
     return ContextSnapshot(
         id=snapshot.id,
         turn_number=snapshot.turn,

@@ -1,4 +1,4 @@
-"""The short-term memory for programs without an event loop; written by tools/faces.py, do not edit."""
+"""The short-term memory without an event loop; written by tools/faces.py, do not edit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ("ShortMemory",)
 
 
 class ShortMemory:
-    """Short-term memory of many conversations in a store (design document 003), for programs without an event loop."""
+    """Short-term memory of many conversations (document 003) in a store, for applications without an event loop."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class ShortMemory:
         return drive(self._awaiting.import_messages(rows))
 
     def import_session_value(self, value: str | bytes) -> SessionValue:
-        """Import a session value (JSON) that another program stored in Redis.
+        """Import a session value (the JSON object of design document 003) that another program stored in Redis.
 
         Its owner is taken over, and so are the fields that are not set here yet.
         """

@@ -67,7 +67,7 @@ def settable_of(session: SessionValue) -> Places:
 
 
 def to_parts(settable: Places) -> tuple[FlowContext, GlobalState, UserProfile]:
-    """Return the three parts of a session value that applications may set, with these fields filled in."""
+    """Return the parts of a session (JSON object of document 003) that applications may set, with these fields."""
     parts: dict[str, dict[str, object]] = {
         "flow_context": {},
         "global_state": {},
@@ -86,7 +86,7 @@ def to_parts(settable: Places) -> tuple[FlowContext, GlobalState, UserProfile]:
 
 
 def as_read(session: SessionValue) -> AsRead:
-    """Return a copy of a session value's contents, from which changed fields are recognised later."""
+    """Return a copy of a session's contents (JSON object of document 003), to recognise changed fields later."""
     context = session.message_context
     return AsRead(
         settable_of(session), _derived_of(session), _mode_of(session), context.checkpoint_message_id
@@ -94,7 +94,7 @@ def as_read(session: SessionValue) -> AsRead:
 
 
 def changes_of(session: SessionValue) -> tuple[Places, Places]:
-    """Return the changed fields of a session value: their contents when it was loaded, and their contents now."""
+    """Return the changed fields of a session (JSON object of document 003): contents when it was loaded, and now."""
     before: Places = session.as_read.settable if session.as_read else {}
     after = settable_of(session)
     changed = {

@@ -123,7 +123,7 @@ class _Query:
     log: LogEnd
     limits: QueryDefaults
     found: FoundKey
-    """The session (JSON object) and cached data that Redis had when the query began."""
+    """The data of the session that Redis had when the query began."""
     session: SessionValue
     rules: str
     cached: bool
@@ -131,7 +131,7 @@ class _Query:
 
 
 class AsyncShortMemory:
-    """Short-term memory of many conversations in a store (design document 003), for programs with an event loop."""
+    """Short-term memory of many conversations (document 003) in a store, for applications with an event loop."""
 
     def __init__(
         self,
@@ -435,7 +435,7 @@ class AsyncShortMemory:
         )
 
     async def import_session_value(self, value: str | bytes) -> SessionValue:
-        """Import a session value (JSON) that another program stored in Redis.
+        """Import a session value (the JSON object of design document 003) that another program stored in Redis.
 
         Its owner is taken over, and so are the fields that are not set here yet.
         """
@@ -443,8 +443,9 @@ class AsyncShortMemory:
         conversation = session.meta.conversation_id
         if not conversation:
             raise InvalidRecord(
-                "the session value has no conversation_id, so nothing was imported",
+                "the imported session has no conversation_id, so nothing was imported",
                 path="meta.conversation_id",
+                remedy="Add the id of the conversation",
             )
         places = settable_of(session)
 
@@ -490,7 +491,7 @@ class AsyncShortMemory:
         return LogEnd(self._store, self._config.scope, view)
 
     async def _read_session(self, conversation_id: str) -> SessionValue:
-        """Return the session value of a conversation, read from the store, and write it to Redis."""
+        """Return a conversation's session (JSON object of document 003) from the store; write it to Redis."""
         log = self._log(await self._notes.read_view(conversation_id))
         log.page = 2 * self._defaults.recent_turns + 2  # a question and an answer each
         await log.older()
@@ -502,7 +503,7 @@ class AsyncShortMemory:
         return session
 
     async def _write_key(self, conversation_id: str) -> SessionValue | None:
-        """Write the session value to Redis after a change in the store.
+        """Write the session value (JSON object of document 003) to Redis after a change in the store.
 
         Errors are ignored, because the next read tries again. If few entries are unread, they are cached for the next
         query too. Returns None without Redis or after an error.
@@ -585,7 +586,7 @@ class AsyncShortMemory:
         return log, False
 
     async def _fill_cache(self, query: _Query, after: ConversationView) -> None:
-        """Write the results of a query (session value, notes, entries) to Redis, unless Redis has them already."""
+        """Write the results of a query (session as JSON, notes, entries) to Redis, unless Redis has them already."""
         log, limits, found = query.log, query.limits, query.found
         view, window = log.view, limits.model_context_window
         usual = limits.recent_turns == self._defaults.recent_turns

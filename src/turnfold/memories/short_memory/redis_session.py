@@ -46,7 +46,7 @@ class FoundKey(Protocol):
 
     @property
     def value(self) -> bytes | None:
-        """The session value in Redis, as documented JSON; None if there is none."""
+        """The session value (JSON object of document 003) in Redis; None if there is none."""
         ...
 
     @property
@@ -77,12 +77,12 @@ class FoundKey(Protocol):
 
 @runtime_checkable
 class SessionValues(Protocol):
-    """The store's access to the session values in Redis (`CachedStore.session_values`)."""
+    """Access of the store to the sessions in Redis, JSON objects of document 003 (`CachedStore.session_values`)."""
 
     async def read_session(
         self, scope: Scope, conversation: str, *, segment: bool = False
     ) -> FoundKey:
-        """Return the session value in Redis; with `segment`, the cached segment (notes, newest entries) too."""
+        """Return the session (JSON object) in Redis; with `segment`, the cached notes and newest entries too."""
         ...
 
     def now(self) -> float:
@@ -104,7 +104,7 @@ class SessionValues(Protocol):
     async def write_session(
         self, scope: Scope, conversation: str, value: bytes, state: State
     ) -> None:
-        """Write a session value to Redis under its documented key; it was made from the version `state`."""
+        """Write a session (JSON object), made from the version `state`, to Redis under its documented key."""
         ...
 
 
@@ -130,7 +130,7 @@ class SessionKey:
         return found
 
     async def read(self, conversation: str) -> SessionValue | None:
-        """Apply changes of other programs like `sync`; return the session value in Redis, None if it is not current."""
+        """Apply changes of other programs like `sync`; return the session (JSON) in Redis; None if not current."""
         found = await self.sync(conversation)
         if found is None or found.state is None:
             return None
@@ -163,13 +163,13 @@ class SessionKey:
             )
 
     async def write(self, conversation: str, session: SessionValue, state: State) -> None:
-        """Write a session value, which was read from the store at this version, to Redis."""
+        """Write a session (JSON object of document 003) to Redis; it was read from the store at this version."""
         if self.values is not None:
             value = session.to_json().encode()
             await self.values.write_session(self.notes.scope, conversation, value, state)
 
     async def _take_over(self, conversation: str, value: bytes, *, known: bool) -> None:
-        """Store the fields of a session value that another program wrote to Redis, if it is valid and not outdated."""
+        """Store the fields of a session (JSON) that another program wrote to Redis, if it is valid and current."""
         try:
             session = SessionValue.from_json(value)
             named = session.meta.conversation_id

@@ -56,7 +56,7 @@ __all__ = (
 
 
 _MAX_GROUPS: Final = 2
-"""Most offers (ranges of entries that a summary may cover) that are kept for a conversation."""
+"""Most offers (summaries that queries requested at one checkpoint, not stored yet) that are kept for a conversation."""
 _MAX_READERS: Final = 4
 """Most pending requests for a summary that are counted per offer."""
 _MAX_LANDINGS: Final = 3
@@ -64,7 +64,7 @@ _MAX_LANDINGS: Final = 3
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The summaries that queries requested at one checkpoint and that are pending, and the entries these had read."""
+    """The summaries that queries requested at one checkpoint and that are not stored yet, with the entries read."""
 
     live: str
     seen: int
@@ -75,7 +75,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Offers = tuple[Offer, ...]
-"""All offers (ranges of entries that a summary may cover) of a conversation, newest first."""
+"""All offers (requested summaries that are not stored yet) of a conversation, newest first."""
 
 
 def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
@@ -89,7 +89,7 @@ def add_offer(offers: Offers, *, live: str, seen: int, covered: int) -> Offers:
 
 
 def count_landing(offers: Offers) -> Offers:
-    """Return the offers (pending requests for summaries) after a summary was stored, which answers one request."""
+    """Return the pending requests for summaries (offers) that remain after a summary answered one of them."""
     left = [
         msgspec.structs.replace(
             group, readers=group.readers - (at == 0), landings=group.landings + 1
@@ -139,7 +139,7 @@ class SessionNote(_Note, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def places(self) -> Places:
-        """The fields that applications set, by their path in the session value."""
+        """The fields that applications set, by their path in the session (the JSON object of document 003)."""
         return dict(self.settings)
 
 

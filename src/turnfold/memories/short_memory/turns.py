@@ -432,7 +432,7 @@ class TurnWriter:
         return await self.notes.change_turn(conversation, claim)
 
     async def _finish(self, conversation: str, client_id: str, ask: str = "") -> None:
-        """Mark the stored query as answered, if this write answered it."""
+        """Mark the stored query as answered, if the turn that was just written answers it."""
 
         def finish(note: TurnNote) -> TurnNote:
             mine = note.ask == ask if ask else bool(note.query) and note.taken == client_id

@@ -121,7 +121,7 @@ class UserProfile(_Part, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class AsRead:
-    """Contents of a session value when it was loaded, to find out which fields were changed later."""
+    """Contents of a session (JSON object of document 003) when it was loaded, to find changed fields later."""
 
     settable: Mapping[tuple[str, ...], object]
     """Fields of the session that the application may set, by path."""
@@ -133,7 +133,7 @@ class AsRead:
 
 @dataclass(slots=True, kw_only=True)
 class SessionValue:
-    """The session value of a conversation: the documented JSON object with its five parts."""
+    """The session value of a conversation: the JSON object of design document 003 with its five parts."""
 
     meta: MetaInfo = field(default_factory=MetaInfo)
     flow_context: FlowContext = field(default_factory=FlowContext)
@@ -152,15 +152,15 @@ class SessionValue:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SessionValue:
-        """Parse the documented JSON of a session value. Without a checkpoint the mode becomes FULL_HISTORY."""
+        """Parse a session from the JSON of document 003. Without a checkpoint the mode becomes FULL_HISTORY."""
         try:
             found = msgspec.json.decode(text, type=dict[str, dict[str, object] | None])
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            raise InvalidRecord(f"this is not the JSON of a session value: {error}") from None
+            raise InvalidRecord(f"this is not the JSON object of a session: {error}") from None
         unknown = found.keys() - _PARTS.keys()
         if unknown:
             raise InvalidRecord(
-                "a session value does not have a part of this name",
+                "a session has no part of this name",
                 path=min(unknown),
                 remedy=f"Use {', '.join(_PARTS)}",
             )
@@ -270,7 +270,7 @@ _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 @cache
 def _specs(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the field descriptions of a part of a session value.
+    """Return the field descriptions of a part of a session value (JSON object of document 003).
 
     They are cached, because msgspec computes them at each call.
     """
@@ -278,7 +278,7 @@ def _specs(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 def part_to_fields(part: msgspec.Struct) -> dict[str, object]:
-    """Convert a part of a session value to its JSON fields."""
+    """Convert a part of a session value (object of document 003) to its JSON fields."""
     found: dict[str, object] = {}
     for spec in _specs(type(part)):
         value: object = getattr(part, spec.name)
@@ -290,7 +290,7 @@ def part_to_fields(part: msgspec.Struct) -> dict[str, object]:
 
 
 def part_from_fields(kind: type[_Kind], fields: Mapping[str, object] | None) -> _Kind:
-    """Convert JSON fields to a part of a session value; null means that a field was never set."""
+    """Convert JSON fields to a part of a session (document 003); null means that a field was never set."""
     if fields is None:
         return kind()
     known = {spec.encode_name for spec in _specs(kind)} - {"more"}
@@ -337,7 +337,7 @@ def _extra_fields(part: SharedEntities | PendingAction) -> dict[str, object]:
     taken = part.more.keys() & {spec.encode_name for spec in _specs(type(part))}
     if taken:
         raise InvalidRecord(
-            "a declared field has this name: set that field instead of more",
+            "this is the name of a declared field: set the field itself, not an entry of `more`",
             path=f"more.{min(taken)}",
         )
     return part.more

@@ -39,7 +39,7 @@ _AXIS: Final = 60
 _NUMBERS: Final = 16
 """Height of the line with the numbers of calls, in pixels."""
 _EVERY: Final = 8
-"""One call in this many has its number written under its bar."""
+"""Divisor: one in this many calls has its number written under its bar."""
 _SMALLEST_CACHED: Final = 1_024
 """Tokens below which providers cache no prompt."""
 _CACHE_STEP: Final = 128

@@ -380,7 +380,7 @@ CHINESE: Final[Mapping[str, str]] = {
 
 _ENGLISH: Final[Mapping[str, str]] = {
     "bound": "at most",
-    "caller": "the program",
+    "caller": "the application",
     "estimate": "estimated",
     "shrunk": "shortened",
 }

@@ -96,7 +96,7 @@ def inspector_routes(state: ServiceState) -> list[BaseRoute]:
 
 
 def inspector_beside(state: ServiceState) -> ExtraRoutes:
-    """Return the routes of the inspector, to be mounted beside the API."""
+    """Return the routes of the inspector, to be mounted next to the API."""
     return ExtraRoutes(mounts=inspector_routes(state), home=ROOT)
 
 

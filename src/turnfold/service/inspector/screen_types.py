@@ -1,7 +1,7 @@
 """Types of a screen: its declaration (`Screen`), a request for it, and its rendered result.
 
 A conversation is opened with the token counter that counted its entries, if it is known, so that the figures equal
-those of the program that made the calls.
+those of the application that made the calls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OpenedConversation:
     session: AsyncSession
     head: Head
     known_counter: bool
-    """False if that counter is unknown here, so that another one counts."""
+    """False if the token counter that counted the entries is unknown in this process, so that another one counts."""
     config: MemoryConfig
 
     async def score_parts(self, query: str) -> dict[int, ScoreParts]:
@@ -114,7 +114,7 @@ class RenderedScreen:
     trail: tuple[tuple[str, str], ...] = ()
     """Breadcrumbs: (label, address), outermost first."""
     tab: str = ""
-    """Name of the tab that is active; empty for none."""
+    """Name of the active tab; empty for none."""
     session: str = ""
     live: str = ""
     """Address of the event stream that updates the screen; empty if it is not updated."""

@@ -34,7 +34,8 @@ __all__ = (
 
 _LEAST_TOKENS: Final = 1_000
 _CHARACTERS: Final = 64
-"""Most characters per token that are assumed; a text with more counts as over the limit without being counted."""
+"""Most characters that one token may stand for: a text with more characters than this times the limit is over the limit
+without counting."""
 _Item = TypeVar("_Item")
 
 
@@ -42,11 +43,11 @@ class McpPermission(StrEnum):
     """Permissions that let a model write more than notes in the server's own session."""
 
     PINS = "pins"
-    """Pin texts, which every later call of the session shows."""
+    """Permission to pin texts, which every later call of the session shows."""
     SESSIONS = "sessions"
-    """Write to sessions other than the server's own."""
+    """Permission to write to sessions other than the server's own."""
     SUMMARIES = "summaries"
-    """Write the summary of a fold, which later calls show instead of the folded messages."""
+    """Permission to write the summary of a fold, which later calls show instead of the folded messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class McpOptions:
     session: str = "notes"
     """Session used if a client names none."""
     max_tokens: int = 4_000
-    """Token limit of one response: of its text, and of its structured form."""
+    """Token limit of one response: for its text, and for its structured form."""
     allow: Collection[str] = ()
     """Permissions (`McpPermission`) of the model."""
 
@@ -64,7 +65,7 @@ class McpOptions:
         unknown = sorted(set(self.allow) - set(McpPermission))
         if unknown:
             raise InvalidOption(
-                f"{unknown[0]!r} cannot be allowed: use one or more of {', '.join(McpPermission)}"
+                f"there is no permission {unknown[0]!r}: use one or more of {', '.join(McpPermission)}"
             )
         check_name(self.session, "session")
         if self.max_tokens < _LEAST_TOKENS:

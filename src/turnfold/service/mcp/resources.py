@@ -69,7 +69,7 @@ class ResourceAddress:
     kind: str
     session: str = ""
     name: str = ""
-    """Id of the call, or number of the turn."""
+    """Id of the call, or number of the turn, that the address names."""
     after: str = ""
     """Session id or seq after which the page starts."""
     start: int = 0
@@ -118,7 +118,7 @@ def _query_params(query: str, allowed: set[str]) -> dict[str, str]:
         )
     except ValueError:
         raise InvalidOption(
-            "the query part of this address is malformed: write name=value pairs"
+            "the query part of this address is malformed: give name=value pairs"
         ) from None
     given = dict(pairs)
     unknown = sorted(given.keys() - allowed)

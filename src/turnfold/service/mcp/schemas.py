@@ -197,7 +197,7 @@ class _Answer(msgspec.Struct):
 
 
 class RecalledPassages(_Answer, kw_only=True):
-    """Recalled text, fenced as data."""
+    """Recalled text, fenced (marked as data)."""
 
     session: str
     text: str
@@ -234,7 +234,7 @@ class RememberAnswer(_Answer, kw_only=True):
     repeated: bool
     """True if the same text was already stored."""
     pinned: str
-    """Key of the pin; empty if the text was not pinned."""
+    """Key of the pin that was made; empty if the text was not pinned."""
 
 
 class SessionItem(_Answer, kw_only=True):
@@ -264,7 +264,7 @@ class SessionStanding(_Answer, kw_only=True):
     entries: int
     turns: int
     tokens: int
-    """Tokens of the whole log."""
+    """Tokens of the whole log of the session."""
     folded_upto: int
     checkpoints: int
     pins: int

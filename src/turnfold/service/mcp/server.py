@@ -157,7 +157,7 @@ def http_endpoint(
 
 PATH: Final = "/mcp"
 _LARGEST_BODY: Final = 1 << 20
-"""Most bytes of a request; the longest text that a tool takes has fewer. It is decoded on the event loop."""
+"""Most bytes of a request, which is decoded on the event loop; the longest text that a tool takes has fewer."""
 _PROBES: Final = OperationTable(
     (operation, run) for operation, run in TABLE.items() if operation.right is None
 )

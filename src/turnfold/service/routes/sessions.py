@@ -158,7 +158,7 @@ async def fold(request: OperationRequest[FoldBody, NoQuery]) -> FoldAnswer:
 _STEP: Final = 32
 """Most entries or calls that are read at once."""
 _PAGE_BYTES: Final = 4 << 20
-"""Most bytes of the items of a page, even if they are fewer than were asked for."""
+"""Most bytes of the items of a page, even if the page then has fewer items than requested."""
 _MANIFEST_BYTES: Final = 2_000
 """Bytes of a manifest (record of a call) in addition to its longest text."""
 _Item = TypeVar("_Item")

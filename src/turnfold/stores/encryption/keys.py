@@ -76,7 +76,7 @@ _AFTER_KEYS: Final = f"{_PREFIX}~"
 _STORE_SCOPE: Final = Scope(f"{_PREFIX}store")
 _STORE_CONVERSATION: Final = f"{_PREFIX}store"
 _STORE_MARK: Final = Document("encryption-store", "mark", b'{"v":1}', 0)
-"""Marks a store as encrypted; it stays when all encrypted conversations are deleted."""
+"""Marks a store as encrypted; the mark stays when all encrypted conversations are deleted."""
 _PAGE: Final = 500
 _MAX_KEYS: Final = 10_000
 _MAX_TRIES: Final = 64
@@ -89,7 +89,7 @@ class _KeyNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The document in which a data key is stored, wrapped (encrypted) with a key of the user."""
 
     key: str
-    """Id of the user's key that wraps it."""
+    """Id of the user's key that wraps (encrypts) the data key."""
     wrapped: str
     """The wrapped data key in base64."""
     v: int = 1
@@ -100,7 +100,7 @@ class DataKey:
     """The data key of one conversation: encrypts and decrypts its entries, checkpoints and documents."""
 
     id: str
-    """Id of the key: a hash, which reveals nothing about the key."""
+    """Id of the data key: a hash, which reveals nothing about the key."""
     cipher: AESSIV
     secret: bytes
     tenant: str

@@ -69,7 +69,7 @@ class _Sealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     type: str
     key: str
-    """Id of the data key."""
+    """Id of the data key that encrypted the message."""
     seq: int
     data: str
     """The encrypted message in base64."""

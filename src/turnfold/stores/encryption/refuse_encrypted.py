@@ -1,6 +1,6 @@
 """Wrapper for a store that was opened without a key: raises `WrongKey` where the store is encrypted.
 
-Without it, a program that lacks its key would show placeholders in place of messages, and write plain text into an
+Without it, an application that lacks the key would show placeholders in place of messages, and write plain text into an
 encrypted store. Conversations that are encrypted are neither shown nor written to; as soon as a store has one, nothing
 is written to any other conversation either. What is plain there, from the time before the store got a key, can still be
 read, to be exported, and deleted.

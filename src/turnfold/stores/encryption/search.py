@@ -25,7 +25,7 @@ __all__ = ("ConversationIndex", "IndexCache", "IndexUpdate")
 
 _MAX_INDEXES: Final = 256
 _MAX_BYTES: Final = 64 << 20
-"""Most bytes of texts in all indexes together."""
+"""Most bytes that the texts in all search indexes may have together."""
 
 
 _NO_FRAMING: Final = Framing(name="none", origin="nothing is counted", message=0, reply=0)
@@ -48,7 +48,7 @@ class IndexUpdate:
     scope: Scope
     opening: ConversationOpening
     entries: Sequence[Entry]
-    """The entries after the newest indexed one; for a new index, all entries."""
+    """The entries after the newest indexed entry; for a new index, all entries."""
     checkpoints: Sequence[Checkpoint]
     documents: Mapping[tuple[str, str], Document]
     """Documents with a text, by kind and key."""
@@ -62,7 +62,8 @@ class ConversationIndex:
     seq: int = 0
     """Seq (number) of the newest entry in the copy."""
     epoch: int = 0
-    """Epoch (random number of the write) of that entry; it differs if the entry was replaced since."""
+    """Epoch (random number of the write) of the newest entry in the copy; it differs if the entry was replaced
+    since."""
     held_bytes: int = 0
     """Approximate bytes of memory that the copy takes."""
     _now: int = 0

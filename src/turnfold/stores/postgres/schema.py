@@ -23,7 +23,7 @@ user types that marker, the row is still a turn's, with the user in `create_by` 
 The documented queries order by `create_time` and compare it to find what came after a checkpoint. So it always
 increases, even if the clock went back: two microseconds are added per entry, and a checkpoint comes right after the
 last turn that it covers completely. `update_time` is the time of the clock. The view shows the tenant of the session
-(`SET turnfold.tenant = 'name'`), or the tenant "default" to a program that sets none, and is subject to row-level
+(`SET turnfold.tenant = 'name'`), or the tenant "default" to a client that sets none, and is subject to row-level
 security like the tables. JSON in PostgreSQL cannot contain a NUL character; the view shows U+FFFD instead.
 """
 

@@ -60,7 +60,8 @@ class TimeLimits:
     statement: float | None
     lock: float | None
     long: float | None
-    """For one statement of long work: an import, a deletion, a recount of tokens, a rebuild of the search index."""
+    """Seconds for one statement of long work: an import, a deletion, a recount of tokens, a rebuild of the search
+    index."""
     tcp: float | None
 
     def __post_init__(self) -> None:

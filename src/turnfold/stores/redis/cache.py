@@ -310,7 +310,7 @@ class CachedStore:
 
     @property
     def session_values(self) -> SealedValues:
-        """The session values in Redis, JSON that other programs read too; used by `ShortMemory`."""
+        """The sessions in Redis, JSON objects of document 003 that other programs read too; for `ShortMemory`."""
         return self._cache
 
     async def health(self) -> Health:

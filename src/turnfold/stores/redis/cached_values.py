@@ -58,11 +58,12 @@ __all__ = (
 
 
 OLDEST_FILL = 10.0
-"""A value that was read longer ago than this many seconds is not cached: a deletion's tombstone must outlast it."""
+"""Seconds after its reading from which a value is not cached any more: a deletion's tombstone must outlast it."""
 SECRET_BYTES = 32
 _SEAL_BYTES = 16
 _FORMAT = b"2"
-"""Version of the values' format, part of every authentication tag: a release with another format rejects them."""
+"""Version of the format of cached values, part of every authentication tag: a release with another format rejects
+them."""
 _PREFIX = "short_term_memory:session:"
 _UNKNOWN = -1
 _SEGMENT = b"segment"
@@ -77,7 +78,7 @@ class CachedWindow(msgspec.Struct, frozen=True, array_like=True):
 
     head: Head
     budget: int
-    """Token budget for which these rows are all that `Store.tail` returns; -1 if unknown."""
+    """Token budget for which the cached rows are exactly what `Store.tail` returns; -1 if unknown."""
     rows: tuple[Row, ...]
 
 
@@ -105,7 +106,7 @@ class CachedSegment(msgspec.Struct, frozen=True, array_like=True):
 
 
 def session_key(scope: Scope, conversation: str, *, default_tenant: str) -> str:
-    """Return the Redis key of a session value: `short_term_memory:session:<id>`, or `...:{<tenant>/<id>}`.
+    """Return the Redis key of a session (JSON): `short_term_memory:session:<id>`, or `...:{<tenant>/<id>}`.
 
     The first form is for the default tenant. No two conversations share a key: a quoted tenant contains no `/`, and an
     id with a brace is written in the second form for every tenant. A cluster chooses the node by the part in braces.
@@ -242,20 +243,20 @@ class Counts:
 
     hits: int = 0
     joined: int = 0
-    """Reads answered from an older cached window and newer entries of the durable store."""
+    """Number of reads answered from an older cached window together with newer entries of the durable store."""
     misses: int = 0
     fills: int = 0
     refused: int = 0
-    """Values not cached because a newer value was cached, or Redis did not respond."""
+    """Number of values not cached because a newer value was cached, or Redis did not respond."""
     unfit: int = 0
-    """Values not cached because they are too large, were read too long ago, or changed meanwhile."""
+    """Number of values not cached because they are too large, were read too long ago, or changed meanwhile."""
     rubbish: int = 0
-    """Cached values that were rejected because their authentication tag was wrong."""
+    """Number of cached values that were rejected because their authentication tag was wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionValueRead:
-    """The session value (JSON that other programs read too) as it was found in Redis."""
+    """The session value (JSON object of document 003, which other programs read too) as it was found in Redis."""
 
     value: bytes | None = None
     state: State | None = None
@@ -271,7 +272,7 @@ class SessionValueRead:
 
 
 class _SessionMark(NamedTuple):
-    """A record in Redis beside a session value: which store wrote the value, at which version, and its digest."""
+    """Record in Redis next to a session (JSON object): which store wrote it, at which version, and its digest."""
 
     store: str
     state: State
@@ -391,7 +392,7 @@ class SealedValues:
             self.counts.refused += 1
 
     async def erase(self, scope: Scope, conversation: str) -> None:
-        """Delete all cached values and the session value of a conversation."""
+        """Delete all cached values and the session value (JSON object of document 003) of a conversation."""
         self._segments.drop(self._key(scope, conversation))
         secret = await self._get_secret()
         store = store_mark(secret) if secret else ""
@@ -400,7 +401,7 @@ class SealedValues:
     async def read_session(
         self, scope: Scope, conversation: str, *, segment: bool = False
     ) -> SessionValueRead:
-        """Return the session value in Redis and whether this store wrote it.
+        """Return the session value (JSON object of document 003) in Redis and whether this store wrote it.
 
         With `segment`, the cached segment (notes and newest entries) is returned too.
         """
@@ -453,7 +454,7 @@ class SealedValues:
     async def write_session(
         self, scope: Scope, conversation: str, value: bytes, state: State
     ) -> None:
-        """Store the session value of a conversation in Redis; `state` is the conversation's version that it shows."""
+        """Store the session (JSON object) of a conversation in Redis; `state` is the version that it shows."""
         secret = await self._get_secret()
         if not secret or len(value) > self._largest_value:
             self.counts.unfit += 1

@@ -55,7 +55,7 @@ class Breaker:
         self.failures: dict[str, int] = {}
         """Number of failed calls by kind of error."""
         self.outages = 0
-        """Number of times the breaker went from closed to open."""
+        """Number of times the circuit breaker went from closed to open."""
 
     def allows(self) -> bool:
         """Return True if a call may be made; the caller must then call `worked`, `failed` or `abandoned`."""
@@ -200,7 +200,7 @@ class _AsyncClient(Protocol):
 
 
 class SessionKeys(NamedTuple):
-    """The three Redis keys of a conversation: its session value, the record of the last writer, its cached values."""
+    """The three Redis keys of a conversation: its session (JSON object), the last writer's record, cached values."""
 
     value: str
     mark: str
@@ -211,11 +211,11 @@ class FoundSession(NamedTuple):
     """The values that Redis has for a session, each None if it is missing."""
 
     value: bytes | None = None
-    """The session value, JSON that other programs read and write too."""
+    """The session value: JSON object of document 003, which other programs read and write too."""
     mark: bytes | None = None
-    """The mark: which store wrote the last session value, for which state, and its digest."""
+    """The record of which store wrote the last session value (JSON object), for which state, and the value's digest."""
     deleted: bool = False
-    """True if the session value was deleted before it expired."""
+    """True if the session value (JSON object of document 003) was deleted before it expired."""
     cached: bytes | None = None
     """The cached value that was requested, with its authentication tag."""
 
@@ -286,7 +286,7 @@ class RedisEngine:
         return await self._run(_FILL, (key,), values) == 1
 
     async def read_session(self, keys: SessionKeys, field: bytes = b"") -> FoundSession:
-        """Return the session value and the record of its writer in one request; with `field`, that cached value too."""
+        """Return the session (JSON object) and its writer's record in one request; with `field`, that value too."""
         answer = await self._run(_READ_SESSION, keys, (field,))
         if not isinstance(answer, list):
             return FoundSession()
@@ -308,7 +308,7 @@ class RedisEngine:
         digest: str,
         ttl_seconds: float,
     ) -> bool:
-        """Store the session value of a version.
+        """Store the session value (JSON object of document 003) made from one version of the conversation.
 
         Returns False if a newer value is there or the conversation was deleted.
         """

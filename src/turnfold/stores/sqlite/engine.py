@@ -78,9 +78,10 @@ _log = logging.getLogger(__name__)
 _LARGEST_GROUP = 256
 _COMMIT = ("COMMIT",)
 _POLL_SECONDS = 0.25
-"""Seconds that a blocking caller waits for its result before it checks that there is still a leader."""
+"""Seconds that a blocking caller waits for its result before it checks whether another caller still runs the queue (the
+leader)."""
 _MAX_INTERRUPTS = 3
-"""Most times that a job is retried because the thread that ran it was interrupted."""
+"""Most times that a write job is retried because the thread that ran it was interrupted."""
 
 
 class SqliteEngine(Writer):
@@ -109,7 +110,7 @@ class SqliteEngine(Writer):
         self.commits = 0
         """Number of committed transactions; `jobs_done / commits` is the average size of a group."""
         self.jobs_done = 0
-        """Number of jobs in these transactions."""
+        """Number of write jobs in the committed transactions."""
 
     async def write(self, work: Callable[[Connection], Result], *, once: bool = False) -> Result:
         """Run `work` in a transaction; return its result once it is committed and on disk.

@@ -54,11 +54,12 @@ _MOST_INDEXED_BYTES = 16 << 10
 _MERGED_PAGES = 64
 """Number of pages of the index that are merged in one transaction."""
 _MERGE_RATIO = 200
-"""Removing one text immediately takes as long as merging this many, so merging is used if a larger share goes."""
+"""Number of texts that can be merged in the time in which one text is removed immediately; if a larger share is
+removed, texts are merged."""
 _STEPS_AT_OPENING = 4
 _DELETED_TENANT = ""
 _SECURE, _MERGE, _MERGING = "", "merge", "merging"
-"""How texts are removed from the index: immediately, by a merge that is due, by a merge that has begun."""
+"""Ways to remove texts from the search index: immediately, by a merge that is due, by a merge that has begun."""
 _TEXT_BYTES = f"""(SELECT coalesce(octet_length(document.text), octet_length(checkpoint.text), 0)
 FROM beside AS own {index.JOIN_TEXTS.replace("beside.", "own.")} WHERE own.id = beside.id)"""  # noqa: S608 (constants)
 # A damaged row can lack a body; it is deleted like any other.
@@ -74,13 +75,13 @@ class _Erasing(NamedTuple):
 
     key: int
     tenant: str
-    """The tenant it belonged to."""
+    """The tenant that the conversation belonged to."""
     indexed: int
-    """Seq of the newest entry that is in the index."""
+    """Seq (log position) of the newest entry of the conversation that is in the search index."""
     indexed_by: str
-    """Version of the rules by which its index terms were made; empty if nothing of the conversation is indexed."""
+    """Version of the rules by which the conversation's index terms were made; empty if none of it is indexed."""
     mode: str
-    """How its texts are removed from the index: `_SECURE`, `_MERGE` or `_MERGING`."""
+    """How the conversation's texts are removed from the index: `_SECURE`, `_MERGE` or `_MERGING`."""
 
 
 def delete(connection: Connection, tenant: str, name: str, *, now: int) -> Erasure:

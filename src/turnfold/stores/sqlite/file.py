@@ -6,7 +6,7 @@ which creates no other files; only if the result is not certain, it is read like
 opening the file, so a store writes a mark into the header (`application_id`): if the mark is there, only the connection
 that will be used checks the owner, before it changes any setting.
 
-Missing log: writes go to the write-ahead log beside the file (-wal) first, and into the file when the log has grown or
+Missing log: writes go to the write-ahead log next to the file (-wal) first, and into the file when the log has grown or
 the last connection closes. A copy of the file alone would look like an empty store. So the tables are written into the
 file itself when it is created, and before the first write `user_version` in the header of the file is set to 1: if it
 is 1, and there is neither a conversation nor a log, the log is missing. If a file that already has conversations is
@@ -138,7 +138,7 @@ def is_marked(header: bytes) -> bool:
 
 
 def _has_log(file: Path) -> bool:
-    """Return True if there is a write-ahead log or a rollback journal beside the file: only SQLite may judge it."""
+    """Return True if there is a write-ahead log or a rollback journal next to the file: only SQLite may judge it."""
     return any(_holds_bytes(file.with_name(f"{file.name}{end}")) for end in ("-wal", "-journal"))
 
 
@@ -373,7 +373,7 @@ def file_address(path: str | Path) -> str:
     """
     if str(path) in ("", ":memory:"):
         raise InvalidOption(
-            f"{str(path)!r} is not a file name: omit the path for a store in memory, or write ./{path or 'chat.db'}"
+            f"{str(path)!r} is not a file name: omit the path for a store in memory, or give ./{path or 'chat.db'}"
         )
     address = str(Path(path).absolute())
     if "\x00" in address or address != address.encode(errors="replace").decode():
@@ -531,7 +531,9 @@ class SqliteFile:
             self._compare(found)
             return True
         if found is None:
-            raise apsw.CantOpenError("it was deleted while it was opened; open the store again")
+            raise apsw.CantOpenError(
+                "the file was deleted while it was opened; open the store again"
+            )
         if before is not None and before[_IDENTITY] != found[_IDENTITY]:
             return False  # replaced while it was opened
         self._log = os.fsencode(driver.filename_wal)

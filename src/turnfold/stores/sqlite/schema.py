@@ -153,7 +153,7 @@ TABLES = """
     CREATE TABLE name_salt (salt BLOB NOT NULL) STRICT;
     INSERT INTO name_salt (salt) VALUES (randomblob(32));
 """
-"""The tables of a new file. With `_VIEW`, they are the same as in an older file after all of `MIGRATIONS`."""
+"""The tables of a new file. Together with `_VIEW` they equal the tables of an older file after all `MIGRATIONS`."""
 
 NAMES_STEP = "0010_erased_names"
 """Name of the migration after which `migrate` also replaces the names of deleted conversations."""

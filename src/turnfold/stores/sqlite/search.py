@@ -52,7 +52,7 @@ __all__ = ("SearchMatches", "search")
 NEWEST = 1000
 """Most entries not indexed yet that one search scans."""
 _CONVERSATIONS = 16
-"""Most conversations of a tenant whose newest entries are scanned: those created last."""
+"""Most conversations of a tenant whose newest entries are scanned: the conversations created last."""
 _SHORT_BODY = 2_000
 _SHORT_BODIES = 1_024
 """Number of bodies of at most `_SHORT_BODY` bytes whose text is cached: each turn of a session searches its log."""
@@ -64,7 +64,7 @@ class _ScanResult:
 
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     holding: Counter[str] = field(default_factory=Counter[str])
-    """Number of scanned entries that contain each term."""
+    """Search term -> number of scanned entries that contain it."""
     entries: int = 0
     """Number of entries scanned."""
 
@@ -131,7 +131,7 @@ class SearchMatches(list[Hit]):
     """The results of a search, best first."""
 
     unsearched: int = 0
-    """Number of entries that were not searched, because they are not indexed yet; 0 if the search was complete."""
+    """Number of entries that were not searched, because they are not indexed yet; 0 for a complete search."""
 
 
 def search(

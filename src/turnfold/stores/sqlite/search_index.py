@@ -78,16 +78,16 @@ _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 7
 """Bytes of a digest; with a hundred million terms, one search in a billion would mistake another term for its own."""
 _ALL = ""
-"""The term under which the total number of indexed texts is counted; no text contains it."""
+"""Term under which the total number of indexed texts is counted; no text contains this term."""
 MIXED = "mixed"
-"""Recorded as the version of the rules if a conversation was indexed by several versions."""
+"""Version of the word rules that is recorded for a conversation indexed by several versions."""
 MANY_WAITING = 20_000
 """A search indexes all waiting entries before it returns if there are at most this many, else some of them."""
 BATCH_TERMS = 6_000
 """Most distinct terms written in one transaction, for which other writers wait; a text with more takes several."""
 _REMOVED_BLOCKS = 500
 _REMOVED_AT_ONCE = 8
-"""Steps of removing a retired index that are done when the file is opened; enough for a small index."""
+"""Number of steps of removing a retired index that are done when the file is opened; enough for a small index."""
 JOIN_TEXTS = """
 LEFT JOIN document ON document.conversation = beside.conversation
     AND document.kind = beside.kind AND document.key = beside.key
@@ -101,7 +101,7 @@ _TEXTS = (
 )
 
 Place: TypeAlias = tuple[int, Findable | None]
-"""The id of an indexed text, and the text with its filter marks; None if the text is damaged."""
+"""The id of an indexed text, and the text with its filter marks; None in place of a damaged text."""
 
 
 class IndexTables(NamedTuple):
@@ -155,7 +155,7 @@ class IndexedPart(NamedTuple):
     terms: list[str]
     """Digests of terms."""
     marks: list[str]
-    """Digests of filter marks, which are not counted."""
+    """Digests of filter marks (role, tools, paths), which are not counted."""
 
 
 def parts_of(place: int, found: Findable | None, digests: TermDigests) -> list[IndexedPart]:
@@ -185,7 +185,7 @@ class IndexRows(NamedTuple):
     counts: list[tuple[str, int, int]]
     """Terms, and the changes of their numbers of entries and of texts; below 0 for parts to be removed."""
     terms: str
-    """All terms of `counts`."""
+    """All terms that occur in `counts`."""
 
 
 def rows_of(parts: Iterable[IndexedPart], tenant: str, change: int) -> IndexRows:

@@ -72,7 +72,7 @@ _STEP_CHARACTERS = 1_000_000
 """Characters of texts after which a step ends; a single text may be longer."""
 _LONG = tables.MANY_WAITING
 _LONG_TEXTS = 20_000
-"""Characters of texts above which a step is worth the way to another process and back."""
+"""Characters of texts from which a step is worth sending to another process."""
 _LONGEST_PAUSE = 0.2
 """Most seconds that indexing waits after a batch for which others had to wait."""
 _AT_ONCE = 2 * _STEP

@@ -28,9 +28,9 @@ class IndexStep(NamedTuple):
 
     key: int
     after: int
-    """Seq of the last entry that was indexed before."""
+    """Seq (log position) of the last entry that was indexed before this step."""
     upto: int
-    """Seq of the last entry that is indexed after this step."""
+    """Seq (log position) of the last entry that is indexed after this step."""
     texts: list[int]
     """Ids of the checkpoints and documents that are indexed after this step."""
     parts: list[IndexedPart]
@@ -70,7 +70,7 @@ class IndexPlan:
         self.batches: list[list[IndexStep]] = [[]]
         self._digests = TermDigests(tenant)
         self._terms: set[str] = set()
-        """Distinct terms of the last batch: writing these takes the most time."""
+        """Distinct terms of the last batch, whose writing takes the most time."""
         self._size = 0
         """Number of all terms and marks of the last batch, with repetitions."""
 

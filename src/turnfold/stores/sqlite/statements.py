@@ -100,13 +100,13 @@ class SqliteConversation:
     """The row of a conversation in the database, and its head (newest seq, totals, version)."""
 
     key: int
-    """Primary key of the row; 0 before the conversation is first written."""
+    """Primary key of the conversation's row; 0 before the conversation is first written."""
     head: Head
     deleted: bool = False
     unindexed: bool = False
-    """True if the row is already marked as having entries to index."""
+    """True if the conversation's row is already marked as having entries to index."""
     dropped: int = 0
-    """The highest version of any removed document."""
+    """The highest version of any removed document of the conversation."""
 
 
 def scalar(connection: Connection, statement: str, values: Sequence[object] = ()) -> Any:  # noqa: ANN401 (as stored)

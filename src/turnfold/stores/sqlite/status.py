@@ -32,7 +32,7 @@ class SqliteStatus:
 
     path: str
     size: int
-    """Bytes of the file, without its log."""
+    """Bytes of the file, without its write-ahead log."""
     log_size: int
     """Bytes of the write-ahead log."""
     free_pages: int

@@ -177,7 +177,7 @@ class Job:
 
 
 class WriterTurn:
-    """One function call's time as the leader, the caller that runs the queued jobs; `ended` is set at its end."""
+    """The time in which one caller is the leader, which runs the queued write jobs; `ended` is set at its end."""
 
     __slots__ = ("ended", "following", "frame", "thread")
 

@@ -45,7 +45,7 @@ _Choice = Callable[[Sequence[StoredCheckpoint]], Sequence[StoredCheckpoint]]
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A thread on its way to a new conversation (home): the checkpoints and writes copied so far."""
+    """The state of moving a thread to a new conversation (home): the checkpoints and writes copied so far."""
 
     storage: CheckpointStorage
     old: str

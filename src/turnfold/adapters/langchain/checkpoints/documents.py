@@ -104,7 +104,7 @@ class SizeLimit:
             raise InvalidRecord(
                 f"the objects in {self._bytes:,} stored bytes need more than {limit:,} bytes of memory",
                 path=path,
-                remedy=f"If your program wrote them, raise max_checkpoint_bytes={self._max_bytes:,}",
+                remedy=f"If your application wrote them, raise max_checkpoint_bytes={self._max_bytes:,}",
             )
 
     def add_size(self, size: int, path: str = "") -> None:
@@ -359,8 +359,8 @@ class BodyCodec:
             or not (stored.parent == "" or is_checkpoint_id(stored.parent))
         ):
             raise InvalidRecord(
-                "the document should hold the checkpoint that its key names, but it holds checkpoint "
-                f"{stored.id[:100]!r} of namespace {stored.namespace[:100]!r}",
+                f"the document holds checkpoint {stored.id[:100]!r} of namespace {stored.namespace[:100]!r}, not the "
+                "checkpoint that its key names",
                 path=place.path,
                 remedy=_MOVED_OR_FORGED,
             )
@@ -374,8 +374,8 @@ class BodyCodec:
         named = found.checkpoint.translate(_NEWEST_FIRST)
         if beginning.rpartition(_SEPARATOR)[2] != named or task != document_name(found.task):
             raise InvalidRecord(
-                "the document should hold the writes that its key names, but it holds writes of task "
-                f"{found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}",
+                f"the document holds writes of task {found.task[:100]!r} after checkpoint {found.checkpoint[:100]!r}, "
+                "not the writes that its key names",
                 path=place.path,
                 remedy=_MOVED_OR_FORGED,
             )
@@ -486,7 +486,7 @@ class BodySeal:
             raise InvalidRecord(
                 f"the {len(body):,} bytes of the document unpack to more than {self._max_document_bytes:,}",
                 path=place.path,
-                remedy=f"If your program wrote it, raise max_checkpoint_bytes={self._max_bytes:,}",
+                remedy=f"If your application wrote it, raise max_checkpoint_bytes={self._max_bytes:,}",
             )
         if not inflater.eof or inflater.unused_data:
             raise InvalidRecord(

@@ -180,7 +180,7 @@ class TurnfoldSaver(BaseCheckpointSaver[int]):
     Savers with different `name` share nothing.
 
     Plain values, LangChain's messages and LangGraph's own types can be stored and restored. List the classes of your
-    program's state in `allowed_types`, as classes or as (module, name); they are called with the stored content.
+    application's state in `allowed_types`, as classes or as (module, name); they are called with the stored content.
     Writing a value of any other type raises `InvalidRecord`. `serde` replaces all of this with your own serializer,
     which then decides what code stored data may run.
 

@@ -3,8 +3,8 @@
 LangGraph's serializer writes an object as the name of its module and class with its fields, and reads it by importing
 that module and calling that class. So anyone who can write to the store, or have a file imported, decides what is
 called. Here a stored name is only a key of a table: types of Python and LangGraph that only hold values, and the
-classes that the program lists in `allowed_types`. Bytes are written exactly as LangGraph writes them. A type that could
-not be read back is refused when it is written. The sizes and shapes of data that is read are checked.
+classes that the application lists in `allowed_types`. Bytes are written exactly as LangGraph writes them. A type that
+could not be read back is refused when it is written. The sizes and shapes of data that is read are checked.
 """
 
 from __future__ import annotations

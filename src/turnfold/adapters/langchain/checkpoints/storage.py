@@ -183,7 +183,7 @@ class ChannelValues:
                 )
                 raise InvalidRecord(
                     f"a value stored with checkpoint {ref.holder} {made}",
-                    remedy=f"Raise max_checkpoint_bytes={self._max_bytes:,} if your program wrote it",
+                    remedy=f"Raise max_checkpoint_bytes={self._max_bytes:,} if your application wrote it",
                 )
             data = apply_delta(data, script.pieces)
         if steps:

@@ -1,6 +1,6 @@
 """Screen of the costs of a session: tokens and prices by day and by call.
 
-The provider's own token counts are used where the program recorded them. Other calls are estimated from turnfold's
+The provider's own token counts are used where the application recorded them. Other calls are estimated from turnfold's
 count; the prefix shared with the previous call counts as cached. A call is priced by its own model if that is known;
 the reader may choose the prices of another model.
 """

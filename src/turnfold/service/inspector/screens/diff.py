@@ -46,9 +46,9 @@ _OFFERED: Final = 200
 _MOST_COMPARED: Final = 4_000_000
 """Most pairs of lines or messages that are compared."""
 _LONGEST_RUN: Final = 4
-"""More equal messages in a row than this are shown as one line."""
+"""Number of equal messages in a row above which they are shown as one line."""
 _Sent: TypeAlias = tuple[SentItem, Message]
-"""A message as a call sent it, with its place in the prompt."""
+"""A message in the form in which a call sent it, with its place in the prompt."""
 _CallName = Annotated[str, Meta(min_length=1, max_length=512)]
 
 

@@ -38,7 +38,7 @@ _Seq = Annotated[int, Meta(ge=0, le=(1 << 62))]
 
 class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     after: _Seq | None = None
-    """Show the entries after this seq; the newest entries if it is not given."""
+    """Seq (log position) after which entries are shown; without it, the newest entries are shown."""
     upto: _Seq | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 

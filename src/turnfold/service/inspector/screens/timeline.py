@@ -58,7 +58,7 @@ _HEADS: Final = (
 class _Query(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     most: Annotated[int, Meta(ge=1, le=2000)] = 60
     after: Annotated[str, Meta(max_length=512)] | None = None
-    """Show the calls after this id instead of the newest; empty to start with the first call."""
+    """Id of the call after which calls are shown, instead of the newest; empty to start with the first call."""
 
 
 @screen("/sessions/{session}", query=_Query)
