@@ -16,6 +16,7 @@ pytest.importorskip(
 
 from tests.adapters.messages_api import Block, Body, MessagesApi, call, text
 from turnfold import AgentMemory, AsyncMemory, Budget
+from turnfold.adapters._common import VisibleHistory
 from turnfold.adapters.claude_agent_sdk import (
     RECALL_TOOL,
     resuming_options,
@@ -208,3 +209,52 @@ def test_sabotage_with_a_store_that_forgets_nothing_can_be_resumed(
     with MessagesApi(script) as api:
         asyncio.run(main(api))
     assert "What opens it?" not in str(api.of_the_conversation()[-1]["messages"])
+
+
+def test_the_log_follows_a_session_resumed_at_a_message_a_fork_and_the_way_back(
+    tmp_path: Path,
+) -> None:
+    async def main(api: MessagesApi) -> None:
+        async with AsyncMemory("sqlite://", budget=Budget(max_tokens=20_000)) as memory:
+
+            async def turn(prompt: str, **given: Any) -> tuple[str, str]:
+                own = options(api, tmp_path, "one")
+                vars(own).update(given)
+                made: Any = turnfold_options(memory, "s", own)
+                said: list[Any] = [one async for one in sdk.query(prompt=prompt, options=made)]
+                answers = [one.uuid for one in said if type(one).__name__ == "AssistantMessage"]
+                sent = [one["content"] for one in api.of_the_conversation()[-1]["messages"]]
+                texts = [str(one) for one in sent]
+                for entry in await VisibleHistory(memory.session("s")).entries():
+                    words = entry.entry.message.text
+                    assert entry.entry.message.role != "user" or any(words in one for one in texts)
+                return said[-1].session_id, answers[-1]
+
+            async def prompts() -> list[str]:
+                entries = await VisibleHistory(memory.session("s")).entries()
+                messages = [one.entry.message for one in entries]
+                return [each.text for each in messages if each.role == "user"]
+
+            first, one = await turn("Please add.")
+            _, two = await turn("Second?", resume=first)
+            await turn("Third?", resume=first)
+            await turn("Fourth?", resume=first, resume_session_at=two)
+            assert await prompts() == ["Please add.", "Second?", "Fourth?"]
+            fork, _ = await turn("Fork?", resume=first, resume_session_at=one, fork_session=True)
+            assert await prompts() == ["Please add.", "Fork?"]
+            await turn("Back?", resume=first)
+            assert await prompts() == ["Please add.", "Second?", "Fourth?", "Back?"]
+            await turn("More?", resume=fork)
+            assert await prompts() == ["Please add.", "Fork?", "More?"]
+
+    with MessagesApi(branch_script) as api:
+        asyncio.run(main(api))
+
+
+def branch_script(body: Body) -> list[Block]:
+    if not body.get("tools"):
+        return [text("A title")]
+    is_result = any(block.get("type") == "tool_result" for block in newest(body))
+    if "Please add." in str(newest(body)) and not is_result:
+        return [text("Let me add."), call("mcp__calc__add", {"a": 2, "b": 3}, call_id="toolu_add")]
+    return [text("ok")]

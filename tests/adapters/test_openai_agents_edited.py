@@ -76,9 +76,16 @@ def redacting(data: Any) -> Any:
     )
 
 
+def putting_after(data: Any) -> Any:
+    items = [item.to_input_item() for item in data.pre_handoff_items]
+    every = (*data.input_history, *items, asked("put after"))
+    return data.clone(input_history=every, pre_handoff_items=(), new_items=())
+
+
 HANDOFFS: dict[str, dict[str, Any]] = {
     "forgets": {"filter": forgetting},
     "puts before": {"filter": putting_before},
+    "puts after": {"filter": putting_after},
     "redacts": {"filter": redacting},
     "removes tools": {"filter": handoff_filters.remove_all_tools},
     # It quotes items as JSON, whose keys the SDK's own session keeps in another order.
@@ -90,6 +97,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "callback turns": {"session_input_callback": lambda old, new: [*old[-1:], *old[:-1], *new]},
     "callback cuts": {"session_input_callback": lambda old, new: [*old[-1:], *new]},
     "callback adds": {"session_input_callback": lambda old, new: [asked("first"), *old, *new]},
+    "callback repeats": {"session_input_callback": lambda old, new: [*old, *old[:1], *new]},
     "limit": {"session_settings": SessionSettings(limit=2)},
 }
 
@@ -136,7 +144,7 @@ def test_a_list_that_was_changed_is_what_a_model_sees(name: str, streamed: bool)
     with_memory(work, LARGE)
 
 
-@pytest.mark.parametrize("name", ["forgets", "redacts", "callback drops", "limit"])
+@pytest.mark.parametrize("name", ["forgets", "redacts", "limit"])
 def test_sabotage_a_list_that_is_taken_for_the_session_shows_what_was_taken_out(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,11 +214,12 @@ def test_a_request_is_recognised_however_the_sdk_tidied_it() -> None:
     assert run.new_in([asked("one"), thought, CALL]) == [CALL]
     run.stored_input([CALL])
     run.sent(first)
-    assert run.new_in([*first, OUTPUT]) == [OUTPUT]
+    assert run.new_in([*first, OUTPUT]) is None  # the SDK adds it before it sends it
+    assert run.unclaimed([CALL, OUTPUT]) == [OUTPUT]
+    assert run.new_in([*first, OUTPUT]) == []
     tidied = [asked("one"), {**CALL, "status": None}, OUTPUT]
-    assert run.new_in(tidied) == [OUTPUT]
+    assert run.new_in(tidied) == []
     assert run.new_in([asked("one"), {**CALL, "arguments": '{"x": 1}'}, OUTPUT]) is None
-    run.stored_input([OUTPUT])
     assert run.new_in([asked("one"), CALL, {**OUTPUT, "output": "****"}]) is None
 
 

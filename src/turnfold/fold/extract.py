@@ -38,6 +38,7 @@ from turnfold.fold.sentence_scores import (
     is_question,
     own_words,
     proper_names,
+    said_together,
     short_answers,
     unnamed,
     without_lead,
@@ -161,7 +162,9 @@ _CHANGED_FILES = 3.0
 """Factor for the list of changed files: whoever continues the work needs it."""
 _CODE = 0.4
 """Factor for a line of code in tool output: which files were read tells more than a few of their lines."""
-_NUMBERS = late_pattern(r"[A-Za-z]*\d[\w.,:-]*")
+_NUMBERS = late_pattern(r"(?:(?<![A-Za-z])[A-Za-z]+)?\d[\w.,:-]*")
+_CLOSING = "'\"’”」』"
+"""Quotation marks that may follow the full stop of a sentence."""
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
 """Most characters per token that are expected in running text, to cut a line before its tokens are counted."""
@@ -202,7 +205,7 @@ class _Candidate:
     pattern: str = ""
     """The sentence without its numbers and ids, if it is a question; empty for other sentences."""
     needs: int | None = None
-    """Index of a sentence that must be shown before this one, such as the question before a short answer."""
+    """Index of a sentence that must be shown with this one, such as the question before a short answer."""
 
 
 class _ReadSentence(NamedTuple):
@@ -701,7 +704,11 @@ def _with_needs(candidates: list[_Candidate], reading: ReadCache) -> list[_Candi
             candidates[at] = replace(c, stress=c.stress * _UNNAMED)
     for at in idle_rows(pieces):
         candidates[at] = replace(candidates[at], stress=candidates[at].stress * _IDLE)
-    return candidates
+    together = said_together(pieces)
+    return [
+        replace(c, needs=together[at]) if at in together and c.needs is None else c
+        for at, c in enumerate(candidates)
+    ]
 
 
 def _speak_chinese(passages: Sequence[Passage], previous: str) -> bool:
@@ -870,6 +877,7 @@ def _rule_share(text: str, hits: tuple[FactMatch, ...], role: str) -> float:
 
 def _ends(text: str) -> bool:
     """Return True if a sentence ends with a clear full stop, so that another may follow on the same line."""
+    text = text.rstrip(_CLOSING) or text
     if text[-1] in _STOPS:
         return True
     word = text[:-1].rpartition(" ")[2]

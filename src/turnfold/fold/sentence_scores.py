@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from turnfold._lazy_loading import late_pattern
@@ -27,6 +28,7 @@ __all__ = (
     "is_question",
     "own_words",
     "proper_names",
+    "said_together",
     "short_answers",
     "unnamed",
     "without_lead",
@@ -176,10 +178,12 @@ def _alone(
     pieces: Sequence[SummaryPiece], at: int, question: int | None, *, first: bool
 ) -> SentenceNeed | None:
     piece = pieces[at]
-    if _is_repeated(pieces, at):
+    if _is_repeated(pieces, at) or (question is None and _is_echo(pieces, at)):
         return SentenceNeed(None, idle=True)
     if question is not None:
         return SentenceNeed(question, idle=False)
+    if first and piece.role == "assistant" and not piece.words:
+        return SentenceNeed(None, idle=True)  # a bare value that answers nothing
     return None if first or piece.words > _NO_SUBJECT else SentenceNeed(at - 1, idle=False)
 
 
@@ -200,6 +204,56 @@ def _is_repeated(pieces: Sequence[SummaryPiece], at: int) -> bool:
         words = max(words, each.words)
     facts, others = set(map(_without_unit, piece.facts)), set(map(_without_unit, told))
     return facts <= others and (words > piece.words or facts < others)
+
+
+def _is_echo(pieces: Sequence[SummaryPiece], at: int) -> bool:
+    """Return True if the assistant only confirms values of the user's message before ("Updated to 135 EUR.").
+
+    An answer to a question is none: its values may be a choice among those of the question.
+    """
+    piece = pieces[at]
+    if piece.role != "assistant":
+        return False
+    told: set[str] = set()
+    message: int | None = None
+    for before in range(at - 1, max(at - _NEAR, -1), -1):
+        each = pieces[before]
+        if each.message == piece.message:
+            continue
+        message = each.message if message is None else message
+        if each.message != message:
+            break
+        if each.role != "user" or is_question(each.text):
+            return False
+        told |= each.facts
+    return bool(told) and set(map(_without_unit, piece.facts)) <= set(map(_without_unit, told))
+
+
+def said_together(pieces: Sequence[SummaryPiece]) -> dict[int, int]:
+    """Return {index of a user's sentence: index of the sentence beside it without which it would say something else}.
+
+    What somebody else said is shown with what the user says next ("Jonas says never store numbers. I don't agree."),
+    and a value that is given up with the value in its place ("We can't make 12 March. Let's say the end of April.").
+    """
+    found: dict[int, int] = {}
+    for at, (piece, after) in enumerate(pairwise(pieces)):
+        # Lines of an earlier summary no longer tell which of them were one message.
+        line = after.message == piece.message - 1 < -1 and (
+            _PRONOUN.match(after.text) or _STANCE.match(after.text)
+        )
+        if piece.role != "user" or after.role != "user":
+            continue
+        if piece.message != after.message and not line:
+            continue
+        if is_question(piece.text) or is_question(after.text):
+            continue
+        if _SAID_BY_OTHERS.match(piece.text):
+            found[at] = at + 1
+            if _PRONOUN.match(after.text) or _STANCE.match(after.text):
+                found[at + 1] = at
+        elif _GIVEN_UP.search(piece.text) and _IN_ITS_PLACE.match(after.text):
+            found[at], found[at + 1] = at + 1, at
+    return found
 
 
 def _without_unit(fact: str) -> str:
@@ -252,6 +306,38 @@ def _is_distinct(fact: str) -> bool:
     return kind not in ("date", "time", "constraint", "decision", "statement")
 
 
+_SAID_BY_OTHERS = late_pattern(
+    r"""(?:\(quoted\)\ |（引文）)?
+    (?: (?i:my|our|his|her|their|the)\ (?:\w+\ ){1,4} | [A-Z]\w{1,20}\ (?:[A-Z]\w{1,20}\ )? )(?<!\bI\ )
+      (?:just\ |also\ |always\ )?(?:says?|said|told\ (?:me|us)|writes?|wrote|thinks?|thought|insists?|claims?|claimed
+      |suggests?|suggested|recommends?|recommended|wants?\ (?:me|us)|demands?|keeps\ saying)\b
+    | (?!我(?:们|自己)?(?:也|就|还|都|想|是)?(?:说|觉得|认为|建议|坚持|要求|想))[^，,。；;：:？?\n]{1,12}?
+      (?:说|告诉我们?|发来|写道|认为|觉得|坚持|建议|要求|想让我)
+    """,
+    re.VERBOSE,
+)
+"""Matches the beginning of a sentence with what somebody else said, thinks or wants."""
+_STANCE = late_pattern(
+    r"(?:but\ )?I\ (?:do(?:\ not|n['’]t)?\ |also\ |fully\ )?(?:agree|disagree|think\ so)\b"
+    r"|我(?:也|并|完全)?不?(?:同意|赞成|认同|这么[看想])",
+    re.IGNORECASE,
+)
+"""Matches the beginning of what the user thinks of the words before."""
+_GIVEN_UP = late_pattern(
+    r"\b(?:can['’]?t|cannot|won['’]?t|will\ not|isn['’]?t|is\ not|was\ not|wasn['’]?t|do(?:es)?n['’]?t\ work"
+    r"|no\ longer|scrap|forget|drop|cancel|bad\ idea|a\ mistake|wrong|never\ mind|too\ (?:\w+)|changed\ my\ mind)\b"
+    r"|不[行对要用了合]|[赶来用做]不[及上了成]|算了|取消|作废|太[贵大小慢晚早多少远]|弄错|改主意",
+    re.IGNORECASE,
+)
+_IN_ITS_PLACE = late_pattern(
+    r"(?:so\ |then\ |and\ |but\ |ok(?:ay)?,?\ |please\ )?(?:let['’]?s|let\ us|make\ it|make\ that|use|go\ with|take"
+    r"|instead|rather|better|say"
+    r""
+    r"|(?:i|we)(?:['’]d|['’]ll|\ will|\ would)\ (?:rather\ |better\ )?(?:go|take|use|say|do|make|have|switch|move)"
+    r"|[\w.-]+\ then\b|switch|move|it['’]?s)\b"
+    r"|(?:那就?|就|所以)?(?:改|换|用|定|推|挪|还是|要|换成|选)",
+    re.IGNORECASE,
+)
 _LEAD = late_pattern(
     r"""
     (?: (?: (?:oh|ah|aw+|wow|hey|hi|hello|hmm+|ha(?:ha)+|lol|yeah|yep|yup|yes|ok(?:ay)?|sure|right|well|so|anyways?
@@ -358,6 +444,14 @@ _LEAD_IN = late_pattern(
 )
 """Matches words that only announce a statement ("Here is the list:"), and what an assistant says about being an
 assistant."""
+_SELF = late_pattern(
+    r"(?:我(?:只|就)?是|作为)(?:你的|您的)?(?:一[个名位款])?(?:AI|人工智能)\s?(?:伴侣|助手|助理|语言模型|模型|机器人|程序|[，,。])"
+    r"|\b(?:I['’]?a?m|as)(?:\ (?:just|only))?\ an\ AI"
+    r"(?:\ (?:language\ model|model|companion|assistant|chatbot))?"
+    r"(?=[,.;!]|\ and\b|\ (?:so|that)\b|$)",
+    re.IGNORECASE,
+)
+"""Matches what an assistant says about being one ("As an AI, I can only …"), which is no rule."""
 _REACTION_FACTOR = 0.07
 """Highest factor for a reaction such as "that's great!"; so low that it never replaces another sentence."""
 _WHO_WEIGHT, _LIKES_WEIGHT = 1.5, 0.6
@@ -439,7 +533,8 @@ def _form_of_prose(words: str, hits: tuple[FactMatch, ...], terms: int, factor: 
         and all(hit.kind in _WEAK for hit in hits)
     ):
         return Form(min(0.15 * factor, _REACTION_FACTOR))
-    if (words[-1] in ":：" or _LEAD_IN.search(words)) and all(hit.kind in _WEAK for hit in hits):
+    announces = words[-1] in ":：" or _LEAD_IN.search(words)
+    if _SELF.search(words) or (announces and all(hit.kind in _WEAK for hit in hits)):
         return Form(min(0.15 * factor, _REACTION_FACTOR))
     asks = is_question(words)
     if asks:

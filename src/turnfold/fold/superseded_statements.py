@@ -63,9 +63,9 @@ _CUE = late_pattern(
     r"(?i:\b(?:chang(?:e|ed|es|ing)|mov(?:e|ed|es|ing)|switch(?:ed|ing)?|replac(?:e|ed|es|ing)|renam(?:e|ed)"
     r"|reschedul(?:e|ed)|postpon(?:e|ed)|delayed|push(?:ed)?\s+back|brought\s+forward|instead|no\s+longer"
     r"|(?:is|are)\s+now|now\s+(?:on|at|is|in)|make\s+(?:it|that)|rais(?:e|ed)|lower(?:ed)?|reduc(?:e|ed)"
-    r"|increas(?:e|ed)|extend(?:ed)?|updat(?:e|ed)|correct(?:ed|ion)|set\s+to|takes?\s+over|rather\s+than)\b)"
+    r"|increas(?:e|ed)|go(?:es)?\s+(?:up|down)|went\s+(?:up|down)|(?:rose|fell|dropp?s?(?:ed)?|rises?)\s+to|extend(?:ed)?|updat(?:e|ed)|correct(?:ed|ion)|set\s+to|takes?\s+over|rather\s+than)\b)"
     r"|改(?:为|成|到|用|按|在|约|期|主意)?|换(?:成|为|人|到|了)?|更[新正改]|调(?:整|走|到)|推(?:迟|到|后)|顺延|延[期到后]"
-    r"|提(?:前|高)到?|降(?:到|为|低)|升(?:到|级)|加到|减到|增加到|追加|现在是|变(?:更|成|为)|搬到|取消"
+    r"|提(?:前|高)到?|降(?:到|为|低)|升(?:到|级)|涨(?:到|价)|跌到|加到|减到|增加到|追加|现在是|变(?:更|成|为)|搬到|取消"
 )
 _REJECTED = late_pattern(r"(?i:\b(?:instead|not?|from|than)\b)|不[行对是]|改|换|从|由|原")
 _CORRECTION = late_pattern(

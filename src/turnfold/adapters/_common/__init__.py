@@ -39,6 +39,7 @@ from turnfold.adapters._common.visible_history import (
     LoggedRecord,
     VisibleEntry,
     VisibleHistory,
+    first_name,
     follow_history,
     replace_history,
 )
@@ -62,6 +63,7 @@ __all__ = (
     "content_key",
     "context_with_system",
     "count_for",
+    "first_name",
     "follow_history",
     "function_schema",
     "is_home",

@@ -29,6 +29,7 @@ __all__ = (
     "Retraction",
     "VisibleEntry",
     "VisibleHistory",
+    "first_name",
     "follow_history",
     "replace_history",
 )
@@ -323,7 +324,7 @@ def _keys(
     entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
 ) -> tuple[list[str], list[str]]:
     """Return keys to compare log entries and messages by: client ids where both have one, else `key(message)`."""
-    names = [shown.entry.client_id.partition(_AGAIN)[0] for shown in entries]
+    names = [first_name(shown.entry.client_id) for shown in entries]
     both = set(names) & {one.name for one in given} - {""}
     return (
         [
@@ -358,13 +359,18 @@ async def _append(
                 taken.add(one.name)
                 new.append(NewEntry(one.record, one.name))
             else:
-                name = one.name.partition(_AGAIN)[0]
+                name = first_name(one.name)
                 again = f"{_INSTEAD}{instead}." if instead else _AGAIN
                 new.append(NewEntry(one.record, f"{name}{again}{head + number}"))
         done = await session.add(new, expect=expect)
         expect = done.head.seq if instead else None
         placed += [LoggedRecord(done.first + n, entry.message) for n, entry in enumerate(new)]
     return placed
+
+
+def first_name(client_id: str) -> str:
+    """Return the client id under which a message was first stored, for one that was stored again."""
+    return client_id.partition(_AGAIN)[0]
 
 
 def _is_message(shown: VisibleEntry) -> int:

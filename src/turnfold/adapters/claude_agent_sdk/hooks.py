@@ -2,9 +2,12 @@
 
 The command-line program that the SDK runs owns the list of messages, so turnfold cannot build the request. Instead,
 messages and tool calls are copied to a session's log, and each user prompt gets additional context from the session:
-pins, state, findings (remembered tool results) and recalled passages. Each subagent has a session of its own. Hooks see
-one prompt or call at a time and never the list, so there is no history to align the log with (`follow_history`): what
-the program leaves out later, for example when it compacts, stays in the session.
+pins, state, findings (remembered tool results) and recalled passages. A program without the folded messages (a new SDK
+session, or one that has compacted its own) also gets their summary. Each subagent has a session of its own.
+
+Hooks see one prompt or call at a time and never the list. When an SDK session is resumed, its transcript says which
+messages the program has: if it goes on from an earlier message, in a fork, or on a branch that was left before, the log
+is made to follow it (see `follow_history`).
 """
 
 from __future__ import annotations
@@ -13,24 +16,38 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from turnfold.adapters._common import ThreadBridge, note_result
+from turnfold.adapters._common import (
+    GivenRecord,
+    ThreadBridge,
+    VisibleHistory,
+    first_name,
+    follow_history,
+    note_result,
+)
+from turnfold.adapters.claude_agent_sdk.transcript import (
+    BranchMessage,
+    TranscriptFile,
+    answer_name,
+    beside_name,
+    call_name,
+    is_name,
+    prompt_name,
+    read_branch,
+    result_name,
+)
 from turnfold.errors import SummaryFailed
 from turnfold.findings import FindingRule, RuleSource, as_finding_rules, rule_for, served_text
 from turnfold.memory import AsyncMemory, AsyncSession
-from turnfold.records import NewEntry, ToolCall, assistant, tool, user
+from turnfold.records import Entry, NewEntry, ToolCall, assistant, tool, user
 from turnfold.window import Section
 from turnfold.wire import (
     ENDING,
     encodable,
-    list_of,
-    object_of,
     outcome_of,
     outcome_of_blocks,
-    text_at,
     writable,
 )
 
@@ -38,102 +55,28 @@ __all__ = (
     "HookFunction",
     "HookInput",
     "HookOutput",
+    "ResumedSession",
     "SessionHooks",
-    "TextBeside",
-    "TranscriptFile",
 )
 
 
-_MOST = 64 * 2**20
-"""The most bytes of a transcript that are read at once; the rest is read the next time."""
 _log = logging.getLogger("turnfold.adapters.claude_agent_sdk")
-
-
-class TextBeside(NamedTuple):
-    """A text that a model wrote in the same message as tool calls."""
-
-    message: str
-    """Id of the message that the text belongs to."""
-    calls: list[str]
-    text: str
-
-
-class TranscriptFile:
-    """Reads from a growing transcript file the texts that a model wrote in the same message as tool calls."""
-
-    def __init__(self, path: str, *, begin: int = 0) -> None:
-        self._path = Path(path)
-        self._at = begin
-        self._texts: dict[str, list[str]] = {}
-        """Texts that were not taken from the transcript yet, by the id of their message."""
-        self._calls: dict[str, str] = {}
-        """Id of a tool call -> id of the message that has the call."""
-
-    @classmethod
-    def at_end(cls, path: str) -> TranscriptFile:
-        """Return a reader that skips everything that is in the transcript file now."""
-        found = Path(path)
-        return cls(path, begin=found.stat().st_size if found.is_file() else 0)
-
-    def take_beside(self, call: str) -> str:
-        """Remove and return the text that a model wrote in the same message as a tool call; empty if not known yet."""
-        self._read()
-        return "\n\n".join(self._texts.pop(self._calls.get(call, ""), ()))
-
-    def take_rest(self) -> list[TextBeside]:
-        """Remove and return all other texts that a model wrote in the same messages as tool calls."""
-        self._read()
-        calls: dict[str, list[str]] = {}
-        for call, message in self._calls.items():
-            calls.setdefault(message, []).append(call)
-        found = [
-            TextBeside(message, calls[message], "\n\n".join(texts))
-            for message, texts in self._texts.items()
-            if message in calls
-        ]
-        self._texts, self._calls = {}, {}
-        return found
-
-    def _read(self) -> None:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._at)
-                data = file.read(_MOST)
-        except FileNotFoundError:  # nothing was written yet
-            return
-        except OSError as error:
-            fields = {"event": "transcript_unreadable", "error": type(error).__name__}
-            _log.warning(
-                "cannot read the transcript file of the Claude Agent SDK's program: texts beside tool calls are not "
-                "logged",
-                extra=fields,
-            )
-            return
-        whole = data.rpartition(b"\n")[0]
-        self._at += len(whole) + 1 if whole else 0
-        for line in whole.split(b"\n"):
-            self._add(line)
-
-    def _add(self, line: bytes) -> None:
-        try:
-            entry = object_of(json.loads(line)) or {}
-        except (ValueError, RecursionError):
-            return  # a line of another kind
-        message = object_of(entry.get("message")) or {}
-        name = text_at(message, "id")
-        if entry.get("type") != "assistant" or not name:
-            return
-        for block in list_of(message.get("content")) or []:
-            fields = object_of(block) or {}
-            if fields.get("type") == "text" and text_at(fields, "text").strip():
-                self._texts.setdefault(name, []).append(encodable(text_at(fields, "text")))
-            elif fields.get("type") == "tool_use":
-                self._calls[text_at(fields, "id")] = name
 
 
 HookInput: TypeAlias = Mapping[str, object]
 HookOutput: TypeAlias = dict[str, object]
 HookFunction: TypeAlias = Callable[[HookInput, "str | None", object], Awaitable[HookOutput]]
+
+
+class ResumedSession(NamedTuple):
+    """The SDK session that a program resumes."""
+
+    session_id: str = ""
+    """Empty for the newest session of the folder."""
+    at: str = ""
+    """Uuid of the last message that it takes over; empty for all."""
+    forked: bool = False
+
 
 _NOT_RUN = "error: the tool was not run: the call was denied or interrupted"
 _Found = TypeVar("_Found")
@@ -149,7 +92,7 @@ class SessionHooks:
         *,
         findings: RuleSource | Sequence[FindingRule] = (),
         unlogged: frozenset[str] = frozenset(),
-        continued: str = "",
+        resumed: ResumedSession | None = None,
         off_loop: ThreadBridge | None = None,
     ) -> None:
         self._memory = memory
@@ -163,8 +106,10 @@ class SessionHooks:
         self._findings = as_finding_rules(findings)
         self._unlogged = unlogged
         """Tools whose calls are not logged, because their answers are quotations from this log."""
-        self._informed = {continued}
-        """Ids of SDK sessions that were already shown the findings, or that have the results in their messages."""
+        self._resumed = resumed
+        """The SDK session that is resumed, until its first prompt."""
+        self._informed: set[str] = set()
+        """Ids of SDK sessions that were already shown the summary and the findings, or have the messages themselves."""
 
     def by_event(self) -> dict[str, HookFunction]:
         """Return {name of the SDK event: hook function to call}."""
@@ -195,22 +140,27 @@ class SessionHooks:
         """Log the user's prompt; return pins, state, findings and recalled content as additional context for it."""
         del tool_use_id, context
         session = self._session(payload)
+        if self._resumed is not None:
+            await self._follow_branch(session, payload, self._resumed)
+            self._informed.add(_text(payload, "session_id"))
+            self._resumed = None
         await self._end_turn(session, payload)
         self._transcript(session, payload, begins=True)
         prompt = _text(payload, "prompt")
         if prompt.strip():
             named = _text(payload, "prompt_id")
-            client_id = f"prompt:{named}" if named else ""
+            client_id = prompt_name(named) if named else ""
             await self._add(session, [NewEntry(user(prompt), client_id)])
         # A preview and not a call: the program behind the SDK builds the actual request.
         preview = await session.preview(prompt)
         blocks = [message.text for message in preview.section(Section.TAIL)]
         if (sdk_session := _text(payload, "session_id")) not in self._informed:
-            # The messages of a new SDK session have none of the tool results that are in this log.
+            # The messages of a new SDK session have nothing of what is in this log.
             self._informed.add(sdk_session)
+            summary = [message.text for message in preview.section(Section.SUMMARY)]
             tokens = self._memory.budget.share("tail")
             known = await session.findings.text(tokens=tokens, question=prompt)
-            blocks = [known, *(block for block in blocks if block != known)]
+            blocks = [*summary, known, *(block for block in blocks if block != known)]
         return _additional_context("UserPromptSubmit", "\n\n".join(filter(None, blocks)))
 
     async def tool_requested(
@@ -265,17 +215,20 @@ class SessionHooks:
         await self._end_turn(self._session(payload), payload)
         answer = _text(payload, "last_assistant_message")
         if answer.strip():
-            digest = blake2b(answer.encode("utf-8", "replace"), digest_size=8).hexdigest()
-            client_id = f"answer:{_text(payload, 'prompt_id')}:{digest}"
-            entry = NewEntry(assistant(answer), client_id if payload.get("prompt_id") else "")
+            prompt = _text(payload, "prompt_id")
+            entry = NewEntry(assistant(answer), answer_name(prompt, answer) if prompt else "")
             await self._add(self._session(payload), [entry])
         return {}
 
     async def compacting(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Fold (summarise) the session's older messages because the SDK's program is about to compact its own."""
+        """Fold (summarise) the session's older messages because the SDK's program is about to compact its own.
+
+        The next prompt gets the summary.
+        """
         del tool_use_id, context
+        self._informed.discard(_text(payload, "session_id"))
         try:
             await self._session(payload).fold()
         except SummaryFailed as failed:
@@ -316,12 +269,40 @@ class SessionHooks:
         ]
         transcript = self._transcript(session, payload)
         for said in await self._from_file(transcript.take_rest) if transcript else ():
-            logged = await session.by_client_id([f"call:{call}" for call in said.calls])
+            logged = await session.by_client_id([call_name(call) for call in said.calls])
             # Skips texts of turns before this log began, and texts that were logged with their call.
             if logged and not any(entry.message.text for entry in logged):
-                await self._add(session, [NewEntry(assistant(said.text), f"beside:{said.message}")])
+                await self._add(
+                    session, [NewEntry(assistant(said.text), beside_name(said.message))]
+                )
         for call, beside in denied:
             await self._add_call(session, call, _NOT_RUN, beside=beside)
+
+    async def _follow_branch(
+        self, session: AsyncSession, payload: HookInput, resumed: ResumedSession
+    ) -> None:
+        """Make the log follow the messages that the program took over from a resumed session."""
+        path = Path(_text(payload, "transcript_path"))
+        if resumed.forked and resumed.session_id:  # its own transcript does not exist yet
+            path = path.with_name(f"{resumed.session_id}.jsonl")
+        branch = await self._from_file(lambda: read_branch(path, resumed.at))
+        shown = await VisibleHistory(session).entries()
+        visible = [one.entry for one in shown if one.entry.message.role != "system"]
+        end, taken_over = _end_of_branch(visible, branch)
+        if not end:
+            return  # the log was cleared, or has nothing of this SDK session
+        named = [name for message in branch[taken_over:] for name in message.names]
+        known = {entry.seq for entry in visible}
+        again = [one for one in await session.by_client_id(named) if one.seq not in known]
+        if not (again or resumed.at):
+            return
+        later = [entry for entry in visible[end:] if not is_name(first_name(entry.client_id))]
+        given = [
+            GivenRecord(entry.message, first_name(entry.client_id))
+            for entry in (*visible[:end], *later, *again)
+        ]
+        if again or len(later) < len(visible) - end:
+            await follow_history(session, given, whole=True)
 
     async def _from_file(self, read: Callable[[], _Found]) -> _Found:
         return read() if self._off_loop.blocking else await asyncio.to_thread(read)
@@ -353,7 +334,7 @@ class SessionHooks:
         asking = assistant(beside, tool_calls=[{"id": call.id, "function": function}])
         answer = tool(result, tool_call_id=call.id, name=call.name)
         return await self._add(
-            session, [NewEntry(asking, f"call:{call.id}"), NewEntry(answer, f"result:{call.id}")]
+            session, [NewEntry(asking, call_name(call.id)), NewEntry(answer, result_name(call.id))]
         )
 
     async def _add(self, session: AsyncSession, entries: Sequence[NewEntry]) -> int:
@@ -374,6 +355,54 @@ class SessionHooks:
         if self._findings:
             session.findings.use(self._findings)
         return session
+
+
+def _end_of_branch(log: Sequence[Entry], branch: Sequence[BranchMessage]) -> tuple[int, int]:
+    """Return where a branch ends: behind which entry of the log, and behind which message of the branch.
+
+    Both are 0 if the log has no message of the branch. What a program said without the hooks is in the branch only.
+    """
+    keys = _contents_of(log)
+    names = [first_name(entry.client_id) for entry in log]
+
+    def is_same(at: int, number: int) -> bool:
+        message = branch[number]
+        if names[at] in message.names:
+            return True
+        return keys[at] == message.content and not (message.certain and is_name(names[at]))
+
+    for number in range(len(branch) - 1, -1, -1):
+        best = (0, 0)
+        for at in range(len(log)):
+            length = 0
+            while min(at, number) >= length and is_same(at - length, number - length):
+                length += 1
+            best = max(best, (length, at + 1)) if length else best
+        if best[0]:
+            end = best[1]
+            # Texts beside a call are logged after its result.
+            while end < len(log) and names[end].startswith(beside_name("")):
+                end += 1
+            return end, number + 1
+    return 0, 0
+
+
+def _contents_of(log: Sequence[Entry]) -> list[tuple[str, ...]]:
+    """Return the contents of entries in the form of `BranchMessage.content`."""
+    found: list[tuple[str, ...]] = []
+    asked = ""
+    for entry in log:
+        message = entry.message
+        if message.calls:
+            found.append(("call", message.calls[0].id))
+        elif message.results:
+            found.append(("result", message.results[0].call_id))
+        elif message.role == "user":
+            asked = message.text
+            found.append(("user", asked))
+        else:
+            found.append((message.role, asked, message.text))
+    return found
 
 
 def _additional_context(event: str, text: str) -> HookOutput:

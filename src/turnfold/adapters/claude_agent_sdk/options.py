@@ -21,7 +21,7 @@ from claude_agent_sdk import (
 )
 
 from turnfold.adapters._common import ThreadBridge
-from turnfold.adapters.claude_agent_sdk.hooks import HookFunction, SessionHooks
+from turnfold.adapters.claude_agent_sdk.hooks import HookFunction, ResumedSession, SessionHooks
 from turnfold.adapters.claude_agent_sdk.session_store import TurnfoldSessionStore
 from turnfold.errors import InvalidOption
 from turnfold.findings import FindingRule, RuleSource
@@ -69,7 +69,7 @@ def turnfold_options(
         conversation,
         findings=findings,
         unlogged=frozenset({RECALL_TOOL}),
-        continued=own_options.resume or "",
+        resumed=_resumed(own_options),
         off_loop=off_loop,
     )
     return replace(
@@ -106,6 +106,14 @@ async def resuming_options(
     named = replace(own_options, **{"resume" if known else "session_id": session_id})
     return turnfold_options(
         memory, conversation, named, recall_tokens=recall_tokens, findings=findings
+    )
+
+
+def _resumed(options: ClaudeAgentOptions) -> ResumedSession | None:
+    if not (options.resume or options.continue_conversation):
+        return None
+    return ResumedSession(
+        options.resume or "", at=options.resume_session_at or "", forked=options.fork_session
     )
 
 

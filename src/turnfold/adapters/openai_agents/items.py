@@ -330,7 +330,8 @@ class RunItems:
         """Return the items of a request that are not in the log; they come last in it.
 
         Returns None if the request is not the run's items so far with new ones at the end: another component (a filter
-        of a handoff, a callback, a limit) has removed, changed or moved items.
+        of a handoff, a callback, a limit) has removed, changed, moved or added items. Only the first request of a run
+        has new items: the SDK adds the others before it sends them.
         """
         first = self._unchanged_prefix(items)
         known = [*self._sent_known[:first], *map(_known_item, items[first:])]
@@ -341,7 +342,7 @@ class RunItems:
         while new < len(known) and left[known[new].content] > 0:
             left[known[new].content] -= 1
             new += 1
-        if any(left[one.content] > 0 for one in known[new:]):
+        if any(left[one.content] > 0 for one in known[new:]) or (self._sent and new < len(known)):
             return None
         return list(items[new:])
 

@@ -139,6 +139,7 @@ class ItemsView:
         theirs: CallModelInputFilter | None = None,
         outer: ItemsView | None = None,
         model: object = None,
+        rewrites: bool = False,
     ) -> None:
         self.session = session
         self.call = ""
@@ -151,6 +152,8 @@ class ItemsView:
         self._theirs = theirs
         self._model = model
         """The model of all agents of the run; None if each has its own."""
+        self._rewrites = rewrites
+        """True if a callback makes the list: what it adds cannot be told from the run's own input."""
         self._outer = outer
         """The view of the run whose tool makes these calls, or whose list was changed."""
         self._list = FollowedItems(session, recall=recall) if outer is not None else None
@@ -216,7 +219,7 @@ class ItemsView:
         """Store the new items of a request; return False if the request does not continue the session's items."""
         session = self.session
         await session.settle()
-        new = session.run.new_in(items)
+        new = None if self._rewrites else session.run.new_in(items)
         if new is None:
             return False
         if new:
@@ -497,7 +500,12 @@ def turnfold_run(
     omit_ids = own_config.reasoning_item_id_policy == "omit"
     theirs = own_config.call_model_input_filter
     view = ItemsView(
-        session, recall=recall, omit_ids=omit_ids, theirs=theirs, model=own_config.model
+        session,
+        recall=recall,
+        omit_ids=omit_ids,
+        theirs=theirs,
+        model=own_config.model,
+        rewrites=own_config.session_input_callback is not None,
     )
     guarded = bool(own_config.output_guardrails)
     run_hooks = TurnfoldHooks(view, theirs=hooks, omit_ids=omit_ids, guarded=guarded)

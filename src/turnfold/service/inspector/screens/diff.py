@@ -245,17 +245,29 @@ def _first(first: FirstDifference, token: int, words: PageLabels) -> Element:
         character=first.character,
         token=token,
     )
-    both = zip(first.text_before, first.text_after, strict=False)
-    same = "".join(old for old, _ in takewhile(lambda pair: pair[0] == pair[1], both))
+    same, old, new, ending = _parts(first.text_before, first.text_after)
     return tag(
         "div",
         tag("p", place, data_index=first.index, data_character=first.character, data_token=token),
         tag("p", words("before"), " · ", _place(first.before, words), class_="quiet"),
-        tag("pre", same, tag("del", first.text_before[len(same) :]), dir="auto"),
+        tag("pre", same, tag("del", old), ending, dir="auto"),
         tag("p", words("after"), " · ", _place(first.after, words), class_="quiet"),
-        tag("pre", same, tag("ins", first.text_after[len(same) :]), dir="auto"),
+        tag("pre", same, tag("ins", new), ending, dir="auto"),
         class_="first-difference",
     )
+
+
+def _parts(before: str, after: str) -> tuple[str, str, str, str]:
+    """Split two texts into the beginning that is the same in both, what differs in each, and the same ending."""
+    same = _beginning(before, after)
+    old, new = before[len(same) :], after[len(same) :]
+    ending = _beginning(old[::-1], new[::-1])[::-1]
+    return same, old.removesuffix(ending), new.removesuffix(ending), ending
+
+
+def _beginning(one: str, other: str) -> str:
+    pairs = zip(one, other, strict=False)
+    return "".join(old for old, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _place(item: SentItem | None, words: PageLabels) -> str:
