@@ -72,7 +72,7 @@ _CORRECTION = late_pattern(
     r"(?i:\b(?:no|not|then|only|too|rather|better|use)\b)|不[行对]|要|太|只|不是|不用"
 )
 _SETTING = late_pattern(r"(?<![\w.-])(?:([A-Za-z]+[\d_]\w*)\s*[=:：]?|([A-Z]{3,})\s*=)\s*$")
-_SORT = late_pattern(r"[^\W\d_]+(?=[-_ ]\d)")
+_SORT = late_pattern(r"(?<![^\W\d_])[^\W\d_]+(?=[-_ ]\d)")
 _THING = late_pattern(
     r"(?<![\w.-])([A-Za-z]{3,}|[\u4e00-\u9fff]{1,2})\s?(?:No\.?\s?|#)?(\d[\d.]*\d|\d)(?![\w%])"
 )

@@ -79,6 +79,8 @@ _MAX_RANKED = 400
 """The most matches outside the window that are ranked."""
 _SECOND = 1_000_000
 """Microseconds of a second."""
+_WEEK = 8 * 86_400 * _SECOND
+"""Longest period, in microseconds, that is named as exactly as a day: a week, and a change of the clock."""
 _LONG_QUERY = 2_000
 """Most characters of a query whose search terms are made on the event loop; a longer query is processed in a thread."""
 _LONG_TOKENS = 4_000
@@ -167,7 +169,10 @@ class _Dated(NamedTuple):
                 for seq, entry in read.items()
                 if any(first <= entry.created < stop for first, stop in self.times)
             ]
-        return with_days(places, seqs, count=self.total, entries=head.seq, in_units=in_units)
+        days = all(stop - first <= _WEEK for first, stop in self.times)
+        return with_days(
+            places, seqs, count=self.total, entries=head.seq, days=days, in_units=in_units
+        )
 
 
 class _Found(NamedTuple):

@@ -360,8 +360,8 @@ def fused_parts(
     return worth
 
 
-_DAY_WEIGHT = 4.0
-"""Weight of a day that the query names, beside a word that as many entries have."""
+_DAY_WEIGHT, _PERIOD_WEIGHT = 4.0, 1.0
+"""Weight of a day that the query names, and of a longer period, beside a word that as many entries have."""
 
 
 def with_days(
@@ -370,14 +370,17 @@ def with_days(
     *,
     count: int,
     entries: int,
+    days: bool = True,
     in_units: bool = False,
 ) -> list[tuple[int, float]]:
     """Return places as (seq, score), best first, in which the entries `dated` score for the day they were written on.
 
-    `count` of all `entries` were written on the days that the query names. With `in_units`, scores are those of `fuse`.
+    `count` of all `entries` were written on the days that the query names, or without `days` in longer periods. With
+    `in_units`, scores are those of `fuse`.
     """
     unit = math.log(max(entries, 1) + 1) if in_units else 1.0
-    bonus = _DAY_WEIGHT * _weight(min(count, entries), entries) / unit
+    weight = _DAY_WEIGHT if days else _PERIOD_WEIGHT
+    bonus = weight * _weight(min(count, entries), entries) / unit
     scores = dict(places)
     for seq in dated:
         scores[seq] = scores.get(seq, 0.0) + bonus
