@@ -25,7 +25,15 @@ from turnfold.rules.act_classifier import (
 from turnfold.rules.amounts import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import clauses_of, share_words
 from turnfold.rules.display import rank_rules
-from turnfold.rules.reports import closed_task, closes, completes, may_report, names_another
+from turnfold.rules.reports import (
+    closed_task,
+    closes,
+    completes,
+    is_of_others,
+    is_still_open,
+    may_report,
+    names_another,
+)
 from turnfold.rules.reversals import (
     adopts,
     affirms,
@@ -560,6 +568,8 @@ def _is_done(rule: StandingRule, task: StandingRule) -> bool:
         return False  # "please call me Alexander" is no task
     if any(completes(rule.plain, said) for said in {task.plain, _task(task)}):
         return True
+    if is_of_others(rule.plain, task.plain) or is_still_open(rule.plain):
+        return False  # "if the books are returned late, there's a fee"
     if names_another(rule.plain, task.plain):
         return False  # "I paid the water bill" leaves the rent to be paid
     about, told = parts_of(_words(task) or task.terms), parts_of(_words(rule) or rule.terms)
