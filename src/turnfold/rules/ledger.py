@@ -237,8 +237,8 @@ def _read(
 ) -> tuple[StandingRule, list[tuple[StandingRule, RuleState]]]:
     """Return a new rule with its act (what it does to earlier rules), and the rules it ends, each with its new state.
 
-    The act may change here: a report (`is_only_report`) becomes a change if it undoes a rule, and a statement becomes a
-    report if it completes a task.
+    The act may change here: a sentence that reports work as done (`is_only_report`) becomes a correction if it undoes a
+    rule, and a statement becomes a report of work if it completes a task.
     """
     targets = _targets(rule, said, active)
     if rule.act == "done" and not targets and is_only_report and not _closes(rule):
@@ -791,8 +791,8 @@ def _has_just_been_said(
 ) -> bool:
     """Return True if a sentence that names no subject ("make it Thursday") can correct the other rule.
 
-    Either the rule was said in one of the last few messages, or the change names what only one kind of thing can be
-    ("MySQL" is a database).
+    Either the rule was said in one of the last few messages, or the correcting sentence names what only one kind of
+    thing can be ("MySQL" is a database).
     """
     if not _contested(rule, other).isdisjoint(_NAMED_CLASSES):
         return True
@@ -854,7 +854,7 @@ def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) 
 
 
 def _share_only_people(rule: StandingRule, other: StandingRule, contested: set[str]) -> bool:
-    """Return True if all that two rules have in common is who says, wants or does something."""
+    """Return True if two rules have nothing in common but the person who says, wants or does something."""
     common = common_terms(_words(rule), _words(other))
     people = actors_in(rule.plain) & actors_in(other.plain)
     return bool(people) and not contested and common <= people
@@ -903,8 +903,8 @@ def _repeats(rule: StandingRule, other: StandingRule) -> bool:
 def _can_take_the_place(rule: StandingRule, other: StandingRule, covered: float) -> bool:
     """Return True if the new value of a correcting sentence can replace a value of the other rule.
 
-    It must be of the same class as that value, or of no class; or the change names its own subject, and the other rule
-    has a value of no known class: "name the files in English" after "name the files in Pinyin".
+    It must be of the same class as that value, or of no class; or the correcting sentence names its own subject, and
+    the other rule has a value of no known class: "name the files in English" after "name the files in Pinyin".
     """
     valued = set[str]() if set(rule.value) <= _named(rule, other) else _valued(rule)
     if not valued or _contested(rule, other) or rule.act not in ("change", "renew"):

@@ -212,7 +212,8 @@ CHINESE: Final[Mapping[str, str]] = {
         "{calls:,} 次调用没有服务商的数字：按估计计算，不含输出（≈）"
     ),
     "insights": "要点",
-    "it contains media, which is too long to copy": "其中含有媒体，太长，无法复制",
+    "it contains media or long texts, which are too long to copy": "其中含有媒体或长文本，太长，无法复制",
+    "the page is too long: the rest is not shown": "页面太长：其余部分未显示",
     "the name has invisible characters: type it by hand": "名称含有不可见的字符：请手工写出",
     "j/k move · Enter opens · / searches": "j/k 移动 · Enter 打开 · / 搜索",
     "kept": "原样",
