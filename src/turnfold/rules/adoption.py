@@ -26,9 +26,9 @@ class ShortAnswer(NamedTuple):
     answers: str
     """The assistant's words: a proposal, an item of a list or a question."""
     meaning: str
-    """What the answer lays down in full: the part of `answers` that is adopted, or the question with the answer."""
+    """Full meaning of the user's answer: the adopted part of `answers`, or the question together with the answer."""
     is_explicit: bool
-    """True if the meaning needs no words of its own that show a rule: it was recommended, picked or asked for."""
+    """True if the meaning counts as a rule without cue words of a rule: it was recommended, picked or asked for."""
     adopts: bool
     """True if the answer adopts words of the assistant; False if it answers a question in the user's own words."""
 
@@ -36,9 +36,9 @@ class ShortAnswer(NamedTuple):
 _LONGEST_ANSWER = 120
 _MOST_SENTENCES = 3
 _LONGEST_ANSWERED = 6_000
-"""Most characters of the assistant's message that are read, from its end."""
+"""Most characters of the assistant's message that are read, counted from the end of the message."""
 _LONGEST_SHOWN = 240
-"""Most characters of the assistant's words that are kept."""
+"""Most characters of the assistant's words that are kept with a rule."""
 _SHORT_WORDS, _SHORT_HAN = 5, 12
 """Most words, or Chinese characters, of a bare answer to a question."""
 
@@ -79,13 +79,13 @@ _FOREIGN = late_pattern(
     r"|(?:文档|文件|网页|网站|页面|手册|邮件|工具|文章|说明书?|搜索结果|通知|公告|日志|里面?|上面?)[^,，。]{0,6}(?:说|写|要求|返回|提示|指示|让我?|规定|建议)|根据|按照|按(?:手册|文档|网页)|返回[:：]|他们?(?:说|要求)",
     re.IGNORECASE,
 )
-"""Matches words with which the assistant reports what somebody or something else says."""
+"""Matches words with which the assistant reports what a person, a page or a tool says."""
 _NO_TOPIC = late_pattern(
     r"\W*(?:do|follow|obey|use|try|apply|run|go\s+with|proceed(?:\s+with)?|continue(?:\s+with)?|start(?:\s+with)?|confirm|accept)?\s*(?:it|that|this|so|them|those|these)?(?:\s+(?:now|then|like\s+that|that\s+way|way))*\W*$"
     r"|\W*(?:照做|照办|继续|开始|按它来|这样做?|这么[做办]|执行|确认|那样)?\W*$",
     re.IGNORECASE,
 )
-"""Matches a proposal that only points at what was said before."""
+"""Matches a proposal that only refers to words before it ("shall I do that?")."""
 
 _ASKED_EN = late_pattern(
     r"^\W*(?:(?:so|and|then|ok(?:ay)?|also|alternatively|if\s+you\s+(?:like|want|agree))\b\W*)*"
@@ -117,7 +117,7 @@ _CHECKS = late_pattern(
     r"|^\W*(?:[您你](?:觉得|看|说|同意)?)?(?:就?这[样么]|那就?)?(?:定|办|做|改|安排)?(?:可以|行|好|OK|ok|怎么样|如何|合适|同意)?(?:吗|么|呢|不)?\s*[?？]\W*$",
     re.IGNORECASE,
 )
-"""Matches a question that only asks whether the proposal before it will do."""
+"""Matches a question that only asks whether the proposal before it is acceptable."""
 _WHETHER = late_pattern("要不要|是否")
 _EITHER = late_pattern(r"\bor\b|还是|或者?", re.IGNORECASE)
 _WANTED_EN = late_pattern(

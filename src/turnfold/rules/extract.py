@@ -202,9 +202,9 @@ _PAST = late_pattern(
     r"\b(?:i|we|he|she|they)\s+used\s+to\b(?!.*\b(?:now|from\s+now|any\s?more)\b)|\bdriv\w+\s+me\s+(?:crazy|mad|nuts)\b",
     re.IGNORECASE,
 )
-"""Matches what was once so, and complaints."""
+"""Matches statements about what was so in the past, and complaints."""
 _PAST_SIGNS = ("used to", "me crazy", "me mad", "me nuts")
-"""One of these is in every text that `_PAST` matches, in small letters; looking for them is much faster."""
+"""Texts of which every match of `_PAST` contains one, in small letters; searching for them first is much faster."""
 _ONCE: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^\W*(?:(?:please|pls|ok(?:ay)?|so|and|then|now|next|just|also|right|great|good|yes)\b\W*)*"
