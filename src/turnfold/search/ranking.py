@@ -361,7 +361,7 @@ def fused_parts(
 
 
 _DAY_WEIGHT, _PERIOD_WEIGHT = 4.0, 1.0
-"""Weight of a day that the query names, and of a longer period, beside a word that as many entries have."""
+"""Weight of a day that the query names, and of a longer period, relative to a word that occurs in as many entries."""
 
 
 def with_days(
