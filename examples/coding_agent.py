@@ -84,6 +84,8 @@ def restore(session: Session, folder: Path, turn: int) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Run one command."""
+    if not arguments:
+        sys.exit(__doc__)
     place, *words = arguments
     folder = Path(place)
     with Memory(STORE, budget=Budget(max_tokens=16_000)) as memory:

@@ -129,7 +129,7 @@ _LANDLINE: Final = (
     r"(?![A-Za-z0-9_]|[.-]\d)"
 )
 _INTERNATIONAL: Final = (
-    r"(?<![A-Za-z0-9_+.)])\+[1-9]\d{0,2}(?:[ .-]?\(\d{1,4}\))?(?:[ .-]?\d{1,12}){1,6}"
+    r"(?<![A-Za-z0-9_+.)])\+[1-9]\d{0,2}(?:[ .-]?\(\d{1,4}\))?(?:[ .-]?\d{1,12}+){1,6}"
     r"(?![A-Za-z0-9_])"
 )
 _NORTH_AMERICAN: Final = (
@@ -230,7 +230,8 @@ def _names_password(match: re.Match[str]) -> bool:
 
 
 _WORD_VALUE: Final = (
-    r"[A-Za-z][a-z]+(?:[_ .-]?[A-Za-z][a-z]+)*|[A-Z_]+|[\d.,:/%-]+|[a-z_]+(?:\.[a-z_]+)+"
+    # A word after another begins with a capital or a sign: with neither, there are more ways than can be tried.
+    r"[A-Za-z][a-z]+(?:(?:[A-Z]|[_ .-][A-Za-z])[a-z]+)*|[A-Z_]+|[\d.,:/%-]+|[a-z_]+(?:\.[a-z_]+)+"
 )
 _PLACEHOLDER: Final = (
     r"(?i)^(?:\$|%|<|\{|\[|\*{3}|x{4,}|\.{3}|#|•|env[:.]|os\.|process\.|secrets?\.|vault:|config\.|self\.|settings\.|"

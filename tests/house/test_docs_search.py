@@ -61,7 +61,7 @@ def test_the_words_people_use_lead_to_the_page_that_answers() -> None:
     assert any(place.startswith("recipes/delete/") for place in english["delete data"])
     assert any(place.startswith("recipes/streaming/") for place in english["streaming"])
     chinese = found_in(
-        SITE / "zh", ["删除用户数据", "多租户", "流式", "费用", "价格", "压缩", "审批"]
+        SITE / "zh", ["删除用户数据", "多租户", "流式", "费用", "价格", "缓存", "压缩", "审批"]
     )
     assert any(place.startswith("guides/folding/") for place in chinese["压缩"])
     assert any(place.startswith("integrations/") for place in chinese["审批"])
@@ -70,6 +70,7 @@ def test_the_words_people_use_lead_to_the_page_that_answers() -> None:
     assert any(place.startswith("recipes/streaming/") for place in chinese["流式"])
     assert any(place.startswith("recipes/costs/") for place in chinese["费用"])
     assert any(place.startswith("recipes/costs/") for place in chinese["价格"])
+    assert any(place.startswith("recipes/costs/") for place in chinese["缓存"])
 
 
 def test_without_the_division_into_words_most_are_not_found() -> None:

@@ -56,6 +56,7 @@ OTHER_TERMS = {
     r"基础地址": "base URL",
     r"摘要值|指纹": "哈希值",
     r"截短": "缩短",
+    r"(?<=[、和])发现(?=[、，。）])": "工具所得",
     r"(?<!目录)提示(?=的开头|中用来|太长|还是|拼完)": "提示词",
 }
 """Words that a Chinese page does not use -> the one term for the thing."""
@@ -103,8 +104,20 @@ def test_chinese_pages_use_one_term_for_a_thing(path: Path) -> None:
     assert other_terms(text_of(path)) == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cli/chinese_help.py", "cli/chinese_labels.py", "cli/chinese_library_errors.py"),
+        *("cli/chinese_messages.py", "inspect/chinese_reasons.py", "service/inspector/labels.py"),
+    ],
+)
+def test_what_commands_and_pages_show_uses_the_same_terms(name: str) -> None:
+    assert other_terms(text_of(ROOT / "src/turnfold" / name)) == []
+
+
 def test_the_rule_sees_another_term() -> None:
     assert other_terms("访问令牌与 token，由服务商计数") == []
+    assert other_terms("固定项、状态和发现，发现问题") == ["发现: write 工具所得"]
     assert other_terms("令牌与词元") == ["词元: write token", "令牌: write 访问令牌"]
 
 

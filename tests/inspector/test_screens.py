@@ -328,6 +328,8 @@ def test_two_calls_are_compared(client: httpx2.Client, session: Session) -> None
         old, new = found.one("div", class_="first-difference").all("pre")
         assert (old.text, new.text) == (real.first.text_before, real.first.text_after)
         assert not old.one("del").text or old.one("del").text[0] != (new.one("ins").text + " ")[0]
+        ends = old.one("del").text[-1:], new.one("ins").text[-1:]
+        assert "" in ends or ends[0] != ends[1], "the same ending is marked as changed"
         for reason in real.reasons:
             assert reason in found.text
         check_beside(found.one("table", class_="beside"), sent_items(first), sent_items(second))

@@ -63,6 +63,13 @@ def test_the_session_in_the_path() -> None:
     assert split_path("/s/only") == ("", "/s/only")
 
 
+def test_ids_that_are_no_text_are_not_the_same_session() -> None:
+    """Each undecodable byte was read as the same replacement character, and two agents wrote into one conversation."""
+    one, other = (session_id(split_path(f"/s/%{byte}/v1/x")[0], {}, {}) for byte in ("ff", "fe"))
+    assert one != other
+    assert one.startswith("digest:")
+
+
 def test_a_chinese_session_reaches_its_conversation(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/a.db"
     with served(lambda _: said("好"), store=store) as (_provider, http):

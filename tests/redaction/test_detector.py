@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -60,6 +62,31 @@ def test_shapes(text: str, kind: str, value: str | None) -> None:
     [found] = find_secrets(text)
     assert found.kind == kind
     assert text[found.start : found.end] == (text if value is None else value)
+
+
+@pytest.mark.parametrize(
+    "value", ["abc" * 60 + "1", "Abc" * 60 + "1", "ab_cd-" * 30 + "1", "a.b_" * 45 + "1"]
+)
+def test_a_long_word_as_a_value_is_judged_in_time(value: str) -> None:
+    """In a process of its own: trying every way to cut the letters into words would never end."""
+    judged_in_time(f"password={value}")
+
+
+def test_many_long_numbers_are_judged_in_time() -> None:
+    """A run of digits was cut into six groups in every way there is, once for each plus sign."""
+    judged_in_time(f"+{'1' * 80}x " * 1_200)
+
+
+def judged_in_time(text: str) -> None:
+    script = "import sys; from turnfold.redaction import find_secrets; find_secrets(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", script, text], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "value", ["correctHorse", "correct_horse Battery-staple", "CorrectHorseBattery", "aB"]
+)
+def test_words_as_a_value_are_no_secret(value: str) -> None:
+    assert list(find_secrets(f'password="{value}"')) == []
 
 
 def test_overlapping_finds_leave_nothing_of_either() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from turnfold.rules import StandingRule, extract_rules, overrides_of, update_ledger
+from tests.rules.generator import read_sentences
+from turnfold.rules import StandingRule, extract_rules, overrides_of, own_words, update_ledger
 from turnfold.rules.own_words import is_quoted
 from turnfold.rules.reports import closed_task, closes, completes
 from turnfold.rules.subjects import actors_in
@@ -199,3 +202,27 @@ def test_when_a_task_is_done_is_done_with_it() -> None:
         "we did the alarm test with Ole this morning. Tick.",
     )
     assert [rule.state for rule in found] == ["done", "done"]
+
+
+def others(language: str, kind: str) -> list[str]:
+    """Lines of which a rule is kept: texts to work on, stories and words of others, or the user's own rules."""
+    lines = read_sentences("others", language)[kind]
+    return [line for line in lines if kept(line.replace("\\n", "\n"))]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_others_say_or_a_text_to_be_worked_on_lays_nothing_down(language: str) -> None:
+    assert len(others(language, "none")) <= 3
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_rule_beside_a_text_to_be_worked_on_is_kept(language: str) -> None:
+    assert others(language, "rule") == read_sentences("others", language)["rule"]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_samples_see_a_text_that_is_taken_for_the_users_words(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_words, "_WORKED_ON", re.compile(r"(?!)"))
+    assert len(others(language, "none")) > 5

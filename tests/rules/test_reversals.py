@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from tests.rules.generator import half_of, read_pairs
-from turnfold.rules import StandingRule, extract_rules, ledger, reversals, update_ledger
+from turnfold.rules import (
+    StandingRule,
+    extract_rules,
+    ledger,
+    reports,
+    reversals,
+    update_ledger,
+)
 from turnfold.rules.reversals import alters, lifts, takes_the_place
 
 LANGUAGES = ("en", "zh")
@@ -310,3 +318,20 @@ def test_those_pairs_see_a_ledger_that_does_not_compare_them(
 )  # fmt: skip
 def test_the_same_frame_for_another_thing_ends_nothing(before: str, after: str) -> None:
     assert not any(rule.seq == 2 and rule.ended for rule in said(before, after))
+
+
+@pytest.mark.parametrize(("language", "least"), [("en", 0.65), ("zh", 0.9)])
+def test_a_report_closes_the_task_it_names_and_no_question_or_plan_does(
+    language: str, least: float
+) -> None:
+    closed, every = ended_pairs("closed", language, "ends")
+    assert len(closed) >= least * every
+    assert ended_pairs("closed", language, "stays") == ([], 16)
+
+
+@pytest.mark.parametrize(("name", "language"), [("_NOT_DONE", "en"), ("_OF_OTHERS", "zh")])
+def test_the_samples_see_a_task_that_is_closed_too_early(
+    name: str, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, name, re.compile(r"(?!)"))
+    assert ended_pairs("closed", language, "stays")[0]

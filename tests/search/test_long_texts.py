@@ -5,16 +5,27 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnfold.search import QueryTerms, telling_part
+from turnfold.search import QueryTerms, snippet, telling_part
 from turnfold.search import term_matches as held_terms
 from turnfold.search.recalled_passages import excerpt
 from turnfold.search.term_matches import occurrences
-from turnfold.text import distinct_terms, search_terms, terms_of
+from turnfold.text import (
+    CHARACTERS,
+    EDGES,
+    LETTERS,
+    RUN,
+    WORDS,
+    distinct_terms,
+    search_terms,
+    terms_of,
+)
 from turnfold.text import words as terms_module
 
 PIECES = (
@@ -64,6 +75,31 @@ def test_an_excerpt_is_around_the_rare_word(usual: str, told: str, asked: str, p
     assert told.strip() in excerpt(text, search_terms(asked), 3 * len(usual), len)
 
 
+@pytest.mark.parametrize(
+    "text", ["ok " * 40_000, "决定 " * 40_000, "的" * 90_000, "a-" * 60_000, "决定a" * 30_000]
+)
+def test_no_call_collects_all_words_of_a_long_text(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one call runs, no other thread does: a service answers nobody for a tenth of a second per megabyte."""
+    longest = 0
+    for pattern in (CHARACTERS, EDGES, LETTERS, RUN, WORDS):
+
+        def findall(part: str, real: Callable[[str], list[Any]] = pattern.findall) -> list[Any]:
+            nonlocal longest
+            longest = max(longest, len(part))
+            return real(part)
+
+        monkeypatch.setattr(pattern, "findall", findall)
+    for asked in (["ok", "deploy"], ["决", "定", "决定", "a"]):
+        distinct_terms(text)
+        terms_of(text)
+        QueryTerms(asked).count_in(text)
+        excerpt(text, asked, 100, len)
+        snippet(text, asked)
+    assert longest <= 20_000
+
+
 def test_an_excerpt_of_a_huge_text_is_counted_about_as_long_as_it_is() -> None:
     asked: list[int] = []
 
@@ -93,6 +129,8 @@ from turnfold.text import distinct_terms
 from turnfold.search.recalled_passages import excerpt
 from turnfold.findings import cut_text
 from turnfold.findings import pick_excerpt
+from turnfold.text import has_relative_time
+from turnfold.text import is_path
 from turnfold.text import paths_in
 from turnfold.search import snippet
 size = int(sys.argv[1])
@@ -106,12 +144,16 @@ for unit, end in {texts!r}:
     cut_text(text, 100, len, mark="...")
     pick_excerpt(text, 100, len, mark="...", terms=["deploy"])
     paths_in(text)
+    is_path(text)
+    has_relative_time(text)
 """
-ONCE_QUADRATIC = [(".", "x"), ("?", ""), ("?!", "\n"), ("\u0301\u0323", "")]
+ONCE_QUADRATIC = [
+    (".", "x"), ("?", ""), ("?!", "\n"), ("\u0301\u0323", ""), ("三", "个人"), ("12", "x"),
+]  # fmt: skip
 UNITS = [
     "1%", "a.", "a-", "a_", "a/", "/", "..", "a'", "'s", "n't ", "aB", "AB", "@", "#a", "::", "\\", "的", "的a",
     "。", "…", " ", "\n", "\t", "a ", "a\t", "| ", "<tr>", "<tr", "</tr ", "{", "[1,",
-    "\u0301", "e\u0301", "ｱﾞ", "發", "😀", "http://",
+    "1", "三", "三天", "few ", "in the next ", "\u0301", "e\u0301", "ｱﾞ", "發", "😀", "http://",
 ]  # fmt: skip
 
 

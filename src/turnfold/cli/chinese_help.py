@@ -27,7 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
         "在浏览器中查看会话、调用与上下文。按 Ctrl-C 结束。"
     ),
     "Pass model calls on to a provider, with contexts that fit a budget: change the base URL, nothing else.": (
-        "把模型调用转发给服务商，并使上下文不超出预算：只需改基础地址，别无其他。"
+        "把模型调用转发给服务商，并使上下文不超出预算：只需改 base URL，别无其他。"
     ),
     "Serve the memory to MCP clients: recall, search, remember.": (
         "为 MCP 客户端提供记忆：召回、搜索、记住。\n\n"
@@ -148,12 +148,12 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Later call to compare it with. Default: @last.": "与之比较的较晚的调用。默认：@last。",
     "Log each request, without content.": "每个请求记一行，不含内容。",
     "Host name to accept; '*' for any, with a token file.": (
-        "服务所用的名称；“*”表示任何名称，须有令牌文件。"
+        "服务所用的名称；“*”表示任何名称，须有访问令牌文件。"
     ),
     "A session, or a file: a request body, messages, or what `import` can read.": (
         "一个会话，或一个文件：请求体、消息列表，或 `import` 能读取的内容。"
     ),
-    "Base URL of a server with OpenAI's chat API.": "使用 OpenAI 聊天接口的服务器的基础地址。",
+    "Base URL of a server with OpenAI's chat API.": "使用 OpenAI 聊天接口的服务器的 base URL。",
     "A session, or a file `import` can read.": "一个会话，或 `import` 能读取的文件。",
     "A session to show in detail. Default: all sessions.": "要详细显示的会话。默认：所有会话。",
     "A session: its id, a prefix of it, or @last.": "会话：其 id、id 的开头，或 @last。",
@@ -206,7 +206,7 @@ OPTIONS: Final[Mapping[str, str]] = {
         "旧密钥继续有效的小时数；0 表示立即失效。"
     ),
     "Without a token file: admit every user and program of this machine.": (
-        "没有令牌文件时：放行本机的所有用户和程序。"
+        "没有访问令牌文件时：放行本机的所有用户和程序。"
     ),
     "File to append an audit log to: who did what, without content.": (
         "把谁做了什么追加到这个文件，不含内容。"

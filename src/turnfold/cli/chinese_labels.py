@@ -406,7 +406,7 @@ _SENTENCES: Final = (
     ),
     (
         "A replay has no pins, notes, state or findings, and the defaults of a memory (recall, threshold, summarizer).",
-        "重放没有固定项、备注、状态和发现，并采用记忆的默认值（召回、折叠阈值、摘要器）。",
+        "重放没有固定项、备注、状态和工具所得，并采用记忆的默认值（召回、折叠阈值、摘要器）。",
     ),
     (
         "{conversations:,} conversations, {entries:,} entries, {questions:,} questions",

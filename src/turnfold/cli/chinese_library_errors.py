@@ -297,10 +297,10 @@ _FILES: Final[Mapping[str, str]] = {
     ),
     "the end line of conversation {name} is missing": "缺少会话 {name} 的 end 行",
     "the digest of conversation {name} does not match: the conversation was changed or damaged": (
-        "会话 {name} 的摘要值不符：会话被改过或已损坏"
+        "会话 {name} 的哈希值不符：会话被改过或已损坏"
     ),
     "the digest of the file does not match: the file was changed or damaged": (
-        "文件的摘要值不符：文件被改过或已损坏"
+        "文件的哈希值不符：文件被改过或已损坏"
     ),
     "data follows the footer, which must be the last line": "结束行之后还有数据，而它必须是最后一行",
     "the counts in this line are {found}, but {read} were read: lines are missing or were added": (

@@ -139,7 +139,7 @@ def restates(text: str, rules: Iterable[tuple[str, frozenset[str]]]) -> bool:
 
     `rules` has the text of each rule in lower case, and its words.
 
-    A sentence that speaks of a change ("no oak floor, tiles instead") does not only repeat the old rule.
+    A sentence that says that something changes ("no oak floor, tiles instead") does not only repeat the old rule.
     """
     words = text.casefold()
     said: frozenset[str] | None = None
@@ -319,7 +319,8 @@ def _weights(at: int, new: _Read, places: dict[str, list[int]]) -> dict[str, flo
 def _changes(new: _Read, old: _Read, weights: dict[str, float], *, least: float | None) -> bool:
     """Return True if `new` states another value for the subject of `old`.
 
-    `least` is the least share of the subject's words that both have; None if `new` is not said to be a change.
+    `least` is the least share of the subject's words that both have; None if `new` does not say that it corrects
+    something.
     """
     kinds = {kind for kind in new.values if kind in old.values and _differ(new, old, kind)}
     shared = new.things & old.things

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 from turnfold.errors import TurnfoldError
@@ -38,6 +39,10 @@ __all__ = ("chatgpt_histories",)
 _PROVIDER = "chatgpt"
 _TO_USER = ("", "all")
 _MICRO = 1_000_000
+_MOST_REPEATED = 20
+"""Most times that all messages of a conversation may be repeated in its branches."""
+_REPEATED_FREELY = 1_000
+"""Number of messages that a conversation may always count as having for this."""
 
 
 def chatgpt_histories(
@@ -76,12 +81,22 @@ class _Conversation:
     def events(self, *, branches: bool) -> HistoryEvents:
         shown = self._path(self._newest())
         yield from self._branch(self._name, shown)
-        left = [key for key in self._leaves() if key not in shown]
-        if branches:
-            for number, leaf in enumerate(left, 2):
-                yield from self._branch(f"{self._name}~{number}", self._path(leaf))
-            return
         on_screen = set(shown)
+        if branches:
+            left = [key for key in self._leaves() if key not in on_screen]
+            room = _MOST_REPEATED * (len(self._nodes) + _REPEATED_FREELY)
+            for number, leaf in enumerate(left, 2):
+                path = self._path(leaf)
+                room -= len(path)
+                if room < 0:
+                    yield UnreadableItem(
+                        self._line,
+                        f"its branches repeat their beginnings more than {_MOST_REPEATED} times; "
+                        "import it without branches",
+                    )
+                    return
+                yield from self._branch(f"{self._name}~{number}", path)
+            return
         others = (
             key for key, node in self._nodes.items() if key not in on_screen and node.get("message")
         )
@@ -125,6 +140,8 @@ class _BranchReader:
         self._line, self._title = line, title
         self._call = ""
         self._pending: ImportedMessage | None = None
+        self._more: list[ContentPart] = []
+        """Content of further messages of the tool result that is not yielded yet."""
 
     def take(self, key: str, fields: Fields) -> HistoryEvents:
         author = read_fields(fields.get("author"))
@@ -141,9 +158,19 @@ class _BranchReader:
 
     def pending(self) -> HistoryEvents:
         """Yield the tool result that is not yielded yet, if there is one; called before the next message."""
-        if self._pending is not None:
-            yield self._pending
-            self._pending = None
+        pending, more = self._pending, self._more
+        self._pending, self._more = None, []
+        if pending is not None and more:
+            [result] = pending.message.results
+            whole = Message.of(
+                "tool",
+                [ToolResult(result.call_id, (*result.content, *more))],
+                name=pending.message.name,
+                labels=pending.message.labels,
+            )
+            pending = replace(pending, message=whole)
+        if pending is not None:
+            yield pending
 
     def _message(
         self, key: str, fields: Fields, role: str, parts: list[Part]
@@ -166,14 +193,7 @@ class _BranchReader:
         call = self._call or f"unasked:{key}"
         pending = self._pending
         if pending is not None and pending.message.results[0].call_id == call:
-            earlier = pending.message.results[0].content
-            whole = Message.of(
-                "tool",
-                [ToolResult(call, (*earlier, *content))],
-                name=pending.message.name,
-                labels=pending.message.labels,
-            )
-            self._pending = ImportedMessage(whole, pending.line, pending.created, pending.client_id)
+            self._more += content
             return
         yield from self.pending()
         message = Message.of(

@@ -54,20 +54,35 @@ class _Chain:
 
     events: list[_Event] = field(default_factory=list[_Event])
     answers: dict[str, _Event] = field(default_factory=dict[str, _Event])
+    calls: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """Ids of the blocks of each answer that has several lines."""
 
     def take(self, line: int, fields: Fields) -> None:
         message = dict(read_fields(fields["message"]))
         name = message.get("id")
         known = self.answers.get(name) if isinstance(name, str) else None
         if known is not None and message.get("role") == "assistant":
-            known.message["content"] = _join_blocks(
-                known.message.get("content"), message.get("content")
-            )
+            self._join(cast("str", name), known.message, message)
             return
         event = _Event(line, fields, message)
         self.events.append(event)
         if isinstance(name, str):
             self.answers[name] = event
+            self.calls.pop(name, None)
+
+    def _join(self, name: str, known: Fields, more: Fields) -> None:
+        """Add the content blocks of another line of an answer; a tool call that is in both occurs once."""
+        if name not in self.calls:
+            known["content"] = _blocks(known.get("content"))
+            self.calls[name] = _block_ids(known["content"])
+        blocks, ids = cast("list[object]", known["content"]), self.calls[name]
+        added = [
+            each
+            for each in _blocks(more.get("content"))
+            if text_field(read_fields(each), "id") not in ids
+        ]
+        blocks += added
+        ids |= _block_ids(added)
 
 
 def claude_code_histories(found: Iterator[Value | UnreadableItem], name: str) -> HistoryEvents:
@@ -116,11 +131,8 @@ def _history(conversation: str, chain: _Chain) -> HistoryEvents:
             )
 
 
-def _join_blocks(before: object, more: object) -> list[object]:
-    """Join the content blocks of two transcript lines of one message; a tool call that is in both occurs once."""
-    known = _blocks(before)
-    calls = {text_field(read_fields(block), "id") for block in known} - {""}
-    return [*known, *(b for b in _blocks(more) if text_field(read_fields(b), "id") not in calls)]
+def _block_ids(blocks: list[object]) -> set[str]:
+    return {text_field(read_fields(each), "id") for each in blocks} - {""}
 
 
 def _blocks(content: object) -> list[object]:

@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from turnfold.errors import Conflict, InvalidExport, InvalidOption
 from turnfold.importers.formats import FORMATS, TURNFOLD, detect, read_histories
+from turnfold.importers.json_stream import unpacked
 from turnfold.importers.reader_events import (
     ConversationStart,
     HistoryEvents,
@@ -257,7 +258,8 @@ async def _import_own(
         )
     with path.open("rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
-    with gzip.open(path) if packed else path.open("rb") as file:
+    with gzip.open(path) if packed else path.open("rb") as opened:
+        file = unpacked(opened, path) if packed else opened
         done = await import_from(store, scope, file, skip_erased=True, progress=progress)
     return Imported(
         format=TURNFOLD,

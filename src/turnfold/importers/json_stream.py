@@ -13,7 +13,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
@@ -32,6 +32,7 @@ __all__ = (
     "read_fields",
     "read_values",
     "text_field",
+    "unpacked",
 )
 
 
@@ -39,6 +40,13 @@ _LONGEST_VALUE = 128 << 20
 """Most characters that a single JSON value, or the white space before it, may have; with more, the file counts as
 damaged."""
 _CHUNK = 1 << 20
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError
+)  # fmt: skip
+"""What unpacking raises: an unknown method is a NotImplementedError, encrypted content a RuntimeError."""
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_LARGEST_DIRECTORY = 8 << 20
+"""Most bytes of the list of files in a zip file; each file in it takes several times its bytes of memory."""
 _UNPACKED_FREELY = 64 << 20
 """Number of bytes that any compressed file may unpack to."""
 _MOST_RATIO = 200
@@ -81,7 +89,11 @@ def open_text(path: Path) -> Generator[IO[str]]:
         raise InvalidExport(f"{path} cannot be read: {error.strerror}", line=1) from None
     try:
         if start == b"PK":
-            with zipfile.ZipFile(path) as archive, archive.open(_member(archive, path)) as file:
+            with ExitStack() as stack:
+                with _told_if_damaged(path):
+                    opened = stack.enter_context(_ArchiveFile(path.open("rb", buffering=0)))
+                    archive = stack.enter_context(zipfile.ZipFile(opened))
+                    file = stack.enter_context(archive.open(_member(archive, path)))
                 yield _unpacked_text(file, path)
         elif start == b"\x1f\x8b":
             with gzip.open(path) as file:
@@ -91,8 +103,25 @@ def open_text(path: Path) -> Generator[IO[str]]:
                 yield file
     except UnicodeDecodeError as error:
         raise InvalidExport(f"{path} is not text in UTF-8: {error.reason}", line=1) from None
-    except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+
+
+@contextmanager
+def _told_if_damaged(path: Path) -> Generator[None]:
+    """Context manager: every error that unpacking a file can raise becomes `InvalidExport`."""
+    try:
+        yield
+    except _DAMAGED as error:
         raise InvalidExport(f"{path} is damaged: {error}", line=1) from None
+
+
+class _ArchiveFile(io.BufferedReader):
+    """A zip file; raises `BadZipFile` if its list of files, which is read at once, is too large."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read at most `size` bytes."""
+        if size is not None and size > _LARGEST_DIRECTORY:
+            raise zipfile.BadZipFile("its list of files is too long")
+        return super().read(size)
 
 
 class _Unpacked(io.RawIOBase):
@@ -111,7 +140,8 @@ class _Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: Buffer, /) -> int:
         view = memoryview(buffer)
-        data = self._file.read(len(view))
+        with _told_if_damaged(self._path):
+            data = self._file.read(len(view))
         self._left -= len(data)
         if self._left < 0:
             raise InvalidExport(
@@ -123,14 +153,20 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
+def unpacked(file: IO[bytes] | gzip.GzipFile, path: Path) -> io.BufferedReader:
+    """Return the content of a compressed file, as bytes; reading more than a text can have raises `InvalidExport`."""
+    return io.BufferedReader(_Unpacked(file, path), _CHUNK)
+
+
 def _unpacked_text(file: IO[bytes] | gzip.GzipFile, path: Path) -> IO[str]:
-    content = io.BufferedReader(_Unpacked(file, path), _CHUNK)
-    return io.TextIOWrapper(content, encoding="utf-8-sig", newline="\n")
+    return io.TextIOWrapper(unpacked(file, path), encoding="utf-8-sig", newline="\n")
 
 
 def _member(archive: zipfile.ZipFile, path: Path) -> str:
     names = [name for name in archive.namelist() if Path(name).name.startswith("conversations")]
     names = [name for name in names if name.endswith(".json")]
+    if len(names) == 1 and archive.getinfo(names[0]).compress_type not in _PACKINGS:
+        raise zipfile.BadZipFile("it is packed in another way than exports are")
     if len(names) != 1:
         raise InvalidExport(
             f"{path} contains {len(names)} files named conversations*.json; one is expected",

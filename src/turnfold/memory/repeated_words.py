@@ -20,7 +20,7 @@ __all__ = ("SaidWords",)
 
 
 _OTHERS = late_pattern(
-    r"^\W*(?:assistant|tool|助手|工具)\b[^:：\n]{0,40}[:：].*$", re.MULTILINE | re.IGNORECASE
+    r"^[^\w\n]*+(?:assistant|tool|助手|工具)\b[^:：\n]{0,40}[:：].*$", re.MULTILINE | re.IGNORECASE
 )
 """Matches a line of a summary with the words of a speaker other than the user."""
 _BEGINS = late_pattern(r"(?:^|[\n.,;:!?。，；：！？…\]）)”\"])[ \t]*$")

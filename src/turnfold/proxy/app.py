@@ -70,6 +70,7 @@ from turnfold.service import (
     RequestSlots,
     TokenFile,
     TokenRing,
+    check_framing,
     check_listening,
     check_values,
     listen,
@@ -221,6 +222,7 @@ class ProxyApp:
                 await _send_error(text, _status(error), exchange, send, again=again)
 
     async def _answer(self, exchange: _Exchange, receive: Receive, send: Send) -> None:
+        check_framing(exchange.headers)
         self._gate.check_host(exchange.headers)
         if exchange.headers.get("upgrade", "").lower() == "websocket":
             # Codex asks for a WebSocket first; with this status it takes HTTP at once, with others after five attempts.

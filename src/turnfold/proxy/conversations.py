@@ -76,7 +76,8 @@ _LONGEST: Final = 200
 def split_path(path: str) -> tuple[str, str]:
     """Split `/s/<id>/rest` into the session id and the path without it; the id is empty if there is no such prefix."""
     found = _PREFIX.fullmatch(path)
-    return (unquote(found[1]), found[2]) if found else ("", path)
+    # Bytes that are not UTF-8 are kept apart: with one replacement character for all, two ids would be the same.
+    return (unquote(found[1], errors="surrogateescape"), found[2]) if found else ("", path)
 
 
 def session_id(given: str, headers: Mapping[str, str], fields: Mapping[str, msgspec.Raw]) -> str:

@@ -130,7 +130,7 @@ class ReadMessages:
         self._young: dict[_Place, GivenMessage] = {}
         self._old: dict[_Place, GivenMessage] = {}
         self._size = 0
-        """Bytes of the JSON of the young generation."""
+        """Bytes of the JSON of the messages cached last (the young generation of the cache)."""
         self._tools: SizedCache[bytes, GivenTools] = SizedCache(limit=_MOST_CACHED)
         self._system: SizedCache[tuple[str, Part], int] = SizedCache(limit=_MOST_CACHED)
 

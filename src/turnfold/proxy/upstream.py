@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from turnfold.errors import InvalidOption, MissingExtra, ModelUnavailable
+from turnfold.errors import InvalidOption, MissingExtra, ModelUnavailable, RequestRefused
 from turnfold.stores import shown_address
 
 __all__ = ("RawHeaders", "Upstream", "UpstreamResponse", "end_to_end")
@@ -40,6 +40,8 @@ _HOP_BY_HOP: Final = frozenset(
     }
 )
 _MOST_CONNECTIONS: Final = 1_000
+_MOST_ENCODINGS: Final = 4
+"""Most times that a path may be percent-encoded."""
 
 
 def end_to_end(
@@ -146,7 +148,11 @@ class Upstream:
         headers: RawHeaders,
         content: bytes | AsyncIterator[bytes] | None,
     ) -> UpstreamResponse:
-        """Send a request to a path (with query) of the provider; raise `ModelUnavailable` if there is no response."""
+        """Send a request to a path (with query) of the provider; raise `ModelUnavailable` if there is no response.
+
+        Raises `RequestRefused` if the path could lead to another address than one below that of the provider.
+        """
+        _check_path(path)
         if self._versioned and path.startswith("/v1/"):
             path = path.removeprefix("/v1")  # the upstream address has it already
         try:
@@ -162,6 +168,34 @@ class Upstream:
             raise _unavailable(error) from error
         given = [(name.lower(), value) for name, value in response.headers.raw]
         return UpstreamResponse(response.status_code, end_to_end(given), response)
+
+
+def _check_path(path: str) -> None:
+    """Raise `RequestRefused` unless a path, joined to the address of the provider, stays below that address.
+
+    A target without a slash at its beginning would become a part of the host name: `@host`, `.host`, `http://host`.
+    Servers differ in how they read an encoded `..`, a backslash, and a parameter after a semicolon, so all of these are
+    decoded. The message does not show the path, because its query may contain a key.
+    """
+    place = path.partition("?")[0]
+    if not place.startswith("/") or "#" in path:
+        raise RequestRefused("the path of a request must begin with / and contain no #", status=400)
+    for _ in range(_MOST_ENCODINGS):
+        place, before = unquote(place, errors="replace"), place
+        if place == before:
+            break
+    else:
+        raise RequestRefused("the path is percent-encoded too often: encode it once", status=400)
+    segments = [segment.partition(";")[0] for segment in place.replace("\\", "/").split("/")]
+    if (
+        "." in segments
+        or ".." in segments
+        or any(ord(sign) < 0x20 or sign == "\x7f" for sign in place)
+    ):
+        raise RequestRefused(
+            "the path contains . or .. as a segment, or a control character: write the path without them",
+            status=400,
+        )
 
 
 def _unavailable(error: Exception) -> ModelUnavailable:

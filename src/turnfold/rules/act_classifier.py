@@ -1,6 +1,7 @@
 """Scores sentences by tables of weights: is it a rule, of which kind, and what does it do to an earlier rule.
 
-An act changes an earlier rule, permits again what it forbade, cancels it, or reports a task as done.
+An act is what a sentence does: it changes an earlier rule, permits again what the rule forbade, cancels the rule, or
+reports a task as done.
 """
 
 from __future__ import annotations

@@ -89,13 +89,13 @@ _OTHERS_SAID: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^(?:my|the|our|a|an)?\s*(?:boss|manager|mom|mum|mother|dad|father|friends?|colleagues?|teacher|coach"
         r"|neighbou?r|he"
-        r"|she|they|people|someone|article|book|manual|tutorial|docs?|sign)\s+(?:said|says|told|thinks?"
+        r"|she|they|people|someone|article|book|manual|tutorial|docs?|sign|contract|lease|law|policy|guide|brochure)\s+(?:said|says|told|thinks?"
         r"|wants?\s+(?:me|us))\b"
         r"(?!.*\b(?:i|my|we|our)\b)|^according\s+to\b",
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        "^(?:我)?(?:老板|领导|妈妈?|爸爸?|老师|朋友|同事|他们?|她们?|人家|别人|有人|网上|书上|书里|文章|文档"
+        "^(?:我)?(?:老板|领导|妈妈?|爸爸?|老师|朋友|同事|他们?|她们?|人家|别人|有人|网上|书上|书里|文章|文档|合同里?|守则|传单"
         "|教程|牌子上|医生|专家)"
         "[^,，。我]{0,3}(?:说|讲|告诉|认为|建议|写着|要求|规定)(?!.*我)"
     ),
@@ -152,6 +152,10 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         r"|^\W*(?:(?:it's\s+)?(?:entirely\s+|all\s+)?up\s+to\s+you|you\s+(?:decide|choose|pick)\b(?!\s+only)"
         r"|your\s+(?:call|choice)|whatever\s+you\s+(?:think|like|prefer)|do\s+as\s+you\s+like|(?:fine"
         r"|okay)\s+(?:by|with)\s+me|call\s+me\s+(?:old|crazy|lazy)\b)"
+        # what was, what might be, complaints
+        r"|^\W*(?:if\s+i\s+were\b|imagine\b|suppose\b|what\s+if\b|i\s+(?:wonder|wish|dreamt?)\b|once\s+upon)"
+        r"|^\W*(?:my|his|her)\s+(?:\w+\s+)?(?:grand\w+|great-\w+|mother|father|uncle|aunt|neighbou?r|teacher)\s+(?:never|always)\s+(?:ate|went|was|had|did|said|made|drank|slept|wore|kept|\w+ed)\b"
+        r"|^\W*(?:he|she|they)\s+(?:said|told\s+(?:me|us))\b"
         r"|^\W*(?:some(?:where|time)|probably|maybe|roughly)\s+(?:around|near|about|in|next|between)\b[^,;]*$|^\W*(?:hmm?|wow|ouch|ugh)\W[^,;]*\b(?:more|less|much|lot|steep|expensive|half|double)\b[^,;]*$",
         re.IGNORECASE,
     ),
@@ -169,6 +173,10 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         "|签收|转账|付钱)了)[。！!]?$"
         "|[发传寄][给]?[你您]了[。！!]?$|^(?:那|就|我们)*换个?(?:话题|个?姿势)|^(?:[你您]好[,，])?我想(?:买|问"
         "|看|找|了解|咨询|订|查)(?:点|下|一|个|些|几|问)(?!.*(?:以后|每|都|不要|别))"
+        # what was, what might be, complaints
+        "|^(?:我们?|咱们?)?(?:以前|小时候|从前|曾经|过去)(?!.*(?:现在|以后|今后|改|换))|^(?:如果|假如|要是)我(?:是|当|有)|^(?:假如|假设|想象)"
+        "|^(?:我|他|她)(?:奶奶|爷爷|外婆|外公|姥姥|姥爷|太爷)[^,，。]{0,6}(?:从来|总是|从不)|烦死|烦人|受够了|^听说|^[^,，。]{0,4}老[师板][^,，。]{0,4}老(?:是)?让"
+        "|^[他她]们?(?:跟|和|对)?我?们?(?:说|讲)"
         # a delegation, a goodbye, an example, a reminder of nothing, a story, what the author does meanwhile
         "|[你您](?:看着|自己看着|随便|来)(?!.*(?:但|不过|别|不要|最[多少]"
         "|以内))[办给定弄选买来挑安排写]{1,2}吧?[。！!]?$|^[^,，]{0,6}[你您](?:定|决定|拿主意|做主)(?:就[行好]"
@@ -186,6 +194,13 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
     ),
 }
 """Matches what is no rule whatever its words: what others ask, an absence, an id alone, past events."""
+_PAST = late_pattern(
+    r"\b(?:i|we|he|she|they)\s+used\s+to\b(?!.*\b(?:now|from\s+now|any\s?more)\b)|\bdriv\w+\s+me\s+(?:crazy|mad|nuts)\b",
+    re.IGNORECASE,
+)
+"""Matches what was once so, and complaints."""
+_PAST_SIGNS = ("used to", "me crazy", "me mad", "me nuts")
+"""One of these is in every text that `_PAST` matches, in small letters; looking for them is much faster."""
 _ONCE: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"^\W*(?:(?:please|pls|ok(?:ay)?|so|and|then|now|next|just|also|right|great|good|yes)\b\W*)*"
@@ -867,6 +882,8 @@ def _is_no_rule(text: str, language: Language) -> bool:
     Such forms are the wish of somebody else, a past event, and a request for one thing now.
     """
     if _NO_RULE[language].search(text):
+        return True
+    if any(sign in text for sign in _PAST_SIGNS) and _PAST.search(text):
         return True
     return _ONCE[language].search(text) is not None and not _LASTING[language].search(text)
 

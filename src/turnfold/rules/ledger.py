@@ -25,7 +25,15 @@ from turnfold.rules.act_classifier import (
 from turnfold.rules.amounts import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import clauses_of, share_words
 from turnfold.rules.display import rank_rules
-from turnfold.rules.reports import closed_task, closes, completes, may_report, names_another
+from turnfold.rules.reports import (
+    closed_task,
+    closes,
+    completes,
+    is_of_others,
+    is_still_open,
+    may_report,
+    names_another,
+)
 from turnfold.rules.reversals import (
     adopts,
     affirms,
@@ -229,8 +237,8 @@ def _read(
 ) -> tuple[StandingRule, list[tuple[StandingRule, RuleState]]]:
     """Return a new rule with its act (what it does to earlier rules), and the rules it ends, each with its new state.
 
-    The act may change here: a report (`is_only_report`) becomes a change if it undoes a rule, and a statement becomes a
-    report if it completes a task.
+    The act may change here: a sentence that reports work as done (`is_only_report`) becomes a correction if it undoes a
+    rule, and a statement becomes a report of work if it completes a task.
     """
     targets = _targets(rule, said, active)
     if rule.act == "done" and not targets and is_only_report and not _closes(rule):
@@ -560,6 +568,8 @@ def _is_done(rule: StandingRule, task: StandingRule) -> bool:
         return False  # "please call me Alexander" is no task
     if any(completes(rule.plain, said) for said in {task.plain, _task(task)}):
         return True
+    if is_of_others(rule.plain, task.plain) or is_still_open(rule.plain):
+        return False  # "if the books are returned late, there's a fee"
     if names_another(rule.plain, task.plain):
         return False  # "I paid the water bill" leaves the rent to be paid
     about, told = parts_of(_words(task) or task.terms), parts_of(_words(rule) or rule.terms)
@@ -781,8 +791,8 @@ def _has_just_been_said(
 ) -> bool:
     """Return True if a sentence that names no subject ("make it Thursday") can correct the other rule.
 
-    Either the rule was said in one of the last few messages, or the change names what only one kind of thing can be
-    ("MySQL" is a database).
+    Either the rule was said in one of the last few messages, or the correcting sentence names what only one kind of
+    thing can be ("MySQL" is a database).
     """
     if not _contested(rule, other).isdisjoint(_NAMED_CLASSES):
         return True
@@ -844,7 +854,7 @@ def _aimed_change(rule: StandingRule, other: StandingRule, contested: set[str]) 
 
 
 def _share_only_people(rule: StandingRule, other: StandingRule, contested: set[str]) -> bool:
-    """Return True if all that two rules have in common is who says, wants or does something."""
+    """Return True if two rules have nothing in common but the person who says, wants or does something."""
     common = common_terms(_words(rule), _words(other))
     people = actors_in(rule.plain) & actors_in(other.plain)
     return bool(people) and not contested and common <= people
@@ -893,8 +903,8 @@ def _repeats(rule: StandingRule, other: StandingRule) -> bool:
 def _can_take_the_place(rule: StandingRule, other: StandingRule, covered: float) -> bool:
     """Return True if the new value of a correcting sentence can replace a value of the other rule.
 
-    It must be of the same class as that value, or of no class; or the change names its own subject, and the other rule
-    has a value of no known class: "name the files in English" after "name the files in Pinyin".
+    It must be of the same class as that value, or of no class; or the correcting sentence names its own subject, and
+    the other rule has a value of no known class: "name the files in English" after "name the files in Pinyin".
     """
     valued = set[str]() if set(rule.value) <= _named(rule, other) else _valued(rule)
     if not valued or _contested(rule, other) or rule.act not in ("change", "renew"):

@@ -124,6 +124,48 @@ _SAID_INLINE = late_pattern(
     r"|(?:说|写道|写着|显示|回复|提示|问|道|原话是|报错)[:：]",
     re.IGNORECASE,
 )
+_WORKS_EN = (
+    r"(?:translate|proof-?read|summari[sz]e|rewrite|re-?phrase|paraphrase|correct|polish|improve|shorten|edit|spell-?check"
+    r"|explain|turn(?=\s+this)|fix\s+the\s+(?:grammar|spelling|typos?|wording))"
+)
+_WORKS_ZH = "(?:翻译|润色|校对|改写|总结|概括|缩写|扩写|解释|修改|改(?=一?下|改|病句))"
+_WORKS = (
+    *(
+        "ranslate",
+        "roof",
+        "ummari",
+        "ewrite",
+        "phrase",
+        "orrect",
+        "olish",
+        "mprove",
+        "horten",
+        "dit",
+        "pell",
+        "xplain",
+    ),
+    *("urn this", "ix the", "翻译", "润色", "校对", "写", "总结", "概括", "解释", "改"),
+)
+"""One of these is in every text that `_WORKED_ON` matches; looking for them is much faster."""
+_WORKED_ON = late_pattern(
+    r"(?:^|(?<=[.!?。！？\n,，])[ \t]*)"
+    r"(?:(?:please|pls|hi|hey|ok(?:ay)?|now|and|then|could|can|would|will|you|help|me|kindly)\b[\s,]*)*"
+    rf"{_WORKS_EN}\b"
+    r"(?![^.:!?\n]*\b(?:always|never|every|each|all|any|whenever|from\s+now|when)\b)"
+    r"(?:(?:(?=\s*:)|(?<=[gs]):?(?=:)|(?=[^.:!?\n]*\b(?:this|following|below|my|(?:the|that)\s+(?:sentence|paragraph|text"
+    r"|e-?mail|letter|passage|message|line|post|caption|essay))\b))[^.:!?\n]{0,80}?(?::(?=\s|[\"“”\x1a]|$)|\bthis\s[^.:!?\n]{0,40}\s[-–—]+\s)"
+    r"|\s+(?:(?:the\s+)?following|this)\s+(?:sentence|paragraph|text|e-?mail|letter|passage|message|section)\b"
+    r"[^.:!?\n]{0,40}[.!?](?=\s))"
+    r"|\b(?:here(?:'s|\s+is)|this\s+is)\s+my\s+[^.:\n]{2,40},\s*(?:please\s+)?"
+    r"(?:improve|fix|correct|edit|polish|proof-?read|shorten|translate)\s+it\s*:"
+    r"|(?:^|(?<=[。！？\n,，]))(?:请你?|麻烦[你您]?|[你您]|能不能|可以)*(?:帮我|给我|替我)?"
+    r"(?![^。：:！？\n]{0,20}(?:以后|每|都|凡|一律))(?:[把将]?(?:[这下以][上下面]?[^。：:！？\n]{0,8})?"
+    rf"{_WORKS_ZH}(?:(?<!改)(?=一?下?[：:成为])|(?=[^。：:！？\n]{{0,12}}(?:下面|这[条段句篇封]|[句段篇封稿信话])))(?![^：:]*(?:时|注意|要求|规则|风格|[改调]))"
+    rf"[^。：:！？\n]{{0,16}}?[：:]|{_WORKS_ZH}(?:一下)?(?:下面|以下|这)[^。：:！？\n]{{0,6}}[段句篇封条话]。)"
+    rf"|这是我的?[^。：:\n]{{1,12}}[,，]\s*(?:请|麻烦)?(?:帮我|给我|替我)(?:看|{_WORKS_ZH})[^。：:\n]{{0,6}}[：:]",
+    re.IGNORECASE,
+)
+"""Matches a request to work on a text ("translate this: ..."), which then follows."""
 _INLINE_QUOTES = late_pattern(
     r'"[^"\n]{1,400}"|“[^”]{1,2000}”|「[^」]{1,2000}」|『[^』]{1,2000}』|《[^》\n]{1,100}》|`[^`\n]{1,400}`|«[^»]{1,400}»'
     r"|(?:(?<=[\s(:：,])|^)['‘][^'‘’\n]{2,300}['’](?=[\s.,;:!?)]|$)"
@@ -311,6 +353,21 @@ def blank_quotes(text: str) -> str:
         own = _INLINE_QUOTES.sub(_blank_match, own)
     if (":" in own or "：" in own) and (said := _SAID_INLINE.search(own)):
         own = _blank_after_said(own, said)
+    if any(sign in own for sign in _WORKS):
+        own = _blank_worked_on(own)
+    return own
+
+
+def _blank_worked_on(own: str) -> str:
+    """Return a text in which requests to work on a text are blanked, with that text up to an empty line."""
+    at = 0
+    while found := _WORKED_ON.search(own, at):
+        end = own.find("\n\n", found.end())
+        end = len(own) if end < 0 else end
+        if found.end() < end and own[found.end() : end].strip():
+            blank = _NOT_BLANK.sub(BLANK, own[found.start() : end])
+            own = own[: found.start()] + blank + own[end:]
+        at = end
     return own
 
 

@@ -20,25 +20,35 @@ __all__ = (
     "closed_task",
     "closes",
     "completes",
+    "is_of_others",
+    "is_still_open",
     "may_report",
     "names_another",
 )
 
 
-_DONE_ZH = late_pattern("了(?:[。！!~]|$)|已经|[过好完]了|搞定|收到|到了|办妥")
+_DONE_ZH = late_pattern("[了啦](?:[。！!~]|$)|已经|[过好完]了|搞定|收到|到了|办妥")
 _DONE_EN = late_pattern(
     r"\b(?:[Ii]|[Ww]e|[Hh]e|[Ss]he|[Tt]hey|[A-Z][\w'-]+|(?:the|my|our)\s+\w+)(?:'ve|'s|\s+ha(?:ve|s))?\s+(?:just\s+|already\s+|finally\s+|now\s+|actually\s+|also\s+)*"
     r"(?:(?!need|feed|speed|agreed)\w+ed|got|bought|sent|paid|found|saw|wrote|done|made|took|met|gave|spoke|told|sold|brought|did|has|have)\b"
     r"|\b(?:is|are|was|were|been|'s|'re)\s+(?:now\s+|all\s+|already\s+|finally\s+)*(?:\w+ed|done|paid|sent|ready|here|in|back|gone|sorted|bought|written|made|taken|complete|final|through|merged)\b"
-    r"|\b(?:arrived|came|went\s+out)\b",
+    r"|\b(?:arrived|came|went\s+out)\b"
+    # without a subject, or without a verb: "picked up the passport", "dentist booked", "electricity bill: paid"
+    r"|^\W*(?:(?i:just|finally|already|and|ok(?:ay)?|so)\W+)*(?i:picked|dropped|handed|sent|paid|booked|bought|got|ordered|finished|fixed|cleaned|packed|signed|mailed|posted|submitted|returned|renewed)\b(?!\s+by)"
+    r"|\w\W+(?:(?!need|feed|speed|agreed|want|tired|bored|red\b)\w{2,}ed|sent|paid|bought|done|written|made)(?:\s+(?:in|off|out|up|back|over|down))?(?:\s+(?:today|now|already|this\s+morning))?\W*$",
 )
 _REPORTING = late_pattern(
-    "已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=了|$)|[上到](?=了)"
+    "到手|到货|送到|上线|装[^,，。]{0,2}里|升完|跑完|今天|今早|[上下]午|总算|终于|已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=[了啦]|$)|[上到](?=[了啦])|啦"
 )
+_OF_OTHERS = late_pattern(
+    "[我他她](?:们)?(?P<who>姐|妹|哥|弟|妈|爸|老公|老婆|媳妇|同事|朋友|儿子|女儿|邻居|室友)[^,，。]{0,2}?的"
+    r"|\b(?:my|his|her|their|our)\s+(?P<who_en>sister|brother|mum|mom|dad|mother|father|wife|husband|friend|colleague|neighbou?r|flatmate|son|daughter)'s\b"
+)
+"""Matches whose thing it is, if not the speaker's."""
 _REPORTED = frozenset("写做弄办搞交寄买发打看问订约定付还改修补合去送拿取签续过好完掉")
 """Verbs of a sentence reporting work as done that name no thing ("done", "finished")."""
 _NOT_DONE = late_pattern(
-    r"没有?[^,，。]{0,6}(?:完|过|好|到|收|寄|发|交|买)|还没|尚未|不[^,，。]{0,4}了|[昨前]天的|上[次周个]的?|\b(?:not|n't|yet|still|will|tomorrow|must|should|never|if|when|yesterday's|last\s+\w+'s)\b|n't\b",
+    r"没有?[^,，。]{0,6}(?:完|过|好|到|收|寄|发|交|买)|还没|尚未|不[^,，。]{0,4}了|[昨前]天的|上[次周个]的?|\b(?:not|n't|yet|still|will|tomorrow|must|should|never|if|when|yesterday's|last\s+(?:week|month|year|\w+'s))\b|n't\b",
     re.IGNORECASE,
 )
 _TASK_WORDS = late_pattern(
@@ -117,7 +127,7 @@ def may_report(text: str) -> bool:
 def completes(report: str, task: str) -> bool:
     """Return True if a sentence reports that a task is done: it names the thing of the task, and no other thing."""
     told = _told_done(report[:LONGEST])
-    if not told:
+    if not told or is_of_others(report, task):
         return False
     wanted, there = _wanted(task)
     if any(_names_nothing(plain) for _, plain in told) and _is_about(report, there, wanted):
@@ -134,6 +144,17 @@ def completes(report: str, task: str) -> bool:
         if nouns or (zh and whole):
             return True
     return False
+
+
+def is_of_others(report: str, task: str) -> bool:
+    """Return True if a report is about somebody else's thing, and the task is not: 我姐的牙医约上了."""
+    found = _OF_OTHERS.search(report)
+    return found is not None and (found["who"] or found["who_en"]) not in task
+
+
+def is_still_open(report: str) -> bool:
+    """Return True if a sentence has the words of a report, but says when or whether something will be done."""
+    return _NOT_DONE.search(report) is not None
 
 
 def _share_of_a_clause(shared: frozenset[str] | set[str], wanted: str) -> float:
@@ -209,7 +230,7 @@ def names_another(report: str, task: str) -> bool:
 def _without_subject(clause: str) -> str:
     clause = _SUBJECT.sub("", clause)
     return re.sub(
-        r"\b(?:got|received|arrived|here|done|finished|finally|final|merged|written|complete[d]?|ready|sorted|sent|paid|bought|booked|made|good)\b",
+        r"\b(?:off|out|up|back|today|picked|dropped|handed|got|received|arrived|here|done|finished|finally|final|merged|written|complete[d]?|ready|sorted|sent|paid|bought|booked|made|good)\b",
         " ",
         clause,
         flags=re.IGNORECASE,

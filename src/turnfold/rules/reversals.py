@@ -248,7 +248,7 @@ def restates(later: str, earlier: str) -> bool:
     "Neighbour's away, leave the parcel in the shed", 组里投票了，测试用 unittest 写. Another value needs a reason
     beside it, or a time from which it holds: of some things there are several.
     """
-    if _ASKS.search(later[:LONGEST]) or _OTHER_MATTER.search(later[:LONGEST]):
+    if _asks(later[:LONGEST]) or _OTHER_MATTER.search(later[:LONGEST]):
         return False
     told, clauses = clauses_of(earlier), clauses_of(later)
     if len(told) != 1 or len(earlier) > LONGEST or _CONDITION.search(later):
@@ -367,6 +367,11 @@ def _is_subject(text: str) -> bool:
     return re.match(r"(?:the|our|my|we|i|it)\b", text.strip(), re.IGNORECASE) is not None
 
 
+@lru_cache(maxsize=512)
+def _asks(text: str) -> bool:
+    return _ASKS.search(text) is not None
+
+
 def affirms(text: str) -> bool:
     """Return True if a sentence permits something, or asks for it after an earlier refusal."""
     return bool(_affirmed(text))
@@ -375,7 +380,7 @@ def affirms(text: str) -> bool:
 @lru_cache(maxsize=512)
 def _affirmed(text: str) -> tuple[str, ...]:
     """Return the clauses that permit something or want it after all, each with the clause that names the thing."""
-    if _ASKS.search(text[:LONGEST]):
+    if _asks(text[:LONGEST]):
         return ()
     found: list[str] = []
     pointed = ""
@@ -491,7 +496,7 @@ def takes_the_place(later: str, earlier: str) -> bool:
 
     "The Ibis is full, we're staying at the Novotel"; 虹桥没直飞，从浦东走吧.
     """
-    if _ASKS.search(later[:LONGEST]) or _OTHER_MATTER.search(later[:LONGEST]):
+    if _asks(later[:LONGEST]) or _OTHER_MATTER.search(later[:LONGEST]):
         return False
     clauses = clauses_of(later)
     for number, clause in enumerate(clauses[:-1]):
@@ -709,7 +714,7 @@ def _gives_a_part(later: str, earlier: str) -> bool:
 @lru_cache(maxsize=512)
 def alters(text: str) -> bool:
     """Return True if a sentence has a form that undoes an earlier statement, whatever it said."""
-    if len(text) > LONGEST or _ASKS.search(text):
+    if len(text) > LONGEST or _asks(text):
         return False
     clauses = clauses_of(text)
     wrong = any(_WRONG.search(clause) for clause in clauses[:-1]) and _RIGHT.search(text)

@@ -71,7 +71,8 @@ class StandingRule(
     answers: str = ""
     """The assistant's words that a short answer needs: the proposal that it adopts, or the question that it answers."""
     meaning: str = ""
-    """What the answer lays down in full: the adopted part of `answers`, or the question with the answer."""
+    """Full meaning of a short answer of the user: the adopted part of `answers`, or the question together with the
+    answer."""
     adopts: bool = False
     """True if the user agreed to the assistant's words in `answers`; False if the words are the user's own."""
     about: str = ""

@@ -1,9 +1,9 @@
 """Finds the subject of a sentence, without the value it states: "the log level" in "set the log level to DEBUG".
 
-A change ("actually", "instead", 改成) ends an earlier rule only if both are about the same thing. Words in the place of
-a value (after "to", "use", 改成) do not name the subject, nor do words of the change itself ("raise", 推迟). A word
-that only the later sentence has is a qualifier: it speaks of a special case ("the timeout of payments"), or of
-another thing.
+A correcting sentence ("actually", "instead", 改成) ends an earlier rule only if both are about the same thing. Words in
+the place of a value (after "to", "use", 改成) do not name the subject, nor do words that only say that something
+changes ("raise", 推迟). A word that only the later sentence has is a qualifier: it speaks of a special case ("the
+timeout of payments"), or of another thing.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def parts_of(terms: Iterable[str]) -> set[str]:
 
 @lru_cache(maxsize=1024)
 def subject_of(text: str, *, changes: bool = False) -> Subject:
-    """Return the subject of a sentence; if the sentence `changes` a rule, only the clauses with the change count."""
+    """Return the subject of a sentence; if the sentence `changes` a rule, only its correcting clauses count."""
     clauses = [clause for clause in _CLAUSES.split(text) if clause.strip()]
     headed = _HEADED.match(text)
     if headed and (topic := _topic_and_value([headed["head"]])[0]):

@@ -47,6 +47,7 @@ from turnfold.text import (
     WantedTerms,
     clip,
     count_upto,
+    found_in,
     indented,
     is_character,
     is_chinese,
@@ -166,7 +167,7 @@ class _TermMatcher:
     def found_in(self, piece: str) -> set[str]:
         """Return the terms of the query that a piece contains."""
         found: set[str] = set()
-        for run in RUN.findall(plain_text(piece)):
+        for run in found_in(RUN, plain_text(piece)):
             of_run = self._of_run.get(run)
             if of_run is None:
                 if not is_cjk(run) and self._wanted.rules_out(run):

@@ -87,7 +87,7 @@ class _Counted(NamedTuple):
 def _counted(text: str, wanted: WantedTerms | None = None) -> _Counted:
     """Count the terms of a text; `words` may lack those that are not `wanted`."""
     plain = plain_text(text)
-    runs = () if plain.isascii() else CHARACTERS.findall(plain)
+    runs = () if plain.isascii() else list(found_in(CHARACTERS, plain))
     words: dict[str, int] = {}
     length = 2 * sum(map(len, runs)) - len(runs)
     found = Counter(found_in(WORDS, plain)) if len(plain) > _LONG else Counter(WORDS.findall(plain))
@@ -161,7 +161,7 @@ class QueryTerms:
             joints += len(
                 {
                     term
-                    for before, word, after in EDGES.findall(plain)
+                    for before, word, after in (each.groups("") for each in EDGES.finditer(plain))
                     if before in self._edges or after in self._edges
                     for term in self._words.intersection(terms_of_words(word))
                 }

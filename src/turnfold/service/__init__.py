@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         new_token,
     )
     from turnfold.service.concurrency import RequestSlots
-    from turnfold.service.endpoint import check_values
+    from turnfold.service.endpoint import check_framing, check_values
     from turnfold.service.inspector.html import ROOT
     from turnfold.service.inspector.routes import inspector_beside, inspector_routes
     from turnfold.service.limits import Limits, Quota, RateLimit
@@ -52,6 +52,7 @@ __all__ = (
     "ServiceState",
     "TokenFile",
     "TokenRing",
+    "check_framing",
     "check_listening",
     "check_values",
     "inspector_beside",
@@ -74,7 +75,7 @@ _HOMES = {
     "turnfold.service.audit_log": "write_audit_log",
     "turnfold.service.auth": "LOOPBACK LocalAccess RequestGate TokenFile TokenRing check_listening new_token",
     "turnfold.service.concurrency": "RequestSlots",
-    "turnfold.service.endpoint": "check_values",
+    "turnfold.service.endpoint": "check_framing check_values",
     "turnfold.service.inspector.html": "ROOT",
     "turnfold.service.inspector.routes": "inspector_beside inspector_routes",
     "turnfold.service.limits": "Limits Quota RateLimit",

@@ -57,6 +57,7 @@ from turnfold.service.endpoint import (
     OPERATION,
     TARGET,
     Endpoint,
+    check_framing,
     method_not_allowed,
 )
 from turnfold.service.operation_table import RunOperation
@@ -370,7 +371,7 @@ class _RequestFrame:
         raw = scope.get("raw_path") or scope["path"].encode()
         scope["path"] = raw.partition(b"?")[0].decode("latin-1")
         try:
-            _check_framing(headers)
+            check_framing(headers)
             self._state.gate.check_host(headers)
             await self._app(scope, receive, answer.send)
         except ClientDisconnect:  # not a failure, and there is no client to respond to
@@ -424,15 +425,6 @@ class _RequestFrame:
             body, problem.status, media_type=CONTENT_TYPE, headers=_headers(error, problem.status)
         )
         await response(scope, receive, answer.send)
-
-
-def _check_framing(headers: Headers) -> None:
-    """Raise `RequestRefused` if a request states its body length twice, which could smuggle a second request."""
-    if "transfer-encoding" in headers and "content-length" in headers:
-        raise RequestRefused(
-            "the request has both Content-Length and Transfer-Encoding: send only one of them",
-            status=400,
-        )
 
 
 class _ResponseSender:

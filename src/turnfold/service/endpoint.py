@@ -36,6 +36,7 @@ __all__ = (
     "OPERATION",
     "TARGET",
     "Endpoint",
+    "check_framing",
     "check_keys",
     "check_values",
     "decode_query",
@@ -157,6 +158,15 @@ class Endpoint:
         reply = state.replies.of(Tenant(caller.tenant), conversation, request.key, digested)
         stored = await reply.stored()
         return _json(stored or await reply.store(msgspec.json.encode(await result())))
+
+
+def check_framing(headers: Mapping[str, str]) -> None:
+    """Raise `RequestRefused` if a request states its body length twice, which could smuggle a second request."""
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise RequestRefused(
+            "the request has both Content-Length and Transfer-Encoding: send only one of them",
+            status=400,
+        )
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:

@@ -112,7 +112,7 @@ class ServiceState:
 
     def fresh_session(self, tenant: str, conversation: str) -> AsyncSession:
         """Return a new session that no other request shares, for settings that apply to one request."""
-        own = replace(self.config, scope=Scope(tenant), runtime=self._runtime(tenant))
+        own = replace(self.config, scope=Scope(tenant), runtime=self.runtime(tenant))
         return AsyncSession(conversation, own)
 
     def signal(self, tenant: str) -> ChangeSignal:
@@ -152,7 +152,7 @@ class ServiceState:
         await self.config.runtime.finish(cancel=cancel)
         await self.config.store.close()
 
-    def _runtime(self, tenant: str) -> LimitedRuntime:
+    def runtime(self, tenant: str) -> LimitedRuntime:
         """Return the runtime of a tenant, which runs one computation at a time.
 
         Two threads of a tenant would be no faster, because only one at a time holds the interpreter lock; and the event
@@ -171,7 +171,7 @@ class ServiceState:
                 self.config,
                 scope=Scope(tenant),
                 calibrating=CalibrationLog(),
-                runtime=self._runtime(tenant),
+                runtime=self.runtime(tenant),
             )
             memory = AsyncMemory.over(own, owns=False, handles=self.handles)
             known = memory, AsyncShortMemory.over(own, owns=False)

@@ -45,7 +45,7 @@ __all__ = (
 
 _PASSES: Final = 10
 _LONGEST: Final = 200
-"""The most characters of a name that is used unchanged; a longer one is replaced by its digest."""
+"""The most characters of a name that is used unchanged in an id; a longer name is replaced by its digest."""
 _LONGEST_PREFIX: Final = 480
 """The most characters before the 32 digits in the id of a home (conversation with adapter data); 512 in all."""
 _UNIQUE: Final = late_pattern("[0-9a-f]{32}")

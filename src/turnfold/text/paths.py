@@ -31,7 +31,7 @@ _MAY_BE_PATH = late_pattern(r"[\\/.]")
 _RUN = late_pattern(r"[\w.+@~\\/:-]+")
 _LATIN = late_pattern(r"[A-Za-z0-9_.+@~\\/:-]+")
 _SLASHES = late_pattern(r"[\\/]+")
-_SCHEME = late_pattern(r"[A-Za-z][A-Za-z0-9+-]*://")
+_SCHEME = late_pattern(r"(?<![A-Za-z0-9+-])[A-Za-z][A-Za-z0-9+-]*+://")
 _SENTENCE_END = ".:-"
 
 

@@ -18,6 +18,8 @@ _MINUTES = 60
 _UNIT = r"(?:minute|hour|day|night|week|weekend|fortnight|month|quarter|year|decade)s?"
 _DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _NUMBER = r"(?:\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|few|couple\ of|several|many)"
+_NUMERAL = r"[\d一二两三四五六七八九十几半]"
+# A run of numerals is tried from its first character only: from each, a long run takes quadratic time.
 _RELATIVE = late_pattern(
     rf"""
     \b(?: yesterday | today | tonight | tomorrow | recently | lately | nowadays
@@ -29,7 +31,7 @@ _RELATIVE = late_pattern(
       | (?:on|by|until|since|till)\ {_DAY} )\b
     | [今昨明][天日晚早晨夜年] | [前后]天 | [去前后]年 | [这上下]个?(?:月|周|星期|礼拜|季度|学期) | 上次 | 本[周月年]
     | 最近 | 近[来日期] | 刚[刚才] | [前过这](?:几|两)天
-    | [\d一二两三四五六七八九十几半]+个?(?:天|周|星期|月|年|小时)[以之]?[前后]
+    | (?<!{_NUMERAL}){_NUMERAL}++个?(?:天|周|星期|月|年|小时)[以之]?[前后]
     | (?<![每个])(?:周|星期|礼拜)[一二三四五六日天](?![个遍回])
     """,
     re.IGNORECASE | re.VERBOSE,

@@ -7,8 +7,10 @@ import io
 import json
 import tracemalloc
 import zipfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -141,6 +143,85 @@ def test_a_damaged_archive_is_told(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(InvalidExport, match="damaged is damaged"), open_text(path) as file:
         list(read_values(file))
+
+
+def _archive(
+    path: Path, packing: int = zipfile.ZIP_DEFLATED, content: str = '{"a": 1}'
+) -> bytearray:
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        archive.writestr("conversations.json", content)
+    return bytearray(path.read_bytes())
+
+
+ODD_ARCHIVES = {
+    "encrypted": {6: 1},
+    "patched": {6: 0x20},
+    "of a later version": {4: 200},
+    "packed in an unknown way": {8: 97},
+}
+
+
+@pytest.mark.parametrize("what", ODD_ARCHIVES)
+def test_an_archive_that_cannot_be_unpacked_is_told(tmp_path: Path, what: str) -> None:
+    """`zipfile` raises RuntimeError and NotImplementedError for these."""
+    path = tmp_path / "odd.zip"
+    content = _archive(path)
+    listed = content.index(b"PK\x01\x02") + 2  # the same fields, two bytes later
+    for at, value in ODD_ARCHIVES[what].items():
+        content[at] = content[listed + at] = value
+    path.write_bytes(bytes(content))
+    with pytest.raises(InvalidExport, match="is damaged: "), open_text(path) as file:
+        list(read_values(file))
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_packing_that_no_export_has_is_refused(tmp_path: Path, packing: int) -> None:
+    """Such a header may ask for gigabytes of memory, and damaged content raises errors of its own."""
+    path = tmp_path / "odd.zip"
+    _archive(path, packing)
+    with pytest.raises(InvalidExport, match="packed in another way"), open_text(path):
+        pass
+
+
+@given(st.data())
+def test_no_damage_to_an_archive_raises_another_error(data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "odd.zip")
+        content = _archive(path, content='{"a": "' + "text " * 50 + '"}')
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        path.write_bytes(bytes(content))
+        with suppress(InvalidExport), open_text(path) as file:
+            list(read_values(file))
+
+
+def test_an_archive_of_very_many_files_is_refused_before_its_list_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_stream, "_LARGEST_DIRECTORY", 10_000)
+    path = tmp_path / "many.zip"
+    for files in (100, 300):
+        with zipfile.ZipFile(path, "w") as archive:
+            for number in range(files):
+                archive.writestr(f"{number}", "")
+            archive.writestr("conversations.json", "{}")
+        if files == 100:
+            with open_text(path) as file:
+                assert file.read() == "{}"
+    with pytest.raises(InvalidExport, match="its list of files is too long"), open_text(path):
+        pass
+
+
+def test_a_link_in_an_archive_is_a_text_and_leads_nowhere(tmp_path: Path) -> None:
+    path, secret = tmp_path / "link.zip", tmp_path / "secret.json"
+    secret.write_text('{"secret": 1}')
+    link = zipfile.ZipInfo("../conversations.json")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(link, str(secret))
+    with open_text(path) as file:
+        [found] = read_values(file)
+    assert isinstance(found, UnreadableItem)
 
 
 def test_a_long_list_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,14 +31,15 @@ from turnfold.importers import (
     UnreadableItem,
     detect,
     import_file,
+    json_stream,
     read_histories,
 )
 from turnfold.importers.claude_code import claude_code_histories
 from turnfold.importers.json_stream import Value
 from turnfold.inspect import audit
-from turnfold.records import Message, OpaquePart, ThinkingPart
+from turnfold.records import Message, NewEntry, OpaquePart, ThinkingPart
 from turnfold.runtime import drive
-from turnfold.stores import MemoryStore, Scope
+from turnfold.stores import MemoryStore, Scope, export_to
 from turnfold.wire import anthropic, lint, openai_chat
 
 SCOPE = Scope("default")
@@ -88,6 +92,73 @@ def test_branches_that_were_left_are_counted_or_imported(tmp_path: Path) -> None
     assert len(left) == 2
     found = talks(path, branches=True)
     assert [message.text for message in found["talk-1~2"]][1:] == ["What is 2+3?", "5"]
+
+
+_MANY_PIECES = """
+import sys
+from turnfold.importers.chatgpt import chatgpt_histories
+from turnfold.importers.claude_code import claude_code_histories
+from turnfold.importers.json_stream import Value
+many, text = 40_000, {"content_type": "text", "parts": ["x"]}
+if sys.argv[1] == "chatgpt":
+    nodes = {"r": {"message": {"author": {"role": "assistant"}, "recipient": "python", "content": text}}}
+    for at in range(many):
+        message = {"author": {"role": "tool", "name": "python"}, "content": text}
+        nodes[f"t{at}"] = {"parent": f"t{at - 1}" if at else "r", "message": message}
+    value = Value(1, {"id": "a", "mapping": nodes, "current_node": f"t{many - 1}"})
+    pieces = list(chatgpt_histories(iter([value]), "a", branches=False))
+    parts = len(pieces[-1].message.results[0].content)
+else:
+    def line(at):
+        block = {"type": "tool_use", "id": f"c{at // 2}", "name": "f", "input": {}}
+        message = {"id": "m", "role": "assistant", "content": [block]}
+        return Value(at, {"type": "assistant", "uuid": f"u{at}", "sessionId": "s", "message": message})
+    pieces = list(claude_code_histories((line(at) for at in range(2 * many)), "a"))
+    parts = len(pieces[-1].message.calls)
+assert (len(pieces), parts) == (3 if sys.argv[1] == "chatgpt" else 2, many), (len(pieces), parts)
+"""
+
+
+@pytest.mark.parametrize("program", ["chatgpt", "claude-code"])
+def test_an_answer_in_very_many_pieces_is_joined_once(program: str) -> None:
+    """In a process of its own, which is stopped: joining it anew for every piece took an hour."""
+    subprocess.run([sys.executable, "-c", _MANY_PIECES, program], check=True, timeout=60)
+
+
+def test_branches_that_repeat_their_beginning_without_end_are_told(tmp_path: Path) -> None:
+    """A file of two megabytes became a hundred million messages: half of its nodes leave the other half, one by one."""
+    nodes: dict[str, object] = {}
+    for at in range(3_000):
+        parent = f"n{at - 1}" if at else None
+        said = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["x"]}}
+        for key in (f"n{at}", f"leaf{at}"):
+            nodes[key] = {"parent": parent, "message": said}
+    talk = {"id": "comb", "mapping": nodes, "current_node": "n2999"}
+    path = write_json(tmp_path / "conversations.json", [talk])
+    pieces = list(read_histories(path, "chatgpt", branches=True))
+    assert len(pieces) < 150_000
+    assert isinstance(pieces[-1], UnreadableItem)
+    assert "repeat their beginnings more than 20 times" in pieces[-1].problem
+    with pytest.raises(InvalidExport, match="import it without branches"):
+        land(MemoryStore(), path, branches=True, trial=True)
+    assert land(MemoryStore(), path).entries == 3_000
+
+
+def test_an_export_that_unpacks_a_thousandfold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_stream, "_UNPACKED_FREELY", 1 << 20)
+    path = tmp_path / "own.jsonl.gz"
+    store, exported = MemoryStore(), io.BytesIO()
+    said = [NewEntry(Message("user", "a" * 900_000)) for _ in range(8)]
+    drive(store.append(SCOPE, "s", said))
+    drive(export_to(store, SCOPE, exported))
+    path.write_bytes(gzip.compress(exported.getvalue()))
+    assert path.stat().st_size < 20_000
+    with pytest.raises(InvalidExport, match="more than 200 times"):
+        land(MemoryStore(), path, format_name="turnfold")
+    monkeypatch.undo()
+    assert land(MemoryStore(), path).entries == 8
 
 
 def test_a_tree_that_runs_in_a_circle_ends(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ class AsyncMemoryModule:
         return self.within(conversation)
 
     async def _move_to(self, conversation: str) -> None:
-        """Become the module of `conversation`; contexts that were stored before the module had a name move there."""
+        """Make this the module of `conversation`, and move contexts there that were stored before it had a name."""
         config, unnamed = self._config, self._conversation
         if conversation == unnamed:
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from turnfold.search import Snippet
 from turnfold.service.inspector.labels import PageLabels
 
 __all__ = (
+    "COPIED",
     "ROOT",
     "Element",
     "Node",
@@ -71,6 +73,12 @@ _LINKS: Final = frozenset(("action", "href", "src"))
 _INTERNAL_LINK: Final = re.compile(
     rf"{re.escape(ROOT)}(?:[/?#][\x21\x23-\x3b\x3d\x3f-\x5b\x5d-\x7e]*)?|[?#][\x21-\x7e]*"
 )
+_LARGEST_PAGE: Final = 4_000_000
+"""Most characters of a page."""
+_MARKUP: Final = 40
+"""Characters that an element counts for, in addition to its text."""
+COPIED: Final = "copied"
+"""Class of a text that a button copies: it is written whole or not at all."""
 _UNPRINTABLE: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\ud800-\udfff\ufffe\uffff]"
 )
@@ -128,24 +136,42 @@ def address(*parts: str | int, **query: str | int | None) -> str:
     return f"{path}?{encoded}" if encoded else path
 
 
-def document(root: Element) -> bytes:
-    """Return a whole HTML page as bytes, with its doctype."""
-    return ("<!DOCTYPE html>\n" + to_html(root)).encode()
+def document(root: Element, *, cut: str = "") -> bytes:
+    """Return a whole HTML page as bytes, with its doctype; a page that would be too large ends with the note `cut`."""
+    pieces = ["<!DOCTYPE html>\n"]
+    _write(root, pieces, _Room(_LARGEST_PAGE, cut))
+    return "".join(pieces).encode()
 
 
 def to_html(node: Node) -> str:
     """Return an element or text as HTML, with all text escaped."""
     pieces: list[str] = []
-    _write(node, pieces)
+    _write(node, pieces, _Room(sys.maxsize))
     return "".join(pieces)
 
 
-def _write(node: Node, pieces: list[str]) -> None:
+@dataclass(slots=True)
+class _Room:
+    """Characters that a page may still have, and the note that is written where it is cut."""
+
+    left: int
+    note: str = ""
+
+
+def _write(node: Node, pieces: list[str], room: _Room) -> None:
     if node is None:
         return
-    if isinstance(node, str):
-        pieces.append(escape(_visible(node)))
+    if room.left <= 0:
+        pieces.append(escape(room.note))
+        room.note = ""
         return
+    if isinstance(node, str):
+        pieces.append(escape(_visible(node[: room.left])))
+        room.left -= len(node)
+        return
+    room.left -= _MARKUP
+    if ("class", COPIED) in node.attributes:
+        room = _Room(sys.maxsize)  # half of a command must not be copied
     pieces.append(f"<{node.name}")
     pieces.extend(f' {key}="{escape(_visible(value))}"' for key, value in node.attributes)
     pieces.append(">")
@@ -154,7 +180,7 @@ def _write(node: Node, pieces: list[str]) -> None:
     if node.name == "pre":
         pieces.append("\n")  # HTML parsers drop the first newline of <pre>
     for child in node.children:
-        _write(child, pieces)
+        _write(child, pieces, room)
     pieces.append(f"</{node.name}>")
 
 
@@ -173,6 +199,8 @@ def _attribute(key: str) -> str:
 
 _LONGEST: Final = 20_000
 """Longest text shown inside JSON; longer ones are usually media in base64."""
+_LONGEST_PART: Final = 100_000
+"""Most characters of one part of a message that are shown."""
 
 
 def moment(microseconds: int) -> Element:
@@ -288,19 +316,27 @@ def _parts(parts: Iterable[object], words: PageLabels) -> Iterator[Node]:
     for part in parts:
         match part:
             case TextPart():
-                yield tag("pre", part.text, dir="auto")
+                yield tag("pre", _beginning(part.text, words), dir="auto")
             case ThinkingPart():
-                yield tag("pre", part.text, class_="thinking", dir="auto")
+                yield tag("pre", _beginning(part.text, words), class_="thinking", dir="auto")
             case ToolCall():
                 yield tag("p", tag("code", part.name), " ", tag("code", part.id, class_="quiet"))
-                yield tag("pre", part.arguments)
+                yield tag("pre", _beginning(part.arguments, words))
             case ToolResult():
                 yield tag("p", "→ ", tag("code", part.call_id, class_="quiet"))
                 yield from _parts(part.content, words)
             case ImagePart() | FilePart() | AudioPart() | OpaquePart():
                 yield tag("p", _unloaded(part, words), class_="media")
             case _:
-                yield tag("pre", repr(part))
+                yield tag("pre", _beginning(repr(part), words))
+
+
+def _beginning(text: str, words: PageLabels) -> str:
+    """Return a text; of a very long one its beginning, with a note of how much is left out."""
+    if len(text) <= _LONGEST_PART:
+        return text
+    rest = words("{size:,} characters, not shown", size=len(text) - _LONGEST_PART)
+    return f"{text[:_LONGEST_PART]}… [{rest}]"
 
 
 def _unloaded(part: ImagePart | FilePart | AudioPart | OpaquePart, words: PageLabels) -> str:

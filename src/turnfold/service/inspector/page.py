@@ -15,7 +15,7 @@ from typing import Final, Literal, cast
 from urllib.parse import urlencode
 
 from turnfold.memory import Explanation
-from turnfold.service.inspector.html import ROOT, Element, Node, address, tag
+from turnfold.service.inspector.html import COPIED, ROOT, Element, Node, address, tag
 from turnfold.service.inspector.labels import LANGUAGES, PageLabels
 from turnfold.service.inspector.screen_types import RenderedScreen
 
@@ -33,6 +33,8 @@ __all__ = (
 
 _LONGEST: Final = 20_000
 """Most characters of a string inside a text to copy; longer strings are usually media in base64."""
+_LONGEST_COMMAND: Final = 500_000
+"""Most characters of a request inside a command to copy."""
 _URLS: Final[Mapping[str, str]] = {
     "openai": "${OPENAI_BASE_URL:-https://api.openai.com/v1}/chat/completions",
     "anthropic": "${ANTHROPIC_BASE_URL:-https://api.anthropic.com}/v1/messages",
@@ -55,12 +57,14 @@ def as_command(*arguments: str) -> str:
 def as_curl(
     provider: Literal["openai", "anthropic"], body: Mapping[str, object], model: str = ""
 ) -> str:
-    """Return the call as a curl command, with MODEL if the model is not known; empty if it contains media."""
+    """Return the call as a curl command, with MODEL if the model is not known; empty if it is too long."""
     if _longest(body) > _LONGEST:
         return ""
     content = json.dumps(
         {"model": model or "MODEL", **_DEFAULTS[provider], **body}, ensure_ascii=True
     )
+    if len(content) > _LONGEST_COMMAND:
+        return ""
     headers = [*_HEADERS[provider], '"content-type: application/json"']
     lines = [f'curl -sS "{_URLS[provider]}"', *(f"-H {each}" for each in headers)]
     return " \\\n  ".join([*lines, f"-d {shlex.quote(content)}"])
@@ -93,7 +97,7 @@ def to_copy(label: str, text: str, words: PageLabels, *, note: str, missing: str
         "details",
         tag("summary", label, class_="row"),
         tag("p", note if text else missing, class_="note"),
-        tag("pre", text, class_="copied") if text else None,
+        tag("pre", text, class_=COPIED) if text else None,
         tag("button", words("copy"), type="button", data_copy=words("copied")) if text else None,
         class_="to-copy",
     )

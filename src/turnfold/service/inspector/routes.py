@@ -54,6 +54,7 @@ _FALLBACK: Final = "turnfold.language"
 _LANGUAGE: Final = "turnfold_language"
 _YEAR: Final = 365 * 24 * 3600
 _LONGEST_FORM: Final = 4_096
+_HTML: Final = "text/html; charset=utf-8"
 _PAGE: Final = ("GET", "HEAD")
 _ENDLESS: Final = ("GET",)
 """Methods of routes that must not accept HEAD: it would begin a stream, or use up a sign-in link."""
@@ -162,8 +163,14 @@ class _Page(_Route):
         )
         async with state.slots.hold(caller.tenant, heavy=True):
             shown = await self._screen.render(screen)
-        here = list(given.items())
-        answer = _html(page(shown, words, here=here, signed_in=bool(_cookie(request, COOKIE))))
+            here, signed_in = list(given.items()), bool(_cookie(request, COOKIE))
+
+            def written() -> bytes:
+                cut = words("the page is too long: the rest is not shown")
+                return document(page(shown, words, here=here, signed_in=signed_in), cut=cut)
+
+            content = await state.runtime(caller.tenant).compute(written)
+        answer = Response(content, media_type=_HTML)
         if chosen:
             answer.set_cookie(
                 _LANGUAGE,
@@ -287,7 +294,7 @@ def _error_response(error: TurnfoldError, request: Request, *, local: bool) -> R
 
 
 def _html(root: Element, status: int = 200) -> Response:
-    return Response(document(root), status, media_type="text/html; charset=utf-8")
+    return Response(document(root), status, media_type=_HTML)
 
 
 def _words(request: Request, chosen: str) -> PageLabels:

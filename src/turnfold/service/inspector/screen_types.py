@@ -6,7 +6,7 @@ those of the application that made the calls.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Generic, TypeVar, cast
@@ -95,7 +95,10 @@ class ScreenRequest(Generic[_Query]):
             raise NotFound(f"there is no session {name!r}")
         counter = _counter(head.counter) if head.counter else None
         config = replace(
-            self.state.config, scope=scope, counter=counter or self.state.config.counter
+            self.state.config,
+            scope=scope,
+            counter=counter or self.state.config.counter,
+            runtime=self.state.runtime(self.caller.tenant),
         )
         known = counter is not None or not head.counter
         return OpenedConversation(AsyncSession(name, config), head, known, config)
@@ -106,7 +109,8 @@ class RenderedScreen:
     """Title, body and breadcrumbs of a rendered screen, to be put into a page of the inspector."""
 
     title: str
-    body: tuple[Node, ...]
+    body: Iterable[Node]
+    """Elements of the page; they are taken in a thread, so a screen with many elements gives a generator of them."""
     trail: tuple[tuple[str, str], ...] = ()
     """Breadcrumbs: (label, address), outermost first."""
     tab: str = ""

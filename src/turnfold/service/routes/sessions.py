@@ -177,7 +177,7 @@ async def history(request: OperationRequest[Nothing, HistoryQuery]) -> EntriesPa
     async def read(after: int, limit: int) -> list[Entry]:
         return await session.history(after=after, limit=limit)
 
-    found, more = await _bounded_page(
+    found, more = await bounded_page(
         read,
         query.after,
         query.limit,
@@ -196,7 +196,7 @@ async def turn(request: OperationRequest[Nothing, HistoryQuery]) -> EntriesPage:
         found = await session.history(after=after, limit=limit)
         return [entry for entry in found if entry.turn == number]
 
-    found, more = await _bounded_page(
+    found, more = await bounded_page(
         read,
         max(query.after, before),
         query.limit,
@@ -246,7 +246,7 @@ async def _entries(
     return await runtime.compute(make) if len(found) > _STEP else make()
 
 
-async def _bounded_page(
+async def bounded_page(
     read: Callable[[_Place, int], Awaitable[list[_Item]]],
     after: _Place,
     limit: int,
@@ -323,7 +323,7 @@ async def calls(request: OperationRequest[Nothing, NamePageQuery]) -> CallsPage:
     async def read(after: str, limit: int) -> list[Manifest]:
         return await session.calls(after=after, limit=limit)
 
-    found, more = await _bounded_page(
+    found, more = await bounded_page(
         read,
         query.after,
         query.limit,

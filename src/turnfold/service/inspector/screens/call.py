@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -82,7 +84,8 @@ async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
     explained = await view.session.explain(int(given) if _NUMBER.fullmatch(given) else given)
     numbers = await call_numbers(view.session)
     rules = await view.session.rules(ended=True)
-    seen, name = call_view(explained, numbers, rules=rules), view.session.id
+    seen = await view.config.runtime.compute(partial(call_view, explained, numbers, rules=rules))
+    name = view.session.id
     point = seen.point
     parts = with_tail_parts(parts_of(point), seen.tail)
     return RenderedScreen(
@@ -91,15 +94,17 @@ async def call(request: ScreenRequest[_Query]) -> RenderedScreen:
         tab="timeline",
         trail=session_trail(words, name),
         about="What one model call sent: click a line for the whole message.",
-        body=(
-            _figures(seen, view, words),
-            budget_bar(parts, point.allowed, words),
-            legend(parts, words, free=max(point.allowed - point.tokens, 0)),
-            _neighbours(name, point, list(numbers), words),
-            _forms(name, point.call, request.query.form, words),
-            *_sent(request.query.form, seen, explained, name, words),
-            tag("h2", words("copy this call")),
-            *_copies(request, explained, name),
+        body=chain(
+            (
+                _figures(seen, view, words),
+                budget_bar(parts, point.allowed, words),
+                legend(parts, words, free=max(point.allowed - point.tokens, 0)),
+                _neighbours(name, point, list(numbers), words),
+                _forms(name, point.call, request.query.form, words),
+            ),
+            _sent(request.query.form, seen, explained, name, words),
+            (tag("h2", words("copy this call")),),
+            _copies(request, explained, name),
         ),
     )
 
@@ -112,7 +117,7 @@ def _copies(request: ScreenRequest[_Query], explained: Explanation, name: str) -
     missing = words("the name has invisible characters: type it by hand")
     yield to_copy(words("copy as a command"), command, words, note=where, missing=missing)
     called = explained.manifest.called_model
-    missing = words("it contains media, which is too long to copy")
+    missing = words("it contains media or long texts, which are too long to copy")
     for provider, label, wire_format in _PROVIDERS:
         model = called if called.startswith("claude") == (provider == "anthropic") else ""
         body = wire_format.request(explained.messages, max_bytes=0).kwargs

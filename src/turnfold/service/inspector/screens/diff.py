@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import takewhile, zip_longest
+from functools import partial
+from itertools import chain, takewhile, zip_longest
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -42,6 +43,8 @@ __all__ = ("diff",)
 
 
 _OFFERED: Final = 200
+_MOST_COMPARED: Final = 4_000_000
+"""Most pairs of lines or messages that are compared."""
 _LONGEST_RUN: Final = 4
 """Number of equal messages in a row above which they are shown as one line."""
 _Sent: TypeAlias = tuple[SentItem, Message]
@@ -62,15 +65,15 @@ async def diff(request: ScreenRequest[_Query]) -> RenderedScreen:
     first = await view.session.explain(query.before)
     second = await view.session.explain(query.after)
     numbers = await call_numbers(view.session)
-    found = diff_calls(first, second, numbers)
+    found = await view.config.runtime.compute(partial(diff_calls, first, second, numbers))
     return RenderedScreen(
         title=f"{words('compare')} {found.before.number:,} → {found.after.number:,}",
         session=name,
         tab="timeline",
         trail=session_trail(words, name),
-        body=(
-            _selection_form(name, numbers, query, words),
-            *_sections(found, view, (first, second), words),
+        body=chain(
+            (_selection_form(name, numbers, query, words),),
+            _sections(found, view, (first, second), words),
         ),
     )
 
@@ -151,8 +154,7 @@ def _sections(
 def _changed_lines(before: str, after: str, words: PageLabels) -> Iterator[Node]:
     """Yield the lines of two texts as a diff: removed, added and kept lines; long kept runs are one line."""
     old_lines, new_lines = before.splitlines(), after.splitlines()
-    matcher = SequenceMatcher(None, old_lines, new_lines, autojunk=False)
-    for kind, old, old_end, new, new_end in matcher.get_opcodes():
+    for kind, old, old_end, new, new_end in _changes(old_lines, new_lines):
         if kind == "equal" and old_end - old > _LONGEST_RUN:
             label = words("{lines:,} identical lines", lines=old_end - old)
             yield tag("span", f"  … {label}\n", class_="quiet")
@@ -163,6 +165,30 @@ def _changed_lines(before: str, after: str, words: PageLabels) -> Iterator[Node]
             yield from (tag("ins", f"+ {line}\n") for line in new_lines[new:new_end])
 
 
+def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
+    """Yield how one list becomes another, as `difflib` says it: kind, and the range in each of both.
+
+    Comparing takes the time of each item with every equal one, so what is between the same beginning and the same end
+    is shown as replaced if it is long.
+    """
+    shorter = min(len(old), len(new))
+    head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    ends = zip(reversed(old), reversed(new), strict=False)
+    tail = min(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends)), shorter - head)
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if head:
+        yield "equal", 0, head, 0, head
+    if (old_end - head) * (new_end - head) > _MOST_COMPARED:
+        yield "replace", head, old_end, head, new_end
+    else:
+        matcher = SequenceMatcher(None, old[head:old_end], new[head:new_end], autojunk=False)
+        for kind, *places in matcher.get_opcodes():
+            first, last, begin, end = (place + head for place in places)
+            yield kind, first, last, begin, end
+    if tail:
+        yield "equal", old_end, len(old), new_end, len(new)
+
+
 def _sent(explained: Explanation) -> list[_Sent]:
     return list(zip(sent_items(explained), explained.messages, strict=True))
 
@@ -170,9 +196,8 @@ def _sent(explained: Explanation) -> list[_Sent]:
 def _beside(before: Sequence[_Sent], after: Sequence[_Sent], words: PageLabels) -> Element:
     """Return the messages of both calls in two columns, equal ones in the same row; long equal runs are one line."""
     old_digests, new_digests = ([item.digest for item, _ in side] for side in (before, after))
-    matcher = SequenceMatcher(None, old_digests, new_digests, autojunk=False)
     rows: list[list[Node]] = []
-    for kind, old, old_end, new, new_end in matcher.get_opcodes():
+    for kind, old, old_end, new, new_end in _changes(old_digests, new_digests):
         if kind == "equal" and old_end - old > _LONGEST_RUN:
             label = words("{messages:,} identical messages", messages=old_end - old)
             rows.append([tag("span", label, class_="quiet"), ""])
@@ -220,17 +245,29 @@ def _first(first: FirstDifference, token: int, words: PageLabels) -> Element:
         character=first.character,
         token=token,
     )
-    both = zip(first.text_before, first.text_after, strict=False)
-    same = "".join(old for old, _ in takewhile(lambda pair: pair[0] == pair[1], both))
+    same, old, new, ending = _parts(first.text_before, first.text_after)
     return tag(
         "div",
         tag("p", place, data_index=first.index, data_character=first.character, data_token=token),
         tag("p", words("before"), " · ", _place(first.before, words), class_="quiet"),
-        tag("pre", same, tag("del", first.text_before[len(same) :]), dir="auto"),
+        tag("pre", same, tag("del", old), ending, dir="auto"),
         tag("p", words("after"), " · ", _place(first.after, words), class_="quiet"),
-        tag("pre", same, tag("ins", first.text_after[len(same) :]), dir="auto"),
+        tag("pre", same, tag("ins", new), ending, dir="auto"),
         class_="first-difference",
     )
+
+
+def _parts(before: str, after: str) -> tuple[str, str, str, str]:
+    """Split two texts into the beginning that is the same in both, what differs in each, and the same ending."""
+    same = _beginning(before, after)
+    old, new = before[len(same) :], after[len(same) :]
+    ending = _beginning(old[::-1], new[::-1])[::-1]
+    return same, old.removesuffix(ending), new.removesuffix(ending), ending
+
+
+def _beginning(one: str, other: str) -> str:
+    pairs = zip(one, other, strict=False)
+    return "".join(old for old, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _place(item: SentItem | None, words: PageLabels) -> str:

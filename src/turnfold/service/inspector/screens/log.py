@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -9,7 +10,7 @@ from msgspec import Meta
 
 from turnfold.errors import InvalidOption
 from turnfold.inspect import excerpt
-from turnfold.records import Entry
+from turnfold.records import Entry, encode_message
 from turnfold.service.inspector.html import (
     Element,
     Node,
@@ -27,6 +28,7 @@ from turnfold.service.inspector.screen_types import (
     ScreenRequest,
     screen,
 )
+from turnfold.service.routes.sessions import bounded_page
 
 __all__ = ("log",)
 
@@ -53,19 +55,39 @@ async def log(request: ScreenRequest[_Query]) -> RenderedScreen:
             f"after={start:,} is beyond the end of the log, entry {last:,}; give a smaller number"
         )
     wanted = min(query.limit, upto - start)
-    entries = await view.session.history(after=start, limit=wanted) if wanted > 0 else []
+    entries = await _read(view, start, wanted)
     return RenderedScreen(
         title=f"{words('log')} · {name}",
         session=name,
         tab="log",
         about="Everything that was said, called and seen, in order; nothing is removed by a fold.",
         trail=session_trail(words, name),
-        body=(
-            _paging(view, start, entries, query.limit, words),
-            tag("ol", [_entry(each, words) for each in entries], class_="items logged"),
-        ),
+        body=_body(view, start, entries, query.limit, words),
         live=live if query.after is None else "",
     )
+
+
+async def _read(view: OpenedConversation, start: int, wanted: int) -> list[Entry]:
+    """Return at most `wanted` entries after `start`, fewer if they are large."""
+
+    async def read(after: int, limit: int) -> list[Entry]:
+        return await view.session.history(after=after, limit=limit)
+
+    found, _ = await bounded_page(
+        read,
+        start,
+        wanted,
+        place=lambda each: each.seq,
+        size=lambda each: len(encode_message(each.message)),
+    )
+    return found
+
+
+def _body(
+    view: OpenedConversation, start: int, entries: list[Entry], limit: int, words: PageLabels
+) -> Iterator[Node]:
+    yield _paging(view, start, entries, limit, words)
+    yield tag("ol", [_entry(each, words) for each in entries], class_="items logged")
 
 
 def _paging(

@@ -24,7 +24,13 @@ from turnfold.service.inspector.html import (
     tag,
 )
 from turnfold.service.inspector.labels import PageLabels
-from turnfold.service.inspector.screen_types import NoQuery, RenderedScreen, ScreenRequest, screen
+from turnfold.service.inspector.screen_types import (
+    NoQuery,
+    OpenedConversation,
+    RenderedScreen,
+    ScreenRequest,
+    screen,
+)
 from turnfold.text import search_terms
 
 __all__ = (
@@ -84,29 +90,36 @@ async def recall(request: ScreenRequest[_Query]) -> RenderedScreen:
     """Render the page that tries a recall: the entries that match a query, with scores, and the text for the model."""
     words, query, view = request.words, request.query, await request.open()
     name = view.session.id
-    body: list[Node] = [_form(name, query, words)]
+    found, shown, parts = list[Recalled](), list[Recalled](), dict[int, ScoreParts]()
     if query.query.strip():
         found = await view.session.recall(query.query, limit=query.limit)
         shown = await view.session.recall(query.query, tokens=query.tokens)
-        text = recalled_text(shown)
-        cost = view.session.counter.count_text(text)
         parts = await view.score_parts(query.query)
-        body.append(_matches(found, parts, name, query.query, words))
-        body.append(tag("h2", words("as a context would show it")))
-        body.append(
-            tag(
-                "p", f"{cost:,} / {words('{tokens:,} tokens', tokens=query.tokens)}", data_cost=cost
-            )
-        )
-        body.append(tag("pre", text or words("nothing found"), dir="auto", class_="summary"))
+
+    def body() -> Iterator[Node]:
+        yield _form(name, query, words)
+        if query.query.strip():
+            yield _matches(found, parts, name, query.query, words)
+            yield from _shown(shown, view, query.tokens, words)
+
     return RenderedScreen(
         title=f"{words('recall')} · {name}",
         session=name,
         tab="recall",
         about="Try a recall in this session: the entries it finds, and the text that the model would get.",
         trail=session_trail(words, name),
-        body=tuple(body),
+        body=body(),
     )
+
+
+def _shown(
+    shown: list[Recalled], view: OpenedConversation, tokens: int, words: PageLabels
+) -> Iterator[Node]:
+    text = recalled_text(shown)
+    cost = view.session.counter.count_text(text)
+    yield tag("h2", words("as a context would show it"))
+    yield tag("p", f"{cost:,} / {words('{tokens:,} tokens', tokens=tokens)}", data_cost=cost)
+    yield tag("pre", text or words("nothing found"), dir="auto", class_="summary")
 
 
 def _form(name: str, query: _Query, words: PageLabels) -> Element:

@@ -175,11 +175,13 @@ async def snapshot_diff(request: ScreenRequest[_DiffQuery]) -> RenderedScreen:
         session=name,
         tab="snapshots",
         trail=_trail(words, name),
-        body=tuple(_changes(found, words)) or (tag("p", words("nothing changed")),),
+        body=_changes(found, words),
     )
 
 
 def _changes(found: SnapshotDiff, words: PageLabels) -> Iterator[Node]:
+    if not (found.context or found.files or found.state):
+        yield tag("p", words("nothing changed"))
     if found.context is not None:
         yield _change(found.context, words("context"), words)
     for each in found.files:
