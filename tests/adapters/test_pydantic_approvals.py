@@ -205,7 +205,7 @@ async def prompts_of_decided_runs(store: str, decisions: Any) -> tuple[list[Any]
                 history = await message_history(memory.session("c"))
             result = await agent.run(message_history=history, conversation_id="c", **given)
             history = result.all_messages()
-    return prompts, paid
+    return prompts, sorted(paid)  # the tools of one response run at the same time
 
 
 def shape(part: Any) -> tuple[str, str, str]:
