@@ -52,6 +52,7 @@ _FRAMING = 8
 """Tokens of a message around its text, at most."""
 _CALL_EVERY = 20
 """A context is built after every so many messages of a replayed log."""
+_TABLE = "create table if not exists vectors (key blob primary key, row blob)"
 _MINUTE = 60_000_000
 _HOUR = 60 * _MINUTE
 
@@ -267,7 +268,7 @@ class KeptVectors:
 
         missing = [text for text in dict.fromkeys(texts) if text not in self.known]
         with sqlite3.connect(self.path, timeout=60) as file:
-            file.execute("create table if not exists vectors (key blob primary key, row blob)")
+            file.execute(_TABLE)
             for text in missing:
                 key = hashlib.sha256(text.encode(errors="replace")).digest()
                 row = file.execute("select row from vectors where key = ?", [key]).fetchone()
@@ -279,6 +280,7 @@ class KeptVectors:
             rows = np.asarray(self.inner.embed(some), dtype="<f4")
             self.known.update(zip(some, rows, strict=True))
             with sqlite3.connect(self.path, timeout=60) as file:
+                file.execute(_TABLE)  # each connection to `:memory:` is another file
                 file.executemany(
                     "insert or ignore into vectors values (?, ?)",
                     [

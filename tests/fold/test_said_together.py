@@ -120,3 +120,10 @@ def test_a_question_of_one_endless_word_takes_linear_time(word: str) -> None:
     """With quadratic time this takes minutes."""
     endless = word * (200_000 // len(word)) + "?"
     assert extract_summary([Passage("user", endless, 0)], limit=50, count=len)
+
+
+def test_an_id_that_an_assistant_gives_is_no_bare_value() -> None:
+    summary = folded(
+        "en", "What is my order?", "#W7800651.", "Thanks, one more thing.", "Sure.", limit=60
+    )
+    assert "#W7800651" in summary

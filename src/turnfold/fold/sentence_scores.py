@@ -182,7 +182,8 @@ def _alone(
         return SentenceNeed(None, idle=True)
     if question is not None:
         return SentenceNeed(question, idle=False)
-    if first and piece.role == "assistant" and not piece.words:
+    values = all(fact.partition("\0")[0] in _VALUES for fact in piece.facts)
+    if first and values and piece.role == "assistant" and not piece.words:
         return SentenceNeed(None, idle=True)  # a bare value that answers nothing
     return None if first or piece.words > _NO_SUBJECT else SentenceNeed(at - 1, idle=False)
 
@@ -251,7 +252,11 @@ def said_together(pieces: Sequence[SummaryPiece]) -> dict[int, int]:
             found[at] = at + 1
             if _PRONOUN.match(after.text) or _STANCE.match(after.text):
                 found[at + 1] = at
-        elif _GIVEN_UP.search(piece.text) and _IN_ITS_PLACE.match(after.text):
+        elif (
+            (_states_value(piece) or _states_value(after) or _has_name(piece) or _has_name(after))
+            and _GIVEN_UP.search(piece.text)
+            and _IN_ITS_PLACE.match(after.text)
+        ):
             found[at], found[at + 1] = at + 1, at
     return found
 
@@ -306,12 +311,16 @@ def _is_distinct(fact: str) -> bool:
     return kind not in ("date", "time", "constraint", "decision", "statement")
 
 
+_SAYS = (
+    r"(?:says|said|told\ (?:me|us)|writes|wrote|thinks|insists|insisted|claims|claimed|suggests|suggested|recommends"
+    r"|recommended|wants\ (?:me|us)|wanted\ (?:me|us)|demands|keeps\ saying)"
+)
 _SAID_BY_OTHERS = late_pattern(
-    r"""(?:\(quoted\)\ |（引文）)?
-    (?: (?i:my|our|his|her|their|the)\ (?:\w+\ ){1,4} | [A-Z]\w{1,20}\ (?:[A-Z]\w{1,20}\ )? )(?<!\bI\ )
-      (?:just\ |also\ |always\ )?(?:says?|said|told\ (?:me|us)|writes?|wrote|thinks?|thought|insists?|claims?|claimed
-      |suggests?|suggested|recommends?|recommended|wants?\ (?:me|us)|demands?|keeps\ saying)\b
-    | (?!我(?:们|自己)?(?:也|就|还|都|想|是)?(?:说|觉得|认为|建议|坚持|要求|想))[^，,。；;：:？?\n]{1,12}?
+    rf"""(?:\(quoted\)\ |（引文）)?
+    (?: (?i:my|our|his|her|their|the)\ (?:\w+\ ){{1,4}}?(?:(?:just|also|always)\ )?
+        (?:say|think|insist|claim|suggest|recommend|want\ (?:me|us)|demand|{_SAYS})
+      | [A-Z]\w{{1,20}}\ (?:[A-Z]\w{{1,20}}\ )?(?:(?:just|also|always)\ )?{_SAYS} )\b
+    | (?!我(?:们|自己)?(?:也|就|还|都|想|是)?(?:说|觉得|认为|建议|坚持|要求|想))[^，,。；;：:？?\n]{{1,12}}?
       (?:说|告诉我们?|发来|写道|认为|觉得|坚持|建议|要求|想让我)
     """,
     re.VERBOSE,
@@ -324,17 +333,18 @@ _STANCE = late_pattern(
 )
 """Matches the beginning of what the user thinks of the words before."""
 _GIVEN_UP = late_pattern(
-    r"\b(?:can['’]?t|cannot|won['’]?t|will\ not|isn['’]?t|is\ not|was\ not|wasn['’]?t|do(?:es)?n['’]?t\ work"
-    r"|no\ longer|scrap|forget|drop|cancel|bad\ idea|a\ mistake|wrong|never\ mind|too\ (?:\w+)|changed\ my\ mind)\b"
+    r"\b(?:(?:can['’]?t|cannot)(?!\ (?:wait|stop|imagine|help|believe|even))|won['’]?t|will\ not|isn['’]?t|is\ not"
+    r"|was\ not|wasn['’]?t|do(?:es)?n['’]?t\ work"
+    r"|no\ longer|scrap|(?<!n['’]t\ )(?<!not\ )(?<!to\ )forget|drop|cancel|bad\ idea|a\ mistake"
+    r"|wrong|never\ mind|too\ (?:\w+)|changed\ my\ mind)\b"
     r"|不[行对要用了合]|[赶来用做]不[及上了成]|算了|取消|作废|太[贵大小慢晚早多少远]|弄错|改主意",
     re.IGNORECASE,
 )
 _IN_ITS_PLACE = late_pattern(
     r"(?:so\ |then\ |and\ |but\ |ok(?:ay)?,?\ |please\ )?(?:let['’]?s|let\ us|make\ it|make\ that|use|go\ with|take"
     r"|instead|rather|better|say"
-    r""
     r"|(?:i|we)(?:['’]d|['’]ll|\ will|\ would)\ (?:rather\ |better\ )?(?:go|take|use|say|do|make|have|switch|move)"
-    r"|[\w.-]+\ then\b|switch|move|it['’]?s)\b"
+    r"|[\w.-]+\ then\b|switch|move)\b"
     r"|(?:那就?|就|所以)?(?:改|换|用|定|推|挪|还是|要|换成|选)",
     re.IGNORECASE,
 )
