@@ -290,6 +290,13 @@ def test_every_screen_fits_its_width(page: Page, store: str, language: str, widt
             .filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.textContent)"""
         assert page.evaluate(clipped) == [], where
         times = texts(page, "time")
+        broken = """[...document.querySelectorAll("td time")].filter((shown) => {
+            const day = document.createRange();
+            day.setStart(shown.firstChild, 0);
+            day.setEnd(shown.firstChild, 10);
+            return day.getClientRects().length > 1;
+        }).length"""
+        assert page.evaluate(broken) == 0, f"a date is broken over two lines: {where}"
         assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+", each) for each in times)
 
 

@@ -312,6 +312,7 @@ def test_every_call_that_an_answer_names_is_there() -> None:
     [
         (lambda memory: memory.session(session_id="a"), "it takes conversation"),
         (lambda memory: memory.search("x", user_id="a"), "Memory.search has no option 'user_id'"),
+        (lambda memory: memory.recall("x"), 'use memory.session("user-42").recall("...")'),
     ],
 )
 def test_an_option_that_a_method_of_a_memory_does_not_have(

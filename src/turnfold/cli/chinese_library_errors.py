@@ -13,7 +13,7 @@ __all__ = ("LIBRARY_ERRORS",)
 
 
 def _attempts() -> dict[str, str]:
-    """Return the forms of how often and how long a model was called in vain."""
+    """Return the Chinese and English texts for the number and duration of failed attempts to call a model."""
     found: dict[str, str] = {}
     for plural in ("", "s"):
         for english, chinese in (

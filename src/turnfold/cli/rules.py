@@ -35,7 +35,7 @@ class RuleRow:
     """Seq of the entry in which the rule was stated; 0 if it was added by hand."""
     text: str
     answers: str
-    """The assistant's words that the rule answers or agrees to; "" if it can be read without them."""
+    """The assistant's words that the rule answers or agrees to; "" if the rule can be understood without them."""
 
     @classmethod
     def of(cls, rule: StandingRule) -> RuleRow:

@@ -331,7 +331,7 @@ _STANCE = late_pattern(
     r"|我(?:也|并|完全)?不?(?:同意|赞成|认同|这么[看想])",
     re.IGNORECASE,
 )
-"""Matches the beginning of what the user thinks of the words before."""
+"""Matches the beginning of a sentence in which users say what they think of the words before."""
 _GIVEN_UP = late_pattern(
     r"\b(?:(?:can['’]?t|cannot)(?!\ (?:wait|stop|imagine|help|believe|even))|won['’]?t|will\ not|isn['’]?t|is\ not"
     r"|was\ not|wasn['’]?t|do(?:es)?n['’]?t\ work"
@@ -461,7 +461,7 @@ _SELF = late_pattern(
     r"(?=[,.;!]|\ and\b|\ (?:so|that)\b|$)",
     re.IGNORECASE,
 )
-"""Matches what an assistant says about being one ("As an AI, I can only …"), which is no rule."""
+"""Matches an assistant's statement about being an assistant ("As an AI, I can only …"), which is no rule."""
 _REACTION_FACTOR = 0.07
 """Highest factor for a reaction such as "that's great!"; so low that it never replaces another sentence."""
 _WHO_WEIGHT, _LIKES_WEIGHT = 1.5, 0.6

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
@@ -104,6 +104,18 @@ class RecallMode(StrEnum):
     def named(cls, name: str) -> RecallMode:
         """Return the mode with this name; raises `InvalidOption` if there is none."""
         return choice("recall", name, cls)
+
+
+def _refuse_call(mode: RecallMode, *given: object, **options: object) -> NoReturn:
+    del given, options
+    raise TypeError(
+        f"memory.recall is an option ({mode.value!r}) and cannot be called: to find earlier entries, use "
+        'memory.session("user-42").recall("...") or memory.search("...")'
+    )
+
+
+# Not a method of the class: for type checkers, a mode is nothing that can be called.
+type.__setattr__(RecallMode, "__call__", _refuse_call)
 
 
 class FoldMode(StrEnum):

@@ -75,7 +75,7 @@ class UserMessage(NamedTuple):
     seq: int
     text: str
     answered: str = ""
-    """The text of the assistant's message directly before; "" if another message is there."""
+    """Text of the assistant's message directly before the user's message; "" if another message is there."""
 
 
 def spoken_text(message: Message) -> str:

@@ -67,7 +67,7 @@ _MAX_HITS = 400
 _RECENT_SCORE = 1e-6
 """Score of an entry that is shown only because it is recent; below the score of any match."""
 _FOLLOWED_SHARE = 0.8
-"""For a follow-up such as "why?", the score of an entry as a share of the score of the entry after it."""
+"""Score of an entry for a follow-up such as "why?", as a share of the score of the entry after it."""
 _QUESTION_WITHIN = 64
 """Number of newest entries in which `recall` searches for the user's message that serves as its query."""
 _OPENING = 100
@@ -78,7 +78,7 @@ _JUDGED = 3
 _MAX_RANKED = 400
 """The most matches outside the window that are ranked."""
 _SECOND = 1_000_000
-"""Microseconds of a second."""
+"""Number of microseconds in a second."""
 _LONG_QUERY = 2_000
 """Most characters of a query whose search terms are made on the event loop; a longer query is processed in a thread."""
 _LONG_TOKENS = 4_000
@@ -129,12 +129,12 @@ class _Meaning(NamedTuple):
 
 
 class _Dated(NamedTuple):
-    """The entries that were written on the days which a query names."""
+    """The entries that were written on the days that a query names."""
 
     seqs: Sequence[int] = ()
-    """At most `_MAX_RANKED` of them from each period, the oldest, in log order."""
+    """Seqs (log positions) of the dated entries, at most `_MAX_RANKED` (the oldest) of each period, in log order."""
     total: int = 0
-    """The number of all of them."""
+    """Number of all entries written on the named days."""
     times: Sequence[tuple[int, int]] = ()
     """The start and the end of each period, in microseconds since 1970."""
     names: Sequence[str] = ()

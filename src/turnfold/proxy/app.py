@@ -105,7 +105,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "the conversation was deleted": "use another session id",
     "unknown interface": "the proxy stores Chat Completions, Responses, Messages and generateContent",
 }
-"""What to do about a model call that is not stored, by the reason why it is not."""
+"""Reason why a model call is not stored -> what to do about it."""
 _UNKNOWN_CALL: Final = re.compile(
     r"/(?:completions|api/chat|api/generate|converse(?:-stream)?|invoke(?:-with-response-stream)?)/?$"
     r"|/(?:chat/completions|responses|messages)/$|:(?:rawP|streamRawP)redict$"

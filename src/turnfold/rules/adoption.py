@@ -26,9 +26,9 @@ class ShortAnswer(NamedTuple):
     answers: str
     """The assistant's words: a proposal, an item of a list or a question."""
     meaning: str
-    """What the answer lays down in full: the part of `answers` that is adopted, or the question with the answer."""
+    """Full meaning of the user's answer: the adopted part of `answers`, or the question together with the answer."""
     is_explicit: bool
-    """True if the meaning needs no words of its own that show a rule: it was recommended, picked or asked for."""
+    """True if the meaning counts as a rule without cue words of a rule: it was recommended, picked or asked for."""
     adopts: bool
     """True if the answer adopts words of the assistant; False if it answers a question in the user's own words."""
 
@@ -36,9 +36,9 @@ class ShortAnswer(NamedTuple):
 _LONGEST_ANSWER = 120
 _MOST_SENTENCES = 3
 _LONGEST_ANSWERED = 6_000
-"""Most characters of the assistant's message that are read, from its end."""
+"""Most characters of the assistant's message that are read, counted from the end of the message."""
 _LONGEST_SHOWN = 240
-"""Most characters of the assistant's words that are kept."""
+"""Most characters of the assistant's words that are kept with a rule."""
 _SHORT_WORDS, _SHORT_HAN = 5, 12
 """Most words, or Chinese characters, of a bare answer to a question."""
 
@@ -46,9 +46,9 @@ _AGREES = late_pattern(
     r"(?:(?:yes|yep|yeah|yup|sure|ok(?:ay)?|fine|great|perfect|good|nice|absolutely|definitely|exactly|of\s+course|please|right|alright"
     r"|you(?:'re|\s+are)\s+right|agreed|i\s+agree|deal|sounds\s+(?:good|great|fine|right|perfect)|(?:that\s+)?works(?:\s+for\s+me)?|that(?:'s|\s+is)\s+(?:fine|good|ok(?:ay)?|perfect|great|a\s+good\s+idea)"
     r"|good\s+idea|go\s+ahead|go\s+for\s+it|(?:let's\s+)?(?:please\s+)?(?:do|go\s+with|use|take)\s+(?:that|it|this|so)|(?:do\s+it\s+)?(?:that|this)\s+way|like\s+that|(?:let's\s+)?do\s+so|as\s+you\s+(?:suggest(?:ed)?|propose[d]?|say|said)"
-    r"|with\s+(?:that|me)|for\s+me|thanks?(?:\s+you)?|then)\b"
+    r"|with\s+(?:that|me)|(?:for|to)\s+me|thanks?(?:\s+you)?|then)\b"
     r"|好[的啊呀嘞]?|行[的啊]?|可以的?|嗯+|对的?|是的?|要的?|需要|同意|赞成|没问题|(?<![a-z])ok(?![a-z])|成|妥|没意见"
-    r"|就?(?:按|照|听)你?(?:的|们的|说的|的建议|的意思)(?:来|办|做|定)?|就?(?:先)?(?:这样|这么)(?:办|定|做|来|吧)?|就?(?:用|选|定|要)?(?:这个|这款|它)|定[了吧]|有道理|谢谢[你您]?|麻烦[你您]?了|那就?|那好|就|[吧了啊呀哦哈]"
+    r"|就?(?:按|照|听)你?(?:的|们的|说的|的建议|的意思)(?:来|办|做|定)?|就?(?:先)?(?:这样|这么)(?:办|定|做|干|来|吧)?|就?(?:用|选|定|要)?(?:这个|这款|它)|定[了吧]|有道理|谢谢[你您]?|麻烦[你您]?了|那就?|那好|就|[吧了啊呀哦哈]"
     r"|\W)+",
     re.IGNORECASE,
 )
@@ -79,17 +79,17 @@ _FOREIGN = late_pattern(
     r"|(?:文档|文件|网页|网站|页面|手册|邮件|工具|文章|说明书?|搜索结果|通知|公告|日志|里面?|上面?)[^,，。]{0,6}(?:说|写|要求|返回|提示|指示|让我?|规定|建议)|根据|按照|按(?:手册|文档|网页)|返回[:：]|他们?(?:说|要求)",
     re.IGNORECASE,
 )
-"""Matches words with which the assistant reports what somebody or something else says."""
+"""Matches words with which the assistant reports what a person, a page or a tool says."""
 _NO_TOPIC = late_pattern(
     r"\W*(?:do|follow|obey|use|try|apply|run|go\s+with|proceed(?:\s+with)?|continue(?:\s+with)?|start(?:\s+with)?|confirm|accept)?\s*(?:it|that|this|so|them|those|these)?(?:\s+(?:now|then|like\s+that|that\s+way|way))*\W*$"
     r"|\W*(?:照做|照办|继续|开始|按它来|这样做?|这么[做办]|执行|确认|那样)?\W*$",
     re.IGNORECASE,
 )
-"""Matches a proposal that only points at what was said before."""
+"""Matches a proposal that only refers to words before it ("shall I do that?")."""
 
 _ASKED_EN = late_pattern(
     r"^\W*(?:(?:so|and|then|ok(?:ay)?|also|alternatively|if\s+you\s+(?:like|want|agree))\b\W*)*"
-    r"(?:(?:should|shall|can|could|may)\s+(?:i|we)\s+(?:then\s+|also\s+|just\s+)*|(?:would|do)\s+you\s+(?:like|want)\s+(?:me|us)\s+to\s+)(?P<core>[^?]+)\?",
+    r"(?:(?:should|shall|can|could|may)\s+(?:i|we)\s+(?:then\s+|also\s+|just\s+)*|(?:(?:would|do)\s+you\s+(?:like|want)|want)\s+(?:me|us)\s+to\s+)(?P<core>[^?]+)\?",
     re.IGNORECASE,
 )
 _RECOMMENDED_EN = late_pattern(
@@ -117,7 +117,7 @@ _CHECKS = late_pattern(
     r"|^\W*(?:[您你](?:觉得|看|说|同意)?)?(?:就?这[样么]|那就?)?(?:定|办|做|改|安排)?(?:可以|行|好|OK|ok|怎么样|如何|合适|同意)?(?:吗|么|呢|不)?\s*[?？]\W*$",
     re.IGNORECASE,
 )
-"""Matches a question that only asks whether the proposal before it will do."""
+"""Matches a question that only asks whether the proposal before it is acceptable."""
 _WHETHER = late_pattern("要不要|是否")
 _EITHER = late_pattern(r"\bor\b|还是|或者?", re.IGNORECASE)
 _WANTED_EN = late_pattern(

@@ -146,7 +146,7 @@ _WORKS = (
     ),
     *("urn this", "ix the", "翻译", "润色", "校对", "写", "总结", "概括", "解释", "改"),
 )
-"""One of these is in every text that `_WORKED_ON` matches; looking for them is much faster."""
+"""Texts of which every match of `_WORKED_ON` contains one; searching for them first is much faster."""
 _WORKED_ON = late_pattern(
     r"(?:^|(?<=[.!?。！？\n,，])[ \t]*)"
     r"(?:(?:please|pls|hi|hey|ok(?:ay)?|now|and|then|could|can|would|will|you|help|me|kindly)\b[\s,]*)*"
@@ -359,7 +359,7 @@ def blank_quotes(text: str) -> str:
 
 
 def _blank_worked_on(own: str) -> str:
-    """Return a text in which requests to work on a text are blanked, with that text up to an empty line."""
+    """Return a text with requests to work on a text blanked, together with that text up to an empty line."""
     at = 0
     while found := _WORKED_ON.search(own, at):
         end = own.find("\n\n", found.end())

@@ -44,7 +44,7 @@ _OF_OTHERS = late_pattern(
     "[我他她](?:们)?(?P<who>姐|妹|哥|弟|妈|爸|老公|老婆|媳妇|同事|朋友|儿子|女儿|邻居|室友)[^,，。]{0,2}?的"
     r"|\b(?:my|his|her|their|our)\s+(?P<who_en>sister|brother|mum|mom|dad|mother|father|wife|husband|friend|colleague|neighbou?r|flatmate|son|daughter)'s\b"
 )
-"""Matches whose thing it is, if not the speaker's."""
+"""Matches words for the owner of a thing, if that is not the speaker ("my sister's")."""
 _REPORTED = frozenset("写做弄办搞交寄买发打看问订约定付还改修补合去送拿取签续过好完掉")
 """Verbs of a sentence reporting work as done that name no thing ("done", "finished")."""
 _NOT_DONE = late_pattern(
@@ -147,13 +147,13 @@ def completes(report: str, task: str) -> bool:
 
 
 def is_of_others(report: str, task: str) -> bool:
-    """Return True if a report is about somebody else's thing, and the task is not: 我姐的牙医约上了."""
+    """Return True if "done" is said of somebody else's thing, and the task is not about it: 我姐的牙医约上了."""
     found = _OF_OTHERS.search(report)
     return found is not None and (found["who"] or found["who_en"]) not in task
 
 
 def is_still_open(report: str) -> bool:
-    """Return True if a sentence has the words of a report, but says when or whether something will be done."""
+    """Return True if a sentence sounds like "done", but says when or whether something will be done."""
     return _NOT_DONE.search(report) is not None
 
 

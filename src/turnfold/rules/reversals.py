@@ -218,7 +218,7 @@ _HAPPENED = late_pattern(
     r"了(?!解)|[过错]$|嫌|说|老是?|'s\s|\b(?:\w{2,}ed|got|has|have|had|is|are|isn't|won't|can't|doesn't|insists?|wants?|hates?|says?|told|chose|took|left|went)\b",
     re.IGNORECASE,
 )
-"""Matches a clause that tells what happened, which may be the reason for another value."""
+"""Matches a clause that tells what happened, which may be the reason for a new value."""
 _STARTING = late_pattern(
     r"(?:从|^)(?:[下这本明今]个?)?(?:周[一二三四五六日天]?|月|年|天|学期)(?:起|开始)|\bfrom\s+(?:\w+day|next\s+\w+|now)\s*(?:on|onwards?)?\W*$",
     re.IGNORECASE,
@@ -230,14 +230,14 @@ _ADDS = late_pattern(
     r"\b(?:also|too(?=\W*$)|as\s+well|and|or|another|both|besides|additionally|only|if|unless|when)\b|[也还]|另外|再|同时|加上|以及|如果|要是|的话|只有|除了",
     re.IGNORECASE,
 )
-"""Matches a clause that adds something, or that holds only sometimes."""
+"""Matches a clause that adds something to a rule, or holds only sometimes."""
 _NEGATION = late_pattern(
     r"\b(?:do\s+not|don't|never|not|no\s+longer|isn't|aren't|needn't|no)\b|不(?:用|要|必|许|准|再|能|得)?|别再?|没有?|禁止",
     re.IGNORECASE,
 )
 _FRAME_TOKEN = late_pattern(r"[A-Za-z0-9](?:[\w.'’:%/-]*[\w%])?|[\u4e00-\u9fff]")
 _SHORT = 60
-"""Most characters of a sentence of one clause that is compared with what it may deny."""
+"""Most characters of a sentence of one clause that is compared with a sentence that it may deny."""
 _LONGEST_VALUE = 6
 """Most words or Chinese characters of a value that takes the place of another one."""
 
@@ -265,7 +265,7 @@ def restates(later: str, earlier: str) -> bool:
 
 
 def _opposes(clause: str, earlier: str) -> bool:
-    """Return True if one of two clauses denies what the other says, and they have all other words in common."""
+    """Return True if one of two clauses denies what the other says, and all their other words are the same."""
     denied = [_NEGATION.search(each) is not None for each in (clause, earlier)]
     if denied[0] == denied[1]:
         return False
@@ -277,7 +277,7 @@ def _opposes(clause: str, earlier: str) -> bool:
 
 
 def _gives_another_value(clause: str, earlier: str, *, reasons: Sequence[str]) -> bool:
-    """Return True if two clauses differ in one value only, and something shows that the earlier one ended."""
+    """Return True if two clauses differ in one value only, and words show that the earlier value ended."""
     new, old = (
         _FRAME_TOKEN.findall(_CLOSES.sub("", _OPENS.sub("", each))) for each in (clause, earlier)
     )

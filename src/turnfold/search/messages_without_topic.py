@@ -103,9 +103,9 @@ _FOLLOWING_FILLING = """
 
 class _Phrases(NamedTuple):
     meaning: frozenset[tuple[str, ...]]
-    """Phrases of which a message must have one to be of this kind."""
+    """Phrases of which a courtesy or a follow-up must contain one."""
     filling: frozenset[tuple[str, ...]]
-    """Phrases that may stand beside those of `meaning`, and say nothing by themselves."""
+    """Phrases that may stand next to those of `meaning`, and say nothing by themselves."""
     longest: int
     """Number of words (Chinese: characters) of the longest phrase."""
 

@@ -361,7 +361,7 @@ def fused_parts(
 
 
 _DAY_WEIGHT = 4.0
-"""Weight of a day that the query names, beside a word that as many entries have."""
+"""Weight of a day that the query names, relative to a word that occurs in as many entries."""
 
 
 def with_days(

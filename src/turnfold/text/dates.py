@@ -51,9 +51,9 @@ _NAMED = late_pattern(
     re.IGNORECASE | re.VERBOSE,
 )
 _LONGEST = 2_000
-"""Characters of a question that are read."""
+"""Most characters of a question that are searched for days."""
 _MOST = 4
-"""Most days or periods of one question."""
+"""Most days or periods that are returned for one question."""
 _HAN_DIGITS = {digit: value for value, digit in enumerate("一二三四五六七八九十", 1)} | {"两": 2}
 _WORDS = {
     word: value
@@ -68,7 +68,7 @@ class NamedDays(NamedTuple):
     first: date
     last: date
     words: str = ""
-    """The words that name it."""
+    """The words of the question that name the day or period."""
 
 
 def named_days(question: str, today: date, *, newest: date | None = None) -> list[NamedDays]:

@@ -93,7 +93,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     seen: str = ""
     """Date on which the price was published or last confirmed."""
     above: Above | tuple[Above, ...] | None = None
-    """Prices of longer prompts; several if there are more than two lengths with prices of their own."""
+    """Prices of longer prompts; several if the price changes at more than one length."""
 
     def of(self, charge: Charge) -> float:
         """Return the cost of one call with these billed tokens, in the table's currency."""
@@ -144,7 +144,7 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 _RELEASE = re.compile(r"(?:[-@:](?:v?\d[\w.]*|latest|preview|exp|beta))*")
-"""What may follow the name of a model in the name of one of its releases."""
+"""Matches the suffixes that may follow a model's name in the name of one of its releases."""
 
 
 def _begins(name: str, known: str) -> bool:

@@ -58,7 +58,7 @@ class Retraction(NamedTuple):
 
     @property
     def hiding(self) -> list[tuple[int, int]]:
-        """(seq, pieces kept) of the entries since the last clear that the note is about, in order."""
+        """(seq, pieces kept) of each entry since the last clear of which pieces are hidden, in order."""
         whole = {seq: 0 for first, last in self.note.stretches for seq in range(first, last + 1)}
         noted = {**dict(self.note.shortened), **whole}
         return sorted((seq, kept) for seq, kept in noted.items() if seq > self.cleared)
@@ -369,7 +369,7 @@ async def _append(
 
 
 def first_name(client_id: str) -> str:
-    """Return the client id under which a message was first stored, for one that was stored again."""
+    """Return the client id under which a message was first stored, given the id of a later copy."""
     return client_id.partition(_AGAIN)[0]
 
 

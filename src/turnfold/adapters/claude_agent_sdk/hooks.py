@@ -69,12 +69,12 @@ HookFunction: TypeAlias = Callable[[HookInput, "str | None", object], Awaitable[
 
 
 class ResumedSession(NamedTuple):
-    """The SDK session that a program resumes."""
+    """The SDK session that the command-line program of the SDK resumes."""
 
     session_id: str = ""
-    """Empty for the newest session of the folder."""
+    """Id of the resumed session; empty for the newest session of the folder."""
     at: str = ""
-    """Uuid of the last message that it takes over; empty for all."""
+    """Uuid of the last message that the resumed session takes over; empty for all messages."""
     forked: bool = False
 
 
@@ -358,7 +358,7 @@ class SessionHooks:
 
 
 def _end_of_branch(log: Sequence[Entry], branch: Sequence[BranchMessage]) -> tuple[int, int]:
-    """Return where a branch ends: behind which entry of the log, and behind which message of the branch.
+    """Return where a branch of a transcript ends: after which log entry, and after which of its messages.
 
     Both are 0 if the log has no message of the branch. What a program said without the hooks is in the branch only.
     """

@@ -34,7 +34,7 @@ __all__ = (
 _MOST = 64 * 2**20
 """The most bytes of a transcript that are read at once; the rest is read the next time."""
 _JOINTS = ("", "\n", "\n\n")
-"""The program may put one of these between the texts of an answer."""
+"""Texts that the SDK's program may put between the texts of an answer."""
 _log = logging.getLogger("turnfold.adapters.claude_agent_sdk")
 
 
@@ -144,25 +144,26 @@ def answer_name(prompt: str, answer: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Return True if a client id is one that these functions return."""
+    """Return True if a client id is one that the functions of this module make."""
     return name.startswith(("prompt:", "call:", "result:", "beside:", "answer:"))
 
 
 class BranchMessage(NamedTuple):
-    """A message of a transcript: by what its entry of the log is recognised."""
+    """A message of a transcript, with the content and ids by which its log entry is recognised."""
 
     content: tuple[str, ...]
     """"user" and the prompt; "assistant", the prompt and the answer; "call" or "result" and the id of the call."""
     names: tuple[str, ...]
-    """Client ids that the entry may have."""
+    """Client ids that the log entry of the message may have."""
     certain: bool = True
-    """False if the entry may have another client id: a fork gives one prompt id to all prompts that it took over."""
+    """False if the log entry may have another client id: a fork gives one prompt id to all prompts that it took
+    over."""
 
 
 class _Line(NamedTuple):
     parent: str
     prompt: str
-    """Id of the prompt that the line belongs to."""
+    """Id of the prompt that the transcript line belongs to."""
     fields: JsonObject
 
 

@@ -68,7 +68,7 @@ _ESCAPED: Final = "escaped"
 _PLACEHOLDER_ID: Final = "__fake_id__"
 """The id that the SDK gives to items of providers that give none."""
 _CONTENT: Final = ("name", "arguments", "input", "output", "action", "queries", "results")
-"""Fields of a tool call or its output that a model reads."""
+"""Names of the fields of a tool call or its output that a model reads."""
 _PRIVATE: Final = "_agents_"
 """Prefix of the fields that the SDK adds to stored items for its own use; they are never sent."""
 
@@ -253,10 +253,10 @@ _Items: TypeAlias = Sequence[TResponseInputItem]
 
 
 class _KnownItem(NamedTuple):
-    """An item of a run, as it is compared with the items of a later request."""
+    """An item of a run, in the form in which it is compared with items of a later request."""
 
     content: str
-    """Digest of the item, with the content of a call or an output."""
+    """Digest of the item, including the content of a call or an output."""
     call: str
     """Id of the tool call; empty for other items."""
     kind: Literal["call", "output", "reasoning", "other"]
@@ -277,7 +277,7 @@ class RunItems:
         self._stored: Counter[str] = Counter()
         """Items that the run was given, and items of the run that are in the log, counted by key."""
         self._known: list[_KnownItem] = []
-        """The same items, in order."""
+        """Items that the run was given, and items of the run that are in the log, in order."""
         self._claims_on_input: Counter[str] = Counter()
         """Keys of input that was stored before the SDK adds it."""
         self._claims_on_response: Counter[str] = Counter()
@@ -394,7 +394,7 @@ class RunItems:
 
 
 def _redeem(claims: Counter[str], item: TResponseInputItem) -> bool:
-    """Remove one record that an equal item was stored ahead; return False if there is none."""
+    """Remove the note that an equal item was stored before the SDK added it; return False if there is none."""
     key = _key(item)
     claimed = claims[key] > 0
     claims[key] -= claimed

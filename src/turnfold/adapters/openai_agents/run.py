@@ -120,7 +120,7 @@ class NumberedItem(NamedTuple):
 
 
 _EDITED = "edited"
-"""Name of the conversation, within that of the session, in which a list that was changed is followed."""
+"""Suffix for the id of the conversation that follows a list of items which was changed by another component."""
 
 
 class ItemsView:
@@ -145,7 +145,7 @@ class ItemsView:
         self.call = ""
         """Id of the last model call."""
         self.last = self
-        """The view that made the last request of the run: this one, or that of a changed list."""
+        """The filter that made the last request of the run: this one, or that of a changed list of items."""
         self._recall = recall
         self._omit_ids = omit_ids
         """True to send reasoning without its id."""
@@ -153,7 +153,7 @@ class ItemsView:
         self._model = model
         """The model of all agents of the run; None if each has its own."""
         self._rewrites = rewrites
-        """True if a callback makes the list: what it adds cannot be told from the run's own input."""
+        """True if a callback makes the list of items, so that its additions cannot be told from the run's own input."""
         self._outer = outer
         """The view of the run whose tool makes these calls, or whose list was changed."""
         self._list = FollowedItems(session, recall=recall) if outer is not None else None
@@ -324,7 +324,7 @@ def _numbered(context: Context) -> list[NumberedItem]:
 
 
 class FollowedItems:
-    """Follows a list of items that is a whole conversation, in a session of its own."""
+    """Follows a list of items that is a whole conversation, in a separate session."""
 
     def __init__(self, session: TurnfoldSession, *, recall: bool) -> None:
         self._off_loop = session.off_loop

@@ -130,7 +130,7 @@ class TurnfoldSession:
         self.run.stored_input(items)
 
     async def settle(self) -> None:
-        """Store the items again from which some were popped, so that contexts and summaries lack the popped ones."""
+        """Store items again without the popped ones, so that contexts and summaries do not have these."""
         await self.off_loop(self._settle())
 
     async def add_response_ahead(self, items: Sequence[TResponseInputItem]) -> None:
@@ -271,7 +271,7 @@ class _VisibleItems:
 
 
 def _as_given(shown: VisibleEntry) -> list[GivenRecord]:
-    """Return a visible entry as it is stored again: without its popped items; if unchanged, under its client id."""
+    """Return a visible entry to be stored again without its popped items, or unchanged with its client id."""
     entry, kept = shown
     if kept is None:
         return [GivenRecord(entry.message, entry.client_id)]

@@ -258,7 +258,7 @@ def _first(first: FirstDifference, token: int, words: PageLabels) -> Element:
 
 
 def _parts(before: str, after: str) -> tuple[str, str, str, str]:
-    """Split two texts into the beginning that is the same in both, what differs in each, and the same ending."""
+    """Split two texts into the beginning and ending that both have, and the different middle of each."""
     same = _beginning(before, after)
     old, new = before[len(same) :], after[len(same) :]
     ending = _beginning(old[::-1], new[::-1])[::-1]
