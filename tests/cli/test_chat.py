@@ -23,6 +23,7 @@ from turnfold.errors import InvalidOption
 from turnfold.models import OpenAIChat
 from turnfold.runtime import drive
 from turnfold.testing import ScriptedModel
+from turnfold.tokens import counter_for
 
 RUN = CliRunner()
 
@@ -285,7 +286,7 @@ def test_what_the_provider_is_not_sent_is_told(tmp_path: Path) -> None:
         talked = RUN.invoke(app, ["chat", *given, "--session", "s"], input="one\n")
         assert "1 changed for openai_chat" in talked.output
         told = RUN.invoke(app, ["chat", *given, "--session", "s", "--once", "two", "--json"])
-    [change] = json.loads(told.output)["changes"]
+    [change] = json.loads(told.stdout)["changes"]
     assert change.startswith("1 left out: Chat Completions accepts no thinking")
 
 
@@ -397,3 +398,16 @@ def test_a_chat_takes_the_session_as_an_argument_and_names_a_new_one(tmp_path: P
     assert again.stderr == ""
     twice = RUN.invoke(app, ["chat", name, "--session", name, *store, "--once", "hi"])
     assert twice.exit_code == 2
+
+
+@pytest.mark.parametrize(("model", "told"), [("glm-9", False), ("phi4", True), ("glm-4.6", False)])
+def test_a_model_is_counted_by_its_family_and_an_unknown_one_is_said_to_be_estimated(
+    model: str, *, told: bool, tmp_path: Path
+) -> None:
+    with StrictServer([Say("hello")]) as server:
+        given = ["--model", model, "--base-url", f"{server.url}/v1", "--store", address(tmp_path)]
+        done = RUN.invoke(app, ["chat", "one", *given, "--once", "你好"])
+    assert done.exit_code == 0, done.output
+    assert (f"model '{model}' is not known: its tokens are estimates" in done.stderr) is told
+    with Memory(address(tmp_path)) as memory:
+        assert memory.session("one").calls()[0].counter == counter_for(model).name

@@ -356,6 +356,8 @@ def _memory(
     name = model.name if model and _is_known(model.name) else ""
     address = address_of(store) if store else default_store()
     counter = None if name or session is None else _counter_of(address, session)
+    if model and not name:
+        counter = _told_counter(model.name)
     return Memory(
         address,
         model=name,
@@ -364,6 +366,16 @@ def _memory(
         time_zone=time_zone(),
         encryption_key=encryption_keys(),
     )
+
+
+def _told_counter(model: str) -> TokenCounter:
+    """Return the counter of a model whose window is not known; say so if the model itself is not known."""
+    from turnfold.tokens import counter_for, find_model
+
+    if find_model(model) is None:
+        hint = translated(f"turnfold: model {model!r} is not known: its tokens are estimates")
+        sys.stderr.write(f"{hint}\n")
+    return counter_for(model)
 
 
 def _check_budget(model: ChatModel | None, tokens: int | None, system: str, text: str) -> None:

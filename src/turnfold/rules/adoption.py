@@ -46,9 +46,9 @@ _AGREES = late_pattern(
     r"(?:(?:yes|yep|yeah|yup|sure|ok(?:ay)?|fine|great|perfect|good|nice|absolutely|definitely|exactly|of\s+course|please|right|alright"
     r"|you(?:'re|\s+are)\s+right|agreed|i\s+agree|deal|sounds\s+(?:good|great|fine|right|perfect)|(?:that\s+)?works(?:\s+for\s+me)?|that(?:'s|\s+is)\s+(?:fine|good|ok(?:ay)?|perfect|great|a\s+good\s+idea)"
     r"|good\s+idea|go\s+ahead|go\s+for\s+it|(?:let's\s+)?(?:please\s+)?(?:do|go\s+with|use|take)\s+(?:that|it|this|so)|(?:do\s+it\s+)?(?:that|this)\s+way|like\s+that|(?:let's\s+)?do\s+so|as\s+you\s+(?:suggest(?:ed)?|propose[d]?|say|said)"
-    r"|with\s+(?:that|me)|for\s+me|thanks?(?:\s+you)?|then)\b"
+    r"|with\s+(?:that|me)|(?:for|to)\s+me|thanks?(?:\s+you)?|then)\b"
     r"|好[的啊呀嘞]?|行[的啊]?|可以的?|嗯+|对的?|是的?|要的?|需要|同意|赞成|没问题|(?<![a-z])ok(?![a-z])|成|妥|没意见"
-    r"|就?(?:按|照|听)你?(?:的|们的|说的|的建议|的意思)(?:来|办|做|定)?|就?(?:先)?(?:这样|这么)(?:办|定|做|来|吧)?|就?(?:用|选|定|要)?(?:这个|这款|它)|定[了吧]|有道理|谢谢[你您]?|麻烦[你您]?了|那就?|那好|就|[吧了啊呀哦哈]"
+    r"|就?(?:按|照|听)你?(?:的|们的|说的|的建议|的意思)(?:来|办|做|定)?|就?(?:先)?(?:这样|这么)(?:办|定|做|干|来|吧)?|就?(?:用|选|定|要)?(?:这个|这款|它)|定[了吧]|有道理|谢谢[你您]?|麻烦[你您]?了|那就?|那好|就|[吧了啊呀哦哈]"
     r"|\W)+",
     re.IGNORECASE,
 )
@@ -89,7 +89,7 @@ _NO_TOPIC = late_pattern(
 
 _ASKED_EN = late_pattern(
     r"^\W*(?:(?:so|and|then|ok(?:ay)?|also|alternatively|if\s+you\s+(?:like|want|agree))\b\W*)*"
-    r"(?:(?:should|shall|can|could|may)\s+(?:i|we)\s+(?:then\s+|also\s+|just\s+)*|(?:would|do)\s+you\s+(?:like|want)\s+(?:me|us)\s+to\s+)(?P<core>[^?]+)\?",
+    r"(?:(?:should|shall|can|could|may)\s+(?:i|we)\s+(?:then\s+|also\s+|just\s+)*|(?:(?:would|do)\s+you\s+(?:like|want)|want)\s+(?:me|us)\s+to\s+)(?P<core>[^?]+)\?",
     re.IGNORECASE,
 )
 _RECOMMENDED_EN = late_pattern(

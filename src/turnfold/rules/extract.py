@@ -155,6 +155,7 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         # what was, what might be, complaints
         r"|^\W*(?:if\s+i\s+were\b|imagine\b|suppose\b|what\s+if\b|i\s+(?:wonder|wish|dreamt?)\b|once\s+upon)"
         r"|^\W*(?:my|his|her)\s+(?:\w+\s+)?(?:grand\w+|great-\w+|mother|father|uncle|aunt|neighbou?r|teacher)\s+(?:never|always)\s+(?:ate|went|was|had|did|said|made|drank|slept|wore|kept|\w+ed)\b"
+        r"|^\W*you\s+(?:can|could|should|must)\s+(?:also\s+|really\s+|definitely\s+)?(?:watch|read|visit|see|try)\s+(?!to\b)(?:[A-Z\x1a\"]|the\s+[A-Z])"
         r"|^\W*(?:he|she|they)\s+(?:said|told\s+(?:me|us))\b"
         r"|^\W*(?:some(?:where|time)|probably|maybe|roughly)\s+(?:around|near|about|in|next|between)\b[^,;]*$|^\W*(?:hmm?|wow|ouch|ugh)\W[^,;]*\b(?:more|less|much|lot|steep|expensive|half|double)\b[^,;]*$",
         re.IGNORECASE,
@@ -174,9 +175,12 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         "|[发传寄][给]?[你您]了[。！!]?$|^(?:那|就|我们)*换个?(?:话题|个?姿势)|^(?:[你您]好[,，])?我想(?:买|问"
         "|看|找|了解|咨询|订|查)(?:点|下|一|个|些|几|问)(?!.*(?:以后|每|都|不要|别))"
         # what was, what might be, complaints
-        "|^(?:我们?|咱们?)?(?:以前|小时候|从前|曾经|过去)(?!.*(?:现在|以后|今后|改|换))|^(?:如果|假如|要是)我(?:是|当|有)|^(?:假如|假设|想象)"
+        "|^(?:我们?|咱们?)?(?:以前|小时候|从前|曾经|过去)(?!.*(?:现在|以后|今后|改|换))"
         "|^(?:我|他|她)(?:奶奶|爷爷|外婆|外公|姥姥|姥爷|太爷)[^,，。]{0,6}(?:从来|总是|从不)|烦死|烦人|受够了|^听说|^[^,，。]{0,4}老[师板][^,，。]{0,4}老(?:是)?让"
         "|^[他她]们?(?:跟|和|对)?我?们?(?:说|讲)"
+        # a greeting by name, an interjection, a tip for whoever listens
+        "|^(?:你好|您好|嗨|哈喽|早上好|晚上好)[,，]?[^,，。我是叫请要]{1,6}[。！!~]?$"
+        "|^(?:如果|要是|等)?[你您]有(?:机会|空|时间)[^,，。]{0,3}[,，]?(?:的话)?[,，]?一定要(?:来|去|看|试|尝)"
         # a delegation, a goodbye, an example, a reminder of nothing, a story, what the author does meanwhile
         "|[你您](?:看着|自己看着|随便|来)(?!.*(?:但|不过|别|不要|最[多少]"
         "|以内))[办给定弄选买来挑安排写]{1,2}吧?[。！!]?$|^[^,，]{0,6}[你您](?:定|决定|拿主意|做主)(?:就[行好]"
@@ -247,6 +251,7 @@ _SMALL_TALK: dict[Language, re.Pattern[str]] = {
     "zh": re.compile(
         "^(?:我)?(?:昨天|昨晚|刚刚?|最近|今天|前几天)?(?:在)?(?:看|追|读)(?:了|完|过)?(?:一|几"
         "|[^,，。]{1,4}的)?[部本集个]?(?:电影|电视剧|剧|小说|书|番|纪录片)[,，]|^(?:这)?(?:电影|小说|书|剧|故事|游戏)里"
+        "|^(?:如果|假如|要是)我(?:是|当)(?!在)|^(?:假设|想象)|^假如(?:一辈子|有一天|能)|^(?:那)?(?:必须|当然)的[啊呀]?[,，。！!]"
         "|^\\W*(?:请)?(?:别|不要|不用)(?:紧[,，。！!]|闹|担心|客气|着?急|介意|提了|逗|难过|伤心|害羞|生气)"
     ),
 }
