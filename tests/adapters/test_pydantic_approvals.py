@@ -13,7 +13,13 @@ import pytest
 
 pytest.importorskip("pydantic_ai", reason="needs pydantic-ai-slim")
 
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ToolApproved,
+    ToolDenied,
+)
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -133,6 +139,86 @@ def test_the_history_has_what_is_visible_and_nothing_more(tmp_path: Path) -> Non
         part.content for one in found for part in one.parts if part.part_kind == "user-prompt"
     ]
     assert prompts == ["And now?"]
+
+
+DECISIONS: dict[str, Any] = {
+    "approved": (True, True),
+    "denied": (ToolDenied("No. 不行"), ToolDenied("Too much.")),
+    "one denied": (True, ToolDenied("Too much.")),
+    "changed": (ToolApproved(override_args={"amount": 7}), True),
+}
+
+
+def pay_twice(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    del info
+    answered = [part for one in messages for part in one.parts if isinstance(part, ToolReturnPart)]
+    if answered:
+        return ModelResponse([TextPart(f"done, {len(messages)} messages")])
+    calls = [("pay", {"amount": 1}), ("peek", {}), ("pay", {"amount": 2})]
+    return ModelResponse(
+        [ToolCallPart(name, given, f"call_{at}") for at, (name, given) in enumerate(calls)]
+    )
+
+
+async def prompts_of_decided_runs(store: str, decisions: Any) -> tuple[list[Any], list[int]]:
+    """The prompts of a run that waits, is resumed in another process, and goes on; and what was paid.
+
+    Without a store the history is handed on as it is; with one it comes from the log.
+    """
+    prompts: list[Any] = []
+    paid: list[int] = []
+
+    def watched(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompts.append([shape(part) for one in messages for part in one.parts])
+        return pay_twice(messages, info)
+
+    history: list[ModelMessage] | None = None
+    results = DeferredToolResults(
+        approvals={"call_0": decisions[0], "call_2": decisions[1]},
+    )
+    steps: list[dict[str, Any]] = [
+        {"user_prompt": "Pay! 付款"},
+        {"deferred_tool_results": results},
+        {"user_prompt": "And now?"},
+    ]
+    for given in steps:
+        async with AsyncMemory(store or "sqlite://") as memory:
+            agent = Agent(
+                FunctionModel(watched),
+                output_type=[str, DeferredToolRequests],
+                capabilities=[turnfold_capability(memory)] if store else [],
+            )
+
+            @agent.tool_plain(requires_approval=True)
+            def pay(amount: int) -> str:
+                """Pay."""
+                paid.append(amount)
+                return f"paid {amount} 已付"
+
+            @agent.tool_plain
+            def peek() -> str:
+                """Look."""
+                return "sea 海"
+
+            del pay, peek
+            if store and history is not None:
+                history = await message_history(memory.session("c"))
+            result = await agent.run(message_history=history, conversation_id="c", **given)
+            history = result.all_messages()
+    return prompts, sorted(paid)  # the tools of one response run at the same time
+
+
+def shape(part: Any) -> tuple[str, str, str]:
+    return part.part_kind, str(getattr(part, "content", "")), getattr(part, "tool_call_id", "")
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_decisions_are_shown_as_without_turnfold(name: str, tmp_path: Path) -> None:
+    theirs = asyncio.run(prompts_of_decided_runs("", DECISIONS[name]))
+    ours = asyncio.run(
+        prompts_of_decided_runs(f"sqlite:///{tmp_path / 'chat.db'}", DECISIONS[name])
+    )
+    assert ours == theirs
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """pytest plugin for the own tests of the OpenAI Agents SDK: their sessions are turnfold's, and runs use `turnfold_run`.
 
 `SQLiteSession` and the list session of the tests become a `TurnfoldSession`. A run with such a session gets turnfold's
-filter and hooks, unless its options edit the history, which `turnfold_run` refuses.
+filter and hooks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from agents.run import AgentRunner
 from turnfold import Budget, Memory
 from turnfold.adapters.openai_agents import TurnfoldSession, turnfold_run
 from turnfold.adapters.openai_agents.items import records_of
-from turnfold.errors import InvalidOption
 from turnfold.runtime import drive
 
 LARGE = Budget(max_tokens=500_000)
@@ -98,12 +97,9 @@ def _with_turnfold(given: dict[str, Any]) -> dict[str, Any]:
     session = given.get("session")
     if not isinstance(session, TurnfoldSession):
         return given
-    try:
-        made = turnfold_run(
-            session.awaiting, run_config=given.get("run_config"), hooks=given.get("hooks")
-        )
-    except InvalidOption:
-        return given
+    made = turnfold_run(
+        session.awaiting, run_config=given.get("run_config"), hooks=given.get("hooks")
+    )
     # The test keeps its own session object, which may count or change what it is given.
     view: Any = made["run_config"].call_model_input_filter
     view.session = session

@@ -157,14 +157,14 @@ def test_what_contradicts_what_is_here_is_a_conflict_and_nothing_is_written() ->
     module = MemoryModule()
     module.perform_thinking_phase("something else")
     before = module.export()
-    with pytest.raises(Conflict, match=r"turn 1 is ctx_1_.* here and ctx_1_"):
+    with pytest.raises(Conflict, match=r"turn 1 has context ctx_1_.* in the store and ctx_1_"):
         module.import_(exported)
     assert module.export() == before
     same_context = MemoryModule(
         ScriptedModel([summarised("another")]), enable_reflective_thinking=False
     )
     same_context.perform_thinking_phase(CONTEXTS[0])
-    with pytest.raises(Conflict, match="turn 1 has another summary"):
+    with pytest.raises(Conflict, match="turn 1 has one summary in the store"):
         same_context.import_(exported)
     assert len(same_context.memory_store.contexts()) == 1
 

@@ -12,6 +12,7 @@ from hmac import compare_digest
 from pathlib import Path
 from threading import Barrier
 
+import msgspec
 import pytest
 
 from turnfold.api import Right
@@ -254,3 +255,27 @@ def test_a_port_in_use_leaves_no_new_store(tmp_path: Path) -> None:
 def test_a_file_without_tokens_is_no_way_to_listen(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="contains no token"):
         TokenRing(TokenFile(tmp_path / "none.json"))
+
+
+@pytest.mark.parametrize("change", ["revoke", "rotate"])
+def test_no_secret_of_a_name_that_is_in_the_file_twice_survives(
+    tmp_path: Path, change: str
+) -> None:
+    """A file that was merged by hand: only the first of both lines was changed, and the ring took the last."""
+    secrets_of, lines = [], []
+    for _ in range(2):
+        token, line = new_token("twin", "acme", ["read"], now=0.0)
+        secrets_of.append(token)
+        lines.append(line)
+    _, other = new_token("other", "acme", ["read"], now=0.0)
+    file = TokenFile(tmp_path / "tokens.json")
+    file.path.write_bytes(msgspec.json.encode({"tokens": [*lines, other]}))
+    ring = TokenRing(file, check_every=0.0)
+    assert ring.caller(secrets_of[1]).name == "twin"
+    if change == "revoke":
+        file.revoke("twin")
+    else:
+        assert ring.caller(file.rotate("twin", now=0.0)).name == "twin"
+    for token in secrets_of:
+        with pytest.raises(AccessDenied):
+            ring.caller(token)

@@ -161,7 +161,8 @@ class QueryTerms:
             joints += len(
                 {
                     term
-                    for before, word, after in (each.groups("") for each in EDGES.finditer(plain))
+                    for each in EDGES.finditer(plain)
+                    for before, word, after in [each.groups("")]
                     if before in self._edges or after in self._edges
                     for term in self._words.intersection(terms_of_words(word))
                 }

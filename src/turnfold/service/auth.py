@@ -186,7 +186,9 @@ class TokenFile:
         """
         with self._locked():
             known = self.lines()
-            self._write([each for each in known if each is not self._named(name, known)])
+            self._named(name, known)
+            # A file that was edited by hand may have a name twice.
+            self._write([each for each in known if each.name != name])
 
     def rotate(self, name: str, *, now: float, overlap: float = 0) -> str:
         """Give a token a new secret and return its new text; the old text is accepted for `overlap` more seconds."""
@@ -203,7 +205,13 @@ class TokenFile:
                 previous=line.hash if overlap else "",
                 previous_expires=int(now + overlap) if overlap else 0,
             )
-            self._write([changed if each is line else each for each in known])
+            self._write(
+                [
+                    changed if each is line else each
+                    for each in known
+                    if each is line or each.name != name
+                ]
+            )
         return f"tf_{name}_{secret}"
 
     def last_used(self) -> dict[str, int]:

@@ -294,7 +294,8 @@ _CONTENT_WORD = late_pattern(rf"[{CJK_TEXT}]+|[^\W\d_{CJK_TEXT}]+(?:['’-][^\W\
 def terms_of(text: str) -> list[str]:
     """Return the search terms of a text or query in order, with repetitions."""
     terms: list[str] = []
-    for run in found_in(RUN, plain_text(text)):
+    plain = plain_text(text)
+    for run in RUN.findall(plain) if len(plain) <= _LONG_TEXT else found_in(RUN, plain):
         terms.extend(terms_of_run(run))
     return terms
 
@@ -442,7 +443,8 @@ def _known_words(run: str) -> tuple[str, ...]:
 
 def _words(run: str) -> Iterator[str]:
     """Yield the words of a compound and, if there are several, the whole compound without its signs."""
-    parts = list(found_in(LETTERS, run))
+    short = len(run) <= _LONG_TEXT  # asked here, because most runs are one word
+    parts = LETTERS.findall(run) if short else list(found_in(LETTERS, run))
     words = [word for part in parts for word in _folded(part)]
     yield from map(_term, words)
     for part in parts:

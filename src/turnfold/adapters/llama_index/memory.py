@@ -175,7 +175,9 @@ class TurnfoldMemory(BaseMemory):
     @property
     def _open(self) -> tuple[AsyncSession, ThreadBridge]:
         if self._opened is None:
-            known = _OPEN.get(self.store_name) or _OPEN.get(_place(self.address, self.scope))
+            # The store of an address may have been closed and opened again since this memory was made.
+            by_address = _OPEN.get(_place(self.address, self.scope))
+            known = by_address or _OPEN.get(self.store_name)
             if known is None or not self.conversation:
                 raise InvalidOption(
                     f"the memory of conversation {self.conversation!r} was restored, but this process has not opened "
