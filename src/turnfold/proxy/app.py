@@ -231,8 +231,7 @@ class ProxyApp:
         async def tracked(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 done.status = message["status"]
-            elif not message["more_body"]:
-                done.record()  # before the client has the end, in case the process is killed then
+                done.record()  # before the client has any of it, in case the process is killed then
             await send(message)
 
         try:

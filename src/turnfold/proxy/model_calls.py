@@ -224,8 +224,7 @@ async def prepare_call(
     handle = whole.handle() if whole is not None else None
     tokens = body.tokens(handle.counter, known) if handle is not None else budget.tokens
     refused = conversations.refused(tenant, keys)
-    begun = tokens < budget.tokens and not refused
-    if begun:
+    if begun := tokens < budget.tokens and not refused:
         begin()
     for _ in range(_TRIES):
         placed = await conversations.place(*where, body.messages, **how, whole=whole)

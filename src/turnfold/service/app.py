@@ -359,7 +359,7 @@ class _RequestFrame:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        answer = _ResponseSender(send, request_id(headers))
+        answer = _ResponseSender(send, request_id(headers), scope)
         began = time.perf_counter()
         # Route on the path as sent: an encoded slash belongs to an id and does not separate segments.
         raw = scope.get("raw_path") or scope["path"].encode()
@@ -375,14 +375,7 @@ class _RequestFrame:
         finally:
             operation = scope.get(OPERATION, "")
             self._state.answered[operation, answer.status] += 1
-            if CALLER in scope:
-                record_request(
-                    scope[CALLER],
-                    f"{operation} {scope.get(DETAIL, '')}".strip(),
-                    scope.get(TARGET) or _conversation(scope),
-                    status=answer.status,
-                    request_id=answer.request_id,
-                )
+            answer.record()
             _log.info(
                 "%s %s %d",
                 answer.request_id,
@@ -424,14 +417,30 @@ class _RequestFrame:
 class _ResponseSender:
     """Sends the response of one request, adds the common headers, and remembers its status."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, scope: Scope) -> None:
         self._send = send
+        self._scope = scope
+        self._recorded = False
         self.request_id = request_id
         self.status = 0
+
+    def record(self) -> None:
+        """Write the request to the audit log, once: before the client gets anything, or when the request ends."""
+        scope = self._scope
+        if CALLER in scope and not self._recorded:
+            self._recorded = True
+            record_request(
+                scope[CALLER],
+                f"{scope.get(OPERATION, '')} {scope.get(DETAIL, '')}".strip(),
+                scope.get(TARGET) or _conversation(scope),
+                status=self.status,
+                request_id=self.request_id,
+            )
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self.record()
             headers = MutableHeaders(scope=message)
             headers["x-request-id"] = self.request_id
             headers["x-content-type-options"] = "nosniff"
