@@ -213,8 +213,8 @@ def test_new_items_come_last_and_asking_changes_nothing() -> None:
 def test_a_request_is_recognised_however_the_sdk_tidied_it() -> None:
     thought: Any = {"type": "reasoning", "id": "rs_1", "summary": []}
     run = RunItems()
-    waiting: Any = {**CALL, "call_id": "open"}
-    run.begin([asked("one"), thought, waiting])
+    opened: Any = {**CALL, "call_id": "open"}
+    run.begin([asked("one"), thought, opened])
     first = [asked("one"), CALL]  # the SDK leaves out calls without an output
     assert run.new_in(first) == [CALL]
     assert run.new_in([asked("one"), thought, CALL]) == [CALL]
@@ -226,9 +226,9 @@ def test_a_request_is_recognised_however_the_sdk_tidied_it() -> None:
     tidied: list[Any] = [asked("one"), {**CALL, "status": None}, OUTPUT]
     assert run.new_in(tidied) == []
     other: Any = {**CALL, "arguments": '{"x": 1}'}
-    redacted: Any = {**OUTPUT, "output": "****"}
+    hidden: Any = {**OUTPUT, "output": "****"}
     assert run.new_in([asked("one"), other, OUTPUT]) is None
-    assert run.new_in([asked("one"), CALL, redacted]) is None
+    assert run.new_in([asked("one"), CALL, hidden]) is None
 
 
 # ---------------------------------------------------------------------------------- popped
