@@ -51,9 +51,11 @@ _MODELS: Final[Mapping[str, str]] = {
     ),
     "model is empty: give the name that the provider uses for the model": "模型名是空的：请给出服务商所用的名称",
     "the context window of {model} is not known: use Memory(..., model={name}, budget=Budget(max_tokens=8000)) with "
-    "the tokens that a prompt may have, or add the model with turnfold.tokens.register_model": (
+    "the tokens that a prompt may have, which are then estimated, or add its window and tokenizer with "
+    "turnfold.tokens.register_model (docs: concepts/tokens.md)": (
         "不知道 {model} 的上下文窗口：请写 Memory(..., model={name}, budget=Budget(max_tokens=8000))，填入提示词可用的 "
-        "token 数，或用 turnfold.tokens.register_model 登记模型"
+        "token 数（token 按估计计），或用 turnfold.tokens.register_model 登记它的窗口和分词器"
+        "（文档：concepts/tokens.md）"
     ),
     "the context window of {model} is not known: add the model with turnfold.tokens.register_model": (
         "不知道 {model} 的上下文窗口：请用 turnfold.tokens.register_model 登记模型"

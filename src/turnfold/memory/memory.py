@@ -293,8 +293,9 @@ def _budget_of(model: str) -> Budget:
     except UnknownModel:
         raise UnknownModel(
             f"the context window of {model!r} is not known: use Memory(..., model={model!r}, "
-            "budget=Budget(max_tokens=8000)) with the tokens that a prompt may have, or add the model with "
-            "turnfold.tokens.register_model"
+            "budget=Budget(max_tokens=8000)) with the tokens that a prompt may have, which are "
+            "then estimated, or add its window and tokenizer with turnfold.tokens.register_model "
+            "(docs: concepts/tokens.md)"
         ) from None
 
 
