@@ -208,10 +208,12 @@ def arguments_are_cut_like_text(patch: Patch) -> None:
 def thoughts_are_cut(patch: Patch) -> None:
     shrink = module("shortened_messages")._shrink_part
 
-    def careless(part: Part, cap: int, counter: TokenCounter, reference: str) -> Part | None:
+    def careless(
+        part: Part, cap: int, counter: TokenCounter, reference: str, *, is_zh: bool
+    ) -> Part | None:
         if isinstance(part, ThinkingPart):
             return ThinkingPart(part.text[: 2 * cap], part.signature)
-        return shrink(part, cap, counter, reference)
+        return shrink(part, cap, counter, reference, is_zh=is_zh)
 
     patch.setattr(module("shortened_messages"), "_shrink_part", careless)
 

@@ -164,6 +164,8 @@ class ContextBuilder:
     """The last summary that was too long to be shown whole in a context."""
     _warned: tuple[int, ...] = field(default=(), init=False)
     """Seqs of the system messages that a warning was logged for, because they are sent shortened."""
+    _warned_media: set[int] = field(default_factory=set[int], init=False)
+    """Log positions of the messages that a warning was logged for, because a part of them is left out."""
     _summarizer_asked: bool = field(default=False, init=False)
     """True if the summarizer was already called for the context that is being built."""
 
@@ -197,6 +199,7 @@ class ContextBuilder:
         )
         self._count_metrics(context)
         self._warn_of_short_system(context)
+        self._warn_of_media(context)
         return context
 
     def _warn_of_short_system(self, context: Context) -> None:
@@ -215,6 +218,19 @@ class ContextBuilder:
             f"{context.budget.share('system'):,}",
             extra={"event": "system_shortened"},
         )
+
+    def _warn_of_media(self, context: Context) -> None:
+        """Log a warning once for each message whose image, recording or file is not sent because of its tokens."""
+        for fate in context.fates:
+            if fate.leaves_out_media and fate.start not in self._warned_media:
+                self._warned_media.add(fate.start)
+                _log.warning(
+                    "a part of message #%d is left out of the prompt: %s; raise the budget, or give an image with a "
+                    "low detail or as data, whose size is then known (docs: concepts/tokens.md)",
+                    fate.start,
+                    fate.reason,
+                    extra={"event": "media_left_out"},
+                )
 
     async def preview(self, request: ContextRequest) -> Context:
         """Build a context without storing anything; may move the cached window, so use a separate session object."""

@@ -22,6 +22,7 @@ from turnfold.records import Message, Misplaced
 from turnfold.text import fenced_blocks
 from turnfold.tokens import Certainty, TokenCounter, weakest
 from turnfold.window.counted_log import Transcript
+from turnfold.window.shortened_messages import media_left_out
 from turnfold.window.strategies import SpanView
 
 __all__ = (
@@ -122,6 +123,9 @@ class Outcome(StrEnum):
     """The message is not in the log: it is a placeholder for a missing tool result."""
 
 
+_LEFT_OUT = "; left out: "
+
+
 class Omission(NamedTuple):
     """A range of the log that is not sent as logged, how it was treated and why."""
 
@@ -135,6 +139,11 @@ class Omission(NamedTuple):
     def messages(self) -> int:
         """Number of messages in this range of the log; 0 for system, summary and tail."""
         return self.stop - self.start if self.start >= 0 else 0
+
+    @property
+    def leaves_out_media(self) -> bool:
+        """True if an image, a recording, a file or another part of the message is replaced by a note."""
+        return self.outcome is Outcome.SHRUNK and _LEFT_OUT in self.reason
 
 
 class Changed(NamedTuple):
@@ -475,10 +484,8 @@ def _unanswered(transcript: Transcript, start: int) -> Iterator[Omission]:
 def _shrunk(view: SpanView, first: int, head: int) -> Iterator[Omission]:
     for position, cap in view.caps.items():
         if (position >= first or position == head) and view.shortens(position):
-            was = view.transcript.costs[position]
-            yield Omission(
-                position,
-                position + 1,
-                Outcome.SHRUNK,
-                f"{was:,} tokens: no part above {cap:,} fits the budget",
-            )
+            log = view.transcript
+            why = f"{log.costs[position]:,} tokens: no part above {cap:,} fits the budget"
+            if media := media_left_out(log.messages[position], cap, log.counter):
+                why += f"{_LEFT_OUT}{', '.join(dict.fromkeys(media))}"
+            yield Omission(position, position + 1, Outcome.SHRUNK, why)
