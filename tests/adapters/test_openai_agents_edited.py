@@ -36,7 +36,7 @@ from tests.adapters.openai_runs import (
     with_memory,
 )
 from turnfold import AsyncMemory, Budget
-from turnfold.adapters._common import visible_history
+from turnfold.adapters._common import framework_history_in_log
 from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
 from turnfold.adapters.openai_agents.items import RunItems, item_key
 
@@ -287,7 +287,7 @@ def test_a_crash_while_the_rest_is_stored_again_loses_nothing(
         before = await session.get_items()
         assert len(before) == 30
         with monkeypatch.context() as patch:
-            patch.setattr(visible_history, "write_note", None)  # after the append
+            patch.setattr(framework_history_in_log, "write_note", None)  # after the append
             with pytest.raises(TypeError):
                 await session.add_items([asked("next")])
         assert len(await memory.session("s").history(limit=500)) == 62

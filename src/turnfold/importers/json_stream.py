@@ -120,7 +120,9 @@ class _ArchiveFile(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         """Read at most `size` bytes."""
         if size is not None and size > _LARGEST_DIRECTORY:
-            raise zipfile.BadZipFile("its list of files is too long")
+            raise zipfile.BadZipFile(
+                f"its list of files has more than {_LARGEST_DIRECTORY:,} bytes"
+            )
         return super().read(size)
 
 

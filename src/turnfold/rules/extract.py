@@ -29,7 +29,6 @@ from turnfold.rules.act_classifier import (
 )
 from turnfold.rules.adoption import ShortAnswer, read_answer
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
-from turnfold.rules.reports import closes, may_report
 from turnfold.rules.reversals import alters
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.standing_rule import (
@@ -41,6 +40,7 @@ from turnfold.rules.standing_rule import (
     rule_id,
 )
 from turnfold.rules.subjects import is_fragment
+from turnfold.rules.task_completion import closes, may_report
 from turnfold.rules.topics import rule_terms
 from turnfold.text import plain_characters
 

@@ -22,18 +22,9 @@ from turnfold.rules.act_classifier import (
     only_cancels,
     reports_done,
 )
-from turnfold.rules.amounts import amounts_of, gives_anew, only_reports
+from turnfold.rules.changed_values import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import clauses_of, share_words
 from turnfold.rules.display import rank_rules
-from turnfold.rules.reports import (
-    closed_task,
-    closes,
-    completes,
-    is_of_others,
-    is_still_open,
-    may_report,
-    names_another,
-)
 from turnfold.rules.reversals import (
     adopts,
     affirms,
@@ -63,6 +54,15 @@ from turnfold.rules.subjects import (
     parts_of,
     same_frame,
     subject_of,
+)
+from turnfold.rules.task_completion import (
+    closed_task,
+    closes,
+    completes,
+    is_of_others,
+    is_still_open,
+    may_report,
+    names_another,
 )
 from turnfold.rules.topics import facets, rule_terms, without_values
 from turnfold.text import is_chinese, plain_characters, require_limit

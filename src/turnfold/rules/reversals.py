@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import act_of
-from turnfold.rules.amounts import (
+from turnfold.rules.changed_values import (
     amounts_of,
     another_amount,
 )

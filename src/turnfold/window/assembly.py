@@ -18,8 +18,8 @@ from turnfold.errors import BudgetTooSmall, InvalidOption
 from turnfold.records import Message
 from turnfold.window.context import Anchor, Context, Omission, Outcome, list_omissions
 from turnfold.window.counted_log import Piece, Transcript
-from turnfold.window.prompt_sections import Overhead, price
 from turnfold.window.shortened_messages import READABLE, SMALLEST_CAP, common_cap
+from turnfold.window.shortened_prompt_sections import Overhead, price
 from turnfold.window.strategies import Choice, Room, SpanView, Strategy, oldest_first
 
 __all__ = (

@@ -91,9 +91,9 @@ class Transcript:
         self.irregular_from = -1
         """Index of the newest span that is shown differently than logged; -1 if there is none."""
         self.memo: dict[object, object] = {}
-        """Cache of `prompt_sections.price`: token counts of system, summary, tail and tools."""
+        """Cache of `shortened_prompt_sections.price`: token counts of system, summary, tail and tools."""
         self.last_overhead: tuple[object, object, object] | None = None
-        """Cache of the last result of `prompt_sections.price`: budget, key, result."""
+        """Cache of the last result of `shortened_prompt_sections.price`: budget, key, result."""
         self._sums = array("q", [0])
         """Running sums of the tokens shown, by span."""
         self._counts = array("q", [0])

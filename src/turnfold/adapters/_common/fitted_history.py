@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from turnfold.adapters._common.framework_history_in_log import GivenRecord, follow_history
 from turnfold.adapters._common.sessions import count_for
-from turnfold.adapters._common.visible_history import GivenRecord, VisibleHistory, follow_history
+from turnfold.adapters._common.visible_log_entries import VisibleHistory
 from turnfold.errors import Conflict, InvalidOption
 from turnfold.memory import AsyncMemory, AsyncSession
 from turnfold.records import Message, NewEntry, TextPart, Usage, system

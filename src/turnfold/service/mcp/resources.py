@@ -322,7 +322,9 @@ def _call_text(found: Explanation) -> str:
 
 async def _snapshot(request: McpRequest, session: AsyncSession, name: str) -> str:
     if not (name.isascii() and name.isdecimal()) or len(name) > 12:
-        raise InvalidOption(f"snapshot {name[:40]!r} is not the number of a turn")
+        raise InvalidOption(
+            f"snapshot {name[:40]!r} is not the number of a turn: give a whole number, for example 3"
+        )
     found = await session.snapshots.recall(
         {"turn_numbers": [int(name)]}, tokens=request.limit - _SPARE
     )

@@ -293,7 +293,7 @@ class SqliteEngine(Writer):
                 self._writer.execute("VACUUM")
             answer = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if answer is not None and answer[0]:
-                raise apsw.BusyError("a reader still uses an older snapshot")
+                raise apsw.BusyError("a reader still uses an older state of the database")
         except apsw.Error as error:
             raise StoreUnavailable(
                 f"the data was deleted, but the write-ahead log, which may contain its bytes, could not be truncated "

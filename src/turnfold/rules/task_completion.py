@@ -1,4 +1,4 @@
-"""Tells whether a sentence reports that a task is done: it names the thing of the task and no other thing."""
+"""Tells whether a sentence says that a task is done: it names the thing of the task and no other thing."""
 
 from __future__ import annotations
 
