@@ -182,7 +182,7 @@ def show_receipt(receipt: ErasureReceipt, *, json: bool) -> None:
 
 
 def show_check(check: ErasureCheck, *, json: bool) -> None:
-    """Print the result of verifying a receipt."""
+    """Print the result of verifying an erasure receipt."""
     if json:
         print(as_json(check))  # noqa: T201 (what the command is for)
         return

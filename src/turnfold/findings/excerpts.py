@@ -64,13 +64,13 @@ class FindingLabels:
     no_toc_call: str
     """Line that tells the model not to fetch tables of contents again."""
     place: str
-    """Text that names the turn a finding comes from."""
+    """Text that names the turn a finding (remembered tool result) comes from."""
     cut: str
     """The line after a text that was cut."""
     levels: str
     """The line after a table of contents whose deepest levels were left out."""
     more: str
-    """The line with the number of findings that are not shown."""
+    """The line with the number of findings (remembered tool results) that are not shown."""
     served: str
     """The first line of a result that is returned from memory."""
 

@@ -114,7 +114,7 @@ def findings_text(
 
 
 def shown_whole(findings: Sequence[Finding], block: str) -> list[Finding]:
-    """Return the findings whose whole content is in `block`, a text that `findings_text` made."""
+    """Return the findings (remembered tool results) whose whole content is in `block`, made by `findings_text`."""
     return [
         each
         for each in findings
@@ -178,7 +178,7 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Page:
-    """Builds the text of findings: chooses results, shortens them and joins them."""
+    """Builds the text of findings (remembered tool results): chooses results, shortens them and joins them."""
 
     language: Language
     count: Callable[[str], int]

@@ -336,7 +336,9 @@ class AgentMemory:
         read: str = "read_page_range",
         serve: bool = False,
     ) -> tuple[FindingRule, ...]:
-        """Return the rules by which a session stores the results of the documented tools here and in its findings.
+        """Return the rules by which a session stores the results of the documented tools here and as findings.
+
+        A finding is a tool result that the session remembers.
 
         Search hits below `min_relevance` are not stored. With `serve`, a repeated call for the same table of contents
         is answered with the stored result instead of being made; without it, the model sees the stored table in its

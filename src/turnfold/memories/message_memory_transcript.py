@@ -33,7 +33,7 @@ class KeptMessages:
         self.anchor = Anchor()
         """Position of the first kept message, and the summary before it."""
         self.windows: dict[tuple[int, int], Anchor] = {}
-        """Budget in tokens and bytes -> anchor of the last window built for it."""
+        """Budget in tokens and bytes -> anchor (first message of the window) of the last window built for it."""
         self.complete = True
         """True if no message was released."""
         self.seq = seq

@@ -96,7 +96,7 @@ class _OpenWindow:
     version: int
     """Version of the document that stores where the window begins; 0 if there is none."""
     covered: int
-    """Value of `ConversationCache.covered` (last folded or cleared seq) when the window was opened."""
+    """Value of `ConversationCache.covered` (last compacted or cleared seq) when the window was opened."""
     checked: int
     """Seq (log position) of the newest entry when `_is_outrun` was last evaluated for this window."""
     tokens_before: tuple[int, int] = (1, 0)
@@ -458,7 +458,7 @@ class ConversationCache:
         """Store at which entry the window of a budget begins; return False if another writer was first.
 
         Nothing is written if the same is stored already, or if the window begins where it does by default: after the
-        entries that are folded or cleared.
+        entries that are folded (compacted) or cleared.
         """
         key = self._window_key(budget)
         opened = self._windows[key]

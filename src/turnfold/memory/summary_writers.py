@@ -186,7 +186,7 @@ class SummaryTask:
     shown: int = 0
     """Log position of a message among the passages that contexts still show, which an extract leaves out."""
     again: Sequence[Passage] = ()
-    """Passages of earlier folds that contexts have shown until now, to be included in the extract."""
+    """Passages of earlier folds (compactions) that contexts have shown until now, to be included in the extract."""
     requests: list[SummaryRequest] = field(
         default_factory=list[SummaryRequest], compare=False, repr=False
     )

@@ -322,7 +322,7 @@ class Conversations:
         await self._log(session.scope.tenant, session.id)
 
     def prepare_ahead(self, session: AsyncSession, *, query: str) -> None:
-        """Read what the next fold needs in the background, and search for `query` if it is not empty.
+        """Read what the next fold (compaction) needs in the background, and search for `query` if it is not empty.
 
         Entries are indexed by the first search after they were written. If this work is still running for an earlier
         answer of the session, it goes on with this one.

@@ -147,7 +147,7 @@ class ServiceState:
             signal.send()
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Finish the running folds, or cancel them, and close the store. Closing twice is allowed."""
+        """Finish the running folds (compactions), or cancel them, and close the store. Closing twice is allowed."""
         self.stop()
         await self.config.runtime.finish(cancel=cancel)
         await self.config.store.close()

@@ -109,7 +109,8 @@ class SessionHooks:
         self._resumed = resumed
         """The SDK session that is resumed, until its first prompt."""
         self._informed: set[str] = set()
-        """Ids of SDK sessions that were already shown the summary and the findings, or have the messages themselves."""
+        """Ids of SDK sessions that were already shown the summary and the findings (remembered tool results), or have
+        the messages themselves."""
 
     def by_event(self) -> dict[str, HookFunction]:
         """Return {name of the SDK event: hook function to call}."""
@@ -137,7 +138,10 @@ class SessionHooks:
     async def prompt_submitted(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log the user's prompt; return pins, state, findings and recalled content as additional context for it."""
+        """Log the user's prompt; return additional context for it.
+
+        The context has pins, state, findings (remembered tool results) and recalled passages.
+        """
         del tool_use_id, context
         session = self._session(payload)
         if self._resumed is not None:

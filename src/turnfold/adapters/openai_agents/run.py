@@ -485,10 +485,10 @@ def turnfold_run(
     `run_config` and `hooks` are the run's own and stay in use: your `call_model_input_filter` is called last, with the
     input that turnfold would send. Options that cut or rewrite the history of a run (session_input_callback,
     handoff_input_filter, nest_handoff_history, a limit of items) are followed: a model is not shown what they leave
-    out, and the session keeps it. With `recall`, folded content that
-    matches the user's words is shown again. To let the model ask for earlier content, give the agent the tool
-    `recall_tool()`. `findings` are the rules by which tool results are remembered, or an `AgentMemory`; a tool whose
-    rule has `serve` needs the guardrail `serve_findings`.
+    out, and the session keeps it. With `recall`, folded (compacted) content that matches the user's words is shown
+    again. To let the model ask for earlier content, give the agent the tool `recall_tool()`. `findings` are the rules
+    by which tool results are remembered, or an `AgentMemory`; a tool whose rule has `serve` needs the guardrail
+    `serve_findings`.
     """
     own_config = run_config or RunConfig()
     session = TurnfoldSession(
@@ -574,7 +574,7 @@ class TurnfoldHooks(RunHooks[Any]):
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
-        """Remove the tool call from the running calls, and keep its result in memory for the findings."""
+        """Remove the tool call from the running calls, and keep its result until it is remembered as a finding."""
         session, call = self._view.session, _call_id(context)
         session.run.open_calls.discard(call)
         if session.pending.has_rules:

@@ -71,7 +71,8 @@ class TurnfoldSession:
         self.off_loop = ThreadBridge(memory)
         """Runs the coroutines of `awaiting`; in a thread if they block the event loop."""
         self.pending = PendingResults(self.awaiting, findings)
-        """Tool calls of the current run whose results become findings when they are stored."""
+        """Tool calls of the current run whose results become findings (remembered tool results) when they are stored.
+        """
         self._log = VisibleHistory(self.awaiting)
         self._whole: set[tuple[int, int]] = set()
         """(seq, items) of noted entries of which every item is visible."""

@@ -537,7 +537,8 @@ class _Run:
         """The run's history: PydanticAI's own list, which keeps growing."""
         self._call = ""
         self._pending: list[tuple[ToolCall, object, int]] = []
-        """Calls with their results and the newest seq before them; they become findings once the results are logged."""
+        """Calls with their results and the newest seq before them; they become findings (remembered tool results) once
+        the results are logged."""
 
     async def prepare(
         self, messages: Sequence[ModelMessage], request: ModelRequestContext
