@@ -27,7 +27,7 @@ __all__ = (
 
 
 RECALL_TOKENS = 2_400
-"""The most tokens that are kept free for recalled passages, also in a large budget."""
+"""Most tokens that are kept free for recalled passages: in a large budget, more passages would not be relevant."""
 SUMMARY_TOKENS = 96
 """Tokens that a summary may take even if its share of the budget is smaller."""
 

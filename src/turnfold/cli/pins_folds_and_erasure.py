@@ -223,7 +223,8 @@ def show_erased_entry(erasure: Erasure, *, json: bool) -> None:
 
 
 _MOST_CHECKED = 2_000
-"""Most entries whose facts are read to say how many of them a summary states; they take about a second."""
+"""Most entries whose facts are read to say how many of these facts a summary states, which takes about a second. For
+more entries nothing is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,10 @@ _TRIGGER, _KEEP = 0.8, 0.3
 """Shares of the budget: above the first, LangChain summarises; the second is what it keeps in addition to the summary.
 Both as in its examples."""
 _SUMMARY = 0.2
-"""Share of the budget that a summary may fill."""
+"""Share of the token budget that a summary may have; a longer extract is cut."""
 _MARGIN = 0.85
-"""Share of the budget that a library gets if it counts neither message framing nor tool calls."""
+"""Share of the token budget that a library is given if it counts neither the framing of messages nor tool calls, so
+that its context still fits."""
 _ROLES = {"human": "user", "ai": "assistant"}
 
 

@@ -245,7 +245,7 @@ _MOST_POINTS = 20
 """Most calls of a conversation in which rules and hard facts are counted; of a longer conversation, evenly spaced
 calls."""
 _BEST = 5
-"""Number of best search results that are scored for each question."""
+"""Number of best search results per question from which recall and precision are computed."""
 OnCall = Callable[[], object]
 
 
@@ -397,11 +397,10 @@ def evaluate(
     prices: PriceTable | None = None,
     on_progress: Callable[[int, int, str], object] | None = None,
 ) -> Evaluation:
-    """Evaluate turnfold and the compared memories (default: recency and BM25) on conversations under each budget.
+    """Evaluate turnfold and other memories (default: recency and BM25) on conversations under each budget.
 
     Tokens are counted for `model`; with `prices`, calls are priced. `on_progress` is called with the calls done, all
-    calls, and the current compared memory. Conversations with neither an answer nor a question are skipped; `skipped`
-    lists them.
+    calls, and the present memory. `skipped` lists conversations with neither an answer nor a question.
     """
     counter = counter_for(model) if model else cautious_counter()
     others = {"recency": RecencyPeer, "bm25": Bm25Peer} if peers is None else peers

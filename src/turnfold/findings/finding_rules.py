@@ -55,7 +55,8 @@ __all__ = (
 
 
 _EXACT = 2.0**53
-"""Up to this number, a float can represent every whole number exactly."""
+"""Largest number up to which a float represents every whole number exactly; up to it, 2.0 and 2 count as the same
+argument of a tool."""
 
 
 def canonical_arguments(arguments: str | Mapping[str, object] | None) -> str:

@@ -44,7 +44,7 @@ __all__ = (
 
 
 _LINE_ENDS = 2
-"""Tokens added per item for the line breaks after its heading and its content."""
+"""Tokens counted for the line breaks after the heading and the content of one remembered result."""
 _SMALLEST = 24
 """The fewest tokens that a shortened item may get; if there is less room, the item is left out."""
 _HEADING_LIKE = late_pattern(
@@ -52,7 +52,7 @@ _HEADING_LIKE = late_pattern(
 )
 """Matches the start of a line that could be read as a heading, or as the note about left out items."""
 _LONGEST_ARGUMENTS = 160
-"""The most characters of the arguments in a heading."""
+"""Most characters of a tool call's arguments in the heading of its result; longer ones are cut and end in `…`."""
 
 
 @dataclass(frozen=True, slots=True)

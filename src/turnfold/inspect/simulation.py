@@ -215,7 +215,7 @@ class Simulation:
 
     @property
     def over_budget(self) -> int:
-        """Number of calls over the budget."""
+        """Number of simulated model calls whose context had more tokens than the budget."""
         return sum(call.tokens > self.budget for call in self.calls)
 
     @property

@@ -91,7 +91,7 @@ async def call_numbers(session: AsyncSession) -> dict[str, int]:
 
 
 _FIRST_ENTRIES = 8
-"""Number of entries that are read to find the first user message."""
+"""Number of entries at the beginning of a log in which the first user message is searched for."""
 _KEPT = "kept"
 """Value of `SentItem.fate` for a message that is sent as it was logged."""
 _INJECTED = "injected"

@@ -455,7 +455,10 @@ def _json_of(text: str) -> dict[str, object] | list[object] | None:
 
 @contextmanager
 def _reported(tool: str) -> Generator[None]:
-    """Context manager: log a tool result that cannot be read instead of raising; the session stores its text anyway."""
+    """Context manager: if the result of a tool cannot be read, log that instead of raising.
+
+    The session stores the result's text anyway.
+    """
     try:
         yield
     except (InvalidRecord, InvalidOption) as error:

@@ -18,7 +18,8 @@ __all__ = ("KeptMessages",)
 
 
 _MIN_RELEASED = 64
-"""Least number of released messages for which the transcript is rebuilt."""
+"""The transcript is rebuilt, to free memory, only if more messages than this are released, and more than half of all.
+"""
 
 
 class KeptMessages:

@@ -118,14 +118,17 @@ _DIGEST_SIZE = 16
 _LEAST_CACHED = 1024
 """Length in tokens from which OpenAI and Anthropic cache the beginning of a prompt."""
 _STABLE_SHARE = 0.5
-"""Share of the previous prompt that must be repeated for its beginning to count as stable."""
+"""If a prompt repeats at least this share of the previous one, the provider's cache is expected to serve its beginning.
+"""
 _MAX_TRIES: Final = 64
 _CACHE_MICROSECONDS = 300_000_000
 """Shortest time for which OpenAI and Anthropic keep the beginning of a prompt cached, in microseconds."""
 _NEWEST = 16
-"""Number of newest entries among which the previous call of a conversation is looked for."""
+"""Number of newest entries of the log for which stored calls are read to find the previous call; if none is found, more
+are read."""
 _PAUSES = 64
-"""Number of newest calls for which the time since the preceding call is remembered."""
+"""Number of newest calls for which the time since the call before is kept; it tells if the provider's cache can still
+have the prompt."""
 CALL: Final = "call"
 """Kind of the documents that hold manifests, one per call."""
 

@@ -38,7 +38,8 @@ __all__ = (
 DEFAULT_WINDOW: Final = 16_000
 """Context window if neither a budget nor a model is given."""
 _OFF = ("off", "none", "never", "no", "false", "disabled")
-"""Values that users may try for the mode that does not fold (compact) by itself; an error names `manual`."""
+"""Values that users may try to give for `fold=` so that nothing is folded (compacted) automatically; the error then
+names `manual`."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 

@@ -62,7 +62,8 @@ Tools = Sequence[Mapping[str, object]]
 
 _NOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_TRIES = 8
-"""Most attempts to build a context, if other processes move its window (first verbatim entry) meanwhile."""
+"""Most attempts to build a context while other processes move the start of its window; after that the error is raised.
+"""
 _MAX_SAVES = 3
 """Most attempts to store where a window begins; if another process is first each time, the window start of that process
 stays stored."""
@@ -330,7 +331,7 @@ class ContextBuilder:
         *args: _Options.args,
         **options: _Options.kwargs,
     ) -> _Result:
-        """Call `work(request, ...)`; in a thread if the request is `long`, so that counting blocks no event loop."""
+        """Return `work(request, ...)`; run in a thread if the request is long, so that no event loop is blocked."""
         call = partial(work, request, *args, **options)
         return await self.config.runtime.compute(call) if request.long else call()
 
@@ -566,9 +567,10 @@ class ContextBuilder:
     def _awaits_provider(
         self, request: ContextRequest, window: LiveWindow, context: Context, prompt: PromptParts
     ) -> bool:
-        """Return True if no fold is needed: the provider will compact, and its earlier compactions are folded.
+        """Return True if turnfold need not fold (compact) now, because the provider itself will compact the prompt.
 
-        The provider counts tokens in its own way: if the window is full before it compacts, the window is cut.
+        Everything that the provider compacted earlier must be folded already. The provider counts tokens in its own
+        way: if the window is full before it compacts, the window is cut.
         """
         if compacted := self._compacted(window):
             return compacted <= prompt.covered + 1

@@ -63,7 +63,8 @@ _OWNER: Final = "short-memory"
 """Kind of the documents in which a `ShortMemory` notes the owner of a conversation."""
 _SALT: Final = late_pattern("[0-9a-f]{32}")
 _PASSES: Final = 10
-"""Most rounds of listing and erasing a tenant's conversations, if other processes write new ones meanwhile."""
+"""Most rounds of listing and erasing a tenant's conversations, if other processes create new ones meanwhile; then
+`Conflict` is raised."""
 _BEGINNING: Final = 2
 """Number of first entries that must be equal in two conversations to report one as a possible copy of the other. One
 entry is not enough, because many conversations begin with the same system message."""

@@ -104,13 +104,15 @@ __all__ = (
 _log = logging.getLogger(__name__)
 _PAGE = 256
 STEP_TOKENS = 48_000
-"""Most tokens of conversation that one step of a fold (compaction) reads, except the results of its last tool call."""
+"""Most tokens of conversation that one step of a fold (compaction) reads. The results of its last tool call are read in
+addition."""
 FOLD_CALL: Final = "fold-call"
 """Kind of the documents with the token usage of a fold's requests, one per checkpoint that a model wrote."""
 _ANNEX_SHARE = 0.25
-"""Share of a summary's limit that is used for the annex, the list of facts that the model's text lost."""
+"""Share of a summary's token limit that is kept for its annex, the list of facts that the model's text left out."""
 _LONGEST_PAUSE = 300.0
-"""Most seconds between a failed attempt to fold (compact) and the next one."""
+"""Most seconds between a failed attempt to fold (compact) and the next; the pause doubles with each failure up to this.
+"""
 _TRUST = ("system", "assistant", "user", "tool")
 """Roles, most trusted first. A summary has the trust of the least trusted role among the messages that it covers."""
 
@@ -395,7 +397,7 @@ class Folder:
         return text
 
     def _fidelity(self, text: str, task: SummaryTask, facts: SourceFacts) -> float:
-        """Return the share of the source's facts, 0 to 1, that a summary states; caches the summary's token counts."""
+        """Return the share of the source's facts, 0 to 1, that a summary states; also caches the summary's tokens."""
         self.counted.keep([text, *text.splitlines()])
         return check_fidelity(facts, text, reading=task.reading).score
 

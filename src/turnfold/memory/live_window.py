@@ -50,11 +50,13 @@ __all__ = (
 
 
 _NEWEST = 16
-"""Number of newest messages in which tool results and the agent's newest steps are searched for."""
+"""Number of newest messages that are checked for tool results, and in which the agent's last two steps are looked for.
+"""
 _STEP_CHARACTERS = 400
-"""Most characters of a text or of a call's arguments that a search for the running task uses."""
+"""Most characters of each text or tool call of the agent's last steps that are used as words to search for."""
 _NAMED_RULES = 20
-"""Most left out rules that a receipt names by the seq of their entry."""
+"""Most rules without room in the context that its receipt (report) names, by the seq of their entry; the others are
+only counted."""
 _RULES_LEFT_OUT = re.compile(
     r"tail: ([\d,]+) rules? (?:not shown|left out for lack of room)(?:, of entries ([\d, .]+))?"
 )

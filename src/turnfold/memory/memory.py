@@ -79,7 +79,7 @@ __all__ = (
 _MAX_HANDLES: Final = 256
 _MAX_BYTES: Final = 32 << 20
 _MEASURE_ALL: Final = 1_024
-"""Number of look-ups of sessions after which the size of every cached session handle is measured again."""
+"""After this many look-ups of sessions, the memory used by every cached session is measured again."""
 
 
 class SessionCache:

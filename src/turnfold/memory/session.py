@@ -120,7 +120,7 @@ _log = logging.getLogger(__name__)
 _NO_CALL = "tool result without a call"
 """Beginning of the reason in a receipt for leaving out the result of a tool that no message called."""
 _CALLS = 1_000
-"""Number of calls that are read from the store at once to find one by its number."""
+"""Number of calls per page that is read from the store, to find a call by its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

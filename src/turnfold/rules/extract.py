@@ -197,12 +197,12 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         "|定了|选|以后)).*(?:了|过)"
     ),
 }
-"""Matches what is no rule whatever its words: what others ask, an absence, an id alone, past events."""
+"""Matches a sentence that is no rule whatever words it has: what others ask, an absence, an id alone, a past event."""
 _PAST = late_pattern(
     r"\b(?:i|we|he|she|they)\s+used\s+to\b(?!.*\b(?:now|from\s+now|any\s?more)\b)|\bdriv\w+\s+me\s+(?:crazy|mad|nuts)\b",
     re.IGNORECASE,
 )
-"""Matches statements about what was so in the past, and complaints."""
+"""Matches a statement about what used to be so ("I used to eat meat"), or a complaint. It is no rule."""
 _PAST_SIGNS = ("used to", "me crazy", "me mad", "me nuts")
 """Texts of which every match of `_PAST` contains one, in small letters; searching for them first is much faster."""
 _ONCE: dict[Language, re.Pattern[str]] = {
@@ -255,7 +255,7 @@ _SMALL_TALK: dict[Language, re.Pattern[str]] = {
         "|^\\W*(?:请)?(?:别|不要|不用)(?:紧[,，。！!]|闹|担心|客气|着?急|介意|提了|逗|难过|伤心|害羞|生气)"
     ),
 }
-"""Matches phrases that only look like a prohibition: "don't worry"."""
+"""Matches phrases that look like a prohibition but are none: "don't worry"."""
 _DEMAND = late_pattern("不要|别|不得|不能|不许|禁止|严禁|必须|务必|一定要|只[用能要发做]|每次")
 """Matches a Chinese clause that demands something, even if the rest of the sentence is only the reason for it."""
 _FORBIDS = late_pattern(
@@ -284,7 +284,7 @@ _LAYS_DOWN: dict[Language, re.Pattern[str]] = {
         "|都可以)[。！!]?$|还是(?!很|挺|[^,，]{0,4}的$)[^,，。]{2,12}好|应该是"
     ),
 }
-"""Matches a clause that demands something or gives a value."""
+"""Matches a clause that demands something ("always use tabs") or gives something a value."""
 _MARKED: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:i|i'?m|i'?d|i'?ve|i'?ll|me|my|we|we'?re|we'?ll|our|us|please|pls|never|always|only|no|not"
@@ -353,7 +353,8 @@ _ELLIPTIC: dict[Language, re.Pattern[str]] = {
 }
 """Matches an answer that says nothing without its question: "ok, go with that", 先不要了."""
 _MOST_ABOVE = 0.8
-"""Most that the other sentences of a message add to the score that an instruction to the assistant needs."""
+"""Most that the other sentences of a message can add to the score which an instruction to the assistant needs to count
+as a rule."""
 _OPENING: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"(?:(?:and|but|though|although|also|so|then|plus|well|ok(?:ay)?|alright|all\s+right|oh|ah|hm+"
@@ -564,7 +565,7 @@ _NEEDS_SUBJECT = late_pattern(
 """Matches a clause without its subject, or one that is the reason for another."""
 _PRONOUN = late_pattern("(?<![其吉])[他她它](?!们?的)")
 _SURE = 3.5
-"""Least score of a sentence in a form that only rules have."""
+"""Score that a sentence gets at least if it has a form that only rules have, such as "I'd rather walk than drive"."""
 _SURE_FORMS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         # a choice between two things, a thing ruled out, a free hand
@@ -630,7 +631,7 @@ class _Read(NamedTuple):
 
     @property
     def talk(self) -> float:
-        """Certainty, 0 to 1, that the sentence is not a rule; 0 for a short sentence."""
+        """Certainty, from 0 (none) to 1, that the sentence is not a rule; always 0 for a short sentence."""
         return max(0.0, min(1.0, -self.score / 2)) if self.words >= _SHORT else 0.0
 
 
@@ -745,7 +746,7 @@ def _own_rules(
 
 
 def _closing(sentences: Sequence[str], *, seq: int) -> StandingRule:
-    """Return the sentence of a message that says that work is done; the other sentences say which work."""
+    """Return the sentence of a message which says that work is done; its other sentences say which work."""
     said = " ".join(sentences)[:LONGEST_RULE].replace(BLANK, "").strip()
     terms = rule_terms(said)
     return StandingRule(
@@ -796,7 +797,10 @@ def _goes_on(text: str, language: Language) -> bool:
 
 
 def _can_lead(before: _Read) -> bool:
-    """Return True if a sentence may name the subject of the next one: it is neither a question nor small talk."""
+    """Return True if a sentence may name the subject of the next one.
+
+    False for a question and for small talk.
+    """
     text = before.sentence.text
     asks = _QUESTION[before.language].search(text)
     return before.words >= _SHORT - 1 and not before.is_chatter and not asks

@@ -32,7 +32,7 @@ _RETRY_SECONDS: Final = 1.0
 _LONG_TEXT: Final = 10_000
 """Least characters of a text whose tokens are counted in a thread instead of on the event loop."""
 _REMEMBERED: Final = 16_000_000
-"""Most characters that the texts in the cache of counts may have together."""
+"""Most characters of all texts whose token counts are cached, together; beyond that, the oldest are dropped."""
 
 
 class CountedTexts:

@@ -61,12 +61,12 @@ __all__ = (
 
 
 ROW_BYTES: Final = 100
-"""Bytes added to the content of each message, summary and document, for its keys and index entries."""
+"""Bytes that the quota adds for each message, summary and document, for its keys and index entries."""
 
 
 _MOST_BUCKETS: Final = 10_000
 _LARGEST_ANSWER: Final = 64 << 20
-"""Most bytes of the entries in one response, where they cannot be read in pages."""
+"""Most bytes of the entries in a response that cannot be read in pages; beyond that the request is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +278,7 @@ class RateLimit:
 
 _PAGE: Final = 1_000
 _MOST_TENANTS: Final = 1_024
-"""Most tenants whose usage is cached."""
+"""Most tenants whose usage (tokens and bytes) is cached; the one used least recently is dropped first."""
 _MOST_DOCUMENTS: Final = 10_000
 """Most documents written between two scans whose sizes are kept by name; after more, a scan is due."""
 _MOST_CONVERSATIONS: Final = 200_000

@@ -365,7 +365,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 _IDLE_SECONDS: Final = 30
-"""Seconds after which a connection without a further request is closed."""
+"""After this many seconds without a further request, an open connection is closed."""
 _RESERVED: Final = 128
 """Number of open files that the process may need in addition to its connections: stores, logs, calls to models."""
 _LEAST: Final = 16

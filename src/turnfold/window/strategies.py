@@ -161,7 +161,7 @@ class SpanView:
         return self.capped(piece).message is not piece.message
 
     def tokens(self, start: int) -> int:
-        """Return the tokens of a window that begins with span `start`."""
+        """Return the tokens of a window that begins with span (message group) `start`."""
         if self._savings and not self.transcript.regular_from(start):
             return sum(piece.tokens for piece in self.pieces(start))
         total = self.transcript.tokens_from(start)
@@ -174,7 +174,7 @@ class SpanView:
         return total
 
     def messages(self, start: int) -> int:
-        """Return the number of messages of a window that begins with span `start`."""
+        """Return the number of messages in a window that begins with span (message group) `start`."""
         return self.transcript.messages_from(start) + (self.head(start) is not None)
 
     def bytes(self, start: int) -> int:

@@ -274,8 +274,8 @@ class Recipient(ChangeNotes):
         self.refused = refused
         """`item_key` of messages whose opaque parts the provider refused; they are written like another provider's."""
         self._repeated = repeated
-        """True if the prompt also has the messages (or their summary) that a compaction item (the provider's summary)
-        covers."""
+        """True if the prompt also has the messages, or their summary, which the provider's own compaction item
+        replaces."""
 
     def owns(self, message: Message) -> bool:
         """Return True if the message was read from this provider's format and its model, if known, is this model."""

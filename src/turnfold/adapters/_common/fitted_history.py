@@ -44,7 +44,8 @@ __all__ = (
 
 
 _SYSTEM_TRIES = 16
-"""Attempts to build a context; an attempt fails if another run has set its own system message."""
+"""Attempts to build a context with a run's system message; an attempt fails if another run of the conversation has set
+its own meanwhile."""
 
 
 async def set_system(session: AsyncSession, texts: Sequence[str]) -> None:
@@ -240,7 +241,7 @@ class HistoryView:
         self._lock = session.config.runtime.lock()
         self._stored: list[_Stored] = []
         self._head = 0
-        """Seq of the newest entry when the history was last stored."""
+        """Seq (log position) of the newest entry when the history was last stored."""
 
     async def store(self, history: Sequence[JsonObject], *, again: bool = False) -> list[int]:
         """Store a framework's history in the log and return the seqs of its messages.

@@ -40,11 +40,13 @@ __all__ = (
 
 
 _SLACK = 64
-"""To recognise a history, twice its length plus this many entries of the log are read."""
+"""Number of extra entries of the log that are read to find a framework's history in it: twice the length of the
+history, and this many more."""
 _AGAIN = ":again:"
-"""Separator between the name of a record and a number, for a record that is stored a second time."""
+"""Mark in the client id of a message that is stored again: `name:again:number`. A client id may be used only once per
+log."""
 _BATCH = 500
-"""The most entries that one append may have."""
+"""Most entries of one append; more are appended in several batches."""
 
 
 class GivenRecord(NamedTuple):
@@ -147,7 +149,10 @@ def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:
 def _keys(
     entries: Sequence[VisibleEntry], given: Sequence[GivenRecord], key: Callable[[Message], str]
 ) -> tuple[list[str], list[str]]:
-    """Return keys to compare log entries and messages by: client ids where both have one, else `key(message)`."""
+    """Return the keys by which log entries and a framework's messages are compared, one list for each.
+
+    The key is the client id if the entry and the message have one, else `key(message)`.
+    """
     names = [first_name(shown.entry.client_id) for shown in entries]
     both = set(names) & {one.name for one in given} - {""}
     return (
@@ -162,9 +167,10 @@ def _keys(
 async def _append(
     session: AsyncSession, given: Sequence[GivenRecord], *, instead: int = 0
 ) -> list[LoggedRecord]:
-    """Append messages to the log; a client id that a hidden entry already has is replaced by a new one.
+    """Append messages to the log. A client id that the log already has is replaced by a new one.
 
-    `instead`: they replace the log up to this seq, and are visible when it is cleared.
+    With `instead`, the messages replace the log up to that seq (log position): they become visible when everything up
+    to it is cleared.
     """
     placed: list[LoggedRecord] = []
     expect = instead or None

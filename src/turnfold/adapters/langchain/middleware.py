@@ -358,7 +358,7 @@ class ConversationState:
 
 
 _MOST_CONVERSATIONS = 256
-"""The most conversations whose state is cached."""
+"""Most conversations whose state is cached; the least recently used one is dropped first."""
 _State = AgentState[Any]
 _ToolAnswer = ToolMessage | Command[Any]
 

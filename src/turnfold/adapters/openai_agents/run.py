@@ -153,9 +153,11 @@ class ItemsView:
         self._model = model
         """The model of all agents of the run; None if each has its own."""
         self._rewrites = rewrites
-        """True if a callback makes the list of items, so that its additions cannot be told from the run's own input."""
+        """True if a callback of the application makes the list of items that is sent: then its additions cannot be told
+        from the run's own input."""
         self._outer = outer
-        """The view of the run whose tool makes these calls, or whose list was changed."""
+        """The view (history and context) of the run whose tool makes these model calls, or whose list of items was
+        changed by another component."""
         self._list = FollowedItems(session, recall=recall) if outer is not None else None
         self._inner: dict[str, ItemsView] = {}
         self._schemas: dict[int, tuple[object, list[dict[str, object]]]] = {}
@@ -443,7 +445,7 @@ def recall_tool(*, max_tokens: int = 2000) -> FunctionTool:
 
 
 async def _serve(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
-    """Guardrail: if a result of the tool call is remembered, reject the call with that result as content.
+    """Guardrail of a tool: reject the call with its remembered result as content, if there is one.
 
     Otherwise the call is allowed.
     """
@@ -644,7 +646,10 @@ def _call_of(context: ToolContext[Any]) -> ToolCall:
 def _noting_failures(
     session: TurnfoldSession, theirs: ToolErrorFormatter | None
 ) -> ToolErrorFormatter:
-    """Return an error formatter that records failed tool calls; hooks cannot tell an error text from a result."""
+    """Return a function that formats tool errors for the SDK, and records which tool calls failed.
+
+    The SDK's hooks cannot tell an error text from a result.
+    """
 
     async def formatted(args: ToolErrorFormatterArgs[Any]) -> str | None:
         session.pending.failed(args.call_id)

@@ -150,7 +150,7 @@ def _unknown() -> NotFound:
 
 _PAGE: Final = 50
 _SPARE: Final = 400
-"""Tokens reserved for the fence around a text, and for the address of its next page."""
+"""Tokens of a response kept free for the fence (marks) around its text, and for the address of the next page."""
 _TEXT: Final = "text/plain"
 _JSON: Final = "application/json"
 _NOTES: Final = {

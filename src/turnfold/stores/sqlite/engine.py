@@ -78,10 +78,11 @@ _log = logging.getLogger(__name__)
 _LARGEST_GROUP = 256
 _COMMIT = ("COMMIT",)
 _POLL_SECONDS = 0.25
-"""Seconds that a blocking caller waits for its result before it checks whether another caller still runs the queue (the
-leader)."""
+"""Seconds that a blocking caller waits for its result before it checks whether the caller that runs the queue (the
+leader) still lives."""
 _MAX_INTERRUPTS = 3
-"""Most times that a write job is retried because the thread that ran it was interrupted."""
+"""Most times that a write job is run again because the thread that ran it was interrupted (Ctrl-C); after that it
+fails."""
 
 
 class SqliteEngine(Writer):
