@@ -109,6 +109,19 @@ def test_what_a_body_names_is_recorded_too(tmp_path: Path) -> None:
     assert not any(word in path.read_text() for word in ("Dana", "Ann", "notes"))
 
 
+def test_what_a_client_has_seen_is_recorded(tmp_path: Path) -> None:
+    """A stream of events sends calls for as long as it is open, and was recorded when it ended."""
+    path = tmp_path / "audit.jsonl"
+    write_audit_log(path)
+    options = ServiceOptions(store=f"sqlite:///{tmp_path / 'chat.db'}")
+    with running(options) as service, service.client() as app:
+        with app.stream("GET", "/v1/events") as answer:
+            assert next(answer.iter_raw())
+            assert [each["operation"] for each in lines(path)] == ["watch_tenant"]
+        with app.stream("GET", "/v1/sessions/none/messages") as answer:
+            assert [each["status"] for each in lines(path)] == [200, answer.status_code]
+
+
 def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="cannot write the audit log"):
         write_audit_log(tmp_path / "none" / "audit.jsonl")

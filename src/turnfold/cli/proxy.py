@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from turnfold.cli.typer_commands.options import (
     AllowedHosts,
+    AuditLogOption,
     BurstOption,
     ConnectionsOption,
     ListenHost,
@@ -16,9 +18,11 @@ from turnfold.cli.typer_commands.options import (
     QuotaBytesOption,
     QuotaOption,
     RateOption,
+    RedactOption,
     StoreOption,
     TimeZoneOption,
     TokensFileOption,
+    chosen_redactor,
 )
 
 __all__ = ("proxy",)
@@ -63,6 +67,7 @@ def proxy(
     model_budget: _ModelBudget = None,
     time_zone: TimeZoneOption = "UTC",
     session: _Session = "",
+    redact: RedactOption = False,
     host: ListenHost = "127.0.0.1",
     port: ListenPort = 8789,
     tokens_file: TokensFileOption = None,
@@ -76,22 +81,23 @@ def proxy(
     quota_bytes: QuotaBytesOption = 0,
     timeout: _Silent = 600.0,
     drain: _Drain = 60.0,
+    audit_log: AuditLogOption = None,
 ) -> None:
     """Pass model calls on to a provider, with contexts that fit a budget: change the base URL, nothing else."""
     from turnfold.cli.exit_codes import report_errors
     from turnfold.cli.store_and_session_lookup import address_of, default_store, encryption_keys
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("turnfold.proxy.app").setLevel(logging.INFO)  # logs the address
     with report_errors():
         from turnfold.proxy import ProxyOptions, run_proxy
         from turnfold.service import Limits
 
+        _begin_logs(audit_log)
         run_proxy(
             ProxyOptions(
                 upstream=upstream,
                 store=address_of(store) if store else default_store(),
                 encryption_key=encryption_keys(),
+                redact=chosen_redactor(wanted=redact),
                 budget=budget,
                 model_budgets=dict(map(_model_budget, model_budget or ())),
                 time_zone=time_zone,
@@ -113,6 +119,15 @@ def proxy(
                 drain=drain,
             )
         )
+
+
+def _begin_logs(audit_log: Path | None) -> None:
+    from turnfold.service import write_audit_log
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("turnfold.proxy.app").setLevel(logging.INFO)  # logs the address
+    if audit_log is not None:
+        write_audit_log(audit_log)
 
 
 def _model_budget(given: str) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from turnfold.cli.exit_codes import report_errors
 from turnfold.cli.typer_commands.options import (
     AllowedHosts,
     AllowedOrigins,
+    AuditLogOption,
     BurstOption,
     ConnectionsOption,
     ListenHost,
@@ -57,12 +58,6 @@ _AnswerHours = Annotated[
 ]
 _Drain = Annotated[float, typer.Option(help="Seconds that running work has to finish at shutdown.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", help="Log each request, without content.")]
-_Audit = Annotated[
-    Path | None,
-    typer.Option(
-        help="File to append an audit log to: who did what, without content.", metavar="PATH"
-    ),
-]
 _Mcp = Annotated[bool, typer.Option("--mcp", help="Also serve MCP, at /mcp.")]
 _TokensFile = Annotated[Path, typer.Option("--file", help="The token file.", metavar="PATH")]
 
@@ -97,7 +92,7 @@ def serve(
     quota_bytes: QuotaBytesOption = 0,
     answer_hours: _AnswerHours = 24.0,
     drain: _Drain = 60.0,
-    audit_log: _Audit = None,
+    audit_log: AuditLogOption = None,
     mcp: _Mcp = False,
     verbose: _Verbose = False,
 ) -> None:

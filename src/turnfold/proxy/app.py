@@ -64,6 +64,7 @@ from turnfold.records import Message
 from turnfold.runtime import AsyncRuntime
 from turnfold.service import (
     LOOPBACK,
+    Caller,
     Quota,
     RateLimit,
     RequestGate,
@@ -74,6 +75,8 @@ from turnfold.service import (
     check_listening,
     check_values,
     listen,
+    record_request,
+    request_id,
     server_config,
 )
 from turnfold.tokens import cautious_counter, count_without_lock
@@ -91,6 +94,8 @@ _SWITCH: Final = "x-turnfold"
 _TOKEN: Final = "x-turnfold-token"  # noqa: S105 (the name of a header)
 _REFUSALS: Final = frozenset({400, 404, 422})
 """Status codes of a provider's response that may mean that it does not accept an item of the request."""
+_DISCONNECTED: Final = 499
+"""Status in the audit log of a request whose client disconnected before the response began."""
 _LARGE: Final = 64 * 1024
 """Most bytes of a request body that is decoded on the event loop; a larger one is decoded in a thread."""
 _LARGEST_ERROR: Final = 1 << 20
@@ -148,6 +153,30 @@ class _Exchange:
         )
 
 
+@dataclass(slots=True)
+class _Done:
+    """What was done for a request, for the audit log."""
+
+    request_id: str
+    caller: Caller | None = None
+    """None if the request was not authorized, or is recorded already."""
+    operation: str = "refused"
+    conversation: str = ""
+    status: int = 0
+
+    def record(self) -> None:
+        """Write the request to the audit log, once."""
+        caller, self.caller = self.caller, None
+        if caller is not None:
+            record_request(
+                caller,
+                self.operation,
+                self.conversation,
+                status=self.status or _DISCONNECTED,
+                request_id=self.request_id,
+            )
+
+
 class ProxyApp:
     """ASGI application that forwards the requests of all clients to the provider."""
 
@@ -173,6 +202,7 @@ class ProxyApp:
             scope=options.tenant,
             encryption_key=options.encryption_key,
             time_zone=options.time_zone,
+            redact=options.redact,
             counter=cautious_counter(),
             threshold=1.0,  # a history that fits is sent as it is
             index_process=True,
@@ -180,7 +210,8 @@ class ProxyApp:
         quota = Quota(config.store, limits.quota, limits.stored)
         self._config = replace(config, store=quota.metered())
         self._conversations = Conversations(self._config, quota)
-        self._read = ReadMessages()
+        self._read = ReadMessages(self._conversations.key)
+        self._largest_on_loop = 0 if options.redact else _LARGE  # redaction reads every text
         self._not_stored: Counter[str] = Counter()
         """Number of model calls that were not stored, by reason."""
 
@@ -195,15 +226,16 @@ class ProxyApp:
             await send({"type": "websocket.close", "code": 1000})
             return
         exchange = _Exchange.of(scope)
-        begun = False
+        done = _Done(request_id(exchange.headers))
 
         async def tracked(message: MutableMapping[str, Any]) -> None:
-            nonlocal begun
-            begun = True
+            if message["type"] == "http.response.start":
+                done.status = message["status"]
+                done.record()  # before the client has any of it, in case the process is killed then
             await send(message)
 
         try:
-            await self._answer(exchange, receive, tracked)
+            await self._answer(exchange, receive, tracked, done)
         except ClientDisconnect:
             pass
         except Exception as error:
@@ -216,12 +248,14 @@ class ProxyApp:
                 place,
                 extra={"event": "request_failed"},
             )
-            if not begun:  # else only the connection can be ended
+            if not done.status:  # else only the connection can be ended
                 text = str(error) if known else "an internal error, see the log of the proxy"
                 again = error.again if isinstance(error, LimitExceeded) else 0.0
-                await _send_error(text, _status(error), exchange, send, again=again)
+                await _send_error(text, _status(error), exchange, tracked, again=again)
+        finally:
+            done.record()
 
-    async def _answer(self, exchange: _Exchange, receive: Receive, send: Send) -> None:
+    async def _answer(self, exchange: _Exchange, receive: Receive, send: Send, done: _Done) -> None:
         check_framing(exchange.headers)
         self._gate.check_host(exchange.headers)
         if exchange.headers.get("upgrade", "").lower() == "websocket":
@@ -229,7 +263,9 @@ class ProxyApp:
             raise RequestRefused("WebSocket connections are not passed on: use HTTP", status=426)
         token = exchange.headers.get(_TOKEN, "")
         caller = self._gate.caller({"authorization": f"Bearer {token}"} if token else {})
+        done.caller = caller
         caller.require(Right.READ, Right.WRITE)
+        done.operation = "pass_through"
         off = exchange.headers.get(_SWITCH, "").strip().lower() == "off"
         call: PreparedCall | None = None
         if off or exchange.format is None:
@@ -239,7 +275,7 @@ class ProxyApp:
         else:
             content = await _whole_body(receive, self._options.limits.body)
             sending, call, note = await self._stored(
-                exchange, exchange.format, content, caller.tenant
+                exchange, exchange.format, content, caller.tenant, done
             )
         if call is None and not off:
             self._warn_not_stored(exchange, note)
@@ -281,7 +317,7 @@ class ProxyApp:
             )
 
     async def _stored(
-        self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
+        self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str, done: _Done
     ) -> tuple[asyncio.Future[UpstreamResponse], PreparedCall | None, str]:
         """Store the history of a model call and send the call; return response, call and the text of `_SWITCH`.
 
@@ -295,7 +331,7 @@ class ProxyApp:
 
         try:
             async with self._slots.hold(tenant, heavy=True):
-                call, note = await self._prepared(exchange, form, content, tenant, begin)
+                call, note = await self._prepared(exchange, form, content, tenant, begin, done=done)
         except BaseException:
             if sending is not None:
                 await _abandon(sending)
@@ -312,6 +348,8 @@ class ProxyApp:
         content: bytes,
         tenant: str,
         begin: Callable[[], None],
+        *,
+        done: _Done,
     ) -> tuple[PreparedCall | None, str]:
         """Return the prepared call and the text for the response header; None and the reason if it is passed through.
 
@@ -327,6 +365,8 @@ class ProxyApp:
                 return None, "passed through; no session"
             if not body.messages:
                 return None, "passed through; no messages"
+            # Noted before the history is stored: a call that is refused after that has changed the log.
+            done.operation, done.conversation = f"model_call {form.provider}", name
             call = await prepare_call(
                 self._conversations,
                 form,
@@ -346,9 +386,10 @@ class ProxyApp:
             return None, "passed through; unknown model, set a budget"
         except ConversationDeleted:
             return None, "passed through; the conversation was deleted"
-        conversation = quote(call.placed.session.id, safe="/~:@")
-        done = "shortened" if call.changed else "unchanged"
-        return call, f"{done}; conversation={conversation}; tokens={call.tokens}/{call.allowed}"
+        done.conversation = call.placed.session.id
+        conversation = quote(done.conversation, safe="/~:@")
+        how = "shortened" if call.changed else "unchanged"
+        return call, f"{how}; conversation={conversation}; tokens={call.tokens}/{call.allowed}"
 
     async def _body(
         self, exchange: _Exchange, form: BodyFormat, content: bytes, tenant: str
@@ -359,7 +400,7 @@ class ProxyApp:
             check_values(content, self._options.limits)
             return form.read(content, self._read, model=exchange.model)
 
-        if len(content) <= _LARGE:
+        if len(content) <= self._largest_on_loop:
             return read()
         return await self._conversations.runtime(tenant).compute(read)
 

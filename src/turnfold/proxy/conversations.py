@@ -29,12 +29,13 @@ from turnfold._caches import SizedCache
 from turnfold.budget import Budget
 from turnfold.errors import Conflict, TurnfoldError
 from turnfold.memory import AsyncSession, MemoryConfig, SessionCache, own_head, read_ahead
-from turnfold.proxy.request_bodies import GivenMessage, message_key
+from turnfold.proxy.request_bodies import GivenMessage, key_function
 from turnfold.records import (
     CLEARED,
     SESSION,
     TAKEN_BACK,
     ClearedNote,
+    Entry,
     Message,
     TakenBackNote,
     longest_overlap,
@@ -43,7 +44,7 @@ from turnfold.records import (
 )
 from turnfold.runtime import LimitedRuntime
 from turnfold.service import Quota
-from turnfold.stores import Head, Scope, all_entries, log_mark
+from turnfold.stores import Head, Scope, all_entries, log_mark, redaction_of
 from turnfold.tokens import CalibrationLog, counter_for
 from turnfold.wire import JsonObject, object_of, text_at
 
@@ -220,6 +221,11 @@ class Conversations:
     def __init__(self, config: MemoryConfig, quota: Quota | None = None) -> None:
         self.config = config
         self._quota = quota or Quota(config.store)
+        self._redaction = redaction_of(config.store)
+        self.key = key_function(self._redaction)
+        self._system: SizedCache[tuple[str, str], tuple[Sequence[str], Sequence[str]]]
+        self._system = SizedCache(limit=_MOST_LOGS)
+        """Texts of the system prompt of each conversation: as the client sends them, and as they are stored."""
         self._runtimes: WeakValueDictionary[str, LimitedRuntime] = WeakValueDictionary()
         """Runtimes by tenant; one exists while a session or a request uses it."""
         self._handles: SizedCache[tuple[str, str, Budget], tuple[MemoryConfig, SessionCache]]
@@ -315,9 +321,20 @@ class Conversations:
         if known is None or known.log.head.seq != placed.head:
             return
         log, seq = known.log, placed.head + 1
-        keys = [*log.keys, message_key(answer)]
+        keys = [*log.keys, self.key(answer)]
         log = _KnownLog(Head(seq=seq), 0, keys, [*log.seqs, seq])
         self._whole.put((tenant, name), replace(known, log=log))
+
+    async def stored_texts(self, session: AsyncSession, texts: Sequence[str]) -> Sequence[str]:
+        """Return the texts of a system prompt as they are stored: with redaction, with labels in place of secrets."""
+        if self._redaction is None:
+            return texts
+        scope, place = session.scope, (session.scope.tenant, session.id)
+        known = self._system.get(place)
+        if known is None or known[0] != texts:
+            known = texts, await self._redaction.value(scope, session.id, list(texts))
+            self._system.put(place, known)
+        return known[1]
 
     async def read_ahead(self, session: AsyncSession) -> None:
         """Read what was stored last, so that the next request of the session need not read it."""
@@ -484,17 +501,26 @@ class Conversations:
         # The last known entry is read again: after a failover the log may have another one in its place.
         after = log.seqs[-1] - 1 if log.seqs else 0
         first = await store.read(scope, conversation, after=after, limit=1) if after else []
-        known = bool(first) and message_key(first[0].message) == log.keys[-1]
+        known = bool(first) and (await self._keys(tenant, first))[0] == log.keys[-1]
         if not known or cleared != log.cleared:
             log = _KnownLog(cleared=cleared)
         keys, seqs = list(log.keys), list(log.seqs)  # others may be reading the log meanwhile
         after, is_answered = seqs[-1] if seqs else cleared, log.is_answered
-        async for entry in all_entries(store, scope, conversation, after=after):
-            if entry.message.role != "system":
-                keys.append(message_key(entry.message))
-                seqs.append(entry.seq)
-                is_answered = entry.message.role == "assistant"
+        read = all_entries(store, scope, conversation, after=after)
+        entries = [entry async for entry in read if entry.message.role != "system"]
+        keys += await self._keys(tenant, entries)
+        seqs += [entry.seq for entry in entries]
+        if entries:
+            is_answered = entries[-1].message.role == "assistant"
         return replace(log, keys=keys, seqs=seqs, is_answered=is_answered)
+
+    async def _keys(self, tenant: str, entries: Sequence[Entry]) -> list[str]:
+        """Return the keys of these entries; with redaction, which reads every text, they are made in a thread."""
+
+        def keys() -> list[str]:
+            return [self.key(entry.message) for entry in entries]
+
+        return keys() if self._redaction is None else await self.runtime(tenant).compute(keys)
 
 
 def _without_hidden(log: _KnownLog, note: TakenBackNote) -> _KnownLog:

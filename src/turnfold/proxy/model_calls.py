@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypedDict
@@ -33,8 +33,8 @@ from turnfold.proxy.request_bodies import (
     BodyFormat,
     ClientBody,
     GivenMessage,
+    MessageKey,
     ReadMessages,
-    message_key,
 )
 from turnfold.records import Message, TextPart, Usage, system
 from turnfold.window import Context, Outcome, Section, may_be_shrunk_from
@@ -114,6 +114,8 @@ class PreparedCall:
     """Tokens that the budget allows."""
     given: ClientBody
     context: Context
+    texts: Sequence[str]
+    """The texts of the system prompt as they are stored."""
 
     def refused(self, status: int, answer: bytes) -> bool:
         """Return True if the provider's error says that it does not accept an opaque item that a provider wrote."""
@@ -129,10 +131,11 @@ class PreparedCall:
 
         None if there are none in it. A message that such an item stands for is sent itself, within the budget.
         """
-        view = _View(self.context, self.given, self.placed)
+        key = self.conversations.key
+        view = _View(self.context, self.given, self.placed, self.texts, key)
         messages = [one if isinstance(one, Message) else one.record for one in view.messages()]
-        keys = frozenset(message_key(one) for one in messages if one.role == "assistant")
-        body = self.format.write(self.given, view.messages(), system=view.system(), bare=keys)
+        keys = frozenset(key(one) for one in messages if one.role == "assistant")
+        body = view.write(self.format, keys)
         if msgspec.json.decode(body) == msgspec.json.decode(self.body):
             return None
         return body, keys
@@ -221,12 +224,12 @@ async def prepare_call(
     handle = whole.handle() if whole is not None else None
     tokens = body.tokens(handle.counter, known) if handle is not None else budget.tokens
     refused = conversations.refused(tenant, keys)
-    begun = tokens < budget.tokens and not refused
-    if begun:
+    if begun := tokens < budget.tokens and not refused:
         begin()
     for _ in range(_TRIES):
         placed = await conversations.place(*where, body.messages, **how, whole=whole)
-        found = await _context(placed, body, texts, budget, begun=begun)
+        stored = await conversations.stored_texts(placed.session, texts)
+        found = await _context(placed, body, stored, budget, conversations.key, begun=begun)
         if found is not None:
             break
         whole = None
@@ -236,13 +239,13 @@ async def prepare_call(
         )
     context, call, head, view = found
     placed = replace(placed, head=head)
-    everything = _shows_everything(context, placed, texts)
+    everything = _shows_everything(context, placed, stored)
     conversations.note_context(*where, placed, texts, whole=everything)
     sent, changed = content, False
     if view is not None:
         tokens, changed = context.tokens + view.extra, bool(refused) or not view.is_whole
         if changed:
-            sent = form.write(body, view.messages(), system=view.system(), bare=refused)
+            sent = view.write(form, refused)
     return PreparedCall(
         conversations,
         *where,
@@ -255,6 +258,7 @@ async def prepare_call(
         budget.tokens,
         body,
         context,
+        stored,
     )
 
 
@@ -267,10 +271,17 @@ class _Options(TypedDict):
 
 
 async def _context(
-    placed: PlacedHistory, body: ClientBody, texts: Sequence[str], budget: Budget, *, begun: bool
+    placed: PlacedHistory,
+    body: ClientBody,
+    texts: Sequence[str],
+    budget: Budget,
+    key: MessageKey,
+    *,
+    begun: bool,
 ) -> tuple[Context, str, int, _View | None] | None:
     """Return the context, the id of its call, the newest seq and the view of the context for the client.
 
+    `texts` is the system prompt as it is stored.
     None if another request changed the log meanwhile. There is no view if the request is sent already (`begun`). The
     client's version of a message may have more tokens than the stored one; the context is then built again with a lower
     limit.
@@ -289,7 +300,7 @@ async def _context(
                 continue
             if begun:
                 return context, call, head, None
-            view = _View(context, body, placed)
+            view = _View(context, body, placed, texts, key)
             over = context.tokens + view.extra - budget.tokens
             if over <= 0:
                 return context, call, head, view
@@ -332,9 +343,17 @@ def _ends_with(context: Context, placed: PlacedHistory) -> bool:
 class _View:
     """A context in which messages that were not shortened are replaced by the client's own JSON."""
 
-    def __init__(self, context: Context, body: ClientBody, placed: PlacedHistory) -> None:
+    def __init__(
+        self,
+        context: Context,
+        body: ClientBody,
+        placed: PlacedHistory,
+        texts: Sequence[str],
+        key: MessageKey,
+    ) -> None:
         self._context = context
         self._body = body
+        self._key = key
         given = dict(zip(placed.seqs, body.messages, strict=True))
         changed = {
             at
@@ -355,12 +374,11 @@ class _View:
             if one is None or seq in changed:
                 continue
             record = context.messages[at]
-            if record is one.record or record == one.record or message_key(record) == one.key:
+            if record is one.record or record == one.record or key(record) == one.key:
                 self._kept[at] = one
         counter = context.counter
         count = counter.count_message
         # If a client stops sending a system prompt, none is forwarded, although the log still has one.
-        texts = body.system_texts
         self._shortened = bool(texts) and _texts(context.section(Section.SYSTEM)) != texts
         self.extra = sum(one.tokens(counter) - context.costs[at] for at, one in self._kept.items())
         """Tokens by which the client's versions of messages are larger than the counted ones; may be negative."""
@@ -374,6 +392,11 @@ class _View:
             own = sum(map(count, body.system)) + context.tools + counter.reply
             given_tokens = sum(one.tokens(counter) for one in body.messages)
             self.is_whole = given_tokens + own <= context.budget.tokens
+
+    def write(self, form: BodyFormat, bare: Collection[str]) -> bytes:
+        """Return the request body with this context; messages in `bare` lose what only the provider can read."""
+        messages, system = self.messages(), self.system()
+        return form.write(self._body, messages, system=system, bare=bare, key=self._key)
 
     def messages(self) -> Sequence[GivenMessage | Message]:
         """Return the messages to send after the system prompt, in the client's JSON if they were not shortened."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from turnfold.budget import Budget
 from turnfold.errors import InvalidOption
+from turnfold.redaction import Redactor
 from turnfold.service import Limits
 from turnfold.stores import EncryptionKey
 from turnfold.tokens import context_window_for
@@ -31,6 +32,8 @@ class ProxyOptions:
         default=None, repr=False, kw_only=True
     )
     """Key that encrypts all content before it reaches the store."""
+    redact: Redactor | None = None
+    """Replaces secrets and personal data with labels before anything is stored; the provider gets them as sent."""
     budget: int = 0
     """Tokens that a request may have; 0 for three quarters of the model's context window."""
     model_budgets: Mapping[str, int] = field(default_factory=dict[str, int])

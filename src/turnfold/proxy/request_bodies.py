@@ -28,6 +28,7 @@ from turnfold.models import (
     normalized_message,
 )
 from turnfold.records import Message, Part, TextPart, content_key
+from turnfold.stores import Redaction
 from turnfold.tokens import TokenCounter
 from turnfold.wire import JsonObject, object_at, object_of, objects_of
 
@@ -37,8 +38,10 @@ __all__ = (
     "BodyFormat",
     "ClientBody",
     "GivenMessage",
+    "MessageKey",
     "ReadMessages",
     "format_of",
+    "key_function",
     "message_key",
 )
 
@@ -53,6 +56,20 @@ _MOST_CACHED: Final = 64
 first."""
 HELD_BY_PROVIDER: Final = ("previous_response_id", "conversation")
 """Fields that refer to a history stored at the provider: the body of such a request holds only new messages."""
+
+
+MessageKey = Callable[[Message], str]
+"""Function that returns the digest by which a message is recognised; see `key_function`."""
+
+
+def key_function(redaction: Redaction | None) -> MessageKey:
+    """Return the function from a message to its key.
+
+    With redaction, a message has the same key before and after it is redacted.
+    """
+    if redaction is None:
+        return message_key
+    return lambda message: message_key(redaction.unnumbered(message))
 
 
 def message_key(message: Message) -> str:
@@ -125,7 +142,8 @@ _Place = tuple[str, str, tuple[bytes, ...]]
 class ReadMessages:
     """Cache of parsed messages by their JSON, because a client sends nearly all of them again with its next request."""
 
-    def __init__(self, *, most_bytes: int = 64 << 20) -> None:
+    def __init__(self, key: MessageKey = message_key, *, most_bytes: int = 64 << 20) -> None:
+        self.key = key
         self._most_bytes = most_bytes
         # Two generations instead of an order of use: looking up a thousand messages must not move a thousand of them.
         self._young: dict[_Place, GivenMessage] = {}
@@ -171,7 +189,7 @@ class ReadMessages:
         if found is None:
             record = form.record(items, model)
             pieces = len(items) if form.provider == "gemini" else 1
-            found = GivenMessage(record, message_key(record), items, {}, pieces)
+            found = GivenMessage(record, self.key(record), items, {}, pieces)
         self._young[place] = found
         self._size += sum(map(len, items))
         if self._size > self._most_bytes // 2:
@@ -292,10 +310,11 @@ class BodyFormat:
         *,
         system: Sequence[Message] | None = None,
         bare: Collection[str] = (),
+        key: MessageKey = message_key,
     ) -> bytes:
         """Return the body with other messages; `system` replaces the system prompt, None leaves it unchanged.
 
-        Messages whose key is in `bare` are written without the parts that only the provider can read.
+        Messages whose `key` is in `bare` are written without the parts that only the provider can read.
         """
         replaced: dict[str, bytes] = {}
         items = list(body.system_items)
@@ -311,7 +330,7 @@ class BodyFormat:
         in_place = {item for one in given for item in one.rider_items}
         early = [item for item in body.early_items if item not in in_place]
         for number, message in enumerate(messages):
-            items += self._written(message, body.model, bare)
+            items += self._written(message, body.model, bare, key)
             if number == 0 and system is None:  # otherwise they are in the system prompt
                 items += early
         items = self._repaired(items)
@@ -327,14 +346,18 @@ class BodyFormat:
         return b"{" + b",".join(members) + b"}"
 
     def _written(
-        self, message: GivenMessage | Message, model: str, bare: Collection[str]
+        self,
+        message: GivenMessage | Message,
+        model: str,
+        bare: Collection[str],
+        key: MessageKey,
     ) -> list[bytes]:
         """Return the JSON items of a message: the client's own, unless the message is not the client's or is `bare`."""
         given = message if isinstance(message, GivenMessage) else None
         if given is not None and given.key not in bare:
             return [*given.items, *given.rider_items]
         record = message.record if isinstance(message, GivenMessage) else message
-        refused = {wire.item_key(record)} if bare and message_key(record) in bare else ()
+        refused = {wire.item_key(record)} if bare and key(record) in bare else ()
         written = self.wire.request(
             [record], model=model, cache=False, repair=False, refused=refused
         )

@@ -29,8 +29,10 @@ from turnfold.rules.act_classifier import (
 )
 from turnfold.rules.adoption import ShortAnswer, read_answer
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
+from turnfold.rules.permissions import is_permission
 from turnfold.rules.reversals import alters
 from turnfold.rules.sentence_features import is_passing
+from turnfold.rules.slots import may_fill
 from turnfold.rules.standing_rule import (
     LONGEST_RULE,
     RuleAct,
@@ -741,13 +743,24 @@ def _own_rules(
             first, last = False, start + len(rule.text)
             rules.append(rule)
     if trust == "user" and any(closes(each.sentence.text) for each in read):
-        rules.append(_closing([each.sentence.text for each in read], seq=seq))
+        rules.append(_closing(text, [each.sentence for each in read], seq=seq))
     return tuple(rules)
 
 
-def _closing(sentences: Sequence[str], *, seq: int) -> StandingRule:
-    """Return the sentence of a message which says that work is done; its other sentences say which work."""
-    said = " ".join(sentences)[:LONGEST_RULE].replace(BLANK, "").strip()
+def _closing(text: str, sentences: Sequence[OwnSentence], *, seq: int) -> StandingRule:
+    """Return the sentence of a message that says that work is done, with those next to it, which say which work.
+
+    The sentences returned are the ones that no quoted text separates from it.
+    """
+    first = last = next(at for at, each in enumerate(sentences) if closes(each.text))
+    while first and not text[sentences[first - 1].end : sentences[first].start].strip():
+        first -= 1
+    while (
+        last + 1 < len(sentences)
+        and not text[sentences[last].end : sentences[last + 1].start].strip()
+    ):
+        last += 1
+    said = text[sentences[first].start : sentences[last].end][:LONGEST_RULE].strip()
     terms = rule_terms(said)
     return StandingRule(
         id=rule_id(said, seq=seq, trust="user", at=-1), text=said, kind="task", seq=seq, act="done",
@@ -941,7 +954,7 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
             yield _Part(0, len(text), language, _kind(demand, language), act)
             return
         plain = plain_characters(text)
-        if not asks and (reports_done(text, language) or alters(plain) or may_report(plain)):
+        if not asks and _may_undo(plain, language):
             yield _Part(0, len(text), language, "task", "done")
         return
     clauses = [] if act != "state" or kind else [*_clauses(text, language)]
@@ -955,6 +968,13 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if kind in ("task", "decision", "fact") and reports_done(text, language):
         yield _Part(0, len(text), language, "task", "done")
     yield _Part(0, len(text), language, kind, act, weak)
+
+
+def _may_undo(text: str, language: Language) -> bool:
+    """Return True if a sentence that is no rule by its words may end, permit or complete what an earlier one says."""
+    if reports_done(text, language) or may_report(text) or alters(text):
+        return True
+    return is_permission(text) or may_fill(text)
 
 
 def _kind(text: str, language: Language) -> RuleKind:

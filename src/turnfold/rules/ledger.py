@@ -25,6 +25,7 @@ from turnfold.rules.act_classifier import (
 from turnfold.rules.changed_values import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import clauses_of, share_words
 from turnfold.rules.display import rank_rules
+from turnfold.rules.permissions import is_permission, permits_what
 from turnfold.rules.reversals import (
     adopts,
     affirms,
@@ -43,6 +44,7 @@ from turnfold.rules.reversals import (
     takes_the_place,
     touches_a_part,
 )
+from turnfold.rules.slots import fills_again
 from turnfold.rules.standing_rule import RuleKind, RuleState, StandingRule, rule_id
 from turnfold.rules.subjects import (
     actors_in,
@@ -244,11 +246,23 @@ def _read(
     targets = _targets(rule, said, active)
     if rule.act == "done" and not targets and is_only_report and not _closes(rule):
         targets = _undone(rule, said, _earlier(rule, active))
-        rule = msgspec.structs.replace(rule, act="change", kind="rule") if targets else rule
+        if targets or _newer(rule, said, active):
+            act = "permit" if is_permission(said) and not targets else "change"
+            rule = msgspec.structs.replace(rule, act=act, kind="rule", negative=False)
     elif _may_be_report(rule) and not targets:
         targets = _completed(rule, _earlier(rule, active))
         rule = msgspec.structs.replace(rule, act="done") if targets else rule
+    elif (
+        not targets and rule.act != "cancel" and is_permission(said) and _newer(rule, said, active)
+    ):
+        rule = _permit(rule)
     return _with_act(rule, said, targets), targets
+
+
+def _permit(rule: StandingRule) -> StandingRule:
+    """Return a rule as a permission, which forbids nothing whatever its words: 上午打也没事."""
+    kind = "rule" if rule.kind == "prohibition" else rule.kind
+    return msgspec.structs.replace(rule, act="permit", negative=False, kind=kind)
 
 
 def _may_be_report(rule: StandingRule) -> bool:
@@ -404,6 +418,7 @@ def _undone(
     """Return the rules that a sentence undoes by its form: it permits, releases, corrects or replaces them."""
     if takes_all_back(rule.plain):
         return [(each, "dropped") for each in mine if each.kind in _LAID_DOWN and each.seq]
+    every = mine
     mine = [
         each
         for each in mine
@@ -411,7 +426,8 @@ def _undone(
     ]
     certain = [each for each in _given_anew(rule, mine) if not touches_a_part(said, each.plain)]
     if not alters(said):
-        return [(each, "superseded") for each in certain if _is_one(certain)]
+        found = certain if _is_one(certain) else _filled_again(said, every)
+        return [(each, "superseded") for each in found]
     found = [each for each in mine if lifts(said, each.plain) and _denies(each)]
     found = found or [each for each in mine if corrects(said, each.plain)]
     if not found:
@@ -432,7 +448,39 @@ def _undone(
         tasks = [each for each in dropped if each.kind == "task"]
         found = tasks or [each for each in dropped if each.kind != "fact" or not each.value]
     found = found or (certain if _is_one(certain) else [])
+    found = found or _filled_again(said, every)
     return [(each, "superseded") for each in found if not touches_a_part(said, each.plain)]
+
+
+def _filled_again(said: str, mine: Sequence[StandingRule]) -> list[StandingRule]:
+    """Return the only earlier rule of which a sentence gives another value for the same slot, as a list."""
+    found = [
+        each
+        for each in mine
+        if each.kind != "task" and not _denies(each) and fills_again(said, each.plain)
+    ]
+    if len(found) != 1 or touches_a_part(said, found[0].plain):
+        return []
+    return found if fills_again(said, found[0].plain) == "surely" else []
+
+
+def _newer(rule: StandingRule, said: str, active: Sequence[StandingRule]) -> list[StandingRule]:
+    """Return the rules that a sentence does not end, but which must not be shown without it, newest first.
+
+    It permits what they forbid, be it for one occasion, or gives another value for what they give a value.
+    """
+    permits = is_permission(said)
+    return [
+        each
+        for each in sorted(active, key=lambda rule: -rule.said_at)
+        if each.trust == rule.trust
+        and each.id not in (rule.id, rule.continues)
+        and each.said_at < rule.said_at
+        and (
+            (permits and _denies(each) and permits_what(said, each.plain))
+            or (not each.negative and each.kind != "task" and fills_again(said, each.plain))
+        )
+    ]
 
 
 def _given_anew(rule: StandingRule, mine: Sequence[StandingRule]) -> list[StandingRule]:
@@ -472,8 +520,7 @@ def _with_act(
     if not targets or rule.act == "done" or not any(state != "done" for _, state in targets):
         return rule
     if affirms(said) and any(lifts(said, each.plain) for each, _ in targets):
-        kind = "rule" if rule.kind == "prohibition" else rule.kind
-        return msgspec.structs.replace(rule, act="permit", negative=False, kind=kind)
+        return _permit(rule)
     if rule.act in ("state", "renew") and any(
         takes_the_place(said, each.plain) or corrects(said, each.plain) for each, _ in targets
     ):
@@ -728,6 +775,9 @@ def _doubtful(
         unsure += [
             each for each in mine if each.id in heads and not each.negative and each not in unsure
         ]
+    unsure += [
+        each for each in _newer(rule, said, active) if each.id not in ended and each not in unsure
+    ]
     if unsure or ended:
         return tuple(
             each.id for each in sorted(unsure, key=lambda rule: -rule.seq)[:_MOST_DOUBTFUL]

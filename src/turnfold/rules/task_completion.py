@@ -29,7 +29,7 @@ __all__ = (
 
 _DONE_ZH = late_pattern("[了啦](?:[。！!~]|$)|已经|[过好完]了|搞定|收到|到了|办妥")
 _DONE_EN = late_pattern(
-    r"\b(?:[Ii]|[Ww]e|[Hh]e|[Ss]he|[Tt]hey|[A-Z][\w'-]+|(?:the|my|our)\s+\w+)(?:'ve|'s|\s+ha(?:ve|s))?\s+(?:just\s+|already\s+|finally\s+|now\s+|actually\s+|also\s+)*"
+    r"\b(?:[Ii]|[Ww]e|[Hh]e|[Ss]he|[Tt]hey|[A-Z][\w'-]+|(?i:the|my|our)\s+\w+)(?:'ve|'s|\s+ha(?:ve|s))?\s+(?:just\s+|already\s+|finally\s+|now\s+|actually\s+|also\s+)*"
     r"(?:(?!need|feed|speed|agreed)\w+ed|got|bought|sent|paid|found|saw|wrote|done|made|took|met|gave|spoke|told|sold|brought|did|has|have)\b"
     r"|\b(?:is|are|was|were|been|'s|'re)\s+(?:now\s+|all\s+|already\s+|finally\s+)*(?:\w+ed|done|paid|sent|ready|here|in|back|gone|sorted|bought|written|made|taken|complete|final|through|merged)\b"
     r"|\b(?:arrived|came|went\s+out)\b"
@@ -38,7 +38,7 @@ _DONE_EN = late_pattern(
     r"|\w\W+(?:(?!need|feed|speed|agreed|want|tired|bored|red\b)\w{2,}ed|sent|paid|bought|done|written|made)(?:\s+(?:in|off|out|up|back|over|down))?(?:\s+(?:today|now|already|this\s+morning))?\W*$",
 )
 _REPORTING = late_pattern(
-    "到手|到货|送到|上线|装[^,，。]{0,2}里|升完|跑完|今天|今早|[上下]午|总算|终于|已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=[了啦]|$)|[上到](?=[了啦])|啦"
+    "[那这]边|拿[到走去]|收下|收[走到]|取走|领[走到]|接手|签收|交[到给]|到手|到货|送到|上线|装[^,，。]{0,2}里|升完|跑完|今天|今早|[上下]午|总算|终于|已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=[了啦]|$)|[上到](?=[了啦])|啦"
 )
 _OF_OTHERS = late_pattern(
     "[我他她](?:们)?(?P<who>姐|妹|哥|弟|妈|爸|老公|老婆|媳妇|同事|朋友|儿子|女儿|邻居|室友)[^,，。]{0,2}?的"

@@ -7,9 +7,10 @@ from turnfold._lazy_loading import late_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnfold.service.app import GuardedApp, make_app
-    from turnfold.service.audit_log import write_audit_log
+    from turnfold.service.audit_log import record_request, request_id, write_audit_log
     from turnfold.service.auth import (
         LOOPBACK,
+        Caller,
         LocalAccess,
         RequestGate,
         TokenFile,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = (
     "LOOPBACK",
     "ROOT",
+    "Caller",
     "ExtraRoutes",
     "GuardedApp",
     "Limits",
@@ -62,6 +64,8 @@ __all__ = (
     "make_state",
     "mcp_beside",
     "new_token",
+    "record_request",
+    "request_id",
     "run",
     "run_http",
     "run_stdio",
@@ -72,8 +76,8 @@ __all__ = (
 
 _HOMES = {
     "turnfold.service.app": "GuardedApp make_app",
-    "turnfold.service.audit_log": "write_audit_log",
-    "turnfold.service.auth": "LOOPBACK LocalAccess RequestGate TokenFile TokenRing check_listening new_token",
+    "turnfold.service.audit_log": "record_request request_id write_audit_log",
+    "turnfold.service.auth": "LOOPBACK Caller LocalAccess RequestGate TokenFile TokenRing check_listening new_token",
     "turnfold.service.concurrency": "RequestSlots",
     "turnfold.service.endpoint": "check_framing check_values",
     "turnfold.service.inspector.html": "ROOT",

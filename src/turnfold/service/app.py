@@ -10,12 +10,10 @@ from __future__ import annotations
 import logging
 import math
 import re
-import secrets
 import time
 import traceback
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from itertools import count
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import unquote
@@ -50,7 +48,7 @@ from turnfold.errors import (
     TurnfoldError,
 )
 from turnfold.service.api_page import PAGE_HEADERS, PAGE_STYLE, api_page
-from turnfold.service.audit_log import record_request
+from turnfold.service.audit_log import record_request, request_id
 from turnfold.service.endpoint import (
     CALLER,
     DETAIL,
@@ -212,12 +210,8 @@ def _errors(
 
 
 _log = logging.getLogger("turnfold.service")
-_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SCHEMA: Final = "/v1/openapi.json"
 _DOCS: Final = "/docs"
-_PROCESS: Final = secrets.token_hex(4)
-"""Prefix that distinguishes the request ids of this process from those of others; not secret."""
-_NUMBERS: Final = count(1)
 _DISCONNECTED: Final = 499
 """Status logged and counted for a request whose client disconnected before the response; it is never sent."""
 
@@ -365,7 +359,7 @@ class _RequestFrame:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        answer = _ResponseSender(send, _request_id(headers))
+        answer = _ResponseSender(send, request_id(headers), scope)
         began = time.perf_counter()
         # Route on the path as sent: an encoded slash belongs to an id and does not separate segments.
         raw = scope.get("raw_path") or scope["path"].encode()
@@ -381,14 +375,7 @@ class _RequestFrame:
         finally:
             operation = scope.get(OPERATION, "")
             self._state.answered[operation, answer.status] += 1
-            if CALLER in scope:
-                record_request(
-                    scope[CALLER],
-                    f"{operation} {scope.get(DETAIL, '')}".strip(),
-                    scope.get(TARGET) or _conversation(scope),
-                    status=answer.status,
-                    request_id=answer.request_id,
-                )
+            answer.record()
             _log.info(
                 "%s %s %d",
                 answer.request_id,
@@ -430,14 +417,30 @@ class _RequestFrame:
 class _ResponseSender:
     """Sends the response of one request, adds the common headers, and remembers its status."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, scope: Scope) -> None:
         self._send = send
+        self._scope = scope
+        self._recorded = False
         self.request_id = request_id
         self.status = 0
+
+    def record(self) -> None:
+        """Write the request to the audit log, once: before the client gets anything, or when the request ends."""
+        scope = self._scope
+        if CALLER in scope and not self._recorded:
+            self._recorded = True
+            record_request(
+                scope[CALLER],
+                f"{scope.get(OPERATION, '')} {scope.get(DETAIL, '')}".strip(),
+                scope.get(TARGET) or _conversation(scope),
+                status=self.status,
+                request_id=self.request_id,
+            )
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self.record()
             headers = MutableHeaders(scope=message)
             headers["x-request-id"] = self.request_id
             headers["x-content-type-options"] = "nosniff"
@@ -458,11 +461,6 @@ def _conversation(scope: Scope) -> str:
     """Return the conversation that the path of a request names; empty if there is none."""
     params = cast("Mapping[str, str]", scope.get("path_params", {}))
     return unquote(params.get("session") or params.get("conversation_id") or "")
-
-
-def _request_id(headers: Headers) -> str:
-    given = headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else f"{_PROCESS}{next(_NUMBERS) & 0xFFFFFFFF:08x}"
 
 
 def _headers(error: Exception, status: int) -> dict[str, str]:

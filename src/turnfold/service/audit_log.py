@@ -1,9 +1,9 @@
-"""Audit log of the service: which token called which operation on which conversation, with which status; no content.
+"""Audit log of service and proxy: which token called which operation on which conversation, with which status.
 
-Each authorized request is a record of the logger `turnfold.audit`, with fields. `write_audit_log` writes the records to
-a file that only its owner can read, one JSON object per line. A conversation, or a user whose data are erased, appears
-as a hash, so that its requests can be matched without revealing its id. The records reach no other log, because they
-name tenants.
+It holds no content. Each authorized request is a record of the logger `turnfold.audit`, with fields. `write_audit_log`
+writes the records to a file that only its owner can read, one JSON object per line. A conversation, or a user whose
+data are erased, appears as a hash, so that its requests can be matched without revealing its id. The records reach no
+other log, because they name tenants.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import secrets
+from collections.abc import Mapping
 from io import TextIOWrapper
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +23,25 @@ from turnfold.errors import InvalidOption
 from turnfold.service.auth import Caller
 from turnfold.stores import log_mark
 
-__all__ = ("record_request", "write_audit_log")
+__all__ = ("record_request", "request_id", "write_audit_log")
 
 
 _AUDIT = logging.getLogger("turnfold.audit")
 _AUDIT.propagate = False  # its records name tenants, which belong in no other log
 _AUDIT.setLevel(logging.CRITICAL)  # off until write_audit_log() is called
 _FIELDS: Final = ("request_id", "token", "tenant", "operation", "conversation", "status")
+
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_PROCESS: Final = secrets.token_hex(4)
+"""Prefix that distinguishes the request ids of this process from those of others; not secret."""
+_NUMBERS: Final = count(1)
+
+
+def request_id(headers: Mapping[str, str]) -> str:
+    """Return the X-Request-Id of a request, or a new id if it has none that is fit for a log."""
+    given = headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else f"{_PROCESS}{next(_NUMBERS) & 0xFFFFFFFF:08x}"
 
 
 def record_request(

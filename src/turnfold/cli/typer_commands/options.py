@@ -11,6 +11,7 @@ import typer
 __all__ = (
     "AllowedHosts",
     "AllowedOrigins",
+    "AuditLogOption",
     "BudgetOption",
     "BurstOption",
     "ConnectionsOption",
@@ -106,6 +107,12 @@ RedactOption = Annotated[
     typer.Option(
         "--redact",
         help="Replace secrets and personal data with labels before storing; key: TURNFOLD_REDACTION_KEY.",
+    ),
+]
+AuditLogOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="File to append an audit log to: who did what, without content.", metavar="PATH"
     ),
 ]
 TokensFileOption = Annotated[

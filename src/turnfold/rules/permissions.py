@@ -1,0 +1,120 @@
+"""Tells whether a sentence permits something, for once or for good, that an earlier sentence forbids.
+
+A permission that surely lifts a prohibition ends it (`reversals.lifts`). Many do not: they hold for one occasion ("just
+for today you may order takeaway", 这次改配置也行), for a part of what is forbidden, or use another verb ("edit" for
+"touch"). Such a permission leaves the prohibition as it is, but has to be shown with it: alone, the prohibition says
+the opposite of what the user said last. Here little evidence is enough, because nothing is ended by it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from turnfold._lazy_loading import late_pattern
+from turnfold.rules.clauses import (
+    DENIES,
+    LIGHT_VERBS,
+    LIGHT_WORDS,
+    LONGEST,
+    nouns_of,
+    only_in_first,
+    units_of,
+)
+from turnfold.rules.topics import rule_terms
+
+__all__ = ("is_permission", "permits_what")
+
+
+_PERMITS = late_pattern(
+    r"破例|例外|通融|特批|放行|批准|仅此一次|下不为例|就这一?[次回]|可以|(?<![不可才只])能(?![不够力量源耗否效])"
+    r"|[也都]行(?![程李业为人政])|[没无](?:问题|事|关系|妨)|不碍事|不要紧|不介意|允许|准许|同意了|随便|尽管"
+    r"|(?:这|那)[次回][^,，。]{0,12}[吧行]|行[了啊吧]?[。！!]?$"
+    r"|\b(?:is|are|'s|'re|be|would\s+be|sounds?)\s+(?:\w+\s+){0,2}?"
+    r"(?:ok(?:ay)?|fine|alright|all\s+right|good|allowed|permitted|welcome|acceptable|no\s+problem)\b"
+    r"|\b(?:you|we|they|he|she|people|anyone|everyone)(?:'re\s+allowed\s+to|\s+(?:can|may|could|might)(?:\s+\w+ly)?)"
+    r"\s+(?!not\b|only\b|never\b|be\s+\w+ing)"
+    r"|\b(?-i:[A-Z])[\w'-]+(?:\s+from\s+\w+)?\s+(?:can|may)\s+(?!not\b|only\b|never\b|be\b|have\b)"
+    r"|\b(?:can|may)\s+be\s+\w+ed\b|\bgo\s+ahead\b|\bfeel\s+free\b|\bexceptions?\b|\bone[- ]off\b"
+    r"|\b(?:just|only)\s+(?:this|for)\b|\bthis\s+once\b|\bjust\s+once\b|\bfor\s+once\b"
+    r"|\bi\s+don't\s+mind\b|\bi(?:'m|\s+am)\s+(?:ok(?:ay)?|fine)\s+with\b|\bwon't\s+hurt\b|\bno\s+(?:problem|harm)\b"
+    r"|\ballowed\s+(?:to|for|this|today|tonight)\b|\b(?:has|have|got)\s+(?:my\s+)?permission\b"
+    r"|\blet\s+(?!me\b|us\b|you\b)\w+\b|^\W*(?:ok(?:ay)?|fine|alright)\W+(?:go|do|you|use|take|have)\b",
+    re.IGNORECASE,
+)
+"""Matches a sentence that permits something, or makes an exception."""
+_NO_EXCEPTION = late_pattern(
+    r"\bno\s+exceptions?\b|\bwithout\s+exception|不(?:得|能|许|准)?(?:有)?例外|没有例外|不(?:能|得|许|准|要)?破例|不可以",
+    re.IGNORECASE,
+)
+_ASKS = late_pattern(r"[?？]|[吗么呢]\W*$|能不能|可不可以|能否|是否")
+_CONTENT_FREE = frozenset(
+    "monday tuesday wednesday thursday friday saturday sunday morning evening afternoon night weekend week day month"
+    " today tonight tomorrow time ok fine alright okay allowed exception once service problem"
+    " 一次 这次 可以 没事 问题 关系 今天 今晚 明天 也行 以后 时候 事情 周末".split()
+)
+"""Words of a permission that do not say what is permitted."""
+_ACTIONS: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\b(?:touch|edit|chang|modif|alter|amend|tweak|adjust|rewrit|overwrit)\w*|[动改碰](?![作物画机车天])|调整|编辑",
+        r"\b(?:call|phon|ring|rang|contact|text|messag|disturb)\w*|打(?![开算扫包印])|来电|联系|打扰|找我",
+        r"\b(?:buy|bought|order|purchas|get)\w*|[买购订]|下单|点(?=[^,，。\d]{0,4}(?:外卖|餐|菜))",
+        r"\b(?:delet|remov|clean|clear|wip|purg|discard|throw)\w*|[删清扔丢]",
+        r"\b(?:push|deploy|merg|releas|ship|publish)\w*|推(?![迟后荐])|发布|上线|合并|部署",
+        r"\b(?:shar|show|see|view|send|forward|read)\w*|看|分享|转发|[发传]给",
+        r"\b(?:visit|com(?:e|es|ing)|guest|invit|stay)\w*|来|做客|留宿|邀请",
+        r"\b(?:eat|serv|drink|cook)\w*|[吃喝]",
+        r"\b(?:wak|rous)\w*|[叫吵]醒|叫[^,，。]{0,3}起",
+        r"\b(?:spend|spent|pay|paid|charg|cost)\w*|[花付]|收费",
+        r"\b(?:driv|drove|car)\w*|开车|自驾",
+        r"\b(?:book|schedul|meet|plan)\w*|安排|开会|约",
+        r"\b(?:install|add|import|introduc)\w*|装|加|引入",
+        r"\b(?:watch|play)\w*|玩|[看刷]",
+    )
+)
+"""Groups of verbs that permit or forbid the same: to touch, edit or change a file."""
+
+
+@lru_cache(maxsize=512)
+def is_permission(text: str) -> bool:
+    """Return True if a sentence permits something or makes an exception, whatever it is about."""
+    if len(text) > LONGEST or not _PERMITS.search(text) or _ASKS.search(text):
+        return False
+    if _NO_EXCEPTION.search(text):
+        return False
+    return not DENIES.search(_PERMITS.sub(" ", text))
+
+
+def permits_what(later: str, earlier: str) -> bool:
+    """Return True if a permission names what an earlier sentence forbids.
+
+    Either both name the same thing, or two of these agree: the action, a time or amount, a single character.
+    """
+    if _shared_content(later, earlier):
+        return True
+    actions = _actions(later) & _actions(earlier)
+    signs = _signs(later) & _signs(earlier)
+    values = set(rule_terms(later).value) & set(rule_terms(earlier).value)
+    return bool(actions or signs) and bool(values)
+
+
+def _shared_content(first: str, second: str) -> frozenset[str]:
+    """Return the words of one sentence, except verbs without content and times, that another one has too."""
+    mine, theirs = _content(first), _content(second)
+    return frozenset(mine - only_in_first(mine, theirs))
+
+
+@lru_cache(maxsize=1024)
+def _content(text: str) -> frozenset[str]:
+    english = {unit for unit in units_of(text) if unit.isascii() and not unit[0].isdigit()}
+    return (nouns_of(text) | english) - LIGHT_WORDS - _CONTENT_FREE
+
+
+@lru_cache(maxsize=1024)
+def _actions(text: str) -> frozenset[int]:
+    return frozenset(at for at, pattern in enumerate(_ACTIONS) if pattern.search(text))
+
+
+def _signs(text: str) -> frozenset[str]:
+    return frozenset(unit for unit in units_of(text) if not unit.isascii()) - (LIGHT_VERBS - {"来"})
