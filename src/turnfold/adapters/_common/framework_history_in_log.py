@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from turnfold.adapters._common.visible_log_entries import (
+    BEGINNING,
     REPLACES,
     TRIES,
+    Retraction,
     VisibleEntry,
     VisibleHistory,
 )
@@ -21,9 +23,11 @@ from turnfold.memory import AsyncSession
 from turnfold.records import (
     CLEARED,
     SESSION,
+    TAKEN_BACK,
     ClearedNote,
     Message,
     NewEntry,
+    TakenBackNote,
     content_key,
     longest_overlap,
     read_note,
@@ -33,6 +37,7 @@ from turnfold.records import (
 __all__ = (
     "GivenRecord",
     "LoggedRecord",
+    "clear_upto",
     "first_name",
     "follow_history",
     "replace_history",
@@ -96,6 +101,7 @@ async def _follow(
     system: bool,
 ) -> list[LoggedRecord]:
     visible = VisibleHistory(session)
+    head = (await session.store.head(session.scope, session.id)).seq
     reach = sys.maxsize if whole else 2 * len(given) + _SLACK
     counts: Callable[[VisibleEntry], int] = (lambda _: 1) if system else _is_message
     entries = await visible.newest(reach, counts)
@@ -113,24 +119,40 @@ async def _follow(
     richer = [
         GivenRecord(old.record, new.name) for old, new in zip(known, given[:length], strict=True)
     ]
-    placed = await replace_history(session, [*kept, *richer, *given[length:]])
+    placed = await replace_history(session, [*kept, *richer, *given[length:]], head=head)
     return placed[len(kept) :]
 
 
 async def replace_history(
-    session: AsyncSession, given: Sequence[GivenRecord]
+    session: AsyncSession,
+    given: Sequence[GivenRecord],
+    *,
+    head: int,
+    retraction: Retraction | None = None,
 ) -> list[LoggedRecord]:
     """Hide everything in the log from contexts, summaries and recall, and append `given` instead.
 
-    The new entries come first, and are not visible before the rest is cleared: after a crash between the two, the old
-    ones are still the visible history. Raises `Conflict` if another writer appends something meanwhile.
+    The new entries come first, and are not visible before the rest is hidden: after a crash between the two, the old
+    ones are still the visible history. `head` is the log's last seq, read before `given` was made, and `retraction` is
+    what was hidden then. Raises `Conflict` if another writer has appended something since, or with `retraction` hidden
+    something.
     """
-    store, scope = session.store, session.scope
-    head = (await store.head(scope, session.id)).seq
     placed = await _append(session, given, instead=head)
+    if retraction is not None:
+        note = TakenBackNote(stretches=((BEGINNING, head),))
+        document = write_note(SESSION, TAKEN_BACK, note)
+        place = session.scope, session.id
+        await session.store.put_document(*place, document, expect=retraction.version)
+    await clear_upto(session, head)
+    return placed
+
+
+async def clear_upto(session: AsyncSession, seq: int) -> None:
+    """Hide all entries up to a seq (log position) from contexts, summaries and recall."""
+    store, scope = session.store, session.scope
     while True:
         cleared = await store.get_document(scope, session.id, SESSION, CLEARED)
-        note = ClearedNote(upto=max(head, read_note(cleared, ClearedNote).upto))
+        note = ClearedNote(upto=max(seq, read_note(cleared, ClearedNote).upto))
         document = write_note(SESSION, CLEARED, note)
         try:
             await store.put_document(
@@ -138,7 +160,7 @@ async def replace_history(
             )
         except Conflict:
             continue
-        return placed
+        return
 
 
 def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:

@@ -19,6 +19,7 @@ from turnfold.records import (
 )
 
 __all__ = (
+    "BEGINNING",
     "REPLACES",
     "TRIES",
     "Retraction",
@@ -33,6 +34,9 @@ TRIES = 16
 """Attempts to store a change of a conversation; an attempt fails if another writer stored something in between."""
 REPLACES = ":again:instead:"
 """Mark in the client id of a message stored again to replace the log up to a seq: `name:again:instead:seq.number`."""
+BEGINNING = 0
+"""First seq of the stretch that later entries replace. Entries begin at 1: a stretch from 1 on was removed piece by
+piece."""
 
 
 class VisibleEntry(NamedTuple):
@@ -51,11 +55,25 @@ class Retraction(NamedTuple):
     version: int
 
     @property
+    def hidden_upto(self) -> int:
+        """Seq (log position) up to which everything is hidden: cleared, or replaced by later entries.
+
+        It differs from `cleared` only if a replacement was interrupted before the clear.
+        """
+        first, last = self.note.stretches[0] if self.note.stretches else (1, 0)
+        return max(self.cleared, last if first == BEGINNING else 0)
+
+    @property
     def hiding(self) -> list[tuple[int, int]]:
         """(seq, pieces kept) of each entry since the last clear of which pieces are hidden, in order."""
-        whole = {seq: 0 for first, last in self.note.stretches for seq in range(first, last + 1)}
+        start = self.hidden_upto + 1
+        whole = {
+            seq: 0
+            for first, last in self.note.stretches
+            for seq in range(max(first, start), last + 1)
+        }
         noted = {**dict(self.note.shortened), **whole}
-        return sorted((seq, kept) for seq, kept in noted.items() if seq > self.cleared)
+        return sorted((seq, kept) for seq, kept in noted.items() if seq >= start)
 
     def kept(self, seq: int) -> int | None:
         """Return how many pieces (framework items) of an entry are visible, counted from the first; None if all are."""
@@ -82,10 +100,10 @@ class VisibleHistory:
             document.version if document else 0,
         )
 
-    async def entries(self) -> list[VisibleEntry]:
-        """Return every entry of the log that is not hidden, oldest first."""
-        retraction = await self.retraction()
-        return _visible(await self._session.history(after=retraction.cleared), retraction)
+    async def entries(self, retraction: Retraction | None = None) -> list[VisibleEntry]:
+        """Return every entry of the log that is not hidden, by default as the store says now, oldest first."""
+        retraction = retraction or await self.retraction()
+        return _visible(await self._session.history(after=retraction.hidden_upto), retraction)
 
     async def newest(
         self, wanted: int, pieces: Callable[[VisibleEntry], int]
@@ -161,8 +179,8 @@ class VisibleHistory:
         retraction = await self.retraction()
         upto = (await store.head(scope, conversation)).seq
         found: list[VisibleEntry] = []
-        while wanted > 0 and upto > retraction.cleared:
-            after = max(retraction.cleared, upto - min(_PAGE, wanted + 8))
+        while wanted > 0 and upto > retraction.hidden_upto:
+            after = max(retraction.hidden_upto, upto - min(_PAGE, wanted + 8))
             page = await store.read(scope, conversation, after=after, upto=upto, limit=_PAGE)
             for shown in reversed(_visible(page, retraction)):
                 number = pieces(shown)
@@ -182,7 +200,7 @@ def _without_piece(note: TakenBackNote, seq: int, *, keep: int) -> TakenBackNote
         return TakenBackNote(stretches=note.stretches, shortened=tuple(sorted(shortened.items())))
     joined: list[tuple[int, int]] = []
     for first, last in sorted({*note.stretches, (seq, seq)}):
-        if joined and first <= joined[-1][1] + 1:
+        if joined and joined[-1][0] != BEGINNING and first <= joined[-1][1] + 1:
             joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
         else:
             joined.append((first, last))
@@ -194,7 +212,7 @@ def _visible(page: Iterable[Entry], retraction: Retraction) -> list[VisibleEntry
     return [
         VisibleEntry(entry, kept)
         for entry, kept in pairs
-        if kept != 0 and _replaced_by(entry) <= retraction.cleared
+        if kept != 0 and _replaced_by(entry) <= retraction.hidden_upto
     ]
 
 
