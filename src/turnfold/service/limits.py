@@ -355,7 +355,9 @@ class Quota:
             return self.store
         redaction = redaction_of(self.store)
         if redaction is not None:
-            redaction.on_stored = lambda scope, *written: self.put(scope.tenant, *written)
+            redaction.on_stored = lambda scope, conversation, document: self.put(
+                scope.tenant, conversation, document
+            )
         return cast("Store", _MeteredStore(self.store, self))
 
     async def check(self, tenant: str, *, brings: int = 0, log: bool = True) -> None:
