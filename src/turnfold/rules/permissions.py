@@ -17,13 +17,14 @@ from turnfold.rules.clauses import (
     LIGHT_VERBS,
     LIGHT_WORDS,
     LONGEST,
+    clauses_of,
     nouns_of,
     only_in_first,
     units_of,
 )
 from turnfold.rules.topics import rule_terms
 
-__all__ = ("is_permission", "permits_what")
+__all__ = ("exempts", "is_permission", "permits_what")
 
 
 _PERMITS = late_pattern(
@@ -54,6 +55,30 @@ _CONTENT_FREE = frozenset(
     " 一次 这次 可以 没事 问题 关系 今天 今晚 明天 也行 以后 时候 事情 周末".split()
 )
 """Words of a permission that do not say what is permitted."""
+_SMALL_SIGNS = frozenset(
+    "行事次天前后人说里外时今明来去动改碰推删叫约投批老晚早起多少大小新旧全半号月年周日点分万千元块"
+)
+"""Chinese characters that name no thing if they stand alone."""
+_PRONOUN = late_pattern(
+    r"\b(?:it(?!['’]s|\s+is)|them|him|her|those|these)\b|[他她它]", re.IGNORECASE
+)
+_ANYTHING = late_pattern(
+    r"\b(?:anything|everything|nothing|anyone|anybody|nobody|any\s+of)\b|东西|任何|什么|所有|谁",
+    re.IGNORECASE,
+)
+_TIMES: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\bmornings?\b|[早上]午|早[上晨]|今早|一早",
+        r"\bafternoons?\b|下午|午后",
+        r"\b(?:evenings?|nights?|tonight|late)\b|[今明夜]晚|晚上|夜里|半夜|深夜",
+        r"\b(?:weekends?|saturdays?|sundays?)\b|周[末六日天]|星期[六日天]",
+        (
+            r"\b\d{1,2}(?::\d\d)?\s*[ap]\.?m\b|\b\d{1,2}:\d\d\b|\bo'clock\b|[\d一二两三四五六七八九十]点(?!了|儿|心)"
+            r"|\b(?:before|after|until|at)\s+(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|noon|\d{1,2})\b"
+        ),
+    )
+)
 _ACTIONS: tuple[re.Pattern[str], ...] = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -89,31 +114,56 @@ def is_permission(text: str) -> bool:
 def permits_what(later: str, earlier: str) -> bool:
     """Return True if a permission names what an earlier sentence forbids.
 
-    Either both name the same thing, or two of these agree: the action, a time or amount, a single character.
+    Both name the same thing; or the action agrees, and the time, or one of them names its object only by a pronoun
+    ("you may text her") or not at all ("don't touch anything"); or the permission names nothing but another time.
     """
     if _shared_content(later, earlier):
         return True
-    actions = _actions(later) & _actions(earlier)
-    signs = _signs(later) & _signs(earlier)
-    values = set(rule_terms(later).value) & set(rule_terms(earlier).value)
-    return bool(actions or signs) and bool(values)
+    times = _times(later) & _times(earlier)
+    if _actions(later) & _actions(earlier) or _signs(later) & _signs(earlier):
+        return bool(times) or _PRONOUN.search(later) is not None or bool(_ANYTHING.search(earlier))
+    return bool(times) and any(
+        _PERMITS.search(clause) and not _content(_PERMITS.sub(" ", clause)) and not _actions(clause)
+        for clause in clauses_of(later)
+    )
+
+
+def exempts(later: str, earlier: str) -> bool:
+    """Return True if a sentence about one occasion names what an earlier sentence forbids."""
+    return not DENIES.search(later) and not _ASKS.search(later) and _shares(later, earlier)
+
+
+def _shares(later: str, earlier: str) -> bool:
+    agree = _actions(later) & _actions(earlier) and _times(later) & _times(earlier)
+    return bool(_shared_content(later, earlier) or agree)
 
 
 def _shared_content(first: str, second: str) -> frozenset[str]:
     """Return the words of one sentence, except verbs without content and times, that another one has too."""
     mine, theirs = _content(first), _content(second)
-    return frozenset(mine - only_in_first(mine, theirs))
+    alone = {each for each in mine | theirs if len(each) == 1}
+    # One character alone is a word (糖可以吃), and may be a part of a pair in the other sentence (吃糖).
+    both = alone & _signs(first) & _signs(second)
+    return frozenset((mine - only_in_first(mine, theirs)) | both)
 
 
 @lru_cache(maxsize=1024)
 def _content(text: str) -> frozenset[str]:
     english = {unit for unit in units_of(text) if unit.isascii() and not unit[0].isdigit()}
-    return (nouns_of(text) | english) - LIGHT_WORDS - _CONTENT_FREE
+    alone = {term for term in rule_terms(text).scope if len(term) == 1} - LIGHT_VERBS - _SMALL_SIGNS
+    return (nouns_of(text) | english | alone) - LIGHT_WORDS - _CONTENT_FREE
 
 
 @lru_cache(maxsize=1024)
 def _actions(text: str) -> frozenset[int]:
     return frozenset(at for at, pattern in enumerate(_ACTIONS) if pattern.search(text))
+
+
+@lru_cache(maxsize=1024)
+def _times(text: str) -> frozenset[int | str]:
+    """Return the parts of the day or week that a text names, and its other values."""
+    parts = {at for at, pattern in enumerate(_TIMES) if pattern.search(text)}
+    return frozenset(parts) | frozenset(rule_terms(text).value)
 
 
 def _signs(text: str) -> frozenset[str]:

@@ -38,7 +38,7 @@ _DONE_EN = late_pattern(
     r"|\w\W+(?:(?!need|feed|speed|agreed|want|tired|bored|red\b)\w{2,}ed|sent|paid|bought|done|written|made)(?:\s+(?:in|off|out|up|back|over|down))?(?:\s+(?:today|now|already|this\s+morning))?\W*$",
 )
 _REPORTING = late_pattern(
-    "[那这]边|拿[到走去]|收下|收[走到]|取走|领[走到]|接手|签收|交[到给]|到手|到货|送到|上线|装[^,，。]{0,2}里|升完|跑完|今天|今早|[上下]午|总算|终于|已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=[了啦]|$)|[上到](?=[了啦])|啦"
+    "[那这]边|自己|亲自|[拿取收领接带][走到下回去来过]+|接手|签收|交[到给]|到手|到货|送到|上线|装[^,，。]{0,2}里|升完|跑完|今天|今早|[上下]午|总算|终于|已经|刚刚?|都|我们?|也|就|了|出去|回来|进去|下来|收到|那个|帮我|提醒|记得|待办|搞定|没问题|[过好完掉](?=[了啦]|$)|[上到](?=[了啦])|啦"
 )
 _OF_OTHERS = late_pattern(
     "[我他她](?:们)?(?P<who>姐|妹|哥|弟|妈|爸|老公|老婆|媳妇|同事|朋友|儿子|女儿|邻居|室友)[^,，。]{0,2}?的"
@@ -61,7 +61,7 @@ _ABOUT = late_pattern(
     re.IGNORECASE,
 )
 _OPEN_OBJECT = late_pattern(
-    r"\b(?:it|that|this|them|those|these|one|ones|all|both|everything|actually|finally|myself)\b|我们?|她|他|都|全|就",
+    r"\b(?:it|that|this|them|those|these|one|ones|all|both|everything|actually|finally|myself|himself|herself|themselves)\b|我们?|她|他|都|全|就",
     re.IGNORECASE,
 )
 _ADJUNCT = late_pattern(
@@ -230,7 +230,7 @@ def names_another(report: str, task: str) -> bool:
 def _without_subject(clause: str) -> str:
     clause = _SUBJECT.sub("", clause)
     return re.sub(
-        r"\b(?:off|out|up|back|today|picked|dropped|handed|got|received|arrived|here|done|finished|finally|final|merged|written|complete[d]?|ready|sorted|sent|paid|bought|booked|made|good)\b",
+        r"\b(?:off|out|up|back|today|himself|herself|themselves|picked|dropped|handed|got|received|arrived|here|done|finished|finally|final|merged|written|complete[d]?|ready|sorted|sent|paid|bought|booked|made|good)\b",
         " ",
         clause,
         flags=re.IGNORECASE,

@@ -191,7 +191,7 @@ _EMPTY = frozenset(
 )
 _CHOOSES = late_pattern("还是(?P<verb>[送寄住坐去走找订买吃穿写放])")
 _ONCE = late_pattern(
-    r"这[周次回天一]|本[周次月]|今[天晚早]|明[天晚早]|破例|就这一次|下周[一二三四五六日天]"
+    r"这[周次回天一]|这个(?:月|季度|星期|周末|学期)|本[周次月]|今[天晚早]|明[天晚早]|破例|就这一次|下周[一二三四五六日天]"
     r"|\b(?:this|today'?s?|tonight'?s?|tomorrow'?s?|next)\s+(?:time|once|week|month|mon|tues|wednes|thurs|fri|satur|sun)|\b(?:just|only)\s+(?:this\s+)?once\b|\b(?:today|tonight|tomorrow)(?:'s)?\b|\bthis\s+time\b",
     re.IGNORECASE,
 )
