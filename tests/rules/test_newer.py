@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from tests.rules.generator import half_of, read_pairs
+from tests.rules.generator import half_of, read_pairs, read_sentences
 from tests.rules.test_reversals import no_one, said
 from turnfold.rules import ledger, overrides_of, permissions
 
@@ -147,3 +147,25 @@ def test_the_samples_see_permissions_that_ignore_what_they_permit(
 @pytest.mark.parametrize("piece", ["可以", "is fine, ", "行", "you can ", "exception "])
 def test_repeated_pieces_are_read_up_to_a_length(piece: str) -> None:
     assert not permissions.is_permission(piece * 20_000)
+
+
+@pytest.mark.parametrize(("language", "least"), [("en", 0.9), ("zh", 0.9)])
+def test_polite_demands_and_told_decisions_are_rules(language: str, least: float) -> None:
+    taken = [bool(said(text)) for text in read_sentences("lately", language)["rules"]]
+    assert sum(taken) >= least * len(taken)
+    false = [text for text in read_sentences("lately", language)["none"] if said(text)]
+    assert len(false) <= (1 if language == "en" else 2), false
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Give me Celsius please, I can't think in Fahrenheit.", "rule"),
+        ("Put it on the list: buy a stroller.", "task"),
+        ("记一下：买婴儿车。", "task"),
+        ("待办：数据库升级到 16。", "task"),
+        ("你能不能别老道歉了？", "prohibition"),
+    ],
+)
+def test_forms_of_demands(text: str, kind: str) -> None:
+    assert [rule.kind for rule in said(text)][:1] == [kind]

@@ -139,7 +139,7 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         r"|i'm\s+a\s+(?:huge|big)\s+fan\b|we\s+c(?:an|ould)\s+[^,;.]*\bif\s+you\s+(?:want|like)\b"
         r"|i\s+(?:have|need|must|got)\s+to\s+(?:run|go|leave|dash)\b|(?:talk|speak"
         r"|see\s+you)\s+(?:to\s+you\s+)?(?:soon|later|tomorrow|on\s+\w+day|next\s+week)\b)(?!.*(?:\b(?:must"
-        r"|never|don't|please|deadline|from\s+now\s+on)\b|;))"
+        r"|never|don't|please|deadline|from\s+now\s+on|settled\s+(?:on|for)|agreed\s+(?:on|to)|decided|(?:are|'re)\s+going\s+with)\b|;))"
         r"|^\W*(?:and\s+|but\s+|bad\s+news\W+)?(?!(?:I|We|You|It|This"
         r"|That)\b)(?:[\w'’]+\s+){1,3}(?:asks?\s+for|offers|offered|declined|double-booked|dropped\s+out"
         r"|raised\s+(?:the|his|her|their))\b(?!.*\b(?:we|i|must|please|so)\b)"
@@ -234,7 +234,7 @@ _LASTING: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:always|never|every|each|all|any|when|whenever|before|after|unless|from\s+now|until|only|must"
         r"|future|remind|don't|do\s+not|instead"
-        r"|due|by\s+(?:\w+day|eod|tomorrow|noon|tonight)|no|mornings?|daily|weekly|monthly|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
+        r"|due|,\s*i\s+(?:can't|cannot|don't)\s+(?:think|work|count|calculate|read|speak|need|want|understand)|by\s+(?:\w+day|eod|tomorrow|noon|tonight)|no|mornings?|daily|weekly|monthly|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
         re.IGNORECASE,
     ),
     "zh": re.compile(
@@ -386,10 +386,16 @@ _ASKED: dict[Language, re.Pattern[str]] = {
     ),
 }
 """Matches words that turn a demand into a question: "could you please"."""
+_NOT_DOING = late_pattern(
+    r"^\W*not\s+(?:to\s+)?(?!see\b|hear\b|find\b|just\b)([a-z]+?)(?:ing)?\b", re.IGNORECASE
+)
+_SO_MUCH = late_pattern("^(别|不要)(?:再|老是?|总是?|一直|每次都|动不动就?)+")
+"""Matches the beginning of a polite prohibition that says how often the thing happens: 能不能别老道歉了."""
 _LASTS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:always|never|only|stop|avoid|remind|from\s+now\s+on|future|forward|(?:every|each)\s+\w+"
         r"|any\s?more|make\s+sure"
+        r"|you\s+(?:please\s+)?not\s+(?!see\b|hear\b|find\b|just\b|tell\b|wait\b|remember\b|know\b|understand\b|believe\b)"
         r"|stick|short(?:er)?|brief|keep|call\s+me|mind\s+not|not\s+to|whenever|when\s+you|no\s+more|by\s+default)\b",
         re.IGNORECASE,
     ),
@@ -455,7 +461,7 @@ _KIND_FORMS: dict[Language, tuple[tuple[RuleKind, re.Pattern[str]], ...]] = {
         (
             "task",
             re.compile(
-                r"^\W*(?:(?:and|also|please|so|but)\s+)*remind\s+(?:me|us)\b(?!.*\b(?:every|always|each)\b)",
+                r"^\W*(?:(?:and|also|please|so|but)\s+)*remind\s+(?:me|us)\b(?!.*\b(?:every|always|each)\b)|^\W*to-?do\s*:",
                 re.IGNORECASE,
             ),
         ),
@@ -487,7 +493,7 @@ _KIND_FORMS: dict[Language, tuple[tuple[RuleKind, re.Pattern[str]], ...]] = {
         (
             "task",
             re.compile(
-                "^(?:对了|另外|还有|也|再|请|记得|麻烦|到时候|还要)*[,，]?提醒我(?!.*(?:每|都|别))|(?:告诉我"
+                "^待办[:：]|^(?:对了|另外|还有|也|再|请|记得|麻烦|到时候|还要)*[,，]?提醒我(?!.*(?:每|都|别))|(?:告诉我"
                 "|叫我|通知我|跟我说)(?:一声)?[。！!]?$(?<!以后)"
             ),
         ),
@@ -570,7 +576,8 @@ _SURE = 3.5
 _SURE_FORMS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         # a choice between two things, a thing ruled out, a free hand
-        r"\b(?:i|we)'d\s+(?:much\s+)?rather\s+(?!not\s+say|die)\w+\b.*\bthan\b"
+        r"^\W*(?:just|only)\s+(?:give|show|send)\s+me\s+[^,;]+,\s*(?:i\s+don't\s+(?:need|want)|no|not|without|skip)\b"
+        r"|\b(?:i|we)'d\s+(?:much\s+)?rather\s+(?!not\s+say|die)\w+\b.*\bthan\b"
         r"|^\W*(?:(?:and|but|so|also|please)\W+)*no\s+(?:(?:more|new|further|extra)\s+)?(?!way|need|problem|idea|one|thanks?)(?:[\w-]+\s+){1,4}(?:please|pls)\b"
         r"|^\W*(?:(?:and|but|so|then)\W+)*(?:you\s+(?:can|may)\s+(?:now\s+)?)?(?!do\b|say\b|think\b)[a-z]+\s+(?:\w+\s+){0,3}?(?:whatever|whichever|however|whenever)\s+you\s+(?:like|want|please)\b"
         # an amount that will do, a place where things go, an address in a network
@@ -600,6 +607,17 @@ _FILES: dict[Language, re.Pattern[str]] = {
     ),
 }
 """Matches a sentence or clause that asks to note down the words before it: "put that on the list", 先记着."""
+_FILED: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:please\W+)?(?:put|add|note|jot|write)\s+(?:(?:it|this|that)\s+)?(?:down|(?:on|to|onto|in)\s+(?:the|my|our)"
+        r"\s+(?:\w+\s+){0,2}(?:list|to-?dos?|board|agenda))\s*:\s*\w",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?:请|麻烦|帮我)*(?:记一下|记下来?|[加列写][到进入上]+(?:待办|清单|单子)[里上]?)[:：]\\s*\\w"
+    ),
+}
+"""Matches a sentence that asks to note down what follows: "put it on the list: buy a stroller"."""
 _POINTS_BACK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(r"\b(?:it|that|this|them|those|these)\b", re.IGNORECASE),
     "zh": re.compile("^(?:那|就|也|先)*[这那它他她]"),
@@ -782,6 +800,8 @@ def _is_noted(read: Sequence[_Read], number: int) -> bool:
     """Return True if the user asks to note down a sentence, in its last clause or in the sentence after it."""
     each = read[number]
     text = each.sentence.text
+    if _FILED[each.language].match(text) and len(text) <= LONGEST_RULE:
+        return True
     if each.words < _SHORT or _is_note(each) or text[-1] in ":：" or len(text) > LONGEST_RULE:
         return False
     if BLANK in text and 2 * text.count(BLANK) > len(text):
@@ -916,8 +936,8 @@ def _demanded(text: str, language: Language) -> str:
     if after := _ASKED_AFTER[language].search(text):
         return text[: after.start("tail")]
     if (asked := _ASKED[language].search(text)) and _LASTS[language].search(text):
-        plain = text[: asked.start()] + text[asked.end() :]
-        return plain.rstrip(" ?？!！吗呢")
+        plain = _NOT_DOING.sub(r"don't \1", text[: asked.start()] + text[asked.end() :])
+        return _SO_MUCH.sub(r"\1", plain).rstrip(" ?？!！吗呢了")
     return ""
 
 

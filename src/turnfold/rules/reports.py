@@ -57,7 +57,7 @@ _TASK_WORDS = late_pattern(
 )
 _NOT_NOW = late_pattern("[昨前]天的|上[次周个]的|上个月的")
 _ABOUT = late_pattern(
-    r"^\W*(?:(?:so|and|oh|ah|ok(?:ay)?|right|now|as\s+for|about|regarding|concerning|on|remember|by\s+the\s+way)\b\W*)+|的?(?:事情?|问题|那[个件条]|这[个件条])$|^(?:对了|关于|说到|那个|至于)",
+    r"^\W*(?:(?:so|and|oh|ah|ok(?:ay)?|right|now|as\s+for|about|regarding|concerning|on|remember|by\s+the\s+way)\b\W*)+|的?(?:事情?|问题|那[个件条]|这[个件条])$|\s+(?:is|are|was|were)\s+(?:green|passing|working|fine|clean|up)(?:\s+again)?$|^(?:对了|关于|说到|那个|至于)",
     re.IGNORECASE,
 )
 _OPEN_OBJECT = late_pattern(
@@ -78,6 +78,10 @@ _SUBJECT = late_pattern(
 )
 
 
+_ON_THE_PHONE = late_pattern(
+    r"\b(?:just\s+)?(?:got\s+)?off\s+the\s+phone\s+(?:with|to)\s+", re.IGNORECASE
+)
+"""Matches words for a call that has ended."""
 _CLOSES = late_pattern(
     r"^\W*(?:tick(?:ed)?|check(?:ed)?|done)\b(?:\s+(?:and\s+dusted|that|it))?\W*$|\bcross(?:ed)?\s+(?:it|that|this)?\s*off\b|\boff\s+(?:the|my|our|your)\s+(?:to-?do\s+)?list\b"
     r"|\b(?:that(?:'s|\s+is|\s+one's|\s+one\s+is)?|this(?:\s+one)?(?:'s|\s+is)|it's)\s+(?:now\s+|all\s+|finally\s+)?(?:done|sorted|settled|taken\s+care\s+of|dealt\s+with|out\s+of\s+the\s+way)\b"
@@ -193,7 +197,10 @@ def _told_done(report: str) -> tuple[tuple[str, str], ...]:
         zh = not clause.isascii()
         if _NOT_DONE.search(clause) or not (_DONE_ZH if zh else _DONE_EN).search(clause):
             continue
-        found.append((clause, _REPORTING.sub(" ", clause) if zh else _without_subject(clause)))
+        plain = _REPORTING.sub(" ", clause) if zh else _without_subject(clause)
+        if not zh and not plain.strip():
+            plain = clause  # "dentist booked": what looks like the subject is the thing
+        found.append((clause, plain))
         if not zh and (short := _ADJUNCT.sub("", clause)) != clause and _DONE_EN.search(short):
             found.append((short, _without_subject(short)))
     return tuple(found)
@@ -228,7 +235,7 @@ def names_another(report: str, task: str) -> bool:
 
 
 def _without_subject(clause: str) -> str:
-    clause = _SUBJECT.sub("", clause)
+    clause = _SUBJECT.sub("", _ON_THE_PHONE.sub("called ", clause))
     return re.sub(
         r"\b(?:off|out|up|back|today|himself|herself|themselves|picked|dropped|handed|got|received|arrived|here|done|finished|finally|final|merged|written|complete[d]?|ready|sorted|sent|paid|bought|booked|made|good)\b",
         " ",

@@ -108,9 +108,9 @@ _FOR_WHOM = late_pattern(
 """Matches the person for whom something is, which is no thing that the value could belong to."""
 _FILLING = frozenset(
     "answer reply repli write speak say talk respons respond use give show send word sentenc line page paragraph format"
-    " file unit here on please plain back put us rather good better do work text detail length distanc bit"
-    " more less"
-    " easi simpler simpl time little lot free feel man train ferri boat flight plane bus ticket next miss rebook cancel".split()
+    " file unit here on please plain back put us rather good better do work text detail length"
+    " more less easi simpler simpl time distanc bit little lot free feel man train ferri boat"
+    " flight plane bus ticket next miss rebook cancel".split()
 ) | frozenset(
     "船轮渡给写说讲答回话句字点些细长短用格式单位签赶上误错过坐票车次航班改换到我就行好以后今起内多少一下开简详洁直接统都也吧加总共有花可能够"
 )
