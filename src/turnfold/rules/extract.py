@@ -903,12 +903,11 @@ def _clause_score(text: str, language: Language) -> float:
 
 def _clause_spans(text: str, language: Language) -> list[tuple[int, int]]:
     """Return the clauses of a sentence; nothing is cut in brackets."""
+    cuts = [match.span() for match in _CLAUSES[language].finditer(text)]
+    if not cuts:
+        return [(0, len(text))]
     within = bracketed(text)
-    cuts = [
-        match.span()
-        for match in _CLAUSES[language].finditer(text)
-        if not any(start < match.start() < end for start, end in within)
-    ]
+    cuts = [cut for cut in cuts if not any(start < cut[0] < end for start, end in within)]
     starts = [0, *(end for _, end in cuts)]
     ends = [*(start for start, _ in cuts), len(text)]
     return list(zip(starts, ends, strict=True))
@@ -961,18 +960,18 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if text[-1] in ":：" or not each.words:
         return
     kind = _listed(sentence)
-    act = act_of(_changed(text, language), language) if _changed(text, language) else "keep"
     wanted = _wanted(each, around)
     if kind is None and each.score < wanted:
         asks = _QUESTION[language].search(text)
         demand = "" if asks else _demand(text, language, wanted + _BESIDE_A_REASON)
         if demand:
-            yield _Part(0, len(text), language, _kind(demand, language), act)
+            yield _Part(0, len(text), language, _kind(demand, language), _act(text, language))
             return
         plain = plain_characters(text)
         if not asks and _may_undo(plain, language):
             yield _Part(0, len(text), language, "task", "done")
         return
+    act = _act(text, language)
     clauses = [] if act != "state" or kind else [*_clauses(text, language)]
     if len(clauses) > 1:
         yield from clauses
@@ -984,6 +983,12 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if kind in ("task", "decision", "fact") and reports_done(text, language):
         yield _Part(0, len(text), language, "task", "done")
     yield _Part(0, len(text), language, kind, act, weak)
+
+
+def _act(text: str, language: Language) -> RuleAct:
+    """Return what a sentence does to earlier rules, without its clauses that leave something unchanged."""
+    changed = _changed(text, language)
+    return act_of(changed, language) if changed else "keep"
 
 
 def _may_undo(text: str, language: Language) -> bool:

@@ -27,21 +27,24 @@ from turnfold.rules.topics import rule_terms
 __all__ = ("exempts", "is_permission", "permits_what")
 
 
-_PERMITS = late_pattern(
+_PERMITS_EN = late_pattern(
+    # One word boundary before all of them: at most places of a text this is all that is tried.
+    r"\b(?:(?:is|are|'s|'re|be|would\s+be|sounds?)\s+(?:\w+\s+){0,2}?"
+    r"(?:ok(?:ay)?|fine|alright|all\s+right|good|allowed|permitted|welcome|acceptable|no\s+problem)\b"
+    r"|(?:you|we|they|he|she|people|anyone|everyone)(?:'re\s+allowed\s+to|\s+(?:can|may|could|might)(?:\s+\w+ly)?)"
+    r"\s+(?!not\b|only\b|never\b|be\s+\w+ing)"
+    r"|(?-i:[A-Z])[\w'-]+(?:\s+from\s+\w+)?\s+(?:can|may)\s+(?!not\b|only\b|never\b|be\b|have\b)"
+    r"|(?:can|may)\s+be\s+\w+ed\b|go\s+ahead\b|feel\s+free\b|exceptions?\b|one[- ]off\b"
+    r"|(?:just|only)\s+(?:this|for)\b|this\s+once\b|just\s+once\b|for\s+once\b"
+    r"|i\s+don't\s+mind\b|i(?:'m|\s+am)\s+(?:ok(?:ay)?|fine)\s+with\b|won't\s+hurt\b|no\s+(?:problem|harm)\b"
+    r"|allowed\s+(?:to|for|this|today|tonight)\b|(?:has|have|got)\s+(?:my\s+)?permission\b"
+    r"|let\s+(?!me\b|us\b|you\b)\w+\b)|^\W*(?:ok(?:ay)?|fine|alright)\W+(?:go|do|you|use|take|have)\b",
+    re.IGNORECASE,
+)
+_PERMITS_ZH = late_pattern(
     r"破例|例外|通融|特批|放行|批准|仅此一次|下不为例|就这一?[次回]|可以|(?<![不可才只])能(?![不够力量源耗否效])"
     r"|[也都]行(?![程李业为人政])|[没无](?:问题|事|关系|妨)|不碍事|不要紧|不介意|允许|准许|同意了|随便|尽管"
     r"|(?:这|那)[次回][^,，。]{0,12}[吧行]|行[了啊吧]?[。！!]?$"
-    r"|\b(?:is|are|'s|'re|be|would\s+be|sounds?)\s+(?:\w+\s+){0,2}?"
-    r"(?:ok(?:ay)?|fine|alright|all\s+right|good|allowed|permitted|welcome|acceptable|no\s+problem)\b"
-    r"|\b(?:you|we|they|he|she|people|anyone|everyone)(?:'re\s+allowed\s+to|\s+(?:can|may|could|might)(?:\s+\w+ly)?)"
-    r"\s+(?!not\b|only\b|never\b|be\s+\w+ing)"
-    r"|\b(?-i:[A-Z])[\w'-]+(?:\s+from\s+\w+)?\s+(?:can|may)\s+(?!not\b|only\b|never\b|be\b|have\b)"
-    r"|\b(?:can|may)\s+be\s+\w+ed\b|\bgo\s+ahead\b|\bfeel\s+free\b|\bexceptions?\b|\bone[- ]off\b"
-    r"|\b(?:just|only)\s+(?:this|for)\b|\bthis\s+once\b|\bjust\s+once\b|\bfor\s+once\b"
-    r"|\bi\s+don't\s+mind\b|\bi(?:'m|\s+am)\s+(?:ok(?:ay)?|fine)\s+with\b|\bwon't\s+hurt\b|\bno\s+(?:problem|harm)\b"
-    r"|\ballowed\s+(?:to|for|this|today|tonight)\b|\b(?:has|have|got)\s+(?:my\s+)?permission\b"
-    r"|\blet\s+(?!me\b|us\b|you\b)\w+\b|^\W*(?:ok(?:ay)?|fine|alright)\W+(?:go|do|you|use|take|have)\b",
-    re.IGNORECASE,
 )
 """Matches a sentence that permits something, or makes an exception."""
 _NO_EXCEPTION = late_pattern(
@@ -104,11 +107,19 @@ _ACTIONS: tuple[re.Pattern[str], ...] = tuple(
 @lru_cache(maxsize=512)
 def is_permission(text: str) -> bool:
     """Return True if a sentence permits something or makes an exception, whatever it is about."""
-    if len(text) > LONGEST or not _PERMITS.search(text) or _ASKS.search(text):
+    if len(text) > LONGEST or not _permits(text) or _ASKS.search(text):
         return False
-    if _NO_EXCEPTION.search(text):
-        return False
-    return not DENIES.search(_PERMITS.sub(" ", text))
+    return not (_NO_EXCEPTION.search(text) or DENIES.search(_without_permitting(text)))
+
+
+def _permits(text: str) -> bool:
+    if _PERMITS_EN.search(text):
+        return True
+    return not text.isascii() and _PERMITS_ZH.search(text) is not None
+
+
+def _without_permitting(text: str) -> str:
+    return _PERMITS_ZH.sub(" ", _PERMITS_EN.sub(" ", text))
 
 
 def permits_what(later: str, earlier: str) -> bool:
@@ -123,7 +134,7 @@ def permits_what(later: str, earlier: str) -> bool:
     if _actions(later) & _actions(earlier) or _signs(later) & _signs(earlier):
         return bool(times) or _PRONOUN.search(later) is not None or bool(_ANYTHING.search(earlier))
     return bool(times) and any(
-        _PERMITS.search(clause) and not _content(_PERMITS.sub(" ", clause)) and not _actions(clause)
+        _permits(clause) and not _content(_without_permitting(clause)) and not _actions(clause)
         for clause in clauses_of(later)
     )
 

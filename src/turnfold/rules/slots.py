@@ -86,7 +86,8 @@ _HAS = late_pattern(
     re.IGNORECASE,
 )
 _SWITCHES = late_pattern(
-    r"\bfrom\s+(?:now|here|today|\w+day)\s*(?:on|onwards?)?\b|\bgoing\s+forward\b|\binstead\b|\bswitch\b|\bactually\b|\blet's\b|\brather\b|\bgo\s+(?:back|with|for)\b|\bmake\s+it\b|\bcan\b|\bmay\b|\bplease\b|\bbetter\b|\bprefer\b|\bnow\b|\bwill\s+do\b|\bis\s+(?:fine|ok(?:ay)?)\b"
+    r"\b(?:from\s+(?:now|here|today|\w+day)\b|going\s+forward|instead|switch|actually|let's|rather|go\s+(?:back|with|for)|make\s+it|can|may"
+    r"|please|better|prefer|now|will\s+do|is\s+(?:fine|ok(?:ay)?))\b"
     r"|以后|今后|改|换|还是|吧|就[行好]|也行|可以|[写说讲]|现在起|从现在|算了|接下来",
     re.IGNORECASE,
 )
@@ -109,8 +110,8 @@ _FOR_WHOM = late_pattern(
 _FILLING = frozenset(
     "answer reply repli write speak say talk respons respond use give show send word sentenc line page paragraph format"
     " file unit here on please plain back put us rather good better do work text detail length"
-    " more less easi simpler simpl time distanc bit little lot free feel man train ferri boat"
-    " flight plane bus ticket next miss rebook cancel".split()
+    " more less easier easi simpler simpl time distanc bit little free feel man train ferri boat"
+    " lot flight plane bus ticket next miss rebook cancel".split()
 ) | frozenset(
     "船轮渡给写说讲答回话句字点些细长短用格式单位签赶上误错过坐票车次航班改换到我就行好以后今起内多少一下开简详洁直接统都也吧加总共有花可能够"
 )
@@ -142,7 +143,7 @@ def may_fill(text: str) -> bool:
     """Return True if a sentence may give another value for some slot, whatever was said before."""
     if len(text) > LONGEST or _ASKS.search(text):
         return False
-    return bool(_SWITCHES.search(text) and _slots(text)) or _REBOOKS.search(text) is not None
+    return _REBOOKS.search(text) is not None or bool(_SWITCHES.search(text) and _slots(text))
 
 
 def fills_again(later: str, earlier: str) -> Fills:
