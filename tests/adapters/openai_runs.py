@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
+import pytest
 from agents import (
     Agent,
     FunctionTool,
@@ -25,6 +26,7 @@ from openai.types.responses import (
 from typing_extensions import is_typeddict
 
 from turnfold import AsyncMemory, Budget, wire
+from turnfold.adapters.openai_agents import session as session_module
 from turnfold.adapters.openai_agents.items import records_of
 from turnfold.adapters.openai_agents.run import tool_schemas
 from turnfold.memory import AsyncSession
@@ -93,6 +95,11 @@ def with_memory(
             await work(memory)
 
     asyncio.run(main())
+
+
+def pops_only_noted(patch: pytest.MonkeyPatch, *, after: int = 0) -> None:
+    """Let pops store only so many entries again; further ones take effect when the session is used otherwise."""
+    patch.setattr(session_module, "_STORED_AGAIN", after)
 
 
 async def run_either(streamed: bool, agent: Agent[Any], given: Any, **more: Any) -> Any:  # noqa: FBT001

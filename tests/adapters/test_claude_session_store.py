@@ -25,7 +25,7 @@ from tests.sizes import examples
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.claude_agent_sdk import TurnfoldSessionStore
-from turnfold.errors import InvalidOption
+from turnfold.errors import ConversationDeleted, InvalidOption
 from turnfold.runtime import drive
 from turnfold.stores.postgres.store import PostgresStore
 
@@ -122,6 +122,11 @@ def test_transcripts_are_erased_with_the_session_of_their_id() -> None:
                 await store.append(key, [line(1)])
             receipt = await memory.erase_session("sess")
             assert len(receipt.conversations) == 5
+            assert (await memory.verify_erasure(receipt)).ok
+            for key in keys:
+                if key["session_id"] == "sess":  # a program that goes on after the erasure
+                    with pytest.raises(ConversationDeleted, match="has been erased"):
+                        await store.append(key, [line(2)])
             assert (await memory.verify_erasure(receipt)).ok
             left = [key for key in keys if await store.load(key)]
             assert left == [key for key in keys if key["session_id"] == "sess2"]

@@ -38,6 +38,7 @@ from tests.adapters.langchain_agents import (
     words,
 )
 from turnfold import Budget, Memory
+from turnfold.adapters._common import visible_history
 from turnfold.adapters.langchain import TurnfoldSaver, turnfold_middleware
 from turnfold.memory import Session
 
@@ -99,7 +100,8 @@ def run_of_processes(opened: Opened, decisions: list[Any]) -> tuple[list[Any], l
         agent: Any = create_agent(model, [pay, peek], middleware=[*ours, guard], checkpointer=saver)
         agent.invoke(each, thread())
         close()
-    return [prompt.messages for prompt in model.prompts], list(paid)
+    # The tools of one response run at the same time.
+    return [prompt.messages for prompt in model.prompts], sorted(paid)
 
 
 @pytest.mark.parametrize("name", DECISIONS)
@@ -123,6 +125,15 @@ def test_a_run_is_resumed_in_another_process_as_without_turnfold(name: str, tmp_
             check_prompt(Prompt(prompt), session)
         answers = [one.message.results for one in log_of(session) if one.message.results]
         assert len(answers) == 3
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_sabotage_without_recognising_it_a_resumed_run_differs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visible_history, "longest_overlap", lambda log, _: (len(log), 0))
+    with pytest.raises(AssertionError):
+        test_a_run_is_resumed_in_another_process_as_without_turnfold(name, tmp_path)
 
 
 def shapes(messages: list[Any]) -> list[Any]:

@@ -20,10 +20,12 @@ from tests.cli.seeded import invoke
 from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.langchain import TurnfoldSaver, turnfold_middleware
+from turnfold.adapters.langchain.checkpoints import storage
+from turnfold.errors import ConversationDeleted
 from turnfold.memory import erasure
 from turnfold.records import Message
 from turnfold.runtime import drive
-from turnfold.stores import LANGGRAPH_HOMES, MemoryStore, new_home
+from turnfold.stores import LANGGRAPH_HOMES, MemoryStore, Scope, Store, new_home
 from turnfold.stores.postgres.store import PostgresStore
 
 __all__ = ("postgres_places",)
@@ -101,11 +103,77 @@ def test_the_thread_goes_with_the_session_and_no_other_does(
     for name in IDS:
         erase(memory, name)
         assert saver.get_tuple(config(name)) is None
+        for late in (saver, TurnfoldSaver(memory)):
+            with pytest.raises(ConversationDeleted, match="has been erased"):
+                put(late, name)
+        with pytest.raises(ConversationDeleted, match="has been erased"):
+            saver.copy_thread("x", name)
         assert TurnfoldSaver(memory).get_tuple(config(name)) is None
     assert [each for each in others if saver.get_tuple(config(each)) is None] == []
     assert len(names(memory)) == 2 * len(others) + 1
-    put(saver, IDS[0])  # LangGraph may begin the thread anew
-    assert saver.get_tuple(config(IDS[0])) is not None
+    saver.delete_thread("x")
+    put(saver, "x")  # a thread that LangGraph deleted may begin anew
+    assert saver.get_tuple(config("x")) is not None
+
+
+def test_a_run_that_goes_on_after_the_erasure_writes_nothing_back(tmp_path: Path) -> None:
+    """The tool of the second turn erases the user, as another process would."""
+    url = f"sqlite:///{tmp_path / 'chat.db'}"
+    receipts: list[Any] = []
+
+    def refund() -> str:
+        """Pay the money back."""
+        with Memory(url) as other:
+            receipts.append(other.erase_user("ann"))
+        return "paid"
+
+    calls = [{"name": "refund", "args": {}, "id": "r1"}]
+    answers = [AIMessage("noted"), AIMessage("", tool_calls=calls), AIMessage("done")]
+    with Memory(url) as memory:
+        model: Any = _Scripted(messages=iter(answers))
+        agent: Any = create_agent(
+            model,
+            tools=[refund],
+            middleware=[turnfold_middleware(memory, recall=False)],
+            checkpointer=TurnfoldSaver(memory),
+        )
+        agent.invoke({"messages": [HumanMessage(SAID)]}, config("ann/1"))
+        with pytest.raises(ConversationDeleted, match="has been erased"):
+            agent.invoke({"messages": [HumanMessage("Refund it.")]}, config("ann/1"))
+        with pytest.raises(ConversationDeleted, match="has been erased"):
+            agent.invoke({"messages": [HumanMessage("And now?")]}, config("ann/1"))
+        assert agent.get_state(config("ann/1")).values == {}
+        assert memory.verify_erasure(receipts[0]).ok
+    with Memory(url) as memory:
+        assert TurnfoldSaver(memory).get_tuple(config("ann/1")) is None
+
+
+class _Scripted(GenericFakeChatModel):
+    """Answers in order; tools are offered to it, and it ignores them."""
+
+    def bind_tools(self, *_: Any, **__: Any) -> Any:
+        return self
+
+
+def test_an_erasure_between_the_creation_of_a_thread_and_its_check_is_noticed(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer asks before the session is erased, and creates the thread when the erasure is over."""
+    asked = storage.refuse_erased
+    calls: list[str] = []
+
+    async def late(store: Store, scope: Scope, owner: str) -> None:
+        calls.append(owner)
+        await asked(store, scope, owner)
+        if len(calls) == 1:
+            await erasure.delete_session(store, scope, owner)
+
+    memory.session("a").user(SAID)
+    monkeypatch.setattr(storage, "refuse_erased", late)
+    with pytest.raises(ConversationDeleted):
+        put(TurnfoldSaver(memory), "a")
+    assert [each for each in names(memory) if each != "langgraph:threads"] == []
+    assert TurnfoldSaver(memory).get_tuple(config("a")) is None
 
 
 def test_savers_with_other_names_are_found_by_an_erasure_and_do_not_lose_threads_of_each_other() -> (
@@ -159,12 +227,18 @@ def test_sabotage_a_receipt_does_not_hold_if_the_thread_is_written_again_or_was_
 ) -> None:
     saver = TurnfoldSaver(memory)
     store, scope = memory.awaiting.store, memory.awaiting.scope
+
+    async def unchecked(*_: object) -> None:
+        return None
+
     for name in IDS[:3]:
         memory.session(name).user(SAID)
         put(saver, name)
         receipt = memory.erase_session(name)
         assert memory.verify_erasure(receipt).ok
-        put(saver, name)  # a late writer, in a new home
+        with monkeypatch.context() as patch:
+            patch.setattr(storage, "refuse_erased", unchecked)
+            put(TurnfoldSaver(memory), name)  # a late writer, in a new home
         check = memory.verify_erasure(receipt)
         assert not check.ok
         assert len(check.found) == 2

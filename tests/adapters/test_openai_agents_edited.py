@@ -31,14 +31,19 @@ from tests.adapters.openai_runs import (
     check_prompt,
     look_tool,
     looping,
+    pops_only_noted,
     run_either,
     said,
     with_memory,
 )
-from turnfold import AsyncMemory, Budget
-from turnfold.adapters._common import visible_history
+from turnfold import AsyncMemory, Budget, Memory
+from turnfold.adapters._common import VisibleHistory, visible_history
 from turnfold.adapters.openai_agents import TurnfoldSession, recall_tool, turnfold_run
+from turnfold.adapters.openai_agents import session as session_module
 from turnfold.adapters.openai_agents.items import RunItems, item_key
+from turnfold.memory import RecallTool
+from turnfold.records import CLEARED, TAKEN_BACK
+from turnfold.runtime import drive
 
 LARGE = Budget(max_tokens=200_000)
 both = pytest.mark.parametrize("streamed", [False, True], ids=["run", "run_streamed"])
@@ -208,7 +213,8 @@ def test_new_items_come_last_and_asking_changes_nothing() -> None:
 def test_a_request_is_recognised_however_the_sdk_tidied_it() -> None:
     thought: Any = {"type": "reasoning", "id": "rs_1", "summary": []}
     run = RunItems()
-    run.begin([asked("one"), thought, {**CALL, "call_id": "open"}])
+    opened: Any = {**CALL, "call_id": "open"}
+    run.begin([asked("one"), thought, opened])
     first = [asked("one"), CALL]  # the SDK leaves out calls without an output
     assert run.new_in(first) == [CALL]
     assert run.new_in([asked("one"), thought, CALL]) == [CALL]
@@ -217,10 +223,12 @@ def test_a_request_is_recognised_however_the_sdk_tidied_it() -> None:
     assert run.new_in([*first, OUTPUT]) is None  # the SDK adds it before it sends it
     assert run.unclaimed([CALL, OUTPUT]) == [OUTPUT]
     assert run.new_in([*first, OUTPUT]) == []
-    tidied = [asked("one"), {**CALL, "status": None}, OUTPUT]
+    tidied: list[Any] = [asked("one"), {**CALL, "status": None}, OUTPUT]
     assert run.new_in(tidied) == []
-    assert run.new_in([asked("one"), {**CALL, "arguments": '{"x": 1}'}, OUTPUT]) is None
-    assert run.new_in([asked("one"), CALL, {**OUTPUT, "output": "****"}]) is None
+    other: Any = {**CALL, "arguments": '{"x": 1}'}
+    hidden: Any = {**OUTPUT, "output": "****"}
+    assert run.new_in([asked("one"), other, OUTPUT]) is None
+    assert run.new_in([asked("one"), CALL, hidden]) is None
 
 
 # ---------------------------------------------------------------------------------- popped
@@ -264,39 +272,124 @@ def test_what_was_popped_is_in_no_context_summary_or_recalled_passage() -> None:
         with_memory(sabotaged)
 
 
-def test_many_pops_in_a_row_store_the_rest_again_once() -> None:
+def seen_through(memory: Memory) -> str:
+    """Everything that a program reads of the conversation without the adapter."""
+    session = memory.session("s")
+    passages = [one.message.text for one in session.recall("harbour password")]
+    found = drive(RecallTool(session.awaiting).call({"query": "harbour password"}))
+    return "\n".join([*passages, found, *(one.text for one in session.context().messages)])
+
+
+def test_a_pop_takes_effect_at_once_whoever_reads_the_session() -> None:
+    def read_after(pops: int) -> str:
+        with Memory("sqlite://", budget=LARGE) as memory:
+            session = TurnfoldSession(memory, "s")
+            given = [asked("The harbour is Kronborg."), asked(TOLD)]
+            asyncio.run(session.add_items(given))
+            for _ in range(pops):
+                asyncio.run(session.pop_item())
+            return seen_through(memory)
+
+    assert "zebra42" in read_after(0)
+    shown = read_after(1)
+    assert "zebra42" not in shown
+    assert "Kronborg" in shown
+    with pytest.MonkeyPatch.context() as patch:
+        pops_only_noted(patch)
+        assert "zebra42" in read_after(1)
+
+
+def test_many_pops_in_a_row_store_a_bounded_number_of_entries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def work(memory: AsyncMemory) -> None:
-        session = await popped(memory, pops=12)
-        assert len(await memory.session("s").history(limit=500)) == 32
+        pops_only_noted(monkeypatch, after=100)
+        session, log = await popped(memory, pops=12), memory.session("s")
+        stored = 32 + 31 + 30 + 29  # a fourth time would be more than 100
+        assert len(await log.history(limit=500)) == stored
         await session.add_items([asked("next")])
-        assert len(await memory.session("s").history(limit=500)) == 32 + 20 + 1
+        assert len(await log.history(limit=500)) == stored + 20 + 1
         await session.add_items([asked("and next")])
-        assert len(await memory.session("s").history(limit=500)) == 32 + 20 + 2
+        assert len(await log.history(limit=500)) == stored + 20 + 2
         found = await TurnfoldSession(memory, "s").get_items()
         assert len(found) == 22
         assert found[-2:] == [asked("next"), asked("and next")]
+        await session.pop_item()  # the first of another row
+        assert len(await log.history(limit=500)) == stored + 20 + 2 + 21
 
     with_memory(work, LARGE)
 
 
+@pytest.mark.parametrize("at", [TAKEN_BACK, CLEARED])
 def test_a_crash_while_the_rest_is_stored_again_loses_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write_note = visible_history.write_note
+
+    def failing(kind: str, key: str, note: Any) -> Any:
+        if key == at:
+            raise TypeError(at)
+        return write_note(kind, key, note)
+
     async def work(memory: AsyncMemory) -> None:
-        session = await popped(memory)
+        with monkeypatch.context() as patch:
+            pops_only_noted(patch)
+            session = await popped(memory)
         before = await session.get_items()
         assert len(before) == 30
         with monkeypatch.context() as patch:
-            patch.setattr(visible_history, "write_note", None)  # after the append
-            with pytest.raises(TypeError):
+            patch.setattr(visible_history, "write_note", failing)  # after the append
+            with pytest.raises(TypeError, match=at):
                 await session.add_items([asked("next")])
         assert len(await memory.session("s").history(limit=500)) == 62
         again = TurnfoldSession(memory, "s")
         assert await again.get_items() == before
         await again.add_items([asked("next")])
         assert await again.get_items() == [*before, asked("next")]
+        texts = [one.text for one in (await memory.session("s").context()).messages]
+        assert texts == [one["content"] for one in [*before, asked("next")]]
 
     with_memory(work, LARGE)
+
+
+def test_what_is_popped_or_added_while_the_rest_is_stored_again_counts() -> None:
+    async def left(memory: AsyncMemory) -> list[str]:
+        one, two = TurnfoldSession(memory, "s"), TurnfoldSession(memory, "s")
+        await one.add_items([asked(text) for text in "abcd"])
+        entries = VisibleHistory.entries
+        meanwhile = [two.pop_item, lambda: two.add_items([asked("e")])]
+
+        async def read(history: VisibleHistory, *given: Any) -> Any:
+            found = await entries(history, *given)
+            if meanwhile:
+                await meanwhile.pop(0)()
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            pops_only_noted(patch)
+            await one.pop_item()  # d
+            patch.setattr(VisibleHistory, "entries", read)
+            await one.settle()
+        shown = [one.text for one in (await memory.session("s").context()).messages]
+        assert shown == [item.get("content") for item in await one.get_items()]
+        return shown
+
+    async def work(memory: AsyncMemory) -> None:
+        assert await left(memory) == ["a", "b", "e"]
+
+    async def sabotaged(memory: AsyncMemory) -> None:
+        assert await left(memory) == ["a", "b", "c"]  # c was popped, and is back
+
+    with_memory(work, LARGE)
+    replace = session_module.replace_history
+
+    async def unguarded(*given: Any, retraction: Any, **more: Any) -> Any:
+        del retraction
+        return await replace(*given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_module, "replace_history", unguarded)
+        with_memory(sabotaged, LARGE)
 
 
 def test_two_who_store_the_rest_again_at_once_do_it_once() -> None:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 
-from tests.adapters.openai_runs import said, sample, with_memory
+from tests.adapters.openai_runs import pops_only_noted, said, sample, with_memory
 from tests.sizes import examples
 from turnfold import AsyncMemory, Memory
 from turnfold.adapters.openai_agents import TurnfoldSession
@@ -151,7 +151,7 @@ def test_a_popped_item_is_gone_for_the_sdk_and_stays_in_the_log() -> None:
         assert [await session.pop_item() for _ in range(3)] == [user("two"), items[0], None]
         assert await session.get_items() == []
         log = await memory.session("s").history()
-        assert [call.id for one in log for call in one.message.calls] == ["c", "d"]
+        assert [call.id for one in log for call in one.message.calls] == ["c", "d", "c"]
 
     with_memory(work)
 
@@ -159,10 +159,15 @@ def test_a_popped_item_is_gone_for_the_sdk_and_stays_in_the_log() -> None:
 def test_two_who_pop_at_once_get_different_items() -> None:
     async def work(memory: AsyncMemory) -> None:
         one, two = TurnfoldSession(memory, "s"), TurnfoldSession(memory, "s")
-        await one.add_items([user(str(number)) for number in range(8)])
+        await one.add_items([user(str(number)) for number in range(-4, 8)])
         popped = await asyncio.gather(*(each.pop_item() for each in (one, two) * 4))
         assert sorted(str(cast("Any", item)["content"]) for item in popped) == list("01234567")
-        assert await one.get_items() == []
+        left = ["-4", "-3", "-2", "-1"]
+        assert await one.get_items() == [user(text) for text in left]
+        await two.settle()
+        assert await one.get_items() == [user(text) for text in left]
+        context = await memory.session("s").context()
+        assert [message.text for message in context.messages] == left
 
     with_memory(work)
 
@@ -177,18 +182,26 @@ def test_a_cleared_session_starts_over_and_keeps_its_log() -> None:
         assert await session.pop_item() is None
         await session.add_items([user("three")])
         assert await session.get_items() == [user("three")]
-        assert len(await memory.session("s").history()) == 3
+        texts = [one.message.text for one in await memory.session("s").history()]
+        assert texts == ["one", "two", "one", "three"]
 
     with_memory(work)
 
 
-def test_a_fork_takes_along_what_was_popped() -> None:
+@pytest.mark.parametrize("noted", [False, True], ids=["at once", "noted"])
+def test_a_fork_takes_along_what_was_popped(
+    noted: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if noted:
+        pops_only_noted(monkeypatch)
+
     async def work(memory: AsyncMemory) -> None:
         session = TurnfoldSession(memory, "s")
         await session.add_items([user("one"), user("two"), user("three")])
         await session.pop_item()
         await session.pop_item()
-        await memory.session("s").fork(2, conversation="t")
+        await memory.session("s").fork(2 if noted else None, conversation="t")
         assert await TurnfoldSession(memory, "t").get_items() == [user("one")]
 
     with_memory(work)

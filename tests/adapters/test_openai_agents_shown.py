@@ -14,7 +14,15 @@ pytest.importorskip("agents", reason="the extra openai-agents is not installed")
 from agents import Runner, function_tool
 from agents.testing import ScriptedModel
 
-from tests.adapters.openai_runs import PAGE, SMALL, agent_of, called, said, with_memory
+from tests.adapters.openai_runs import (
+    PAGE,
+    SMALL,
+    agent_of,
+    called,
+    pops_only_noted,
+    said,
+    with_memory,
+)
 from turnfold import AsyncMemory, Budget
 from turnfold.adapters.openai_agents import TurnfoldSession, turnfold_run
 from turnfold.adapters.openai_agents import run as run_module
@@ -54,9 +62,16 @@ OUTPUT: Any = {"type": "function_call_output", "call_id": "c", "output": "seen"}
 ROUND = [asked("one"), CALL, {**CALL, "call_id": "d"}, OUTPUT, {**OUTPUT, "call_id": "d"}]
 
 
+@pytest.mark.parametrize("noted", [False, True], ids=["at once", "noted"])
 @pytest.mark.parametrize("pops", range(1, 6))
-def test_a_model_is_not_shown_what_was_popped(pops: int) -> None:
+def test_a_model_is_not_shown_what_was_popped(
+    pops: int,
+    noted: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Two calls are one entry: the one that stays must be shown without the one that was popped."""
+    if noted:
+        pops_only_noted(monkeypatch)
     prompt = prompt_after_popping(ROUND, pops)
     kept = [item.get("call_id") for item in prompt if item.get("type") == "function_call"]
     assert kept == [["c", "d"], ["c", "d"], ["c"], [], []][pops - 1]
@@ -73,8 +88,9 @@ def test_sabotage_without_settling_it_is_shown(pops: int, monkeypatch: pytest.Mo
         return
 
     monkeypatch.setattr(TurnfoldSession, "settle", nothing)
+    pops_only_noted(monkeypatch)
     with pytest.raises(AssertionError):
-        test_a_model_is_not_shown_what_was_popped(pops)
+        test_a_model_is_not_shown_what_was_popped(pops, True, monkeypatch)  # noqa: FBT003
 
 
 # ---------------------------------------------------------------------------------- its own turn last

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tests.house.source_tree import ROOT
 from turnfold import AsyncMemory, Memory
-from turnfold.adapters.pydantic_ai import message_history, turnfold_capability
+from turnfold.adapters.pydantic_ai import message_history, run_log, turnfold_capability
+from turnfold.records import Message
 
 APPROVED = DeferredToolResults(approvals={"call_1": True})
 
@@ -219,6 +221,23 @@ def test_decisions_are_shown_as_without_turnfold(name: str, tmp_path: Path) -> N
         prompts_of_decided_runs(f"sqlite:///{tmp_path / 'chat.db'}", DECISIONS[name])
     )
     assert ours == theirs
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_sabotage_with_other_results_in_the_history_decisions_are_shown_wrongly(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored = run_log.model_messages
+
+    def lost(part: Any) -> Any:
+        return replace(part, content="lost") if isinstance(part, ToolReturnPart) else part
+
+    def with_other_results(records: list[Message]) -> list[ModelMessage]:
+        return [replace(one, parts=list(map(lost, one.parts))) for one in restored(records)]
+
+    monkeypatch.setattr(run_log, "model_messages", with_other_results)
+    with pytest.raises(AssertionError):
+        test_decisions_are_shown_as_without_turnfold(name, tmp_path)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from tests.stores.servers import PostgresPlaces, postgres_places
 from turnfold import AsyncMemory
 from turnfold.adapters.pydantic_ai import conversation_store, turnfold_capability
 from turnfold.adapters.pydantic_ai.conversation_store import TurnfoldConversationStore
+from turnfold.errors import ConversationDeleted
 from turnfold.records import Document
 from turnfold.stores import Store
 from turnfold.stores.postgres.store import PostgresStore
@@ -264,6 +265,10 @@ def test_two_tenants_share_nothing() -> None:
     asyncio.run(main())
 
 
+async def unchecked(*_: object) -> None:
+    return None
+
+
 @pytest.mark.parametrize("name", ["boat", "船:蓝", "boat:blue"])
 def test_it_is_erased_with_the_session_of_its_id(name: str) -> None:
     async def work(memory: Opened, store: TurnfoldConversationStore) -> None:
@@ -274,7 +279,14 @@ def test_it_is_erased_with_the_session_of_its_id(name: str) -> None:
         assert [each.derived for each in receipt.conversations] == [False, True]
         assert (await memory.verify_erasure(receipt)).ok
         assert await store.load(name) is None
-        await store.save(Conversation(conversation_id=name, messages=said("again 再来")))
+        again = Conversation(conversation_id=name, messages=said("again 再来"))
+        with pytest.raises(ConversationDeleted, match="has been erased"):
+            await store.save(again)
+        assert await store.load(name) is None
+        assert (await memory.verify_erasure(receipt)).ok
+        with pytest.MonkeyPatch.context() as patch:  # a late writer that does not look
+            patch.setattr(conversation_store, "refuse_erased", unchecked)
+            await store.save(again)
         assert len((await memory.verify_erasure(receipt)).found) == 2
         await memory.session(name).delete()
         assert (await memory.verify_erasure(receipt)).ok

@@ -132,7 +132,7 @@ def test_the_bounds_are_those_the_protocol_tells() -> None:
 
 
 def test_counts_that_cannot_be_are_called_damage() -> None:
-    with pytest.raises(StoreError, match="3 of 2 entries"):
+    with pytest.raises(StoreError, match="counts 3 entries with a term, but 2 entries in all"):
         ranking.rank([], {"alpha": 3}, total=2, limit=1)
 
 

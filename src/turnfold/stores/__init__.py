@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         list_sessions,
         name_digest,
         new_home,
+        refuse_erased,
         short_name,
     )
     from turnfold.stores.addresses import (
@@ -129,6 +130,7 @@ __all__ = (
     "read_key_file",
     "redaction_of",
     "refuse_encrypted",
+    "refuse_erased",
     "short_name",
     "shown_address",
     "split_address",
@@ -144,7 +146,7 @@ _HOMES = {
     "turnfold.stores.adapter_conversations": "ADAPTER_HOMES CLAUDE_HOMES ITEM_HOMES LANGGRAPH_HOMES PYDANTIC_AI_HOMES "
     "AdapterHomes adapters_in "
     "derived_conversations document_name erase_derived has_derived is_adapter_conversation is_home list_sessions "
-    "name_digest new_home short_name",
+    "name_digest new_home refuse_erased short_name",
     "turnfold.stores.encryption.keys": "EncryptionKey read_key_file",
     "turnfold.stores.encryption.refuse_encrypted": "refuse_encrypted",
     "turnfold.stores.encryption.store": "EncryptedStore",

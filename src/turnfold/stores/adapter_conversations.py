@@ -19,8 +19,8 @@ from typing import Final
 from uuid import uuid4
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.errors import Conflict
-from turnfold.stores.paged_reads import all_conversations, all_documents
+from turnfold.errors import Conflict, ConversationDeleted, InvalidOption
+from turnfold.stores.paged_reads import all_conversations, all_documents, was_erased
 from turnfold.stores.protocol import ConversationInfo, Scope, Store
 
 __all__ = (
@@ -40,6 +40,7 @@ __all__ = (
     "list_sessions",
     "name_digest",
     "new_home",
+    "refuse_erased",
     "short_name",
 )
 
@@ -222,6 +223,22 @@ async def has_derived(store: Store, scope: Scope, owner: str) -> bool:
     if await derived_conversations(store, scope, owner):
         return True
     return any([await _index_documents(store, scope, each, owner) for each in ADAPTER_HOMES])
+
+
+async def refuse_erased(store: Store, scope: Scope, owner: str) -> None:
+    """Raise `ConversationDeleted` if the session with this id was erased, so that an adapter stores nothing for it.
+
+    An adapter calls it before and after it creates a home: an erasure closes the id of the session first and searches
+    for homes then, so it finds a home that was created before the second call.
+    """
+    try:
+        erased = await was_erased(store, scope, owner)
+    except InvalidOption:  # no session can have this id
+        return
+    if erased:
+        raise ConversationDeleted(
+            f"session {owner!r} has been erased, and so has the data that was stored for it here; use another id"
+        )
 
 
 async def erase_derived(

@@ -29,6 +29,7 @@ __all__ = (
     "Retraction",
     "VisibleEntry",
     "VisibleHistory",
+    "clear_upto",
     "first_name",
     "follow_history",
     "replace_history",
@@ -39,6 +40,9 @@ _Result = TypeVar("_Result")
 _PAGE = 500
 _TRIES = 16
 """Attempts to store a retraction; an attempt fails if another writer was first."""
+_BEGINNING = 0
+"""First seq of the stretch that later entries replace. Entries begin at 1: a stretch from 1 on was removed piece by
+piece."""
 
 
 class VisibleEntry(NamedTuple):
@@ -57,11 +61,25 @@ class Retraction(NamedTuple):
     version: int
 
     @property
+    def hidden_upto(self) -> int:
+        """Seq (log position) up to which everything is hidden: cleared, or replaced by later entries.
+
+        It differs from `cleared` only if a replacement was interrupted before the clear.
+        """
+        first, last = self.note.stretches[0] if self.note.stretches else (1, 0)
+        return max(self.cleared, last if first == _BEGINNING else 0)
+
+    @property
     def hiding(self) -> list[tuple[int, int]]:
         """(seq, pieces kept) of each entry since the last clear of which pieces are hidden, in order."""
-        whole = {seq: 0 for first, last in self.note.stretches for seq in range(first, last + 1)}
+        start = self.hidden_upto + 1
+        whole = {
+            seq: 0
+            for first, last in self.note.stretches
+            for seq in range(max(first, start), last + 1)
+        }
         noted = {**dict(self.note.shortened), **whole}
-        return sorted((seq, kept) for seq, kept in noted.items() if seq > self.cleared)
+        return sorted((seq, kept) for seq, kept in noted.items() if seq >= start)
 
     def kept(self, seq: int) -> int | None:
         """Return how many pieces (framework items) of an entry are visible, counted from the first; None if all are."""
@@ -88,10 +106,10 @@ class VisibleHistory:
             document.version if document else 0,
         )
 
-    async def entries(self) -> list[VisibleEntry]:
-        """Return every entry of the log that is not hidden, oldest first."""
-        retraction = await self.retraction()
-        return _visible(await self._session.history(after=retraction.cleared), retraction)
+    async def entries(self, retraction: Retraction | None = None) -> list[VisibleEntry]:
+        """Return every entry of the log that is not hidden, by default as the store says now, oldest first."""
+        retraction = retraction or await self.retraction()
+        return _visible(await self._session.history(after=retraction.hidden_upto), retraction)
 
     async def newest(
         self, wanted: int, pieces: Callable[[VisibleEntry], int]
@@ -167,8 +185,8 @@ class VisibleHistory:
         retraction = await self.retraction()
         upto = (await store.head(scope, conversation)).seq
         found: list[VisibleEntry] = []
-        while wanted > 0 and upto > retraction.cleared:
-            after = max(retraction.cleared, upto - min(_PAGE, wanted + 8))
+        while wanted > 0 and upto > retraction.hidden_upto:
+            after = max(retraction.hidden_upto, upto - min(_PAGE, wanted + 8))
             page = await store.read(scope, conversation, after=after, upto=upto, limit=_PAGE)
             for shown in reversed(_visible(page, retraction)):
                 number = pieces(shown)
@@ -188,7 +206,7 @@ def _without_piece(note: TakenBackNote, seq: int, *, keep: int) -> TakenBackNote
         return TakenBackNote(stretches=note.stretches, shortened=tuple(sorted(shortened.items())))
     joined: list[tuple[int, int]] = []
     for first, last in sorted({*note.stretches, (seq, seq)}):
-        if joined and first <= joined[-1][1] + 1:
+        if joined and joined[-1][0] != _BEGINNING and first <= joined[-1][1] + 1:
             joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
         else:
             joined.append((first, last))
@@ -200,7 +218,7 @@ def _visible(page: Iterable[Entry], retraction: Retraction) -> list[VisibleEntry
     return [
         VisibleEntry(entry, kept)
         for entry, kept in pairs
-        if kept != 0 and _replaced_by(entry) <= retraction.cleared
+        if kept != 0 and _replaced_by(entry) <= retraction.hidden_upto
     ]
 
 
@@ -270,6 +288,7 @@ async def _follow(
     system: bool,
 ) -> list[LoggedRecord]:
     visible = VisibleHistory(session)
+    head = (await session.store.head(session.scope, session.id)).seq
     reach = sys.maxsize if whole else 2 * len(given) + _SLACK
     counts: Callable[[VisibleEntry], int] = (lambda _: 1) if system else _is_message
     entries = await visible.newest(reach, counts)
@@ -287,24 +306,40 @@ async def _follow(
     richer = [
         GivenRecord(old.record, new.name) for old, new in zip(known, given[:length], strict=True)
     ]
-    placed = await replace_history(session, [*kept, *richer, *given[length:]])
+    placed = await replace_history(session, [*kept, *richer, *given[length:]], head=head)
     return placed[len(kept) :]
 
 
 async def replace_history(
-    session: AsyncSession, given: Sequence[GivenRecord]
+    session: AsyncSession,
+    given: Sequence[GivenRecord],
+    *,
+    head: int,
+    retraction: Retraction | None = None,
 ) -> list[LoggedRecord]:
     """Hide everything in the log from contexts, summaries and recall, and append `given` instead.
 
-    The new entries come first, and are not visible before the rest is cleared: after a crash between the two, the old
-    ones are still the visible history. Raises `Conflict` if another writer appends something meanwhile.
+    The new entries come first, and are not visible before the rest is hidden: after a crash between the two, the old
+    ones are still the visible history. `head` is the log's last seq, read before `given` was made, and `retraction` is
+    what was hidden then. Raises `Conflict` if another writer has appended something since, or with `retraction` hidden
+    something.
     """
-    store, scope = session.store, session.scope
-    head = (await store.head(scope, session.id)).seq
     placed = await _append(session, given, instead=head)
+    if retraction is not None:
+        note = TakenBackNote(stretches=((_BEGINNING, head),))
+        document = write_note(SESSION, TAKEN_BACK, note)
+        place = session.scope, session.id
+        await session.store.put_document(*place, document, expect=retraction.version)
+    await clear_upto(session, head)
+    return placed
+
+
+async def clear_upto(session: AsyncSession, seq: int) -> None:
+    """Hide all entries up to a seq (log position) from contexts, summaries and recall."""
+    store, scope = session.store, session.scope
     while True:
         cleared = await store.get_document(scope, session.id, SESSION, CLEARED)
-        note = ClearedNote(upto=max(head, read_note(cleared, ClearedNote).upto))
+        note = ClearedNote(upto=max(seq, read_note(cleared, ClearedNote).upto))
         document = write_note(SESSION, CLEARED, note)
         try:
             await store.put_document(
@@ -312,7 +347,7 @@ async def replace_history(
             )
         except Conflict:
             continue
-        return placed
+        return
 
 
 def _common_prefix(log: Sequence[str], given: Sequence[str]) -> int:

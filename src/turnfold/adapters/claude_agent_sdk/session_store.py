@@ -30,7 +30,7 @@ from turnfold.adapters._common import ThreadBridge, is_home, new_home, short_nam
 from turnfold.errors import Conflict, ConversationDeleted, IdReused, InvalidOption, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.records import Document, Message, NewEntry, OpaquePart, freeze, thaw_object
-from turnfold.stores import CLAUDE_HOMES, all_documents, all_entries
+from turnfold.stores import CLAUDE_HOMES, all_documents, all_entries, refuse_erased
 
 __all__ = ("TurnfoldSessionStore",)
 
@@ -183,16 +183,26 @@ class TurnfoldSessionStore(SessionStore):
             return
 
     async def _register(self, key: SessionKey) -> None:
-        """Create the index document of a new transcript, with a new conversation for its lines."""
-        home = new_home(self._home_prefix(key["session_id"]))
+        """Create the index document of a new transcript, with a new conversation for its lines.
+
+        Raises `ConversationDeleted` if the session of the same id was erased.
+        """
+        session = key["session_id"]
+        await refuse_erased(self._store, self._scope, session)
+        home = new_home(self._home_prefix(session))
         subpath = key.get("subpath", "")
         if "subpath" in key and not subpath:
             raise InvalidOption("subpath='' is empty: leave it out for the main transcript")
-        place = _TranscriptPlace(session_id=key["session_id"], home=home, subpath=subpath)
+        place = _TranscriptPlace(session_id=session, home=home, subpath=subpath)
         try:
             await self._put(key["project_key"], place, expect=0)
         except Conflict:
             return  # another writer registered it
+        try:
+            await refuse_erased(self._store, self._scope, session)
+        except ConversationDeleted:
+            await self._delete(key)
+            raise
 
     async def _find(self, key: SessionKey) -> tuple[_TranscriptPlace | None, int]:
         document = await self._store.get_document(

@@ -1,9 +1,9 @@
 """A conversation as the SDK's `Session`: items are appended to the log and are returned unchanged.
 
 A log only grows, so `pop_item` and `clear_session` remove nothing from it: popped and cleared items are no longer
-returned, and contexts, summaries and automatic recall no longer contain them, but they stay in the log. Because a run
-may pop many items one after the other, a pop is only noted; before the session is used in another way, the remaining
-items are stored again, and everything before is cleared.
+returned, and contexts, summaries and recall no longer contain them, but they stay in the log: the remaining items are
+stored again, and everything before is cleared. That happens at each pop, until the pops in a row have stored
+`_STORED_AGAIN` entries; further ones are only noted, and take effect when the session is next used in another way.
 
 With a blocking memory the work is done in a thread, so that a slow disk blocks no other task of the SDK's loop.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 from agents import SessionSettings, TResponseInputItem
@@ -22,6 +23,7 @@ from turnfold.adapters._common import (
     ThreadBridge,
     VisibleEntry,
     VisibleHistory,
+    clear_upto,
     replace_history,
     session_of,
     short_name,
@@ -43,6 +45,8 @@ __all__ = ("TurnfoldSession",)
 
 _TRIES: Final = 16
 """Attempts to store the items again without popped ones; an attempt fails if another writer was first."""
+_STORED_AGAIN: Final = 5_000
+"""The most entries that pops in a row store again; it bounds what it costs to undo a long turn item by item."""
 _STORED_AHEAD: Final = "openai_agents:"
 """Prefix of the client ids of responses that turnfold stored before the SDK added them."""
 
@@ -75,6 +79,8 @@ class TurnfoldSession:
         self._log = VisibleHistory(self.awaiting)
         self._whole: set[tuple[int, int]] = set()
         """(seq, items) of noted entries of which every item is visible."""
+        self._again = 0
+        """Number of entries that the pops since the last other use have stored again."""
         self._ahead: list[tuple[int, Message]] = []
         """Seqs (log positions) and records of the last response that was stored before the SDK added it to the
         session."""
@@ -113,12 +119,10 @@ class TurnfoldSession:
     async def pop_item(self) -> TResponseInputItem | None:
         """Hide the session's newest item and return it; None if there is none.
 
-        It stays in the log, but is no longer among the items. Contexts, summaries and automatic recall do not contain
-        it from the next use of the session on.
+        It stays in the log, but is no longer among the items, nor in contexts, summaries and recall. In a row of many
+        pops from a long session the last ones take effect there at the next other use of the session.
         """
-        visible = _VisibleItems()
-        shown = await self.off_loop(self._log.take_back(visible.end))
-        return visible.items(shown)[-1] if shown else None
+        return await self.off_loop(self._pop())
 
     async def clear_session(self) -> None:
         """Start over: earlier items are no longer returned or shown to a model, but stay in the log."""
@@ -131,6 +135,7 @@ class TurnfoldSession:
 
     async def settle(self) -> None:
         """Store items again without the popped ones, so that contexts and summaries do not have these."""
+        self._again = 0
         await self.off_loop(self._settle())
 
     async def add_response_ahead(self, items: Sequence[TResponseInputItem]) -> None:
@@ -149,22 +154,41 @@ class TurnfoldSession:
         found.off_loop = self.off_loop
         return found
 
-    async def _settle(self) -> None:
+    async def _pop(self) -> TResponseInputItem | None:
+        visible = _VisibleItems()
+        shown = await self._log.take_back(visible.end)
+        if shown is None:
+            return None
+        with suppress(
+            Conflict
+        ):  # the pop is noted; whoever uses the session next stores the rest again
+            await self._settle(_STORED_AGAIN - self._again)
+        return visible.items(shown)[-1]
+
+    async def _settle(self, most: int = sys.maxsize) -> None:
+        """Store the items again without the popped ones, unless that may take more than `most` entries."""
+        session = self.awaiting
         for tries_left in range(_TRIES, -1, -1):
-            hiding = [
-                one for one in (await self._log.retraction()).hiding if one not in self._whole
-            ]
-            if not hiding or not await self._is_any_popped(hiding):
+            head = (await session.store.head(session.scope, session.id)).seq
+            retraction = await self._log.retraction()
+            if retraction.hidden_upto > retraction.cleared:  # another process was interrupted
+                await clear_upto(session, retraction.hidden_upto)
+            hiding = [one for one in retraction.hiding if one not in self._whole]
+            if head - retraction.hidden_upto > most or not await self._is_any_popped(hiding):
                 return
-            shown = [one for one in await self._log.entries() if one.entry.message.role != "system"]
+            shown = [
+                one
+                for one in await self._log.entries(retraction)
+                if one.entry.message.role != "system"
+            ]
+            given = [each for one in shown for each in _as_given(one)]
             try:
-                placed = await replace_history(
-                    self.awaiting, [given for one in shown for given in _as_given(one)]
-                )
+                placed = await replace_history(session, given, head=head, retraction=retraction)
             except Conflict:
                 if not tries_left:
                     raise
                 continue
+            self._again += len(placed)
             old = [one.entry.seq for one in shown for _ in _as_given(one)]
             new = dict(zip(old, (one.seq for one in placed), strict=True))
             self.run.own = {new.get(seq, seq) for seq in self.run.own}
@@ -234,7 +258,7 @@ class TurnfoldSession:
         return {
             id(names[entry.client_id]): (entry.seq, entry.message)
             for entry in found
-            if entry.seq > retraction.cleared and _is_whole(entry, retraction.kept(entry.seq))
+            if entry.seq > retraction.hidden_upto and _is_whole(entry, retraction.kept(entry.seq))
         }
 
     async def _turns(self) -> int:

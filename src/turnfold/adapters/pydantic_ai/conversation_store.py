@@ -28,7 +28,7 @@ from turnfold.adapters._common import is_home, new_home
 from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord
 from turnfold.memory import AsyncMemory, Memory
 from turnfold.records import Document
-from turnfold.stores import PYDANTIC_AI_HOMES, all_documents
+from turnfold.stores import PYDANTIC_AI_HOMES, all_documents, refuse_erased
 
 __all__ = ("TurnfoldConversationStore",)
 
@@ -104,6 +104,8 @@ class TurnfoldConversationStore(ConversationStore):
         placed, version = await documents.find(name)
         if (placed.record.revision if placed else None) != expected_revision:
             raise ConversationConflict(name)
+        if placed is None:
+            await documents.refuse_erased(name)
         home = placed.home if placed else documents.new_home(name)
         first = new_entries[0].parent_id if new_entries else record.head_id
         try:
@@ -115,6 +117,8 @@ class TurnfoldConversationStore(ConversationStore):
             if placed is None:
                 await documents.erase(home)
             raise ConversationConflict(name) from None
+        if placed is None:
+            await documents.refuse_erased(name, home)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Erase a conversation and its messages; raise `ConversationConflict` if its revision differs."""
@@ -220,6 +224,16 @@ class _Documents:
         await self._store.drop_document(
             self._scope, self._index, _RECORD, conversation_id, expect=expect
         )
+
+    async def refuse_erased(self, conversation_id: str, home: str = "") -> None:
+        """Raise `ConversationDeleted` if the session of this id was erased; first delete what is stored in `home`."""
+        try:
+            await refuse_erased(self._store, self._scope, conversation_id)
+        except ConversationDeleted:
+            if home:
+                await self.erase(home)
+                await self._store.drop_document(self._scope, self._index, _RECORD, conversation_id)
+            raise
 
     async def erase(self, home: str) -> None:
         """Erase the conversation of the store that holds a PydanticAI conversation's messages."""

@@ -127,12 +127,14 @@ class ThreadMover:
         present = await self.storage.all(place.home) if place is not None else []
         if place is None or not present:
             return
+        await threads.refuse_erased(target)
         empty, full = threads.new_home(target), threads.new_home(target)
         version = await threads.put(ThreadPlace(target, empty, left=(full,)), expect=0)
         try:
             move = _Move(self.storage, empty, full)
             await move.bring(place.home, present)
             await self._finish_move(target, version, move)
+            await threads.refuse_erased(target)
         except BaseException:
             await threads.delete(target)
             raise

@@ -4,7 +4,7 @@ A thread has a home (a conversation of the store) of its own, and one small docu
 grows. To delete a part of a thread (pruning, deleting runs), the rest is moved to a new home and the old home is
 erased. After each write, the writer checks that the thread still has the same home; if it was moved, the data is
 written to the new home too. The process that moves a thread reads the old home once more after the move. So no write is
-lost, without a lock. The name of a deleted thread can be used again, unlike the id of a deleted conversation.
+lost, without a lock. The name of a deleted thread can be used again, unless the session of the same id was erased.
 
 Each value of a channel is stored once, and the next version as its difference from an earlier one: mostly from the one
 before, each eighth version from the one eight before, each sixty-fourth from the one sixty-four before, and so on.
@@ -51,7 +51,7 @@ from turnfold.adapters.langchain.checkpoints.documents import (
     namespace_prefix,
     writes_key,
 )
-from turnfold.errors import Conflict, InvalidRecord
+from turnfold.errors import Conflict, ConversationDeleted, InvalidRecord
 from turnfold.records import Document
 from turnfold.stores import (
     LANGGRAPH_HOMES,
@@ -60,6 +60,7 @@ from turnfold.stores import (
     all_conversations,
     all_documents,
     document_name,
+    refuse_erased,
 )
 
 __all__ = (
@@ -275,18 +276,32 @@ class Threads:
         return place, document.version
 
     async def home(self, thread: str) -> str:
-        """Return the id of the conversation that holds a thread's data; a new thread gets a new conversation."""
+        """Return the id of the conversation that holds a thread's data; a new thread gets a new conversation.
+
+        Raises `ConversationDeleted` if the session of the same id was erased: a run that goes on after the erasure must
+        not write the thread back.
+        """
         for _ in range(_TRIES):
             place, _ = await self.find(thread)
             if place is not None:
                 return place.home
+            await self.refuse_erased(thread)
             try:
                 await self.put(ThreadPlace(thread, self.new_home(thread)), expect=0)
             except Conflict:
                 continue  # another writer gave it one
+            await self.refuse_erased(thread)
         raise Conflict(
             f"thread {thread!r} was deleted {_TRIES} times while it was created; try again"
         )
+
+    async def refuse_erased(self, thread: str) -> None:
+        """Delete what is stored of a thread and raise `ConversationDeleted` if the session of its id was erased."""
+        try:
+            await refuse_erased(self._store, self._scope, thread)
+        except ConversationDeleted:
+            await self.delete(thread)
+            raise
 
     async def all(self) -> list[ThreadPlace]:
         """Return the index documents of all threads."""
