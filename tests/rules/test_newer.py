@@ -109,6 +109,18 @@ def test_a_permission_that_ends_nothing_points_at_the_prohibition() -> None:
         assert new.may_replace == (old.id,)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("没有评审不许合并。", "小孙休假了，这个不评审直接合也行。"),
+        ("不许花钱投广告。", "老板这个月批了两百，广告可以投一点。"),
+        ("Never merge without a review.", "Merging this one without a review is okay."),
+    ],
+)
+def test_a_permission_for_one_thing_or_month_ends_no_prohibition(before: str, after: str) -> None:
+    assert outcome(before, after) == "shown with it"
+
+
 def test_those_pairs_see_a_ledger_without_permissions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "permits_what", no_one)
     monkeypatch.setattr(ledger, "exempts", no_one)

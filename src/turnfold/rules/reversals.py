@@ -192,8 +192,9 @@ _EMPTY = frozenset(
 )
 _CHOOSES = late_pattern("还是(?P<verb>[送寄住坐去走找订买吃穿写放])")
 _ONCE = late_pattern(
-    r"这[周次回天一]|这个(?:月|季度|星期|周末|学期)|本[周次月]|今[天晚早]|明[天晚早]|破例|就这一次|下周[一二三四五六日天]"
-    r"|\b(?:this|today'?s?|tonight'?s?|tomorrow'?s?|next)\s+(?:time|once|week|month|mon|tues|wednes|thurs|fri|satur|sun)|\b(?:just|only)\s+(?:this\s+)?once\b|\b(?:today|tonight|tomorrow)(?:'s)?\b|\bthis\s+time\b",
+    r"这[周次回天一]|这个(?:月|季度|星期|周末|学期)|本[周次月]|今[天晚早]|明[天晚早]|破例|就这一?次|这[个单条份版篇](?!规|限|要求|约|禁|事|时候)[^,，。]{0,10}(?:可以|[也就]行|没(?:事|关系|问题))|下周[一二三四五六日天]"
+    r"|\b(?:this|today'?s?|tonight'?s?|tomorrow'?s?|next)\s+(?:time|once|week|month|mon|tues|wednes|thurs|fri|satur|sun)|\b(?:just|only)\s+(?:this\s+)?once\b|\b(?:today|tonight|tomorrow)(?:'s)?\b|\bthis\s+time\b"
+    r"|\bthis\s+(?:one|pr|fix|feature|order|release|commit|ticket)\b(?=.*\b(?:ok(?:ay)?|fine|alright|can|may)\b)",
     re.IGNORECASE,
 )
 _ALWAYS = late_pattern(
