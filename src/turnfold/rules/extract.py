@@ -526,6 +526,14 @@ _CLAUSES: dict[Language, re.Pattern[str]] = {
     "zh": re.compile(r"[,，;；]\s*"),
 }
 _CLAUSE_END = late_pattern(r"[,;:，；：、。]\s*|\s(?=(?:and|but|because|which|so|unless)\b)")
+_NAMES_ONLY = late_pattern(
+    r"\W*(?:and\s|or\s|but\s)?(?:(?:\d[\w:./-]*|the|an?|all|both|each|my|our|your|his|her|their)\s"
+    r"|(?!I\b)[A-Z][\w-]*(?:\s[A-Z][\w-]*)*\s(?=(?:for|at|on|in|to|with|of|from|by)\s))"
+    r"(?!.*\b(?:is|are|was|were|has|have|had|will|would|must|should|can|cannot|may|might|needs?|wants?|likes?|prefers?"
+    r"|goes|takes?|gets?|stays?|never|always|only)\b)(?!.*['’](?:s|ll|re|ve|d|t)\b)"
+)
+"""Matches an English clause that begins with a thing or a name and has no common verb: the second part of "ask Kim for
+the 13th, the 14th and all pallets"."""
 _TOPIC_ONLY = late_pattern(
     r"^\W*(?:(?:and|so|but|then|also)\s+)*(?:for|about|as\s+for|regarding|concerning|in|on|with|when|if)\b(?!.*\b(?:must|never|always|don't|no|only|please)\b)[^,;]*$",
     re.IGNORECASE,
@@ -1101,7 +1109,7 @@ def _needs_the_clause_before(clause: str, before: str, language: Language) -> bo
     """Return True if a clause cannot be understood alone, such as 别推荐, "main hall", or one with a pronoun."""
     if is_fragment(clause) or _sets_off(clause, before):
         return True
-    if language == "en" and _TOPIC_ONLY.match(before):
+    if language == "en" and (_TOPIC_ONLY.match(before) or _NAMES_ONLY.match(clause)):
         return True
     if language == "zh":
         return _NEEDS_SUBJECT.search(clause) is not None

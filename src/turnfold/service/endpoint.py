@@ -153,9 +153,10 @@ class Endpoint:
         if not keeps_reply:
             found = await result()
             return found if isinstance(found, Response) else _json(msgspec.json.encode(found))
-        digested = b"\0".join([operation.name.encode(), repr(dict(request.params)).encode(), sent])
+        recognised = b"\0".join([operation.name.encode(), repr(dict(request.params)).encode()])
         conversation = request.params.get("session") or request.conversation_id
-        reply = state.replies.of(Tenant(caller.tenant), conversation, request.key, digested)
+        place = Tenant(caller.tenant), conversation
+        reply = await state.replies.of(*place, request.key, recognised, sent)
         stored = await reply.stored()
         return _json(stored or await reply.store(msgspec.json.encode(await result())))
 

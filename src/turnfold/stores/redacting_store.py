@@ -205,6 +205,10 @@ class Redaction:
         made = redact_message(made, lambda text: _NUMBERED.sub(r"\1]", text))
         return _with_counts(made, counts)
 
+    def unnumbered_value(self, value: object) -> object:
+        """Return a JSON value whose labels have no numbers; it is the same in every process, and nothing is stored."""
+        return redact_value(value, self._redact(_without_number, Counter()))
+
     def numbered(self, numbers: dict[tuple[str, str], int] | None) -> Callable[[_T], _T]:
         """Return a function that redacts the parts of a restored conversation: entries, documents, checkpoints.
 
