@@ -12,8 +12,8 @@ from turnfold.rules import (
     StandingRule,
     extract_rules,
     ledger,
-    reports,
     reversals,
+    task_completion,
     update_ledger,
 )
 from turnfold.rules.reversals import alters, lifts, takes_the_place
@@ -333,5 +333,5 @@ def test_a_report_closes_the_task_it_names_and_no_question_or_plan_does(
 def test_the_samples_see_a_task_that_is_closed_too_early(
     name: str, language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, name, re.compile(r"(?!)"))
+    monkeypatch.setattr(task_completion, name, re.compile(r"(?!)"))
     assert ended_pairs("closed", language, "stays")[0]

@@ -30,7 +30,6 @@ from turnfold.rules.act_classifier import (
 from turnfold.rules.adoption import ShortAnswer, read_answer
 from turnfold.rules.own_words import BLANK, OwnSentence, bracketed, own_sentences
 from turnfold.rules.permissions import is_permission
-from turnfold.rules.reports import closes, may_report
 from turnfold.rules.reversals import alters
 from turnfold.rules.sentence_features import is_passing
 from turnfold.rules.slots import may_fill
@@ -43,6 +42,7 @@ from turnfold.rules.standing_rule import (
     rule_id,
 )
 from turnfold.rules.subjects import is_fragment
+from turnfold.rules.task_completion import closes, may_report
 from turnfold.rules.topics import rule_terms
 from turnfold.text import plain_characters
 
@@ -199,12 +199,12 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         "|定了|选|以后)).*(?:了|过)"
     ),
 }
-"""Matches what is no rule whatever its words: what others ask, an absence, an id alone, past events."""
+"""Matches a sentence that is no rule whatever words it has: what others ask, an absence, an id alone, a past event."""
 _PAST = late_pattern(
     r"\b(?:i|we|he|she|they)\s+used\s+to\b(?!.*\b(?:now|from\s+now|any\s?more)\b)|\bdriv\w+\s+me\s+(?:crazy|mad|nuts)\b",
     re.IGNORECASE,
 )
-"""Matches statements about what was so in the past, and complaints."""
+"""Matches a statement about what used to be so ("I used to eat meat"), or a complaint. It is no rule."""
 _PAST_SIGNS = ("used to", "me crazy", "me mad", "me nuts")
 """Texts of which every match of `_PAST` contains one, in small letters; searching for them first is much faster."""
 _ONCE: dict[Language, re.Pattern[str]] = {
@@ -257,7 +257,7 @@ _SMALL_TALK: dict[Language, re.Pattern[str]] = {
         "|^\\W*(?:请)?(?:别|不要|不用)(?:紧[,，。！!]|闹|担心|客气|着?急|介意|提了|逗|难过|伤心|害羞|生气)"
     ),
 }
-"""Matches phrases that only look like a prohibition: "don't worry"."""
+"""Matches phrases that look like a prohibition but are none: "don't worry"."""
 _DEMAND = late_pattern("不要|别|不得|不能|不许|禁止|严禁|必须|务必|一定要|只[用能要发做]|每次")
 """Matches a Chinese clause that demands something, even if the rest of the sentence is only the reason for it."""
 _FORBIDS = late_pattern(
@@ -286,7 +286,7 @@ _LAYS_DOWN: dict[Language, re.Pattern[str]] = {
         "|都可以)[。！!]?$|还是(?!很|挺|[^,，]{0,4}的$)[^,，。]{2,12}好|应该是"
     ),
 }
-"""Matches a clause that demands something or gives a value."""
+"""Matches a clause that demands something ("always use tabs") or gives something a value."""
 _MARKED: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:i|i'?m|i'?d|i'?ve|i'?ll|me|my|we|we'?re|we'?ll|our|us|please|pls|never|always|only|no|not"
@@ -355,7 +355,8 @@ _ELLIPTIC: dict[Language, re.Pattern[str]] = {
 }
 """Matches an answer that says nothing without its question: "ok, go with that", 先不要了."""
 _MOST_ABOVE = 0.8
-"""Most that the other sentences of a message add to the score that an instruction to the assistant needs."""
+"""Most that the other sentences of a message can add to the score which an instruction to the assistant needs to count
+as a rule."""
 _OPENING: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"(?:(?:and|but|though|although|also|so|then|plus|well|ok(?:ay)?|alright|all\s+right|oh|ah|hm+"
@@ -574,7 +575,7 @@ _NEEDS_SUBJECT = late_pattern(
 """Matches a clause without its subject, or one that is the reason for another."""
 _PRONOUN = late_pattern("(?<![其吉])[他她它](?!们?的)")
 _SURE = 3.5
-"""Least score of a sentence in a form that only rules have."""
+"""Score that a sentence gets at least if it has a form that only rules have, such as "I'd rather walk than drive"."""
 _SURE_FORMS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         # a choice between two things, a thing ruled out, a free hand
@@ -640,7 +641,7 @@ class _Read(NamedTuple):
 
     @property
     def talk(self) -> float:
-        """Certainty, 0 to 1, that the sentence is not a rule; 0 for a short sentence."""
+        """Certainty, from 0 (none) to 1, that the sentence is not a rule; always 0 for a short sentence."""
         return max(0.0, min(1.0, -self.score / 2)) if self.words >= _SHORT else 0.0
 
 
@@ -755,9 +756,9 @@ def _own_rules(
 
 
 def _closing(text: str, sentences: Sequence[OwnSentence], *, seq: int) -> StandingRule:
-    """Return the sentence of a message that says that work is done, with the sentences beside it that say which work.
+    """Return the sentence of a message that says that work is done, with those next to it, which say which work.
 
-    Quoted text ends the part that is returned.
+    The sentences returned are the ones that no quoted text separates from it.
     """
     first = last = next(at for at, each in enumerate(sentences) if closes(each.text))
     while first and not text[sentences[first - 1].end : sentences[first].start].strip():
@@ -817,7 +818,10 @@ def _goes_on(text: str, language: Language) -> bool:
 
 
 def _can_lead(before: _Read) -> bool:
-    """Return True if a sentence may name the subject of the next one: it is neither a question nor small talk."""
+    """Return True if a sentence may name the subject of the next one.
+
+    False for a question and for small talk.
+    """
     text = before.sentence.text
     asks = _QUESTION[before.language].search(text)
     return before.words >= _SHORT - 1 and not before.is_chatter and not asks

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from turnfold._lazy_loading import late_pattern
 from turnfold.rules.act_classifier import act_of
-from turnfold.rules.amounts import (
+from turnfold.rules.changed_values import (
     amounts_of,
     another_amount,
 )
@@ -78,7 +78,8 @@ _AFFIRMING_WORDS = late_pattern(
 _POINTS = late_pattern(
     "(?:的事儿?|这事|那个|这个|那条|那边|这边|方面)$|^(?:刚才?说|之前说|说过|我说过|原来说|前面说)|(?:的话)$"
 )
-"""Matches a clause that only names the subject of the next clause: 打电话的事，现在可以打了."""
+"""Matches a Chinese clause that only names the subject of the next clause: 打电话的事，现在可以打了 ("about the calls:
+...")."""
 _TIMES = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday morning evening afternoon night weekend week day month"
     " 周末 周 末 晚 早 中 午 夜 上 下".split()
@@ -237,9 +238,9 @@ _NEGATION = late_pattern(
 )
 _FRAME_TOKEN = late_pattern(r"[A-Za-z0-9](?:[\w.'’:%/-]*[\w%])?|[\u4e00-\u9fff]")
 _SHORT = 60
-"""Most characters of a sentence of one clause that is compared with a sentence that it may deny."""
+"""Most characters of a sentence with one clause that can deny an earlier sentence; a longer one is not compared."""
 _LONGEST_VALUE = 6
-"""Most words or Chinese characters of a value that takes the place of another one."""
+"""Most words, or Chinese characters, that can be a value in place of another value."""
 
 
 def restates(later: str, earlier: str) -> bool:
@@ -665,7 +666,10 @@ def chooses_again(later: str, earlier: str) -> bool:
 
 
 def touches_a_part(later: str, earlier: str) -> bool:
-    """Return True if a sentence changes one of the two things that an earlier sentence names; the other thing stays."""
+    """Return True if a sentence changes one of the two things that an earlier sentence names.
+
+    The rule for the other thing stays: "comments in English" after "comments and commit messages in Chinese".
+    """
     if _gives_a_part(later, earlier):
         return True
     pairs = [*_BOTH.finditer(earlier[:300])]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 from turnfold._lazy_loading import late_pattern
-from turnfold.rules.amounts import amounts_of, another_amount
+from turnfold.rules.changed_values import amounts_of, another_amount
 from turnfold.rules.clauses import (
     DENIES,
     LIGHT_VERBS,

@@ -90,7 +90,7 @@ _PASSED: Final = frozenset(
     """blocking head view read read_turn find tail live_checkpoint checkpoints get_document documents drop_document
     conversations search capture health close""".split()
 )
-"""Attributes that are passed on unchanged to the store behind this one: none of them writes."""
+"""Names of attributes that are passed on unchanged to the store behind this one, because they write nothing."""
 _VECTORS: Final = "meaning:"
 _NUMBERED: Final = re.compile(r"(\[redacted: [a-z][a-z -]{0,39}?) \d{1,9}\]")
 
@@ -100,9 +100,10 @@ class _Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     salt: str
     first: dict[str, int] = {}
-    """Kind -> the highest number of a label whose value is not known; the first of `hashes` has the next number."""
+    """Kind of secret -> the number of the last label whose value is forgotten. The values in `hashes` have the numbers
+    after it."""
     hashes: dict[str, list[str]] = {}
-    """Kind -> the keyed hashes of the values, in the order of their numbers."""
+    """Kind of secret -> the keyed hashes of the redacted values, in the order of the numbers in their labels."""
     v: int = 1
 
 
@@ -325,7 +326,7 @@ class Redaction:
         ledger: _Ledger,
         missing: Iterable[tuple[str, str]],
     ) -> _Ledger | None:
-        """Store the hashes of new values, which number their labels.
+        """Store the hashes of new values; the place of a hash in the list is the number of its label.
 
         Returns None if another writer stored some first.
         """

@@ -1,4 +1,4 @@
-"""Tells whether a sentence reports that a task is done: it names the thing of the task and no other thing."""
+"""Tells whether a sentence says that a task is done: it names the thing of the task and no other thing."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _OF_OTHERS = late_pattern(
     "[我他她](?:们)?(?P<who>姐|妹|哥|弟|妈|爸|老公|老婆|媳妇|同事|朋友|儿子|女儿|邻居|室友)[^,，。]{0,2}?的"
     r"|\b(?:my|his|her|their|our)\s+(?P<who_en>sister|brother|mum|mom|dad|mother|father|wife|husband|friend|colleague|neighbou?r|flatmate|son|daughter)'s\b"
 )
-"""Matches words for the owner of a thing, if that is not the speaker ("my sister's")."""
+"""Matches the owner of a thing if that is not the speaker: "my sister's", 我姐的."""
 _REPORTED = frozenset("写做弄办搞交寄买发打看问订约定付还改修补合去送拿取签续过好完掉")
-"""Verbs of a sentence reporting work as done that name no thing ("done", "finished")."""
+"""Chinese verbs for finishing something that do not name the thing: 做 (do), 完 (finish)."""
 _NOT_DONE = late_pattern(
     r"没有?[^,，。]{0,6}(?:完|过|好|到|收|寄|发|交|买)|还没|尚未|不[^,，。]{0,4}了|[昨前]天的|上[次周个]的?|\b(?:not|n't|yet|still|will|tomorrow|must|should|never|if|when|yesterday's|last\s+(?:week|month|year|\w+'s))\b|n't\b",
     re.IGNORECASE,
@@ -91,10 +91,10 @@ _NOT_CLOSED = late_pattern(
     re.IGNORECASE,
 )
 _LEAST_CLAUSE = 6
-"""Fewest characters of a clause of a message that may name the whole task."""
+"""A clause of a message can name a whole task only if it has more characters than this."""
 _LEAST_NAMED = 0.2
-"""Share of the things that an open task names which a message must name to close it, if the message only says that
-something is done."""
+"""If a message only says that something is done, it closes an open task if it names at least this share of the things
+that the task names."""
 
 
 def closes(text: str) -> bool:
@@ -173,7 +173,10 @@ def _names_nothing(report: str) -> bool:
 
 
 def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
-    """Return True if a clause before "done" names the thing of the task and nothing else: "about the note, ..."."""
+    """Return True if a clause before "done" names the thing of the task and nothing else: "about the note, ...".
+
+    `wanted` is the text of the task, `there` are its words and values.
+    """
     for clause in clauses_of(report[:LONGEST]):
         if (_DONE_EN if clause.isascii() else _DONE_ZH).search(clause):
             return False
@@ -187,7 +190,7 @@ def _is_about(report: str, there: frozenset[str], wanted: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _told_done(report: str) -> tuple[tuple[str, str], ...]:
-    """Return the clauses that report work as done; each also without the words that say "done"."""
+    """Return the clauses that report work as done, each also without the words that say "done", as pairs."""
     found: list[tuple[str, str]] = []
     for clause in clauses_of(report):
         zh = not clause.isascii()
