@@ -438,9 +438,9 @@ _ANSWER = "/answer"
 _LONGEST_ID = 512 - len(_ANSWER)
 """Most characters that a client id may have, so that there is room to make the answer's id from it."""
 _RECALL_TOKENS = 2_000
-"""Most tokens of one result of `recall_context`, as in the adapters."""
+"""Most tokens of one result of the tool `recall_context`; the adapters use the same number."""
 _SMALLER = 0.7
-"""Share of its tokens that a prompt may have after the provider refused it as too long."""
+"""If the provider refuses a prompt as too long, the next one may have this share of the tokens of the refused one."""
 
 
 class Workspace(Protocol):

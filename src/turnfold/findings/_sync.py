@@ -71,7 +71,10 @@ class Findings:
         return drive(self._awaiting.serve(call))
 
     def ran(self, tool: str) -> None:
-        """Mark the findings that a run of this tool makes stale; call this before and after the tool runs."""
+        """Mark the findings (remembered tool results) that a run of this tool makes stale.
+
+        Call this before and after the tool runs.
+        """
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:

@@ -55,7 +55,8 @@ __all__ = (
 
 
 _EXACT = 2.0**53
-"""Up to this number, a float can represent every whole number exactly."""
+"""Largest number up to which a float represents every whole number exactly; up to it, 2.0 and 2 count as the same
+argument of a tool."""
 
 
 def canonical_arguments(arguments: str | Mapping[str, object] | None) -> str:
@@ -318,7 +319,9 @@ def _word_start(term: str) -> re.Pattern[str]:
 
 
 def is_valid(finding: Finding, *, now: int, ran: Mapping[str, int]) -> bool:
-    """Return True if a finding is neither expired nor stale, so that it may be shown and used to answer a call.
+    """Return True if a finding (remembered tool result) is neither expired nor stale.
+
+    Only a valid one is shown, or used to answer a call.
 
     `ran` maps each tool to the log position (seq) at which it last ran. A tool that ran in parallel with the call may
     have changed what the call read, so an equal position makes the finding stale too.
@@ -374,7 +377,10 @@ def newer_finding(known: Finding | None, new: Finding) -> Finding:
 def findings_to_drop(
     findings: Iterable[Finding], *, most: int, now: int, ran: Mapping[str, int]
 ) -> list[Finding]:
-    """Return the findings to delete: expired and stale ones, and the lowest-ranked others beyond the first `most`."""
+    """Return the findings (remembered tool results) to delete.
+
+    They are the expired and stale ones, and the lowest-ranked others beyond the first `most`.
+    """
     valid: list[Finding] = []
     invalid: list[Finding] = []
     for finding in findings:

@@ -100,7 +100,8 @@ __all__ = (
 Language = Literal["auto", "en", "zh"]
 
 MISFITS_BEFORE_GIVING_UP = 48
-"""Number of lines in a row that do not fit the token limit after which no further line is tried."""
+"""Number of lines in a row that are too long for the tokens left in an extract, after which no further line is tried.
+"""
 _TERM_SHARE = 0.15
 """Weight of a new term (content word) in a sentence, relative to a new fact."""
 _BIGRAM_SHARE = 0.4
@@ -130,7 +131,8 @@ _EARLIER_CROWDED = 0.8
 """Two factors for sentences of the previous summary: while these fill little of the token limit, and once they fill
 most of it, so that neither old nor new sentences take all the room."""
 _EARLIER_ROOM = 0.7
-"""Share of the limit above which sentences of the previous summary are no longer preferred."""
+"""Share of an extract's token limit that sentences of the previous summary may take before they lose their preference
+over new ones."""
 _TOOL_ROOM = 0.5
 _TOOL_CROWDED = 0.3
 """Share of the token limit above which tool calls and output count less, and the factor they then get: many of their
@@ -141,12 +143,13 @@ _EDGE, _POINT, _MIDDLE = 1.1, 1.3, 0.8
 """Factors by position: for the first and last sentence of a message; in an assistant's long answer for the first and
 last, and for the other sentences."""
 _LONG_ANSWER = 4
-"""Number of sentences above which an answer is long."""
+"""Number of sentences above which an assistant's answer counts as long. Its first and last sentence then get a higher
+score for an extract, and its other sentences a lower one."""
 _LEAST_STRESS = 0.12
 """Least factor of a sentence that is worth keeping; one with a lower factor, such as a greeting, is kept only if there
 is nothing else."""
 _MOST_ALIKE = 3
-"""Most questions in a summary that differ from each other only in numbers and ids ("where is order 17?")."""
+"""Most questions in a summary that differ only in numbers and ids ("where is order 17?"); further ones are left out."""
 _CHANGED = 0.5
 """Factor for a sentence that a later one changed in part."""
 _IDLE = 0.05
@@ -167,7 +170,8 @@ _CLOSING = "'\"’”」』"
 """Quotation marks that may follow the full stop of a sentence."""
 _LEAST_WORTH = 1e-6
 _HEAD_CHARACTERS = 6
-"""Most characters per token that are expected in running text, to cut a line before its tokens are counted."""
+"""Characters per token of the room to which a long line is cut before its tokens are counted; running text has fewer
+per token."""
 _SLACK = 2
 """Tokens by which a whole line may cost less than its beginning, because the cut may fall inside a word."""
 

@@ -36,17 +36,19 @@ __all__ = (
 
 
 _SHORT_ANSWER = 2
-"""Most words, facts not counted, of an answer that can only be understood with its question."""
+"""Most words, facts not counted, of an answer that cannot be understood without its question, such as "yes, on Monday".
+"""
 _SHORT_ORDER = 5
 """Most words, facts not counted, of a user's order ("lower it to 2,000"); the answer may repeat the order with its
 subject."""
 _NEAR = 24
 """Number of sentences after a question or order in which its answer is searched for."""
 _NO_SUBJECT = 1
-"""Most words, facts not counted, of a sentence that can only be understood with the sentence before it."""
+"""Most words, facts not counted, of a sentence that cannot be understood without the sentence before it."""
 _CHARACTERS_A_WORD = 2
 _MANY_ROWS = 4
-"""Number of lines in one output that differ only in their values, from which they count as rows of a log or a table."""
+"""If a tool's output has at least this many lines that differ only in their values, these lines count as rows of a log
+or table."""
 _USUAL = 10
 """A fact that occurs in more than one of this many rows is no reason to keep a row."""
 _FEW_DIGITS = 3

@@ -48,7 +48,8 @@ _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _LARGEST_DIRECTORY = 8 << 20
 """Most bytes of the list of files in a zip file; each file in it takes several times its bytes of memory."""
 _UNPACKED_FREELY = 64 << 20
-"""Number of bytes that any compressed file may unpack to."""
+"""Number of bytes to which every compressed file may unpack, however small it is; beyond that a ratio limits it
+(protection against zip bombs)."""
 _MOST_RATIO = 200
 """Limit for larger compressed files: one may unpack to at most this many times its own size."""
 _MOST_BLANK = 1_000_000
@@ -120,7 +121,9 @@ class _ArchiveFile(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         """Read at most `size` bytes."""
         if size is not None and size > _LARGEST_DIRECTORY:
-            raise zipfile.BadZipFile("its list of files is too long")
+            raise zipfile.BadZipFile(
+                f"its list of files has more than {_LARGEST_DIRECTORY:,} bytes"
+            )
         return super().read(size)
 
 

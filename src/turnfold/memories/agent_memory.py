@@ -336,7 +336,9 @@ class AgentMemory:
         read: str = "read_page_range",
         serve: bool = False,
     ) -> tuple[FindingRule, ...]:
-        """Return the rules by which a session stores the results of the documented tools here and in its findings.
+        """Return the rules by which a session stores the results of the documented tools here and as findings.
+
+        A finding is a tool result that the session remembers.
 
         Search hits below `min_relevance` are not stored. With `serve`, a repeated call for the same table of contents
         is answered with the stored result instead of being made; without it, the model sees the stored table in its
@@ -453,7 +455,10 @@ def _json_of(text: str) -> dict[str, object] | list[object] | None:
 
 @contextmanager
 def _reported(tool: str) -> Generator[None]:
-    """Context manager: log a tool result that cannot be read instead of raising; the session stores its text anyway."""
+    """Context manager: if the result of a tool cannot be read, log that instead of raising.
+
+    The session stores the result's text anyway.
+    """
     try:
         yield
     except (InvalidRecord, InvalidOption) as error:

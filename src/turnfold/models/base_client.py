@@ -491,7 +491,8 @@ def checked_options(options: Mapping[str, object] | None, owned: frozenset[str])
     taken = sorted(given.keys() & owned)
     if taken:
         raise InvalidOption(
-            f"options= must not have {', '.join(taken)}, which the client sets itself: remove it"
+            f"options= must not have {', '.join(taken)}: the client sets {'it' if len(taken) == 1 else 'them'} itself. "
+            f"Remove {'it' if len(taken) == 1 else 'them'} from options="
         )
     return given
 

@@ -52,7 +52,8 @@ anyway."""
 _LONG = 20_000
 """Characters of a text above which each distinct word is split into terms only once, because most words repeat."""
 _LONG_RUN = 20_000
-"""Most characters of a run of CJK characters that are counted in one call."""
+"""A run of Chinese, Japanese or Korean characters is counted in pieces of this many characters, so that other threads
+can run in between."""
 _CACHED_LENGTH = 2_000
 _CACHED_TEXTS = 1_024
 """Number of texts of at most `_CACHED_LENGTH` characters whose terms are cached: about 20 MB if all are long."""

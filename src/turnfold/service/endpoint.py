@@ -70,7 +70,7 @@ _HEAVY: Final = frozenset(
     "diff_snapshots take_snapshot fork checkpoint_short_memory erase verify_erasure history turn by_client_id calls "
     "checkpoints snapshot snapshots snapshot_files snapshot_file findings".split()
 )
-"""Operations that search, rank, count or fold, and so need much computing, or that may return megabytes."""
+"""Operations that search, rank, count or fold (compact), and so need much computing, or that may return megabytes."""
 _MOST_PARAMETERS: Final = 100
 _LONG_QUERY: Final = 2_000
 """Most bytes of a request (of an operation in `_COUNTED`) that counts as light; a larger one counts as heavy (much

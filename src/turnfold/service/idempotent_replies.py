@@ -1,9 +1,9 @@
 """Responses that are stored under their Idempotency-Key, and sent again when a client retries the request.
 
 Only writes that are not appends need one (a repeated append finds its first result in the log). Without it, the retry
-of a fold, fork or removal would get another response, such as "nothing to fold" or "exists already". The response is
-stored with the conversation, so that any process can send it again. If a process dies after the work but before it
-stored the response, the retry does the work again and gets a new response.
+of a fold (compaction), fork or removal would get another response, such as "nothing to fold" or "exists already". The
+response is stored with the conversation, so that any process can send it again. If a process dies after the work but
+before it stored the response, the retry does the work again and gets a new response.
 """
 
 from __future__ import annotations

@@ -131,13 +131,14 @@ class Omission(NamedTuple):
 
     start: int
     stop: int
-    """End of the range of log positions, not included; `start` and `stop` are -1 and 0 for system, summary and tail."""
+    """End of the range of log positions, not included; `start` and `stop` are -1 and 0 for system, summary and tail
+    (pins, rules, recalled passages)."""
     outcome: Outcome
     reason: str
 
     @property
     def messages(self) -> int:
-        """Number of messages in this range of the log; 0 for system, summary and tail."""
+        """Number of messages in this range of the log; 0 for system, summary and tail (text after the window)."""
         return self.stop - self.start if self.start >= 0 else 0
 
     @property
@@ -292,9 +293,11 @@ class Context:
         self.positions = positions
         """Log position of each message of window and newest turn, in order; -1 for a placeholder."""
         self.ends = ends
-        """Index in `messages` after the last message of each section: system, summary, window, tail."""
+        """Index in `messages` after the last message of each section: system, summary, window, tail (pins, rules,
+        recalled passages)."""
         self.head = head
-        """Log position of a user message sent before the anchor, because the anchor is inside its turn; -1 for none."""
+        """Log position of a user message sent before the anchor (first message of the window), because the anchor is
+        inside its turn; -1 for none."""
         self.tools = tools
         """Tokens of the tool schemas."""
         self.budget = budget
@@ -360,7 +363,9 @@ class Context:
         return self.messages[edges[at] : edges[at + 1]]
 
     def tail_parts(self) -> dict[str, int]:
-        """Return the tokens of the tail by the label of each block: `pinned`, `rules`, `state`, `recalled`, and so on.
+        """Return the tokens of the tail (text after the window) by the label of each block.
+
+        Labels are `pinned`, `rules`, `state`, `recalled`, and so on.
 
         They add up to the tokens of the section: the tokens that join and frame the blocks are counted with the largest
         block.

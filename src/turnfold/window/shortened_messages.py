@@ -53,7 +53,7 @@ the room."""
 _HEAD_SHARE = 2 / 3
 """Share of a shortened text that its beginning gets; the rest is for its end."""
 _WHOLE_SHARE = 0.5
-"""Share of a cut text that must remain if it is cut further back, to a whole line or word."""
+"""A shortened text is cut at the end of a line or word only if at least this share of it remains."""
 _WORTH_CUTTING = 32
 """Least tokens of an item that is cut. If half of the room is less, the first item may take all of it."""
 _SMALLEST_NOTE = "…"
@@ -68,7 +68,7 @@ _ANY_NOTE = re.compile(
 """Matches a note about omitted text, with the lines from the middle of the text that follow it."""
 _END_NOTE = "\n[…]\n"
 _MIDDLE_SHARE = 1 / 3
-"""Most of the room that unusual lines from the middle of a text get."""
+"""Share of a shortened text's room that unusual lines from its middle may take."""
 _CONTINUES = re.compile("[ \n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|$")
 """Matches the beginning of a line that belongs to the item above it."""
 _HEADING = re.compile(r"# |\[turn |\[第 ")

@@ -112,7 +112,10 @@ class ContextMemoryStore:
 
 
 class MemoryModule:
-    """Remembers the workspace of an agent turn by turn (document 002), for applications without an event loop."""
+    """Remembers an agent's workspace (shared text, files, state) turn by turn, for applications without an event loop.
+
+    It is the `MemoryModule` of design document 002.
+    """
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ _READ_SHARE: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingOptions:
-    """Options of a thinking phase, in which a model comments on a workspace and then summarises it."""
+    """Options of a thinking phase: a model comments on a workspace (shared text and files), then summarises it."""
 
     model: SummaryModel | None = None
     enable_reflective_thinking: bool = True
@@ -96,7 +96,10 @@ def store_or_memory(store: str | Store | None) -> str | Store:
 
 
 class AsyncMemoryModule:
-    """Remembers the workspace of an agent turn by turn (document 002), for applications with an event loop."""
+    """Remembers an agent's workspace (shared text, files, state) turn by turn, for applications with an event loop.
+
+    It is the `MemoryModule` of design document 002.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""The thinking phase of design document 002: a model comments on a workspace in rounds, then writes its summary.
+"""The thinking phase: a model comments on an agent's workspace in rounds, then writes a summary of it.
+
+It is that of design document 002. The workspace is the text, files and state that the agents of a task share; its
+rendered text, the context of the turn, is what is stored and recalled.
 
 The context is stored before a model is called, and the summary as soon as there is one, so that a process may die at
 any point. A turn that any process has processed is not processed again.
@@ -71,7 +74,7 @@ _THOUGHTS: Final = "Thoughts on it so far."
 _MESSAGE_TOKENS: Final = 8
 """Framing tokens per message."""
 _MIN_ROUND_TOKENS: Final = 256
-"""Tokens that must be free in the prompt for another round."""
+"""Least tokens that must be free in the prompt for another round of thoughts; with less room, the rounds end."""
 
 _Recall = Callable[[Mapping[str, object], int], Awaitable[RecalledContext]]
 
@@ -137,7 +140,7 @@ class Thinker:
         most: int,
         recall: _Recall,
     ) -> _Thoughts:
-        """Let the model think about a workspace in up to `most` rounds.
+        """Let the model think about a workspace (the agents' shared text and files) in up to `most` rounds.
 
         `rules` is the text of the user's rules; `pending` is recalled text to show to the model.
         """

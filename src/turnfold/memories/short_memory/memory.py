@@ -85,7 +85,8 @@ RECENT_TURNS: Final = 8
 _SECOND: Final = 1_000_000
 _PAGE: Final = 500
 _MANY_NEW: Final = 16
-"""Number of uncached entries from which a query caches the entries even if the conversation is about to change."""
+"""A query that is stored caches the entries it read only if at least this many were not cached: the answer will soon
+change the conversation."""
 
 
 @dataclass(frozen=True, slots=True)

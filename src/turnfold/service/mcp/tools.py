@@ -1,4 +1,4 @@
-"""The MCP tools: recall, search, list and inspect sessions, remember, and fold.
+"""The MCP tools: recall, search, list and inspect sessions, remember, and fold (compact).
 
 Stored content is returned fenced as data. If not all of it fits, the result says how much is missing and which
 arguments return it. Only the tools in `TOOLS` can be called. Titles, descriptions and result texts are read by models.

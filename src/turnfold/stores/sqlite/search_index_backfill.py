@@ -67,18 +67,18 @@ __all__ = (
 
 _log = logging.getLogger(__name__)
 _STEP = 2000
-"""Most texts indexed in one step."""
+"""Most texts that are added to the search index in one step; further texts are added in the next."""
 _STEP_CHARACTERS = 1_000_000
 """Characters of texts after which a step ends; a single text may be longer."""
 _LONG = tables.MANY_WAITING
 _LONG_TEXTS = 20_000
-"""Characters of texts from which a step is worth sending to another process."""
+"""If the texts of a step have more characters than this, another process splits them into terms."""
 _LONGEST_PAUSE = 0.2
-"""Most seconds that indexing waits after a batch for which others had to wait."""
+"""Most seconds that indexing pauses after a batch for which other writers had to wait."""
 _AT_ONCE = 2 * _STEP
 """Texts that a search indexes before it returns, if more than `MANY_WAITING` wait."""
 _BACKGROUND_STEP = 250
-"""Most texts indexed in one step of the background thread."""
+"""Most texts that the background thread adds to the search index in one step."""
 _WAITING = "tenant = ?1 AND (?2 IS NULL OR name = ?2) AND unindexed"
 
 

@@ -292,10 +292,10 @@ AllowedType: TypeAlias = "type[Any] | tuple[str, ...]"
 _Name: TypeAlias = tuple[str, str]
 
 _MAX_DEPTH = 100
-"""The most levels of objects inside one another that are read."""
+"""Most levels of objects inside one another in a stored value; a value with more is refused with an error."""
 _FROM_ISO = "fromisoformat"
 _MOST_CHECKED = 1 << 16
-"""The most hashes of checked objects that are remembered."""
+"""Most hashes of checked objects that are remembered; beyond that all are forgotten, and objects are checked again."""
 _SHAPES = {SINGLE: 3, POSITIONAL: 3, KEYWORDS: 3, METHOD: 4, PYDANTIC_V1: 3, PYDANTIC_V2: 4}
 """Number of elements in the stored form of an object, by msgpack extension code."""
 
