@@ -242,9 +242,8 @@ class TestMessage:
     def test_notes_are_in_the_language_of_the_message(self) -> None:
         picture = ImagePart("https://example.org/a.png")
         message = Message.of("user", [TextPart("这张图里是什么？" * 200), picture])
-        text, note = (
-            part.text for part in shrink_message(message, 60, EXACT, reference="#3").parts
-        )  # pyright: ignore[reportAttributeAccessIssue] (texts)
+        shrunk = shrink_message(message, 60, EXACT, reference="#3")
+        text, note = (part.text for part in shrunk.parts if isinstance(part, TextPart))
         assert f"[… 全文共 {EXACT.count_text(message.text):,} token，存为 #3 …]" in text
         assert may_be_shrunk_from(text, message.text)
         assert note == "[图片放不进预算，已省略，存为 #3]"

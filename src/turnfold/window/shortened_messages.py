@@ -59,7 +59,12 @@ _WORTH_CUTTING = 32
 _SMALLEST_NOTE = "…"
 _LANGUAGE_SAMPLE = 4_000
 """Number of characters at the beginning of a text by which the language of its note is chosen."""
-_KINDS = {ImagePart: "image", AudioPart: "audio", FilePart: "file", OpaquePart: "opaque"}
+_KINDS: dict[type, str] = {
+    ImagePart: "image",
+    AudioPart: "audio",
+    FilePart: "file",
+    OpaquePart: "opaque",
+}
 _KINDS_ZH = {"image": "图片", "audio": "音频", "file": "文件", "opaque": "内容块"}
 _ANY_NOTE = re.compile(
     r"\n\[… (?:[0-9,]+ tokens in full(?:, (?:see|stored as) [^\n]*)?|全文共 [0-9,]+ token(?:，存为 [^\n]*)?) …\]\n"
