@@ -39,7 +39,7 @@ _SHORT_ANSWER = 2
 """Most words, facts not counted, of an answer that cannot be understood without its question, such as "yes, on Monday".
 """
 _SHORT_ORDER = 5
-"""Most words, facts not counted, of a user's order ("lower it to 2,000"); the answer may repeat the order with its
+"""Most words, facts not counted, of a user's order such as "lower it to 2,000", which the answer may repeat with its
 subject."""
 _NEAR = 24
 """Number of sentences after a question or order in which its answer is searched for."""
@@ -50,7 +50,7 @@ _MANY_ROWS = 4
 """If a tool's output has at least this many lines that differ only in their values, these lines count as rows of a log
 or table."""
 _USUAL = 10
-"""A fact that occurs in more than one of this many rows is no reason to keep a row."""
+"""A fact in a row of tool output that occurs in more than this many rows is no reason to keep the row."""
 _FEW_DIGITS = 3
 _SHORT_LINE = 60
 _CHINESE = late_pattern(r"[\u4e00-\u9fff]")

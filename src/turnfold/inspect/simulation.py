@@ -95,7 +95,10 @@ class SimulatedFold:
     """Like `prefix`, but to the next cache breakpoint, for providers that cache only up to breakpoints."""
 
     def charge(self, rule: CacheRule, marks: tuple[int, ...]) -> tuple[Charge, bool]:
-        """Return the tokens that a provider charges for a fold's request.
+        """Return the tokens that a provider charges for the request of a fold (compaction).
+
+        Also returns True if the request continues the last call's prompt. `marks` are the cache breakpoints of the last
+        call.
 
         Also returns True if the request continues the last call's prompt. `marks` are the cache breakpoints of the last
         call.

@@ -107,7 +107,8 @@ STEP_TOKENS = 48_000
 """Most tokens of conversation that one step of a fold (compaction) reads. The results of its last tool call are read in
 addition."""
 FOLD_CALL: Final = "fold-call"
-"""Kind of the documents with the token usage of a fold's requests, one per checkpoint that a model wrote."""
+"""Kind of the documents that store which tokens the model requests of a fold (compaction) used, one document per
+checkpoint (summary)."""
 _ANNEX_SHARE = 0.25
 """Share of a summary's token limit that is kept for its annex, the list of facts that the model's text left out."""
 _LONGEST_PAUSE = 300.0
