@@ -442,7 +442,8 @@ async def _recalled(session: AsyncSession, call: ToolCall) -> ToolOutcome:
 _PAGE = 100
 _ANSWER = "/answer"
 _LONGEST_ID = 512 - len(_ANSWER)
-"""Most characters that a client id may have, so that there is room to make the answer's id from it."""
+"""Most characters of a client id from which the id of the answer is made; the answer to a message with a longer one
+gets none."""
 _RECALL_TOKENS = 2_000
 """Most tokens of one result of the tool `recall_context`; the adapters use the same number."""
 _SMALLER = 0.7

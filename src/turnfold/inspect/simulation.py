@@ -356,7 +356,8 @@ def _sized_strategy(kind: str, number: int) -> Strategy:
 _UNLIMITED = 1 << 40
 """The token budget of a strategy that drops nothing: more than any history has."""
 _BEGINNING = 1_767_603_600_000_000
-"""Time of the first entry of a replay, in microseconds: contexts show times, and all runs must count the same."""
+"""Time of the first entry of a simulated replay, in microseconds since 1970. It is fixed, because contexts show times
+and all runs must count the same tokens."""
 
 
 def simulate(

@@ -99,7 +99,7 @@ _INJECTED = "injected"
 placeholder."""
 
 _Range = tuple[int, int, str, str]
-"""A range of entries [start, stop), with what happened to them and why."""
+"""Range of log positions (start, stop not included), what was done with its entries, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -721,7 +721,7 @@ class FoldManager:
         return await self._write_lease(claimed, version)
 
     def _must_wait(self, note: FoldingNote) -> bool:
-        """Return True if another process holds the lease, or during the pause after a failed fold."""
+        """Return True if another process holds the lease for folds (compactions), or in the pause after a failure."""
         taken = self._lease.is_taken(note, self._owner, self.policy.lease)
         return taken or self._lease.is_active(note.not_before, _LONGEST_PAUSE)
 

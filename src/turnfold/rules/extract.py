@@ -818,7 +818,7 @@ def _goes_on(text: str, language: Language) -> bool:
 
 
 def _can_lead(before: _Read) -> bool:
-    """Return True if a sentence may name the subject of the next one.
+    """Return True if a sentence may name the subject of the next one; False for a question or small talk.
 
     False for a question and for small talk.
     """
