@@ -139,7 +139,7 @@ _NO_RULE: dict[Language, re.Pattern[str]] = {
         r"|i'm\s+a\s+(?:huge|big)\s+fan\b|we\s+c(?:an|ould)\s+[^,;.]*\bif\s+you\s+(?:want|like)\b"
         r"|i\s+(?:have|need|must|got)\s+to\s+(?:run|go|leave|dash)\b|(?:talk|speak"
         r"|see\s+you)\s+(?:to\s+you\s+)?(?:soon|later|tomorrow|on\s+\w+day|next\s+week)\b)(?!.*(?:\b(?:must"
-        r"|never|don't|please|deadline|from\s+now\s+on)\b|;))"
+        r"|never|don't|please|deadline|from\s+now\s+on|settled\s+(?:on|for)|agreed\s+(?:on|to)|decided|(?:are|'re)\s+going\s+with)\b|;))"
         r"|^\W*(?:and\s+|but\s+|bad\s+news\W+)?(?!(?:I|We|You|It|This"
         r"|That)\b)(?:[\w'’]+\s+){1,3}(?:asks?\s+for|offers|offered|declined|double-booked|dropped\s+out"
         r"|raised\s+(?:the|his|her|their))\b(?!.*\b(?:we|i|must|please|so)\b)"
@@ -234,7 +234,7 @@ _LASTING: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:always|never|every|each|all|any|when|whenever|before|after|unless|from\s+now|until|only|must"
         r"|future|remind|don't|do\s+not|instead"
-        r"|due|by\s+(?:\w+day|eod|tomorrow|noon|tonight)|no|mornings?|daily|weekly|monthly|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
+        r"|due|,\s*i\s+(?:can't|cannot|don't)\s+(?:think|work|count|calculate|read|speak|need|want|understand)|by\s+(?:\w+day|eod|tomorrow|noon|tonight)|no|mornings?|daily|weekly|monthly|(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b",
         re.IGNORECASE,
     ),
     "zh": re.compile(
@@ -387,10 +387,16 @@ _ASKED: dict[Language, re.Pattern[str]] = {
     ),
 }
 """Matches words that turn a demand into a question: "could you please"."""
+_NOT_DOING = late_pattern(
+    r"^\W*not\s+(?:to\s+)?(?!see\b|hear\b|find\b|just\b)([a-z]+?)(?:ing)?\b", re.IGNORECASE
+)
+_SO_MUCH = late_pattern("^(别|不要)(?:再|老是?|总是?|一直|每次都|动不动就?)+")
+"""Matches the beginning of a polite prohibition that says how often the thing happens: 能不能别老道歉了."""
 _LASTS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         r"\b(?:always|never|only|stop|avoid|remind|from\s+now\s+on|future|forward|(?:every|each)\s+\w+"
         r"|any\s?more|make\s+sure"
+        r"|you\s+(?:please\s+)?not\s+(?!see\b|hear\b|find\b|just\b|tell\b|wait\b|remember\b|know\b|understand\b|believe\b)"
         r"|stick|short(?:er)?|brief|keep|call\s+me|mind\s+not|not\s+to|whenever|when\s+you|no\s+more|by\s+default)\b",
         re.IGNORECASE,
     ),
@@ -456,7 +462,7 @@ _KIND_FORMS: dict[Language, tuple[tuple[RuleKind, re.Pattern[str]], ...]] = {
         (
             "task",
             re.compile(
-                r"^\W*(?:(?:and|also|please|so|but)\s+)*remind\s+(?:me|us)\b(?!.*\b(?:every|always|each)\b)",
+                r"^\W*(?:(?:and|also|please|so|but)\s+)*remind\s+(?:me|us)\b(?!.*\b(?:every|always|each)\b)|^\W*to-?do\s*:",
                 re.IGNORECASE,
             ),
         ),
@@ -488,7 +494,7 @@ _KIND_FORMS: dict[Language, tuple[tuple[RuleKind, re.Pattern[str]], ...]] = {
         (
             "task",
             re.compile(
-                "^(?:对了|另外|还有|也|再|请|记得|麻烦|到时候|还要)*[,，]?提醒我(?!.*(?:每|都|别))|(?:告诉我"
+                "^待办[:：]|^(?:对了|另外|还有|也|再|请|记得|麻烦|到时候|还要)*[,，]?提醒我(?!.*(?:每|都|别))|(?:告诉我"
                 "|叫我|通知我|跟我说)(?:一声)?[。！!]?$(?<!以后)"
             ),
         ),
@@ -579,7 +585,8 @@ _SURE = 3.5
 _SURE_FORMS: dict[Language, re.Pattern[str]] = {
     "en": re.compile(
         # a choice between two things, a thing ruled out, a free hand
-        r"\b(?:i|we)'d\s+(?:much\s+)?rather\s+(?!not\s+say|die)\w+\b.*\bthan\b"
+        r"^\W*(?:just|only)\s+(?:give|show|send)\s+me\s+[^,;]+,\s*(?:i\s+don't\s+(?:need|want)|no|not|without|skip)\b"
+        r"|\b(?:i|we)'d\s+(?:much\s+)?rather\s+(?!not\s+say|die)\w+\b.*\bthan\b"
         r"|^\W*(?:(?:and|but|so|also|please)\W+)*no\s+(?:(?:more|new|further|extra)\s+)?(?!way|need|problem|idea|one|thanks?)(?:[\w-]+\s+){1,4}(?:please|pls)\b"
         r"|^\W*(?:(?:and|but|so|then)\W+)*(?:you\s+(?:can|may)\s+(?:now\s+)?)?(?!do\b|say\b|think\b)[a-z]+\s+(?:\w+\s+){0,3}?(?:whatever|whichever|however|whenever)\s+you\s+(?:like|want|please)\b"
         # an amount that will do, a place where things go, an address in a network
@@ -609,6 +616,17 @@ _FILES: dict[Language, re.Pattern[str]] = {
     ),
 }
 """Matches a sentence or clause that asks to note down the words before it: "put that on the list", 先记着."""
+_FILED: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"^\W*(?:please\W+)?(?:put|add|note|jot|write)\s+(?:(?:it|this|that)\s+)?(?:down|(?:on|to|onto|in)\s+(?:the|my|our)"
+        r"\s+(?:\w+\s+){0,2}(?:list|to-?dos?|board|agenda))\s*:\s*\w",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        "^(?:请|麻烦|帮我)*(?:记一下|记下来?|[加列写][到进入上]+(?:待办|清单|单子)[里上]?)[:：]\\s*\\w"
+    ),
+}
+"""Matches a sentence that asks to note down what follows: "put it on the list: buy a stroller"."""
 _POINTS_BACK: dict[Language, re.Pattern[str]] = {
     "en": re.compile(r"\b(?:it|that|this|them|those|these)\b", re.IGNORECASE),
     "zh": re.compile("^(?:那|就|也|先)*[这那它他她]"),
@@ -791,6 +809,8 @@ def _is_noted(read: Sequence[_Read], number: int) -> bool:
     """Return True if the user asks to note down a sentence, in its last clause or in the sentence after it."""
     each = read[number]
     text = each.sentence.text
+    if _FILED[each.language].match(text) and len(text) <= LONGEST_RULE:
+        return True
     if each.words < _SHORT or _is_note(each) or text[-1] in ":：" or len(text) > LONGEST_RULE:
         return False
     if BLANK in text and 2 * text.count(BLANK) > len(text):
@@ -895,12 +915,11 @@ def _clause_score(text: str, language: Language) -> float:
 
 def _clause_spans(text: str, language: Language) -> list[tuple[int, int]]:
     """Return the clauses of a sentence; nothing is cut in brackets."""
+    cuts = [match.span() for match in _CLAUSES[language].finditer(text)]
+    if not cuts:
+        return [(0, len(text))]
     within = bracketed(text)
-    cuts = [
-        match.span()
-        for match in _CLAUSES[language].finditer(text)
-        if not any(start < match.start() < end for start, end in within)
-    ]
+    cuts = [cut for cut in cuts if not any(start < cut[0] < end for start, end in within)]
     starts = [0, *(end for _, end in cuts)]
     ends = [*(start for start, _ in cuts), len(text)]
     return list(zip(starts, ends, strict=True))
@@ -928,8 +947,8 @@ def _demanded(text: str, language: Language) -> str:
     if after := _ASKED_AFTER[language].search(text):
         return text[: after.start("tail")]
     if (asked := _ASKED[language].search(text)) and _LASTS[language].search(text):
-        plain = text[: asked.start()] + text[asked.end() :]
-        return plain.rstrip(" ?？!！吗呢")
+        plain = _NOT_DOING.sub(r"don't \1", text[: asked.start()] + text[asked.end() :])
+        return _SO_MUCH.sub(r"\1", plain).rstrip(" ?？!！吗呢了")
     return ""
 
 
@@ -953,18 +972,18 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if text[-1] in ":：" or not each.words:
         return
     kind = _listed(sentence)
-    act = act_of(_changed(text, language), language) if _changed(text, language) else "keep"
     wanted = _wanted(each, around)
     if kind is None and each.score < wanted:
         asks = _QUESTION[language].search(text)
         demand = "" if asks else _demand(text, language, wanted + _BESIDE_A_REASON)
         if demand:
-            yield _Part(0, len(text), language, _kind(demand, language), act)
+            yield _Part(0, len(text), language, _kind(demand, language), _act(text, language))
             return
         plain = plain_characters(text)
         if not asks and _may_undo(plain, language):
             yield _Part(0, len(text), language, "task", "done")
         return
+    act = _act(text, language)
     clauses = [] if act != "state" or kind else [*_clauses(text, language)]
     if len(clauses) > 1:
         yield from clauses
@@ -976,6 +995,12 @@ def _parts(each: _Read, around: _Around | None) -> Iterator[_Part]:
     if kind in ("task", "decision", "fact") and reports_done(text, language):
         yield _Part(0, len(text), language, "task", "done")
     yield _Part(0, len(text), language, kind, act, weak)
+
+
+def _act(text: str, language: Language) -> RuleAct:
+    """Return what a sentence does to earlier rules, without its clauses that leave something unchanged."""
+    changed = _changed(text, language)
+    return act_of(changed, language) if changed else "keep"
 
 
 def _may_undo(text: str, language: Language) -> bool:

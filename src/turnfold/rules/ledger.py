@@ -25,7 +25,7 @@ from turnfold.rules.act_classifier import (
 from turnfold.rules.changed_values import amounts_of, gives_anew, only_reports
 from turnfold.rules.clauses import clauses_of, share_words
 from turnfold.rules.display import rank_rules
-from turnfold.rules.permissions import is_permission, permits_what
+from turnfold.rules.permissions import exempts, is_permission, permits_what
 from turnfold.rules.reversals import (
     adopts,
     affirms,
@@ -469,7 +469,7 @@ def _newer(rule: StandingRule, said: str, active: Sequence[StandingRule]) -> lis
 
     It permits what they forbid, be it for one occasion, or gives another value for what they give a value.
     """
-    permits = is_permission(said)
+    permits, once = is_permission(said), speaks_of_once(said) and not rule.negative
     return [
         each
         for each in sorted(active, key=lambda rule: -rule.said_at)
@@ -478,6 +478,7 @@ def _newer(rule: StandingRule, said: str, active: Sequence[StandingRule]) -> lis
         and each.said_at < rule.said_at
         and (
             (permits and _denies(each) and permits_what(said, each.plain))
+            or (once and each.negative and exempts(said, each.plain))
             or (not each.negative and each.kind != "task" and fills_again(said, each.plain))
         )
     ]

@@ -494,11 +494,14 @@ class TurnfoldCapability(AbstractCapability[Any]):
     ) -> AgentRunResult[Any]:
         """Run the agent, and store its messages in the end, also if the run fails or is cancelled."""
         del ctx
+        ended = False
         try:
-            return await handler()
+            result = await handler()
+            ended = True
         finally:
             with anyio.CancelScope(shield=True):
-                await self._off_loop(self._active_run.finish())
+                await self._off_loop(self._active_run.finish(ended=ended))
+        return result
 
     @property
     def _active_run(self) -> _Run:
@@ -560,8 +563,14 @@ class _Run:
         if not self._log.follows:
             await self._log.catch_up(messages)
 
-    async def finish(self) -> None:
-        await self._log.catch_up(self._messages)
+    async def finish(self, *, ended: bool) -> None:
+        """Store the messages of the run that are not stored yet; `ended` is False if it failed or was cancelled.
+
+        A run with a given history that failed before its first request has shown none or a part of that history: the
+        log must not be made to follow it.
+        """
+        if self._messages and (ended or not self._log.follows):
+            await self._log.catch_up(self._messages)
         await self._note_findings()
 
     async def record_usage(self, response: ModelResponse) -> None:
