@@ -353,6 +353,11 @@ class Quota:
         """Return a wrapper of the store that counts all writes; the store itself if there is no quota."""
         if not self.tokens and not self.bytes:
             return self.store
+        redaction = redaction_of(self.store)
+        if redaction is not None:
+            redaction.on_stored = lambda scope, conversation, document: self.put(
+                scope.tenant, conversation, document
+            )
         return cast("Store", _MeteredStore(self.store, self))
 
     async def check(self, tenant: str, *, brings: int = 0, log: bool = True) -> None:

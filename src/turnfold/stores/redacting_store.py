@@ -138,6 +138,8 @@ class Redaction:
         self._redactor = redactor
         self._key = blake2b(redactor.key or secrets.token_bytes(32)).digest()
         self._ledgers: SizedCache[tuple[str, str], _Ledger] = SizedCache(limit=_MAX_LEDGERS)
+        self.on_stored: Callable[[Scope, str, Document], None] | None = None
+        """Called with each stored version of the numbers: a wrapper of the redacting store does not see them."""
 
     async def apply(
         self, scope: Scope, conversation: str, change: Callable[[Redact], _T]
@@ -341,6 +343,8 @@ class Redaction:
             )
         except Conflict:
             return None
+        if self.on_stored is not None:
+            self.on_stored(scope, conversation, written.document)
         return _Ledger(labels, written.document.version)
 
     def _hash(self, salt: str, kind: str, value: str) -> str:
