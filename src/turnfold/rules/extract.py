@@ -674,7 +674,7 @@ class _Around(NamedTuple):
     chatter: int
     """Number of long sentences of the message with words of small talk."""
     cheers: int
-    """Number of short sentences of the message with words of small talk."""
+    """Number of short sentences of the message that are small talk, such as "Great!"."""
 
 
 def extract_rules(

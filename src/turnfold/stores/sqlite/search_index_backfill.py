@@ -72,7 +72,8 @@ _STEP_CHARACTERS = 1_000_000
 """Characters of texts after which a step ends; a single text may be longer."""
 _LONG = tables.MANY_WAITING
 _LONG_TEXTS = 20_000
-"""If the texts of a step have more characters than this, another process splits them into terms."""
+"""If the texts of a step have more characters than this, they are split into terms in another process, if the store has
+one for that."""
 _LONGEST_PAUSE = 0.2
 """Most seconds that indexing pauses after a batch for which other writers had to wait."""
 _AT_ONCE = 2 * _STEP
