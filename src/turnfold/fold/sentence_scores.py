@@ -454,8 +454,7 @@ _LEAD_IN = late_pattern(
     r"|\bas\ an\ AI\b|\bAI\ (?:language\ model|companion|assistant)\b|\bin\ the\ following\b",
     re.IGNORECASE,
 )
-"""Matches words that only announce a statement ("Here is the list:"), and what an assistant says about being an
-assistant."""
+"""Matches words that only announce a statement, such as "Here is the list:", or "As an AI, ..." of an assistant."""
 _SELF = late_pattern(
     r"(?:我(?:只|就)?是|作为)(?:你的|您的)?(?:一[个名位款])?(?:AI|人工智能)\s?(?:伴侣|助手|助理|语言模型|模型|机器人|程序|[，,。])"
     r"|\b(?:I['’]?a?m|as)(?:\ (?:just|only))?\ an\ AI"

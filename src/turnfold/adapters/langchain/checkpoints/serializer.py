@@ -173,7 +173,7 @@ _MODELS: Final = frozenset(
         ("langchain_core.documents.base", "Document"),
     }
 )
-"""Pydantic models of LangChain."""
+"""Pydantic models of LangChain, as (module, class name), that may be created from stored content."""
 
 _FIELDS: Final = frozenset(
     {
@@ -187,7 +187,7 @@ _FIELDS: Final = frozenset(
         ("langgraph.store.base", "GetOp"),
     }
 )
-"""Data classes and named tuples of LangGraph."""
+"""Data classes and named tuples of LangGraph, as (module, class name), that may be created from stored content."""
 
 
 _SEND: Final = ("langgraph.types", "Send")
