@@ -121,6 +121,11 @@ def test_a_permission_for_one_thing_or_month_ends_no_prohibition(before: str, af
     assert outcome(before, after) == "shown with it"
 
 
+def test_a_thing_of_the_same_kind_closes_no_task() -> None:
+    assert outcome("Todo: bring Tom the ladder.", "Tom has the ladder.") == "ended"
+    assert outcome("Todo: bring Tom the ladder.", "Tom has a ladder.") != "ended"
+
+
 def test_those_pairs_see_a_ledger_without_permissions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "permits_what", no_one)
     monkeypatch.setattr(ledger, "exempts", no_one)

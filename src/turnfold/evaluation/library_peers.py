@@ -68,7 +68,7 @@ class _LibraryPeer:
 
     @classmethod
     def require(cls) -> Any:  # noqa: ANN401 (a package that pyright does not see)
-        """Import the compared library's library and return it; raises `MissingExtra` with the package to install."""
+        """Import the compared library and return it; raises `MissingExtra` with the package to install."""
         return _load(cls.module, package=cls.package, extra=cls.extra, peer=cls.name)
 
     def _new(self, messages: Sequence[Message]) -> list[_Piece]:

@@ -138,7 +138,7 @@ class _SetRule(msgspec.Struct):
 
 
 _LARGEST = 1 << 30
-"""Most bytes of an unpacked data file, because all of it is held in memory."""
+"""Most bytes of an unpacked data file, all of which is held in memory; a larger file is refused."""
 
 
 _SET_FORMAT = (

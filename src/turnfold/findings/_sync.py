@@ -78,7 +78,10 @@ class Findings:
         drive(self._awaiting.ran(tool))
 
     def list(self) -> tuple[Finding, ...]:
-        """Return all findings that are neither expired nor stale: first tables of contents, then the most relevant."""
+        """Return the remembered tool results that are neither expired nor stale.
+
+        Tables of contents come first, then the most relevant results.
+        """
         return drive(self._awaiting.list())
 
     def text(self, *, tokens: int, question: str = "") -> str:

@@ -247,14 +247,20 @@ class RuleSource(Protocol):
 
 
 def as_finding_rules(findings: RuleSource | Iterable[FindingRule]) -> tuple[FindingRule, ...]:
-    """Return the finding rules of a `findings=` option, which is a list of rules or an object that supplies them."""
+    """Return the rules of findings (which tool results to remember) from the option `findings=`.
+
+    The option is a list of rules, or an object that supplies them.
+    """
     if isinstance(findings, Iterable):
         return tuple(findings)
     return tuple(findings.finding_rules())
 
 
 def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
-    """Index finding rules by tool name; raise `InvalidOption` if there are two for one tool."""
+    """Return the rules of findings (which tool results to remember) by tool name.
+
+    Raises `InvalidOption` if there are two for one tool.
+    """
     found: dict[str, FindingRule] = {}
     for rule in rules:
         if rule.tool in found:
@@ -266,7 +272,9 @@ def rules_by_tool(rules: Iterable[FindingRule]) -> dict[str, FindingRule]:
 
 
 def rule_for(rules: Mapping[str, FindingRule], tool: str) -> FindingRule | None:
-    """Return the finding rule of a tool, None if it has none.
+    """Return the rule that says how results of a tool are remembered; None if there is none.
+
+    A rule may name an MCP tool with or without its server.
 
     A rule may name an MCP tool with or without its server.
     """
@@ -332,7 +340,7 @@ def is_valid(finding: Finding, *, now: int, ran: Mapping[str, int]) -> bool:
 
 
 def rank_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings: tables of contents first, then the highest score, then the newest."""
+    """Sort remembered tool results: tables of contents first, then the highest score, then the newest."""
     return sorted(findings, key=_rank)
 
 

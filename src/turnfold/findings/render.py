@@ -46,7 +46,7 @@ __all__ = (
 _LINE_ENDS = 2
 """Tokens counted for the line breaks after the heading and the content of one remembered result."""
 _SMALLEST = 24
-"""The fewest tokens that a shortened item may get; if there is less room, the item is left out."""
+"""Fewest tokens that a shortened result may get; a result with less room is left out."""
 _HEADING_LIKE = late_pattern(
     "(?:(?<=[\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x85\\u2028\\u2029])|^)(?=#|（另有|\\([0-9]+ more )"
 )
@@ -190,7 +190,7 @@ class _Page:
     shown: list[tuple[FindingItem, str]] = field(default_factory=list[tuple[FindingItem, str]])
 
     def frame(self, items: Sequence[FindingItem]) -> str:
-        """Return the longest text that may surround the results: headings, and the line about omitted results."""
+        """Return the longest text that may surround the results: headings, and the line about results left out."""
         labels = LABELS[self.language]
         headings = {labels.contents if item.toc else labels.found for item in items}
         return self.wrap("\n".join([*sorted(headings), labels.more.format(count=self.total)]))

@@ -222,7 +222,7 @@ class FindingCache:
         return cache
 
     def load_note(self, note: Document | None) -> None:
-        """Set the cached times of tool runs from the stored findings note; pass None if there is no note."""
+        """Set the times at which tools last ran from the stored note about findings; None if there is no note."""
         self.version = note.version if note else 0
         self.ran = dict(read_note(note, FindingsNote).ran)
 
@@ -428,7 +428,10 @@ class AsyncFindings:
             await self._note_run(tool)
 
     async def list(self) -> tuple[Finding, ...]:
-        """Return all findings that are neither expired nor stale: first tables of contents, then the most relevant."""
+        """Return the remembered tool results that are neither expired nor stale.
+
+        Tables of contents come first, then the most relevant results.
+        """
         async with self._lock:
             await self._owner.refresh()
             return tuple(self._owner.findings.valid(self._clock()))

@@ -122,8 +122,8 @@ _INSIDE_A_SENTENCE = tuple(":：,，;；、.。!！?？…")
 _PROPER_NAME = 0.8
 """Weight of a capitalised name in a sentence."""
 _USUAL_NAMES = 0.05
-"""Mentions of a name per message from which the name weighs less: people in a conversation address each other all the
-time."""
+"""If a name is mentioned more often than this per message, it weighs less: people in a conversation address each other
+all the time."""
 _LENGTH_POWER = 0.8
 """Exponent of a sentence's tokens in its value; below 1, because longer sentences are easier to understand alone."""
 _EARLIER_PRIOR = 2.0
@@ -160,7 +160,7 @@ sentences."""
 _UNNAMED = 0.5
 """Factor for a fact about "him" or "it" if no sentence before it has a name."""
 _LEAST_CLAUSE = 6
-"""Least characters of an outdated rule; a sentence that contains so long an outdated rule is marked as outdated."""
+"""Least characters of an outdated rule for which sentences that contain it word for word are marked as outdated."""
 _CHANGED_FILES = 3.0
 """Factor for the list of changed files: whoever continues the work needs it."""
 _CODE = 0.4
@@ -507,7 +507,8 @@ class MemoizedCounter:
 
 
 _FEW = 16
-"""Tokens by which an estimate must exceed the limit to be trusted; for a few short lines, estimates are far off."""
+"""Tokens by which an estimate must exceed the limit to be trusted, because estimates of a few short lines are far off.
+"""
 _OWN_LINE = 640
 _LONG_PREVIOUS_LINE = 240
 _STOPS = "!?。！？"

@@ -149,8 +149,8 @@ _TABLES: Final = {
     "openai-agents": ("agent_messages", "message_data", "input"),
     "langchain": ("message_store", "message", "messages"),
 }
-"""Name of a database format -> its table of messages, the column with JSON, and the field of a request body that the
-messages are put into."""
+"""Format of a database -> its table of messages, the column with their JSON, and the field under which a request body
+for the provider has them."""
 
 
 # ---------------------------------------------------------------------------------------------- LangChain

@@ -43,7 +43,8 @@ _CHUNK = 1 << 20
 _DAMAGED = (
     zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError
 )  # fmt: skip
-"""What unpacking raises: an unknown method is a NotImplementedError, encrypted content a RuntimeError."""
+"""Errors that unpacking a damaged file can raise. An unknown method is a NotImplementedError, encrypted content a
+RuntimeError."""
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _LARGEST_DIRECTORY = 8 << 20
 """Most bytes of the list of files in a zip file; each file in it takes several times its bytes of memory."""
@@ -60,8 +61,8 @@ _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_END = re.compile(r'["\\]')
 _NO_SPACE = re.compile(r"[^ \t\r\n,]")
 _MAX_ATOM = 16
-"""If a parse error is at most this many characters before the end of the buffer, more is read before it counts as an
-error."""
+"""If a JSON parser fails at most this many characters before the end of what was read, the value may be cut off there:
+more is read before it counts as an error."""
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=object_of_pairs)

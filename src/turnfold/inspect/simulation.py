@@ -95,7 +95,10 @@ class SimulatedFold:
     """Like `prefix`, but to the next cache breakpoint, for providers that cache only up to breakpoints."""
 
     def charge(self, rule: CacheRule, marks: tuple[int, ...]) -> tuple[Charge, bool]:
-        """Return the tokens that a provider charges for a fold's request.
+        """Return the tokens that a provider charges for the request of a fold (compaction).
+
+        Also returns True if the request continues the last call's prompt. `marks` are the cache breakpoints of the last
+        call.
 
         Also returns True if the request continues the last call's prompt. `marks` are the cache breakpoints of the last
         call.
@@ -353,7 +356,8 @@ def _sized_strategy(kind: str, number: int) -> Strategy:
 _UNLIMITED = 1 << 40
 """The token budget of a strategy that drops nothing: more than any history has."""
 _BEGINNING = 1_767_603_600_000_000
-"""Time of the first entry of a replay, in microseconds: contexts show times, and all runs must count the same."""
+"""Time of the first entry of a simulated replay, in microseconds since 1970. It is fixed, because contexts show times
+and all runs must count the same tokens."""
 
 
 def simulate(

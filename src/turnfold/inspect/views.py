@@ -99,7 +99,7 @@ _INJECTED = "injected"
 placeholder."""
 
 _Range = tuple[int, int, str, str]
-"""A range of entries [start, stop), with what happened to them and why."""
+"""Range of log positions (start, stop not included), what was done with its entries, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +146,8 @@ class LeftOut:
     the log."""
     last: int
     outcome: str
-    """What was done: `folded` or `dropped` (entries), `left out` (rules), `shrunk` (a part of the text after the
-    conversation)."""
+    """What was done with it: entries are `folded` (compacted) or `dropped`, rules `left out`, and a part of the text
+    after the conversation `shrunk`."""
     reason: str
     rules: int = 0
     """Number of rules that were left out."""

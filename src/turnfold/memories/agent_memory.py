@@ -1,4 +1,6 @@
-"""`AgentMemory` of design document 004: tables of contents and relevant passages that an agent's tools returned.
+"""Remembers tables of contents and relevant passages that an agent's tools returned (`AgentMemory`).
+
+It is the memory of design document 004.
 
 It lives in the process, for applications that build their own prompt: put `get_toc_context()` and
 `get_memory_context()` after the history, not into the system prompt, where every change would invalidate the provider's

@@ -1,4 +1,6 @@
-"""`MessageMemory` of design document 000: the messages of one conversation, kept within limits.
+"""Keeps the messages of one conversation within limits (`MessageMemory`).
+
+It is the memory of design document 000.
 
 Names and defaults are those of the document; trimming is that of `turnfold.window`. Limits hold after every add,
 appending is O(1) amortised, a tool call is never separated from its results, and a requested budget is never exceeded.

@@ -15,7 +15,7 @@ __all__ = ("RulesTexts", "rules_text")
 
 
 _SHARE: Final = 20
-"""Divisor: the user's rules take at most 1/20 of the window's tokens, unless the window is small (see
+"""Divisor: the user's rules take at most 1/20 of the tokens of the model's context window, unless it is small (see
 `_LEAST_TOKENS`)."""
 _LEAST_TOKENS: Final = 200
 """In a small window, the user's rules may take this many tokens, but at most 1/10 of the window (`_SMALL`); rules

@@ -1,4 +1,4 @@
-"""`SummaryTokenMemory` of design document 001: folds (compacts) messages that no longer fit into a summary.
+"""Summarises messages that no longer fit into the token limit (`SummaryTokenMemory` of design document 001).
 
 The documented arithmetic: `reserved = summary_reserve_tokens + system`, `available = max_tokens - reserved`; the
 newest spans fill `available`, the summary gets the rest of `max_tokens`, clipped by bisection if it is longer.

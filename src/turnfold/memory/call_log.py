@@ -124,8 +124,7 @@ _MAX_TRIES: Final = 64
 _CACHE_MICROSECONDS = 300_000_000
 """Shortest time for which OpenAI and Anthropic keep the beginning of a prompt cached, in microseconds."""
 _NEWEST = 16
-"""Number of newest entries of the log for which stored calls are read to find the previous call; if none is found, more
-are read."""
+"""Number of newest entries of the log among whose calls the newest call is searched for first."""
 _PAUSES = 64
 """Number of newest calls for which the time since the call before is kept; it tells if the provider's cache can still
 have the prompt."""

@@ -176,7 +176,10 @@ class ContextBuilder:
     """True if the summarizer was already called for the context that is being built."""
 
     async def context(self, request: ContextRequest) -> Context:
-        """Build the context of the next model call, fold first if due, and store the call's manifest (report)."""
+        """Build the context of the next model call, and store the record of the call (manifest).
+
+        If the log must be folded (compacted), it is folded first.
+        """
         previous = self.last.get(request.budget)
         self._summarizer_asked = False
         await self.cache.assume()

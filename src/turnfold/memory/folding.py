@@ -107,7 +107,8 @@ STEP_TOKENS = 48_000
 """Most tokens of conversation that one step of a fold (compaction) reads. The results of its last tool call are read in
 addition."""
 FOLD_CALL: Final = "fold-call"
-"""Kind of the documents with the token usage of a fold's requests, one per checkpoint that a model wrote."""
+"""Kind of the documents that store which tokens the model requests of a fold (compaction) used, one document per
+checkpoint (summary)."""
 _ANNEX_SHARE = 0.25
 """Share of a summary's token limit that is kept for its annex, the list of facts that the model's text left out."""
 _LONGEST_PAUSE = 300.0
@@ -720,7 +721,7 @@ class FoldManager:
         return await self._write_lease(claimed, version)
 
     def _must_wait(self, note: FoldingNote) -> bool:
-        """Return True if another process holds the lease, or during the pause after a failed fold."""
+        """Return True if another process holds the lease for folds (compactions), or in the pause after a failure."""
         taken = self._lease.is_taken(note, self._owner, self.policy.lease)
         return taken or self._lease.is_active(note.not_before, _LONGEST_PAUSE)
 

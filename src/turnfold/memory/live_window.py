@@ -108,7 +108,7 @@ class PromptParts:
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of each entry recalled into the tail (pins, rules, recalled passages)."""
     recall_room: int = 0
-    """Tokens that recalled entries take beyond the tail's share of the budget."""
+    """Tokens that recalled entries take beyond the budget's share for the text after the window."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
     rules_left_out: tuple[int, ...] = ()

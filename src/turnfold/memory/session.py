@@ -899,7 +899,7 @@ class AsyncSession:
 
 
 async def own_head(session: AsyncSession) -> Head | None:
-    """Return the log's head (version); None if others changed the conversation since the session's last context."""
+    """Return the log's version; None if others changed the conversation since this session's last context."""
     async with session._lock:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
         return await session._cache.own_head()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] (of this module)
 

@@ -53,7 +53,8 @@ _LEAST_TOKENS = 600
 """In a small budget the rules shown may take up to this many tokens, but at most `_SMALL_PERCENT` of the budget."""
 _SMALL_PERCENT = 30
 _PART_OF_TAIL = 7
-"""Rules of up to 1/7 of the budget fit into the tail's usual room; if rules take more, the tail gets more room."""
+"""Divisor: rules of up to 1/7 of the budget fit into the usual room of the text after the window; if they take more,
+that room grows."""
 _VITAL_TOKENS, _VITAL_PERCENT = 1_200, 35
 """Rules that do harm if they are forgotten may take up to this many tokens, but at most 35 % of the budget."""
 _FROM_DIALOGUE = 20

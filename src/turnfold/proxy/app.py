@@ -159,7 +159,7 @@ class _Done:
 
     request_id: str
     caller: Caller | None = None
-    """None if the request was not authorized, or is recorded already."""
+    """The authorized sender of the request; None if it was not authorized, or is recorded already."""
     operation: str = "refused"
     conversation: str = ""
     status: int = 0

@@ -79,7 +79,7 @@ class Finding(
 
     @property
     def key(self) -> str:
-        """Key of the finding's document in the store: the same tool and arguments have the same key."""
+        """Key of this remembered result's document in the store; the same tool and arguments have the same key."""
         return finding_key(self.tool, self.arguments)
 
 

@@ -135,7 +135,7 @@ class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
     """Why the entries before the anchor (first verbatim entry) are not shown."""
     turn: int = 0
-    """Seq of the user message for whose turn `tail` was built; 0 for none."""
+    """Seq (log position) of the user message in whose turn `tail`, the text after the window, was made; 0 for none."""
     query: str = ""
     """The query for which the entries in `recalled` were found."""
     tail: str = ""
@@ -144,7 +144,7 @@ class WindowNote(_Note, frozen=True, forbid_unknown_fields=True):
     recalled: tuple[tuple[int, float], ...] = ()
     """(seq, score) of each entry recalled into the tail (pins, rules, recalled passages)."""
     recall_room: int = 0
-    """Tokens that the recalled entries take beyond the tail's share of the budget."""
+    """Tokens that recalled entries take beyond the budget's share for the text after the window."""
     recall_tokens: int = 0
     """Tokens of the recalled passages."""
 

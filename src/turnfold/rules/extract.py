@@ -674,7 +674,7 @@ class _Around(NamedTuple):
     chatter: int
     """Number of long sentences of the message with words of small talk."""
     cheers: int
-    """Number of short sentences of the message with words of small talk."""
+    """Number of short sentences of the message that are small talk, such as "Great!"."""
 
 
 def extract_rules(
@@ -838,7 +838,7 @@ def _goes_on(text: str, language: Language) -> bool:
 
 
 def _can_lead(before: _Read) -> bool:
-    """Return True if a sentence may name the subject of the next one.
+    """Return True if a sentence may name the subject of the next one; False for a question or small talk.
 
     False for a question and for small talk.
     """

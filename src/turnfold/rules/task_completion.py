@@ -48,7 +48,7 @@ _OF_OTHERS = late_pattern(
 _REPORTED = frozenset("写做弄办搞交寄买发打看问订约定付还改修补合去送拿取签续过好完掉")
 """Chinese verbs for finishing something that do not name the thing: 做 (do), 完 (finish)."""
 _NOT_DONE = late_pattern(
-    r"没有?[^,，。]{0,6}(?:完|过|好|到|收|寄|发|交|买)|还没|尚未|不[^,，。]{0,4}了|[昨前]天的|上[次周个]的?|\b(?:not|n't|yet|still|will|tomorrow|must|should|never|if|when|yesterday's|last\s+(?:week|month|year|\w+'s))\b|n't\b",
+    r"没有?[^,，。]{0,6}(?:完|过|好|到|收|寄|发|交|买)|还没|尚未|不[^,，。]{0,4}了|[昨前]天的|上[次周个]的?|\b(?:not|n't|yet|still|will|tomorrow|must|should|never|if|when|yesterday's|last\s+(?:week|month|year|\w+'s)|has\s+(?:an?|another|no))\b|n't\b",
     re.IGNORECASE,
 )
 _TASK_WORDS = late_pattern(

@@ -103,7 +103,7 @@ _FOLLOWING_FILLING = """
 
 class _Phrases(NamedTuple):
     meaning: frozenset[tuple[str, ...]]
-    """Phrases of which a courtesy or a follow-up must contain one."""
+    """Phrases of which a courtesy or follow-up must contain one: "thanks", "why"."""
     filling: frozenset[tuple[str, ...]]
     """Phrases that may stand next to those of `meaning`, and say nothing by themselves."""
     longest: int

@@ -219,7 +219,7 @@ _MOST_BESIDE = 0.8
 """An entry without a match of its own gets at most this share of the score of a match near it, however many matches are
 near."""
 _RECENCY = 0.1
-"""How much higher the newest entry scores than the first one, as a share of the score."""
+"""Bonus of the newest entry over the first one, as a share of the score; entries between them get a part of it."""
 
 
 def ranked_places(
@@ -306,7 +306,7 @@ _NO_CHANCE = 1.6
 _AGREED = 0.7
 """Closeness (nearness in meaning) from which a match by words also counts as a match by meaning."""
 _DOUBT = 3.0
-"""Exponent by which trust in matches by words falls: faster than the share, the score or the closeness."""
+"""Exponent: trust in matches by words falls with this power of the share, the score or the closeness."""
 
 
 def trust_in_words(best: float, *, share: float, closeness: float, entries: int) -> float:

@@ -85,7 +85,8 @@ _PIECE = late_pattern(
 )
 _CUT = "…"
 _INSIDE = 1e-6
-"""Score of a piece of text that has no term of the query but lies in the part nearest in meaning."""
+"""Score of a piece of text without any term of the query that lies in the part nearest in meaning; lower than that of
+any term."""
 _MARKS = 4
 """Tokens kept free for the ellipses (`…`) before and after an excerpt."""
 
@@ -519,7 +520,8 @@ def is_searchable(terms: Iterable[str]) -> bool:
 _ASKED = late_pattern(r"[?？][\s\W]*$|(?:吗|呢|么)[\s\W]*$")
 """Matches the end of a text that ends with a question."""
 _FEW_WORDS = 3
-"""Most words of a reply that says nothing without its question; a Chinese character counts half."""
+"""Most words (two Chinese characters count as one) of a reply such as "the blue one" that says nothing without its
+question."""
 _ANSWERED_WITHIN = 8
 """Most entries after a question in which its answer is searched for, because tool calls and results come between."""
 
@@ -550,7 +552,10 @@ _LONGEST_END = 80
 
 
 def _answer(question: Entry, entries: Mapping[int, Entry], before: int) -> list[int]:
-    """Return [seq] of the answer to an entry; [0] if it cannot be shown, [] if it is not in the searched part."""
+    """Return the log position of the answer to a question, as a list with one number.
+
+    Returns [0] if the answer cannot be shown, and [] if it is not in the part of the log that is searched.
+    """
     for seq in range(question.seq + 1, question.seq + 1 + _ANSWERED_WITHIN):
         if seq >= before:
             return []
@@ -571,9 +576,9 @@ def is_brief(text: str) -> bool:
 
 
 _HEADING = 8
-"""Average tokens of the line above a passage."""
+"""Tokens that the line above a passage has on average, for estimates."""
 _SPEAKER = 3
-"""Average tokens of the speaker before a text."""
+"""Tokens that the name of the speaker before a text has on average, for estimates."""
 _ROUNDS = 3
 """Most rounds in which tokens that are left over, because estimates were too high, are filled with more entries."""
 _DAMPED_TOKENS = 100

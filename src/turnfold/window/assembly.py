@@ -81,7 +81,10 @@ def _check_tail(tail: Sequence[Message]) -> None:
 
 
 class _Extras(NamedTuple):
-    """The parts of a prompt that the caller passes and that are not in the log: tail messages and tool schemas."""
+    """The parts of a prompt that the caller passes and that are not in the log.
+
+    They are the messages after the conversation (pins, rules, recalled passages) and the tool schemas.
+    """
 
     tail: Sequence[Message]
     tools: Sequence[Mapping[str, object]]

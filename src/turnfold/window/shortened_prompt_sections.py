@@ -51,9 +51,9 @@ _TRUST = {"recalled": 1, "findings": 2, "state": 3, "rules": 4}
 """Trust in a block of the tail (pins, rules, recalled passages) by its label: the least trusted are shortened first.
 Labels not listed (notes, workspace) have trust 0."""
 _ONE_TEXT = frozenset({"state", "workspace"})
-"""Labels of blocks with a single text, which may be cut at any place."""
+"""Labels of the blocks after the conversation that are one text, which may be cut at any place."""
 _ITEMS = frozenset({"recalled", "findings", "rules"})
-"""Labels of blocks with a list of items, each beginning at the left margin."""
+"""Labels of the blocks after the conversation that are a list, whose items each begin at the left margin."""
 _FEWEST = 32
 """Fewest tokens of a block that is worth showing: the marks around a shorter one would cost more than the block."""
 
@@ -85,7 +85,7 @@ def pins_too_large(parts: dict[str, int], allowed: int, *, remedy: str) -> Budge
 
 @dataclass(frozen=True, slots=True)
 class _Prices:
-    """Counts the tokens of the tail's blocks, each alone and all joined in one message."""
+    """Counts the tokens of the blocks after the conversation (pins, rules, passages), each alone and all together."""
 
     count: Callable[[str], int]
     measure: Callable[[str], int]
@@ -127,7 +127,10 @@ def shorten_blocks(
 
 
 def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
-    """Return the indexes of the tail's blocks that may be shortened: least trusted first, then from the last one."""
+    """Return the indexes of the blocks that may be shortened: least trusted first, then from the last one.
+
+    Blocks are the parts of the text after the conversation: rules, passages, and so on.
+    """
     return sorted(
         (at for at, block in blocks.items() if block.label != PINNED),
         key=lambda at: (_TRUST.get(blocks[at].label, 0), -at),
@@ -135,7 +138,10 @@ def _shrink_order(blocks: dict[int, Fenced]) -> list[int]:
 
 
 def _fitted(blocks: dict[int, Fenced], limit: int, prices: _Prices) -> dict[int, Fenced] | None:
-    """Return the tail's blocks shortened to `limit` tokens; None if a block would have no readable text left."""
+    """Return the blocks of the text after the conversation, shortened to `limit` tokens.
+
+    Returns None if a block would have no readable text left.
+    """
     if not blocks or prices.of(list(blocks.values())) <= limit:
         return blocks
     order = _shrink_order(blocks)
@@ -305,8 +311,8 @@ def price(
 
 
 _PriceKey = tuple[tuple[Message, ...], str, tuple[Message, ...], str, int, int, int]
-"""Cache key: system, summary, tail (pins, rules, recalled passages), key of the tools, recall room, squeeze, 1 if there
-is a conversation else 0."""
+"""Key of the cached counts: system, summary, text after the conversation, key of the tools, recall room, squeeze, and 1
+if there is a conversation, else 0."""
 
 
 def _count_overhead(

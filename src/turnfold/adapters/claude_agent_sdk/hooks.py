@@ -197,7 +197,7 @@ class SessionHooks:
     async def tool_used(
         self, payload: HookInput, tool_use_id: str | None, context: object
     ) -> HookOutput:
-        """Log a tool call with its result, and remember the result if a finding rule covers the tool."""
+        """Log a tool call with its result, and remember the result if a rule says so for the tool."""
         del context
         result = outcome_of_blocks(payload.get("tool_response"))
         await self._log_call(payload, tool_use_id, result.text, failed=result.failed)

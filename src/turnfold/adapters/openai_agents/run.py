@@ -286,7 +286,10 @@ class ItemsView:
         return known[1]
 
     def _check_served(self, tool: FunctionTool) -> None:
-        """Raise `InvalidOption` for a tool whose finding rule has `serve`, unless a guardrail can answer its calls."""
+        """Raise `InvalidOption` for a tool whose repeated calls cannot be answered with the remembered result.
+
+        A finding rule with `serve` asks for that; it needs a guardrail that can answer the tool's calls.
+        """
         if not self.session.pending.has_rules:
             return
         rule = rule_for(self.session.awaiting.findings.rules, tool.name)

@@ -135,7 +135,7 @@ class TurnfoldSession:
         self.run.stored_input(items)
 
     async def settle(self) -> None:
-        """Store items again without the popped ones, so that contexts and summaries do not have these."""
+        """Store the items again without those that were popped, so that contexts and summaries do not have these."""
         self._again = 0
         await self.off_loop(self._settle())
 

@@ -53,7 +53,7 @@ class ContextMemoryStore:
     def add_context(
         self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
     ) -> ContextSnapshot:
-        """Store the workspace context of a turn and return it; `turn=0` means the turn after the newest."""
+        """Store the context (rendered workspace) of a turn and return it; `turn=0` means the turn after the newest."""
         return drive(self._awaiting.add_context(workspace, turn=turn, links=links))
 
     def head_before(self, turn: int = 0) -> SnapshotHead | None:
@@ -168,7 +168,7 @@ class MemoryModule:
 
     @property
     def conversation(self) -> str:
-        """Id of the conversation whose workspace the module remembers."""
+        """Id of the conversation whose workspace (shared text, files, state) this object remembers."""
         return self._awaiting.conversation
 
     @property

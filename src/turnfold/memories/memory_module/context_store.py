@@ -1,4 +1,6 @@
-"""`ContextMemoryStore` of design document 002: stores the full workspace context of each turn, and its summary.
+"""Stores the text of an agent's workspace at each turn, and its summary (`ContextMemoryStore`).
+
+It is the store of design document 002; the rendered workspace of a turn is called its context.
 
 A context is stored before its summary is written. If a process dies in between, an extract of the context is shown
 until there is a summary. A summary is written once: of two writers the first wins and the other gets the stored one.
@@ -243,7 +245,7 @@ class AsyncContextMemoryStore:
     async def add_context(
         self, workspace: str | Snapshot, *, turn: int = 0, links: tuple[str, ...] = ()
     ) -> ContextSnapshot:
-        """Store the workspace context of a turn and return it; `turn=0` means the turn after the newest."""
+        """Store the context (rendered workspace) of a turn and return it; `turn=0` means the turn after the newest."""
         given = Snapshot(context=workspace) if isinstance(workspace, str) else workspace
         wanted = replace(
             given,

@@ -1,4 +1,6 @@
-"""`MemoryModule` of design document 002: an optional memory of an agent's workspace, next to the conversation.
+"""Remembers an agent's workspace (shared text, files, state), next to the conversation (`MemoryModule`).
+
+It is the memory of design document 002, and optional.
 
 It stores the full workspace context of each turn with its summary, renders the summaries of all turns as a text of
 bounded size, and recalls any context whole. A conversation works without it.
@@ -62,7 +64,7 @@ _MAX_HANDLES: Final = 256
 """Most conversations for which `within` keeps a module object; the least recently used object is dropped."""
 _SUMMARY_TOKENS: Final = 300
 _READ_SHARE: Final = 2
-"""Divisor: half of the tokens of a thinking prompt are for the workspace."""
+"""Divisor: 1/2 of the tokens of a thinking prompt are for the workspace (shared text and files)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +253,7 @@ class AsyncMemoryModule:
 
     @property
     def conversation(self) -> str:
-        """Id of the conversation whose workspace the module remembers."""
+        """Id of the conversation whose workspace (shared text, files, state) this object remembers."""
         return self._conversation
 
     @property

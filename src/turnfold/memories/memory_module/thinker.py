@@ -120,7 +120,7 @@ class WrittenSummary:
 
 @dataclass(frozen=True, slots=True)
 class Thinker:
-    """Calls a model for thoughts about a workspace, and for its summary."""
+    """Calls a model for thoughts about a workspace (an agent's shared text and files), and for its summary."""
 
     model: ChatModel
     runtime: Runtime
@@ -178,7 +178,7 @@ class Thinker:
     async def summary(
         self, read: str, reading: str, thoughts: Sequence[str], *, rules: str, most: int
     ) -> WrittenSummary:
-        """Let the model write the summary and insights of a workspace, in at most `most` tokens."""
+        """Let the model write the summary and insights of a workspace (shared text), in at most `most` tokens."""
         blocks = [fence(read, label="workspace", note=_NOTES[reading])]
         if rules:
             blocks[0] += f"\n\n{rules}"
@@ -277,7 +277,7 @@ class Phase:
     rounds: int
     """Most reflective rounds."""
     reads: int
-    """Most tokens of the workspace in one prompt."""
+    """Most tokens of the workspace (shared text and files) in one prompt; of a longer one, a part is read."""
     summary_tokens: int
     """Most tokens of one summary."""
     share: int

@@ -1,4 +1,6 @@
-"""Render a conversation as text for a prompt, in the layout of design document 003: summary, then the newest turns.
+"""Render a conversation as text for a prompt: the summary, then the newest turns.
+
+The layout is that of design document 003.
 
 The text is fenced as data. Inside the fence messages and sections begin at the margin and further lines of a message
 are indented, so that nobody can type a message that looks like two messages, or like a summary.

@@ -246,7 +246,7 @@ async def read_history(
 
 
 async def _unread_turns(log: LogEnd, turns: list[TurnText]) -> int:
-    """Return the number of turns before the oldest of these that no summary covers."""
+    """Return how many turns that no summary covers come before the oldest turn in `turns`."""
     covered = log.view.covered
     if not turns or turns[0].first <= covered + 1:
         return 0

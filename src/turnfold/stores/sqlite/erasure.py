@@ -46,7 +46,8 @@ __all__ = (
 MOST_ROWS = 500
 """Most rows deleted in one transaction; a larger conversation is deleted in several."""
 _MOST_SECURE = 100
-"""Most rows deleted in one transaction if the terms of each are removed from the search index immediately."""
+"""Most rows deleted in one transaction, if the terms of each row are removed from the search index at once and not
+merged out later."""
 _MOST_BYTES = 1 << 20
 """Most bytes deleted in one transaction; a single row may have more."""
 _MOST_INDEXED_BYTES = 16 << 10

@@ -115,7 +115,10 @@ def _zone(content: object) -> ZoneInfo:
 def _pattern(content: tuple[object, object]) -> re.Pattern[Any]:
     pattern, flags = content
     if not isinstance(pattern, str | bytes) or not isinstance(flags, int) or flags & ~int(_FLAGS):
-        raise ValueError("the stored content is not a regular expression with valid flags")
+        raise ValueError(
+            f"a stored regular expression needs a pattern (text or bytes) and known flags, got "
+            f"{type(pattern).__name__} and {flags!r:.100}"
+        )
     return re.compile(pattern, flags)
 
 
@@ -170,7 +173,7 @@ _MODELS: Final = frozenset(
         ("langchain_core.documents.base", "Document"),
     }
 )
-"""Pydantic models of LangChain."""
+"""Pydantic models of LangChain, as (module, class name), that may be created from stored content."""
 
 _FIELDS: Final = frozenset(
     {
@@ -184,7 +187,7 @@ _FIELDS: Final = frozenset(
         ("langgraph.store.base", "GetOp"),
     }
 )
-"""Data classes and named tuples of LangGraph."""
+"""Data classes and named tuples of LangGraph, as (module, class name), that may be created from stored content."""
 
 
 _SEND: Final = ("langgraph.types", "Send")
