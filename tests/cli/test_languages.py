@@ -100,7 +100,8 @@ def test_no_help_is_cut_at_80_columns(
     assert [line for line in drawn.splitlines() if cell_len(line) > 80] == []
     assert ("用法：" if language == "zh" else "Usage: ") in drawn
     assert ("用法：" in drawn) != ("Usage: " in drawn)
-    [arguments] = [line.split("[OPTIONS]")[1] for line in drawn.splitlines() if "[OPTIONS]" in line]
+    options = "[选项]" if language == "zh" else "[OPTIONS]"
+    [arguments] = [line.split(options)[1] for line in drawn.splitlines() if options in line]
     assert arguments.upper() == arguments
     assert "{" not in arguments
 
@@ -151,6 +152,7 @@ def test_an_option_without_its_chinese_would_be_noticed(monkeypatch: pytest.Monk
         (("db", "nonsense"), "命令用法有误"),
         (("sohw",), "是不是 'show'？"),
         (("show", "x", "--limitt", "3"), "相近的有：--limit"),
+        (("--store", "chat.db", "sessions"), "--store 要写在命令之后"),
         (("show", "x", "y"), "多出的参数：y"),
         (("show", "x", "--limit"), "后面要有值"),
         (("show", "x", "--limit", "0"), "至少为 1"),
@@ -165,6 +167,22 @@ def test_a_wrong_call_is_told_in_both_languages(words: tuple[str, ...], chinese:
     for language in ("zh", "en"):
         done = CliRunner().invoke(app, list(words), env={"TURNFOLD_LANG": language})
         assert done.exit_code == 2
+
+
+def test_a_file_in_another_encoding_is_refused_with_the_way_on(tmp_path: Path) -> None:
+    file = tmp_path / "old.json"
+    file.write_bytes('[{"role": "user", "content": "改签"}]'.encode("gbk"))
+    words = ("import", str(file), "--store", str(tmp_path / "a.db"))
+    said, asked = run(*words, language="zh"), run(*words, language="en")
+    assert "不是 UTF-8 文本：请另存为 UTF-8" in said.replace("\n", "")
+    assert "iconv -f GBK -t UTF-8 old.json > utf8-old.json" in said
+    assert "line 1: " not in said
+    assert "is not text in UTF-8: save it as UTF-8" in asked
+    assert "--format" not in said + asked
+
+
+def test_the_usage_line_is_chinese() -> None:
+    assert "用法：turnfold [选项] 命令 [参数]..." in run("--help", language="zh")
 
 
 def test_an_error_names_its_kind_and_keeps_its_numbers(

@@ -208,6 +208,15 @@ def test_an_excerpt_is_one_line_of_the_length_asked_for(text: str, characters: i
     assert excerpt(user("猫  和\n狗")) == "猫 和 狗"
 
 
+def test_escaped_characters_of_tool_arguments_are_shown_as_themselves() -> None:
+    for arguments, shown in (
+        ('{"room": "\\u623f"}', '{"room": "房"}'),
+        ('{"room": "\\u62', '{"room": "\\u62'),
+    ):
+        call = {"id": "c1", "function": {"name": "book", "arguments": arguments}}
+        assert excerpt(assistant(tool_calls=[call])) == f"book({shown})"
+
+
 def test_a_preview_for_a_provider_is_the_call_for_it() -> None:
     small = Budget(max_tokens=2_000, max_bytes=2_500)
     with Memory("sqlite://", budget=small, fold="manual") as memory:

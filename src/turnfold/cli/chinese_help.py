@@ -280,8 +280,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "Number of the entry to show, if no text is given.": "没有给出文字时，要显示的记录的序号。",
     "Name of the pin. Default: made from the text.": "固定项的名称。默认由文字得出。",
     "Name of the pin to remove.": "要取消的固定项的名称。",
-    "Erase only this entry, and everything made from it.": "只抹除这条记录，以及由它得出的一切。",
-    "Reason kept in the placeholder of an erased entry.": "留在被抹除记录的占位中的原因。",
+    "Erase only this entry, and everything made from it.": "只删除这条记录，以及由它得出的一切。",
+    "Reason kept in the placeholder of an erased entry.": "留在被删除记录的占位中的原因。",
     "Do not ask for confirmation.": "不再要求确认。",
     "Whole id of the session to erase.": "要删除的会话的完整 id。",
     "Erase all sessions of this user: their ids are ID or begin with ID/, or ID is their user_id.": (

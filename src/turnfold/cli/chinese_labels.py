@@ -99,7 +99,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "first difference": "首处不同",
     "folded": "折叠",
     "folds": "折叠次数",
-    "free": "空余",
+    "free": "空闲",
     "full history": "完整历史",
     "gone": "不再发送",
     "id": "id",

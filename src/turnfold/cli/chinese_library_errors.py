@@ -225,7 +225,14 @@ _STORES: Final[Mapping[str, str]] = {
 _FILES: Final[Mapping[str, str]] = {
     "file not found: {path}": "没有文件：{path}",
     "{path} cannot be read: {error}": "无法读取 {path}：{error}",
-    "{path} is not text in UTF-8: {error}": "{path} 不是 UTF-8 文本：{error}",
+    "line {line}: {path} is not text in UTF-8: save it as UTF-8, or convert it, for example with "
+    "iconv -f GBK -t UTF-8 {name} > utf8-{new}": (
+        "第 {line} 行：{path} 不是 UTF-8 文本：请另存为 UTF-8，或转换编码，例如 iconv -f GBK -t UTF-8 {name} > utf8-{new}"
+    ),
+    "{path} is not text in UTF-8: save it as UTF-8, or convert it, for example with "
+    "iconv -f GBK -t UTF-8 {name} > utf8-{new}": (
+        "{path} 不是 UTF-8 文本：请另存为 UTF-8，或转换编码，例如 iconv -f GBK -t UTF-8 {name} > utf8-{new}"
+    ),
     "{path} is damaged: {error}": "{path} 已损坏：{error}",
     "{path} is damaged or not UTF-8 text: {error}": "{path} 已损坏，或不是 UTF-8 文本：{error}",
     "{path} unpacks to more than {most} times its size, so it is no text": (

@@ -470,6 +470,9 @@ _USAGE: Final[Mapping[str, str]] = {
         "`turnfold checkpoints SESSION --drop ID` 弃用其中一个"
     ),
     "No such command {name}. Did you mean {near}?": "没有命令 {name}，是不是 {near}？",
+    "{name} belongs after the command: turnfold sessions {again} ...": (
+        "{name} 要写在命令之后：turnfold sessions {again} ..."
+    ),
     "No such option: {name}": "{name} 不是这个命令的选项",
     "No such option: {name} (Possible options: {near})": "{name} 不是这个命令的选项，相近的有：{near}",
     "Got unexpected extra argument(s) ({given})": "多出的参数：{given}",

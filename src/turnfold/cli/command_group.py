@@ -48,6 +48,7 @@ _HEADINGS: Final[Mapping[str, str]] = {
     "REQUIRED_LONG_STRING": "[必填]",
     "RICH_HELP": "查看帮助：[blue]{command_path} {help_option}[/]",
 }
+_USAGE_WORDS: Final[Mapping[str, str]] = {"OPTIONS": "选项", "COMMAND": "命令", "ARGS": "参数"}
 _OTHER_NAMES: Final[Mapping[str, str]] = {
     "--db": "--store",
     "--database": "--store",
@@ -58,6 +59,8 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "--tokens": "--budget",
 }
 """Option name that readers try -> the real option with that meaning, suggested if the command has it."""
+_AFTER_COMMAND: Final = ("--store", "--tenant", "--model", "--budget", "--json")
+"""Options that several commands have, and that readers write before the command."""
 _USAGE_ERRORS: Final[Mapping[str, str]] = {
     "BadParameter": "参数的值不对",
     "MissingParameter": "缺少参数",
@@ -187,6 +190,8 @@ def _translated(command: Any) -> Any:  # noqa: ANN401 (the package does not expo
 
 def _write_usage(command: Any, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (as above)
     pieces = re.sub(r"\{(\w+)\}", r"\1", " ".join(command.collect_usage_pieces(ctx)))
+    if is_chinese():
+        pieces = re.sub(r"\b(?:OPTIONS|COMMAND|ARGS)\b", lambda name: _USAGE_WORDS[name[0]], pieces)
     formatter.write_usage(ctx.command_path, pieces, prefix="用法：" if is_chinese() else None)
 
 
@@ -262,7 +267,11 @@ def _usage_errors() -> Generator[None]:
 def _suggest_option(error: Exception) -> None:
     """Let the error about an unknown option suggest its name in turnfold: `--store` for `--database`."""
     refused = cast("Any", error)
-    known = _OTHER_NAMES.get(getattr(refused, "option_name", ""))
+    name = getattr(refused, "option_name", "")
+    known = _OTHER_NAMES.get(name)
+    if name in _AFTER_COMMAND and refused.ctx is not None and refused.ctx.parent is None:
+        refused.message = f"{name} belongs after the command: turnfold sessions {name} ..."
+        return
     if known is None or refused.possibilities or refused.ctx is None:
         return
     if any(known in each.opts for each in refused.ctx.command.params):

@@ -45,6 +45,7 @@ from turnfold.inspect import (
     call_cost,
     call_numbers,
     call_point,
+    call_text,
     call_view,
     diff_calls,
     known_price,
@@ -105,7 +106,7 @@ def explain_call(
 
 def _whole(message: Message) -> str:
     """Return the text of a message and the tool calls it makes, a line each."""
-    calls = (f"{call.name}({call.arguments})" for call in message.calls)
+    calls = map(call_text, message.calls)
     return "\n".join(text for text in (message.text, *calls) if text)
 
 

@@ -29,7 +29,7 @@ from turnfold.cli.tables_and_progress_bars import (
     without_controls,
 )
 from turnfold.errors import WrongKey
-from turnfold.inspect import CallPoint, call_numbers, call_point, excerpt, session_title
+from turnfold.inspect import CallPoint, call_numbers, call_point, call_text, excerpt, session_title
 from turnfold.memory import Memory, MemoryMode, SessionStatus
 from turnfold.records import Entry
 from turnfold.runtime import drive
@@ -258,6 +258,6 @@ def _more_entries(status: SessionStatus, entries: list[Entry]) -> Iterator[Text]
 def _whole_entry(entry: Entry) -> Text:
     message = entry.message
     head = f"#{entry.seq} {label(message.role)} ({counted(entry.tokens, 'tokens')}, {moment(entry.created)})"
-    calls = (f"{call.name}({call.arguments})" for call in message.calls)
+    calls = map(call_text, message.calls)
     text = without_controls("\n".join(filter(None, [message.text, *calls])), keep="\n\t")
     return Text.assemble((f"{head}\n", _STYLES.get(message.role, "")), text, "\n")

@@ -56,6 +56,8 @@ def detect(path: Path) -> str:
         with open_text(path) as file:
             head = list(islice(read_values(file), _SAMPLE))
     except InvalidExport as error:  # its beginning is not even text
+        if isinstance(error.__cause__, UnicodeDecodeError):
+            raise  # its format does not matter before it is converted
         raise _unknown_format(path, str(error)) from None
     found = [each for each in head if isinstance(each, Value) and isinstance(each.value, dict)]
     objects = [read_fields(each.value) for each in found]

@@ -104,7 +104,11 @@ def open_text(path: Path) -> Generator[IO[str]]:
             with path.open(encoding="utf-8-sig", newline="\n") as file:
                 yield file
     except UnicodeDecodeError as error:
-        raise InvalidExport(f"{path} is not text in UTF-8: {error.reason}", line=1) from None
+        raise InvalidExport(
+            f"{path} is not text in UTF-8: save it as UTF-8, or convert it, for example with "
+            f"iconv -f GBK -t UTF-8 {path.name} > utf8-{path.name}",
+            line=1,
+        ) from error
 
 
 @contextmanager

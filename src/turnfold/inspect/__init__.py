@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         SentItem,
         call_numbers,
         call_point,
+        call_text,
         call_view,
         context_view,
         excerpt,
@@ -82,6 +83,7 @@ __all__ = (
     "call_cost",
     "call_numbers",
     "call_point",
+    "call_text",
     "call_view",
     "context_view",
     "conversation_costs",
@@ -108,8 +110,8 @@ _HOMES = {
     "turnfold.inspect.simulation": "Cost FoldCost FoldPrompt FoldRecorder STRATEGY_NAMES SimulatedCall SimulatedFold "
     "Simulation SimulationPlan plan_for simulate",
     "turnfold.inspect.views": "CacheState CallPoint CallView ContextView LeftOut LeftOutRule SentItem call_numbers "
-    "call_point call_view context_view excerpt fidelity_of_all left_out recent_calls sent_items session_title "
-    "with_tail_parts",
+    "call_point call_text call_view context_view excerpt fidelity_of_all left_out recent_calls sent_items "
+    "session_title with_tail_parts",
 }
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

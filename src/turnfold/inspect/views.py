@@ -7,8 +7,10 @@ not sent are listed with outcome and reason.
 from __future__ import annotations
 
 import heapq
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from turnfold.errors import InvalidOption
@@ -36,6 +38,7 @@ __all__ = (
     "SentItem",
     "call_numbers",
     "call_point",
+    "call_text",
     "call_view",
     "context_view",
     "excerpt",
@@ -168,11 +171,20 @@ async def session_title(session: AsyncSession) -> str:
     return ""
 
 
+def call_text(call: ToolCall) -> str:
+    """Return a tool call as `name(arguments)`; characters that its JSON escapes are shown as themselves."""
+    arguments = call.arguments
+    if "\\u" in arguments:
+        with suppress(ValueError, RecursionError):  # not JSON: shown as it is
+            arguments = json.dumps(json.loads(arguments), ensure_ascii=False)
+    return f"{call.name}({arguments})"
+
+
 def excerpt(message: Message, *, characters: int = 160) -> str:
     """Return the beginning of a message's text, or of its tool calls, on one line."""
     text = " ".join(message.text[: characters * 4].split())
     if not text:
-        text = "; ".join(f"{call.name}({call.arguments})" for call in message.calls)
+        text = "; ".join(map(call_text, message.calls))
         text = " ".join(text[: characters * 4].split())
     return text if len(text) <= characters else f"{text[: characters - 1]}…"
 

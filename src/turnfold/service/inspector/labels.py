@@ -192,7 +192,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "cannot be read with this encryption key": "用此加密密钥无法读取",
     "folded": "折叠",
     "fork from here": "从这里分支",
-    "free": "空余",
+    "free": "空闲",
     "from the first": "从头看",
     "gone": "不再发送",
     "health": "健康",
