@@ -227,7 +227,8 @@ _FILES: Final[Mapping[str, str]] = {
     "{path} cannot be read: {error}": "无法读取 {path}：{error}",
     "line {line}: {path} is not text in UTF-8: save it as UTF-8, or convert it, for example with "
     "iconv -f GBK -t UTF-8 {name} > utf8-{new}": (
-        "第 {line} 行：{path} 不是 UTF-8 文本：请另存为 UTF-8，或转换编码，例如 iconv -f GBK -t UTF-8 {name} > utf8-{new}"
+        "第 {line} 行：{path} 不是 UTF-8 文本：请另存为 UTF-8，或转换编码，例如 "
+        "iconv -f GBK -t UTF-8 {name} > utf8-{new}"
     ),
     "{path} is not text in UTF-8: save it as UTF-8, or convert it, for example with "
     "iconv -f GBK -t UTF-8 {name} > utf8-{new}": (

@@ -52,13 +52,7 @@ def detect(path: Path) -> str:
     """Return the format of a file; raises `InvalidOption` if it is unknown."""
     if is_sqlite(path):
         return session_table(path)
-    try:
-        with open_text(path) as file:
-            head = list(islice(read_values(file), _SAMPLE))
-    except InvalidExport as error:  # its beginning is not even text
-        if isinstance(error.__cause__, UnicodeDecodeError):
-            raise  # its format does not matter before it is converted
-        raise _unknown_format(path, str(error)) from None
+    head = _head(path)
     found = [each for each in head if isinstance(each, Value) and isinstance(each.value, dict)]
     objects = [read_fields(each.value) for each in found]
     if objects and objects[0].get("format") == FORMAT:
@@ -84,6 +78,17 @@ def detect(path: Path) -> str:
         "it has neither messages nor conversations",
     )
     raise _unknown_format(path, problem)
+
+
+def _head(path: Path) -> list[Value | UnreadableItem]:
+    """Return the first values of a file."""
+    try:
+        with open_text(path) as file:
+            return list(islice(read_values(file), _SAMPLE))
+    except InvalidExport as error:  # its beginning is not even text
+        if isinstance(error.__cause__, UnicodeDecodeError):
+            raise  # its format does not matter before it is converted
+        raise _unknown_format(path, str(error)) from None
 
 
 def _unknown_format(path: Path, problem: str) -> InvalidOption:
