@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -86,9 +87,20 @@ def _head(path: Path) -> list[Value | UnreadableItem]:
         with open_text(path) as file:
             return list(islice(read_values(file), _SAMPLE))
     except InvalidExport as error:  # its beginning is not even text
-        if isinstance(error.__cause__, UnicodeDecodeError):
+        if isinstance(error.__cause__, UnicodeDecodeError) and _is_chinese_encoding(path):
             raise  # its format does not matter before it is converted
         raise _unknown_format(path, str(error)) from None
+
+
+def _is_chinese_encoding(path: Path) -> bool:
+    """Return True if a file begins with text in GBK or GB 18030, rather than with binary data."""
+    with path.open("rb") as file:
+        start = file.read(4096)
+    try:
+        getincrementaldecoder("gb18030")().decode(start)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in start
 
 
 def _unknown_format(path: Path, problem: str) -> InvalidOption:
