@@ -575,10 +575,12 @@ _CHAT: Final[Mapping[str, str]] = {
     "nothing to fold": "没有可折叠的内容",
     "No model is configured. Name one with --model (and --base-url for a server of your own, for example "
     "--model qwen3 --base-url http://localhost:11434/v1), or set TURNFOLD_MODEL.\n"
-    "Until then this works offline: what you type is kept, and matching passages are quoted.": (
+    "Until then this works offline: what you type is kept, and matching passages are quoted. Each start is a session of "
+    "its own; turnfold chat @last goes on in the last one.": (
         "没有配置模型。用 --model 指明（自己的服务器再加 --base-url，例如 --model qwen3 --base-url "
         "http://localhost:11434/v1），或设置 TURNFOLD_MODEL。\n"
-        "在此之前可以离线使用：输入的内容会保存，并引用匹配的旧内容。"
+        "在此之前可以离线使用：输入的内容会保存，并引用匹配的旧内容。每次启动都是新的会话；"
+        "turnfold chat @last 接着上一个会话。"
     ),
 }
 _OTHER: Final[Mapping[str, str]] = {
