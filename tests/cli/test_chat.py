@@ -249,7 +249,9 @@ def test_a_chat_in_a_deleted_session_ends_as_not_found(tmp_path: Path) -> None:
         memory.session("gone").user("hi")
         memory.delete("gone")
     for words in (["--once", "hi"], []):
-        ended = RUN.invoke(app, ["chat", "gone", *words, "--store", address(tmp_path)], input="hi\n")
+        ended = RUN.invoke(
+            app, ["chat", "gone", *words, "--store", address(tmp_path)], input="hi\n"
+        )
         assert ended.exit_code == 3
 
 

@@ -206,8 +206,8 @@ def _unanswered(session: Session, text: str) -> str:
 _NO_MODEL = (
     "No model is configured. Name one with --model (and --base-url for a server of your own, for example "
     "--model qwen3 --base-url http://localhost:11434/v1), or set TURNFOLD_MODEL.\n"
-    "Until then this works offline: what you type is kept, and matching passages are quoted. Each start is a session of "
-    "its own; turnfold chat @last goes on in the last one."
+    "Until then this works offline: what you type is kept, and matching passages are quoted. Each start is a session "
+    "of its own; turnfold chat @last goes on in the last one."
 )
 _PROMPT = "> "
 _CLIENT = "chat-"
